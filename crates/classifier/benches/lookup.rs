@@ -10,14 +10,14 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use shunt_classifier::{
     Classifier, Linear, TupleSpace, Version,
-    testing::workload::{self, Priorities, Rules},
+    testing::workload::{self, Priorities, RankedRules},
 };
 use shunt_flow::FlowMask;
 
 const SIZES: &[(&str, usize, usize)] =
     &[("100", 100, 10), ("1k", 1000, 100), ("100k", 100_000, 600)];
 
-fn filled<C: Classifier<u64>>(mut table: C, rules: &Rules) -> C {
+fn filled<C: Classifier<u64>>(mut table: C, rules: &RankedRules) -> C {
     for (matching, rank) in rules {
         table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
     }
@@ -28,7 +28,7 @@ fn bench_lookup(
     criterion: &mut Criterion,
     name: &str,
     table: &impl Classifier<u64>,
-    rules: &Rules,
+    rules: &RankedRules,
 ) {
     let packets = workload::packets(16_384, rules);
     let mut next = packets.iter().cycle();

@@ -11,11 +11,11 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 /// Every operation takes time proportional to the number of rules.
 #[derive(Clone, Debug)]
 pub struct Linear<R> {
-    rules: Vec<Listed<R>>,
+    rules: Vec<ListedRule<R>>,
 }
 
 #[derive(Clone, Debug)]
-struct Listed<R> {
+struct ListedRule<R> {
     matching: Match,
     rank: Rank,
     lifetime: Lifetime,
@@ -29,11 +29,11 @@ impl<R> Linear<R> {
         Self { rules: Vec::new() }
     }
 
-    fn visible(&self, version: Version) -> impl Iterator<Item = &Listed<R>> {
+    fn visible(&self, version: Version) -> impl Iterator<Item = &ListedRule<R>> {
         self.rules.iter().filter(move |listed| listed.lifetime.is_visible(version))
     }
 
-    fn best(&self, key: &FlowKey, version: Version) -> Option<&Listed<R>> {
+    fn best(&self, key: &FlowKey, version: Version) -> Option<&ListedRule<R>> {
         let matching = self.visible(version).filter(|listed| listed.matching.matches(key));
         matching.max_by_key(|listed| listed.rank)
     }
@@ -47,7 +47,7 @@ impl<R> Default for Linear<R> {
 
 impl<R: Clone> Classifier<R> for Linear<R> {
     fn insert(&mut self, matching: Match, rank: Rank, added: Version, rule: R) {
-        self.rules.push(Listed { matching, rank, lifetime: Lifetime::since(added), rule });
+        self.rules.push(ListedRule { matching, rank, lifetime: Lifetime::since(added), rule });
     }
 
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R> {
@@ -65,8 +65,9 @@ impl<R: Clone> Classifier<R> for Linear<R> {
     }
 
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {
-        let same =
-            |listed: &&Listed<R>| listed.rank.priority == priority && listed.matching == *matching;
+        let same = |listed: &&ListedRule<R>| {
+            listed.rank.priority == priority && listed.matching == *matching
+        };
         self.visible(version).filter(same).max_by_key(|listed| listed.rank).map(|l| &l.rule)
     }
 
@@ -126,7 +127,7 @@ impl<R: Clone> Classifier<R> for Linear<R> {
 /// The rules that were not compared with a key yet, the highest-ranking last.
 struct LinearMatches<'a, 'k, R> {
     key: &'k FlowKey,
-    listed: Vec<&'a Listed<R>>,
+    listed: Vec<&'a ListedRule<R>>,
 }
 
 impl<'a, R> Matches<'a, R> for LinearMatches<'a, '_, R> {

@@ -48,12 +48,12 @@ const WIDTH: u8 = 128;
 /// Prefixes are kept as `P`, which has room for all bits that the values have.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<P> {
-    nodes: Vec<Node<P>>,
+    nodes: Vec<TrieNode<P>>,
     free: Vec<u32>,
 }
 
 /// The first bits of a left-aligned value, as a trie keeps them.
-pub(crate) trait Prefix: Copy {
+pub(crate) trait PrefixBits: Copy {
     /// What is kept of a value; the bits beyond it are zero.
     fn of(value: u128) -> Self;
 
@@ -62,7 +62,7 @@ pub(crate) trait Prefix: Copy {
 }
 
 #[derive(Clone, Debug)]
-struct Node<P> {
+struct TrieNode<P> {
     /// Bits beyond `length` are zero.
     prefix: P,
     length: u8,
@@ -75,12 +75,12 @@ struct Node<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     /// Bit `i` is set when the set holds the value's prefix of `i + 1` bits.
-    held: u128,
+    held_lengths: u128,
     /// Every value that shares this many leading bits has the same prefixes in the set.
     proof_bits: u8,
 }
 
-impl Prefix for u128 {
+impl PrefixBits for u128 {
     fn of(value: u128) -> Self {
         value
     }
@@ -91,7 +91,7 @@ impl Prefix for u128 {
 }
 
 /// Of IPv4 addresses, and of ports: most tables have no others.
-impl Prefix for u32 {
+impl PrefixBits for u32 {
     fn of(value: u128) -> Self {
         debug_assert!(value << Self::BITS == 0, "no value is longer");
         (value >> (u128::BITS - Self::BITS)) as Self
@@ -102,9 +102,9 @@ impl Prefix for u32 {
     }
 }
 
-impl<P: Prefix> Trie<P> {
+impl<P: PrefixBits> Trie<P> {
     pub(crate) fn new() -> Self {
-        let root = Node { prefix: P::of(0), length: 0, count: 0, children: [ABSENT; 2] };
+        let root = TrieNode { prefix: P::of(0), length: 0, count: 0, children: [ABSENT; 2] };
         Self { nodes: vec![root], free: Vec::new() }
     }
 
@@ -118,7 +118,7 @@ impl<P: Prefix> Trie<P> {
             let child = self.node(at).children[side];
             let below = if child == ABSENT {
                 let prefix = P::of(prefix);
-                self.allocate(Node { prefix, length, count: 0, children: [ABSENT; 2] })
+                self.allocate(TrieNode { prefix, length, count: 0, children: [ABSENT; 2] })
             } else {
                 self.fork(child, prefix, length)
             };
@@ -142,17 +142,17 @@ impl<P: Prefix> Trie<P> {
         }
         debug_assert_eq!((self.node(at).prefix.value(), self.node(at).length), (prefix, length));
         self.node_mut(at).count -= 1;
-        self.tidy(at, parent);
-        self.tidy(parent, grandparent);
+        self.remove_if_redundant(at, parent);
+        self.remove_if_redundant(parent, grandparent);
     }
 
     /// The prefixes of `value` that the set holds.
     pub(crate) fn prefixes(&self, value: u128) -> Prefixes {
-        let mut held = 0;
+        let mut held_lengths = 0;
         let mut node = &self.nodes[ROOT as usize];
         let proof_bits = loop {
             if node.count > 0 && node.length > 0 {
-                held |= 1 << (node.length - 1);
+                held_lengths |= 1 << (node.length - 1);
             }
             if node.length == WIDTH || node.children == [ABSENT; 2] {
                 break node.length;
@@ -167,7 +167,7 @@ impl<P: Prefix> Trie<P> {
                 break common + 1;
             }
         };
-        Prefixes { held, proof_bits }
+        Prefixes { held_lengths, proof_bits }
     }
 
     /// A node on the way to `child` where `prefix` can go on: `child` itself if its prefix is
@@ -181,22 +181,22 @@ impl<P: Prefix> Trie<P> {
         let mut children = [ABSENT; 2];
         children[side(below.prefix.value(), common)] = child;
         let prefix = P::of(truncate(prefix, common));
-        self.allocate(Node { prefix, length: common, count: 0, children })
+        self.allocate(TrieNode { prefix, length: common, count: 0, children })
     }
 
     /// Takes `at` out if the invariants no longer have a place for it.
-    fn tidy(&mut self, at: u32, parent: u32) {
+    fn remove_if_redundant(&mut self, at: u32, parent: u32) {
         let node = self.node(at);
-        let ([ABSENT, heir] | [heir, ABSENT]) = node.children else { return };
+        let ([ABSENT, only_child] | [only_child, ABSENT]) = node.children else { return };
         if at == ROOT || node.count > 0 {
             return;
         }
         let side = side(node.prefix.value(), self.node(parent).length);
-        self.node_mut(parent).children[side] = heir;
+        self.node_mut(parent).children[side] = only_child;
         self.free.push(at);
     }
 
-    fn allocate(&mut self, node: Node<P>) -> u32 {
+    fn allocate(&mut self, node: TrieNode<P>) -> u32 {
         if let Some(index) = self.free.pop() {
             *self.node_mut(index) = node;
             return index;
@@ -207,11 +207,11 @@ impl<P: Prefix> Trie<P> {
         index
     }
 
-    fn node(&self, index: u32) -> &Node<P> {
+    fn node(&self, index: u32) -> &TrieNode<P> {
         &self.nodes[index as usize]
     }
 
-    fn node_mut(&mut self, index: u32) -> &mut Node<P> {
+    fn node_mut(&mut self, index: u32) -> &mut TrieNode<P> {
         &mut self.nodes[index as usize]
     }
 }
@@ -220,7 +220,7 @@ impl Prefixes {
     /// If the set does not hold the value's prefix of `length` bits (at least 1): how many
     /// leading bits of the value prove that.
     pub(crate) fn absence(self, length: u8) -> Option<u8> {
-        let is_held = self.held >> (length - 1) & 1 == 1;
+        let is_held = self.held_lengths >> (length - 1) & 1 == 1;
         (!is_held).then(|| self.proof_bits.min(length))
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     fn an_empty_set_is_proved_without_a_bit() {
         assert_eq!(
             Trie::<u32>::new().prefixes(ip("10.0.0.1")),
-            Prefixes { held: 0, proof_bits: 0 }
+            Prefixes { held_lengths: 0, proof_bits: 0 }
         );
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn the_walk_of_the_essay_holds() {
         let trie = trie(&[("10.0.0.0", 8), ("10.1.0.0", 16), ("192.168.0.0", 16)]);
         let found = trie.prefixes(ip("10.2.0.1"));
-        assert_eq!(found, Prefixes { held: 1 << 7, proof_bits: 15 });
+        assert_eq!(found, Prefixes { held_lengths: 1 << 7, proof_bits: 15 });
         assert_eq!(found.absence(8), None);
         assert_eq!(found.absence(12), Some(12));
         assert_eq!(found.absence(16), Some(15));
@@ -345,7 +345,7 @@ mod tests {
             }
             let list: Vec<_> = set.iter().filter(|(_, stays)| *stays).map(|(p, _)| *p).collect();
             let holds = |value: u128, length: u8| {
-                list.iter().any(|(held, l)| *l == length && (held ^ value) & leading_ones(length) == 0)
+                list.iter().any(|(held_lengths, l)| *l == length && (held_lengths ^ value) & leading_ones(length) == 0)
             };
             for ((value, _), noise) in values {
                 let found = trie.prefixes(value);

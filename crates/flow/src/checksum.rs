@@ -14,19 +14,19 @@
 /// What a change of bytes does to an Internet checksum.
 ///
 /// ```
-/// use shunt_flow::checksum::{Difference, sum};
+/// use shunt_flow::checksum::{ChecksumDifference, sum};
 ///
-/// let mut difference = Difference::default();
+/// let mut difference = ChecksumDifference::default();
 /// difference.add(0x0a00_0001, 0x0a00_0002);
 /// let before = !sum(&[10, 0, 0, 1]);
 /// assert_eq!(difference.update(before), !sum(&[10, 0, 0, 2]));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct ChecksumDifference {
     sum: u64,
 }
 
-impl Difference {
+impl ChecksumDifference {
     /// Adds the change of up to four 16-bit words, right-aligned, that begin at an even offset of
     /// what the checksum covers.
     pub const fn add(&mut self, old: u64, new: u64) {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_update_avoids_the_wrong_zero_of_rfc_1624() {
-        let mut difference = Difference::default();
+        let mut difference = ChecksumDifference::default();
         difference.add(0x5555, 0x3285);
         assert_eq!(difference.update(0xdd2f), 0x0000);
     }
@@ -185,7 +185,7 @@ mod tests {
             let before = internet_sum(&bytes);
             let old: [u8; 8] = bytes[place..place + 8].try_into().unwrap();
             bytes[place..place + 8].copy_from_slice(&new);
-            let mut difference = Difference::default();
+            let mut difference = ChecksumDifference::default();
             difference.add(u64::from_be_bytes(old), u64::from_be_bytes(new));
             let after = internet_sum(&bytes);
             prop_assert!(same(difference.update_partial(before), after));
@@ -201,7 +201,7 @@ mod tests {
             let before = internet_sum(&bytes);
             let old: [u8; 8] = bytes[place..place + 8].try_into().unwrap();
             bytes[place..place + 8].copy_from_slice(&new);
-            let mut difference = Difference::default();
+            let mut difference = ChecksumDifference::default();
             difference.add(u64::from_be_bytes(old), u64::from_be_bytes(new));
             prop_assert_eq!(difference.update(!before), !internet_sum(&bytes));
         }
@@ -214,7 +214,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[place..place + 8].copy_from_slice(&new);
             let old: [u8; 8] = bytes[place..place + 8].try_into().unwrap();
-            let mut difference = Difference::default();
+            let mut difference = ChecksumDifference::default();
             difference.add(u64::from_be_bytes(old), u64::from_be_bytes(new));
             let updated = difference.update_partial(u16::try_from(wrong(&bytes)).unwrap());
             prop_assert_eq!(u32::from(updated) % 0xffff, wrong(&changed));

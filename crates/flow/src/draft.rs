@@ -21,12 +21,12 @@ use crate::{
 
 /// A match while it is being put together.
 #[derive(Clone, Default)]
-pub(crate) struct Draft {
+pub(crate) struct MatchDraft {
     key: FlowKey,
     mask: FlowMask,
 }
 
-impl Draft {
+impl MatchDraft {
     /// Adds what `bits` ask of one field; `value` is legal (see [`is_legal`]).
     pub(crate) fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         let bits = bits & field.value_max();

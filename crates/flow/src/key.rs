@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{FieldId, FlowMask, PortNo, layout::FLOW_WORDS};
+use crate::{
+    FieldId, FlowMask, PortNo,
+    layout::{self, FLOW_WORDS},
+};
 
 /// All header and metadata fields of one packet at one moment.
 ///
@@ -48,7 +51,7 @@ impl FlowKey {
     /// The port that the packet came in by.
     #[must_use]
     pub fn in_port(&self) -> PortNo {
-        PortNo::new((self.words[usize::from(crate::layout::word::IN_PORT)] >> 32) as u32)
+        PortNo::new((self.words[usize::from(layout::word::IN_PORT)] >> 32) as u32)
     }
 
     /// Sets the port that the packet came in by.
@@ -60,24 +63,24 @@ impl FlowKey {
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lowest 16 bits are the field")]
     pub const fn eth_type(&self) -> u16 {
-        self.words[crate::layout::word::ETH_DST as usize] as u16
+        self.words[layout::word::ETH_DST as usize] as u16
     }
 
     /// The number of the bridge whose tables the packet enters.
     #[must_use]
     pub const fn bridge(&self) -> u64 {
-        self.words[crate::layout::word::BRIDGE as usize]
+        self.words[layout::word::BRIDGE as usize]
     }
 
     /// Sets the number of the bridge whose tables the packet enters.
     pub const fn set_bridge(&mut self, bridge: u64) {
-        self.words[crate::layout::word::BRIDGE as usize] = bridge;
+        self.words[layout::word::BRIDGE as usize] = bridge;
     }
 
     /// The tunnel options that the packet carries: bit `n` stands for `tun_metadata` n.
     #[must_use]
     pub const fn tunnel_options(&self) -> u64 {
-        self.words[crate::layout::word::TUN_METADATA_PRESENT as usize]
+        self.words[layout::word::TUN_METADATA_PRESENT as usize]
     }
 
     /// Whether both keys agree in every bit of `mask`.
@@ -104,7 +107,6 @@ impl Default for FlowKey {
 
 impl fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
-        f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
+        layout::debug_words(&self.words, f)
     }
 }

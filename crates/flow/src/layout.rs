@@ -19,9 +19,9 @@
 //!
 //! What a packet does not have is zero, so two keys are equal if and only if their words are.
 //! Values are in host order: bit 0 of a word is its least significant bit, and the first bit on the
-//! wire of a field is the highest bit of its [`Slot`].
+//! wire of a field is the highest bit of its [`FieldSlot`].
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 /// Number of 64-bit words of a flow key.
 pub const FLOW_WORDS: usize = 81;
@@ -61,12 +61,18 @@ impl Stage {
     }
 }
 
+/// Writes the words that are not zero as a map from index to hexadecimal value.
+pub(crate) fn debug_words(words: &[u64; FLOW_WORDS], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let words = words.iter().enumerate().filter(|(_, word)| **word != 0);
+    f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
+}
+
 /// The place of a field inside a flow key.
 ///
 /// A field of up to 64 bits lies inside one word; a wider one (96 or 128 bits never straddle
 /// otherwise) fills `word` (its high half) and `word + 1` (its low half), with `shift` 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot {
+pub struct FieldSlot {
     /// Index of the word, or of the first of two.
     pub word: u8,
     /// Distance of the field's lowest bit from bit 0 of the word.
@@ -75,7 +81,7 @@ pub struct Slot {
     pub width: u8,
 }
 
-impl Slot {
+impl FieldSlot {
     /// A slot of `width` bits at bit `shift` of `word`.
     ///
     /// # Panics

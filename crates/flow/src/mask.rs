@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{FieldId, SparseMask, layout::FLOW_WORDS};
+use crate::{
+    FieldId, SparseMask,
+    layout::{self, FLOW_WORDS},
+};
 
 /// One bit per bit of a [`FlowKey`](crate::FlowKey): set where a decision looked.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -98,7 +101,6 @@ impl From<&SparseMask> for FlowMask {
 
 impl fmt::Debug for FlowMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
-        f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
+        layout::debug_words(&self.words, f)
     }
 }

@@ -8,7 +8,7 @@
 
 mod index;
 
-use self::index::{Index, NO_ROW};
+use self::index::{NO_ROW, RowIndex};
 use crate::{
     SparseMask,
     hash::{KeyHasher, MaskWord},
@@ -19,9 +19,9 @@ use crate::{
 #[derive(Debug)]
 pub struct MaskedTable<const TAIL: usize> {
     mask: Box<[MaskWord]>,
-    index: Index,
+    index: RowIndex,
     /// As many for each row as its words need.
-    lines: Vec<Line>,
+    lines: Vec<RowLine>,
     lines_per_row: usize,
     free: Vec<u32>,
 }
@@ -29,15 +29,15 @@ pub struct MaskedTable<const TAIL: usize> {
 /// A part of a row.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line([u64; WORDS_PER_LINE]);
+struct RowLine([u64; WORDS_PER_LINE]);
 
 const WORDS_PER_LINE: usize = 8;
 
 /// The first row that may be that of a key, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate(u32);
+pub struct RowCandidate(u32);
 
-impl Candidate {
+impl RowCandidate {
     /// There is no row.
     pub const NONE: Self = Self(NO_ROW);
 }
@@ -50,7 +50,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         let words = mask.iter().map(|(index, bits)| MaskWord { index: index as u8, bits });
         Self {
             mask: words.collect(),
-            index: Index::new(),
+            index: RowIndex::new(),
             lines: Vec::new(),
             lines_per_row: (mask.words().len() + TAIL).div_ceil(WORDS_PER_LINE).max(1),
             free: Vec::new(),
@@ -72,21 +72,26 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     #[must_use]
     #[inline]
     pub fn tag(&self, hasher: &KeyHasher, key: &[u64; FLOW_WORDS]) -> u32 {
-        Index::tag(hasher.hash_masked(key, &self.mask))
+        RowIndex::tag(hasher.hash_masked(key, &self.mask))
     }
 
     /// The first row with a tag.
     #[must_use]
     #[inline]
-    pub fn candidate(&self, tag: u32) -> Candidate {
-        Candidate(self.index.candidate(tag))
+    pub fn candidate(&self, tag: u32) -> RowCandidate {
+        RowCandidate(self.index.candidate(tag))
     }
 
     /// The row of `key`, where `candidate` is the first with its tag.
     #[must_use]
     #[inline]
-    pub fn confirm(&self, candidate: Candidate, tag: u32, key: &[u64; FLOW_WORDS]) -> Option<u32> {
-        let Candidate(row) = candidate;
+    pub fn confirm(
+        &self,
+        candidate: RowCandidate,
+        tag: u32,
+        key: &[u64; FLOW_WORDS],
+    ) -> Option<u32> {
+        let RowCandidate(row) = candidate;
         if row == NO_ROW {
             return None;
         }
@@ -108,7 +113,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// The row of these masked words.
     #[must_use]
     pub fn find_words(&self, hasher: &KeyHasher, words: &[u64]) -> Option<u32> {
-        self.index.find(Index::tag(hasher.hash(words)), |row| self.words_of(row).eq(words))
+        self.index.find(RowIndex::tag(hasher.hash(words)), |row| self.words_of(row).eq(words))
     }
 
     /// What lies behind the masked words of a row.
@@ -116,7 +121,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     #[inline]
     pub fn tail(&self, row: u32) -> [u64; TAIL] {
         std::array::from_fn(|at| {
-            let (line, word) = self.place(row, self.mask.len() + at);
+            let (line, word) = self.word_position(row, self.mask.len() + at);
             self.lines[line].0[word]
         })
     }
@@ -124,7 +129,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// Puts these words behind the masked words of a row.
     pub fn set_tail(&mut self, row: u32, tail: [u64; TAIL]) {
         for (at, own) in tail.into_iter().enumerate() {
-            let (line, word) = self.place(row, self.mask.len() + at);
+            let (line, word) = self.word_position(row, self.mask.len() + at);
             self.lines[line].0[word] = own;
         }
     }
@@ -132,7 +137,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// Puts these words behind these masked words, whose row is made if there is none. Answers which it
     /// is.
     pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
-        let tag = Index::tag(hasher.hash(words));
+        let tag = RowIndex::tag(hasher.hash(words));
         let row = self.index.find(tag, |row| self.words_of(row).eq(words));
         let row = row.unwrap_or_else(|| self.add(tag, words));
         self.set_tail(row, tail);
@@ -142,7 +147,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// As [`Self::put`], of masked words that have no row.
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         debug_assert!(self.find_words(hasher, words).is_none(), "they are new");
-        let row = self.add(Index::tag(hasher.hash(words)), words);
+        let row = self.add(RowIndex::tag(hasher.hash(words)), words);
         self.set_tail(row, tail);
         row
     }
@@ -157,7 +162,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     pub fn remove(&mut self, hasher: &KeyHasher, row: u32) {
         if self.has(row) {
             let words: Vec<u64> = self.words_of(row).copied().collect();
-            if self.index.remove(Index::tag(hasher.hash(&words)), row) {
+            if self.index.remove(RowIndex::tag(hasher.hash(&words)), row) {
                 self.free.push(row);
             }
         }
@@ -195,7 +200,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
 
     /// Where a word of a row lies.
     #[inline]
-    const fn place(&self, row: u32, word: usize) -> (usize, usize) {
+    const fn word_position(&self, row: u32, word: usize) -> (usize, usize) {
         (row as usize * self.lines_per_row + word / WORDS_PER_LINE, word % WORDS_PER_LINE)
     }
 
@@ -203,7 +208,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     fn new_row(&mut self, words: &[u64]) -> u32 {
         let row = self.free.pop().unwrap_or_else(|| {
             let row = self.lines.len() / self.lines_per_row;
-            let zero = Line([0; WORDS_PER_LINE]);
+            let zero = RowLine([0; WORDS_PER_LINE]);
             self.lines.resize(self.lines.len() + self.lines_per_row, zero);
             row as u32
         });
@@ -230,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_has_for_each_masked_key_what_was_put_last(
+        fn a_masked_key_finds_its_last_row(
             mask in (0..8_u8, 0..8_u8),
             ops in prop::collection::vec((any::<bool>(), 0..8_u8, 0..8_u8), 0..100),
         ) {

@@ -100,14 +100,14 @@ impl WordMap {
 
 /// The non-zero words of a key or mask, shared: which they are, in two words, and then they.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Sparse(Arc<[u64]>);
+struct SparseWords(Arc<[u64]>);
 
 const _: () = assert!(HEADER_START == 64, "headers are the upper half of a map");
 
 /// Words before the non-zero ones.
 const HEAD: usize = 2;
 
-impl Sparse {
+impl SparseWords {
     fn new(words: &[u64; FLOW_WORDS]) -> Self {
         Self::of(WordMap::nonzero(words), words)
     }
@@ -171,7 +171,7 @@ fn nonzero(words: &[u64]) -> u64 {
 ///
 /// Cloning is cheap: the words are shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SparseMask(Sparse);
+pub struct SparseMask(SparseWords);
 
 impl SparseMask {
     /// The mask of these words, where `map` has all that are not zero.
@@ -180,7 +180,7 @@ impl SparseMask {
         let zero = map.iter().filter(|index| words[*index] == 0);
         let exact = zero.fold(map, |map, index| WordMap(map.0 & !(1 << index)));
         debug_assert!(exact == WordMap::nonzero(words), "the map has the words that are used");
-        Self(Sparse::of(exact, words))
+        Self(SparseWords::of(exact, words))
     }
 
     /// Which words are not zero.
@@ -264,7 +264,7 @@ impl SparseMask {
         let [_, headers] = map.halves();
         let words = self.words()[hidden_count..].iter().copied();
         let count = HEAD + words.len();
-        Self(Sparse(exactly(count, [0, headers].into_iter().chain(words))))
+        Self(SparseWords(exactly(count, [0, headers].into_iter().chain(words))))
     }
 
     /// How many of [`Self::words`] belong to stages up to and including `stage`.
@@ -297,7 +297,7 @@ impl SparseMask {
 
 impl From<&FlowMask> for SparseMask {
     fn from(mask: &FlowMask) -> Self {
-        Self(Sparse::new(mask.words()))
+        Self(SparseWords::new(mask.words()))
     }
 }
 
@@ -311,7 +311,7 @@ impl fmt::Debug for SparseMask {
 ///
 /// Cloning is cheap: the words are shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SparseKey(Sparse);
+pub struct SparseKey(SparseWords);
 
 impl SparseKey {
     /// One word of the [`layout`](crate::layout).
@@ -356,13 +356,13 @@ impl SparseKey {
         let words = before.iter().copied().chain([self.0.word(index) | bits]);
         let words = words.chain(behind.iter().copied());
         let map = map.with(index);
-        Self(Sparse(exactly(HEAD + map.count(), map.halves().into_iter().chain(words))))
+        Self(SparseWords(exactly(HEAD + map.count(), map.halves().into_iter().chain(words))))
     }
 }
 
 impl From<&FlowKey> for SparseKey {
     fn from(key: &FlowKey) -> Self {
-        Self(Sparse::new(key.words()))
+        Self(SparseWords::new(key.words()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use shunt_flow::{
     FieldId, FlowKey, FlowMask,
     field::{Access, Format, Maskable, OxmClass, Prerequisite},
-    layout::{HEADER_WORDS, Slot, word},
+    layout::{FieldSlot, HEADER_WORDS, word},
 };
 
 struct Fact {
@@ -164,7 +164,7 @@ fn tunnel_options_follow_the_first() {
         assert_eq!(field.name(), format!("tun_metadata{number}"));
         let [oxm] = field.info().oxms else { panic!("{field:?} has one number") };
         assert_eq!((oxm.class, oxm.number), (OxmClass::Nxm1, 40 + number));
-        let bit = |slot: Slot| u32::from(slot.word) * 64 + 64 - u32::from(slot.shift);
+        let bit = |slot: FieldSlot| u32::from(slot.word) * 64 + 64 - u32::from(slot.shift);
         assert_eq!(bit(field.slot()) - bit(first), u32::from(number) * 32);
         assert_eq!(columns(field)[..3], ["hexadecimal", "masked", "none"]);
         assert_eq!((field.width(), field.info().access), (32, Access::ReadOnly));

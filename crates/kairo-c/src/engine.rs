@@ -10,7 +10,7 @@ use shunt_pipeline::{
     Time, Traversal, Version, Visit,
 };
 
-use crate::rules::{RuleName, Rules};
+use crate::rules::{RuleKey, SharedRules};
 
 /// Words of the headers of a packet.
 pub(crate) const WORDS: usize = 81;
@@ -19,13 +19,13 @@ pub(crate) const WORDS: usize = 81;
 const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// Headers, or bits of them.
-pub(crate) type Words = [u64; WORDS];
+pub(crate) type HeaderWords = [u64; WORDS];
 
 /// An engine, and what it answered last.
-pub(crate) struct Engine {
+pub(crate) struct CacheEngine {
     direct: Direct,
     version: Version,
-    rules: Rules,
+    rules: SharedRules,
     pub(crate) evicted: Vec<EntryId>,
 }
 
@@ -35,22 +35,22 @@ pub(crate) struct RuleText<'a> {
     pub(crate) revision: u32,
     pub(crate) priority: u16,
     pub(crate) table: u8,
-    pub(crate) key: &'a Words,
-    pub(crate) mask: &'a Words,
+    pub(crate) key: &'a HeaderWords,
+    pub(crate) mask: &'a HeaderWords,
 }
 
 /// What happened to a rule.
 #[derive(Clone, Copy)]
-pub(crate) enum Fate {
+pub(crate) enum RuleEvent {
     Added,
     Removed,
     Modified,
 }
 
-impl Engine {
+impl CacheEngine {
     pub(crate) fn new(version: u64, seed: u64) -> Self {
         let version = Version::new(version);
-        let (direct, rules) = (Direct::new(version, seed), Rules::default());
+        let (direct, rules) = (Direct::new(version, seed), SharedRules::default());
         Self { direct, version, rules, evicted: Vec::new() }
     }
 
@@ -84,7 +84,8 @@ impl Engine {
     pub(crate) fn visit(
         &mut self,
         table: u8,
-        (packet, consulted): (&Words, &Words),
+        packet: &HeaderWords,
+        consulted: &HeaderWords,
         rule: Option<&RuleText<'_>>,
     ) -> Option<Visit> {
         if rule.is_some_and(|rule| rule.table != table) {
@@ -128,7 +129,7 @@ fn uses_an_id_again(deltas: &[Delta]) -> bool {
 }
 
 impl RuleText<'_> {
-    pub(crate) const fn name(&self) -> RuleName {
+    pub(crate) const fn name(&self) -> RuleKey {
         (self.id, self.revision, self.priority, self.table)
     }
 
@@ -159,7 +160,8 @@ impl RuleText<'_> {
 /// else was consulted.
 pub(crate) fn traversal(
     version: u64,
-    (packet, consulted): (&Words, &Words),
+    packet: &HeaderWords,
+    consulted: &HeaderWords,
     visits: Vec<Visit>,
     reads: &[u64],
 ) -> Traversal {
@@ -180,12 +182,12 @@ pub(crate) fn traversal(
 }
 
 /// What happened to a rule; `None` if there is no such table.
-pub(crate) fn rule_delta(described: &RuleText<'_>, fate: Fate) -> Option<Delta> {
+pub(crate) fn rule_delta(described: &RuleText<'_>, event: RuleEvent) -> Option<Delta> {
     let rule = Arc::new(described.rule()?);
-    let change = match fate {
-        Fate::Added => RuleChange::Added,
-        Fate::Removed => RuleChange::Removed(RemovedReason::Delete),
-        Fate::Modified => RuleChange::Modified(Arc::clone(&rule)),
+    let change = match event {
+        RuleEvent::Added => RuleChange::Added,
+        RuleEvent::Removed => RuleChange::Removed(RemovedReason::Delete),
+        RuleEvent::Modified => RuleChange::Modified(Arc::clone(&rule)),
     };
     Some(Delta::Rule(RuleDelta { rule, change }))
 }
@@ -196,7 +198,7 @@ pub(crate) const fn object_delta(name: u64) -> Delta {
 }
 
 /// Reads a match as `ovs-ofctl` spells it: its values, and the bits that it looks at.
-pub(crate) fn parse(text: &str) -> Option<(Words, Words)> {
+pub(crate) fn parse(text: &str) -> Option<(HeaderWords, HeaderWords)> {
     let matching = text::parse_match(text, &text::NoPortNames).ok()?;
     Some((*matching.key().words(), *FlowMask::from(matching.mask()).words()))
 }
@@ -206,22 +208,22 @@ const fn object(name: u64) -> Object {
     Object::Learned(BRIDGE, TableId::FIRST, name)
 }
 
-fn key(words: &Words) -> FlowKey {
+fn key(words: &HeaderWords) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.words_mut().copy_from_slice(words);
     key
 }
 
-fn mask(words: &Words) -> FlowMask {
+fn mask(words: &HeaderWords) -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().copy_from_slice(words);
     mask
 }
 
-fn sparse_key(words: &Words) -> SparseKey {
+fn sparse_key(words: &HeaderWords) -> SparseKey {
     SparseKey::from(&key(words))
 }
 
-fn sparse_mask(words: &Words) -> SparseMask {
+fn sparse_mask(words: &HeaderWords) -> SparseMask {
     SparseMask::from(&mask(words))
 }

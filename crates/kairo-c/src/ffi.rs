@@ -13,13 +13,13 @@ use std::{
 
 use shunt_pipeline::{Delta, EntryId, OwnerId, Traversal, Visit};
 
-use crate::engine::{self, Engine, Fate, RuleText, WORDS, Words};
+use crate::engine::{self, CacheEngine, HeaderWords, RuleEvent, RuleText, WORDS};
 
 /// Words of the headers of a packet: `KAIRO_WORDS`.
 pub const KAIRO_WORDS: usize = WORDS;
 
 /// An engine: `kairo`.
-pub struct Kairo(Engine);
+pub struct Kairo(CacheEngine);
 
 /// The name of an entry: `kairo_entry`.
 #[repr(C)]
@@ -45,9 +45,9 @@ pub struct KairoRule {
     /// Its table.
     pub table: u8,
     /// What it matches.
-    pub key: *const Words,
+    pub key: *const HeaderWords,
     /// The bits that it looks at.
-    pub mask: *const Words,
+    pub mask: *const HeaderWords,
 }
 
 /// A lookup: `kairo_visit`.
@@ -56,9 +56,9 @@ pub struct KairoVisit {
     /// The table.
     pub table: u8,
     /// The packet as it entered the table.
-    pub packet: *const Words,
+    pub packet: *const HeaderWords,
     /// The bits of it that the lookup consulted.
-    pub consulted: *const Words,
+    pub consulted: *const HeaderWords,
     /// The rule that decided; null: none did.
     pub rule: *const KairoRule,
 }
@@ -69,9 +69,9 @@ pub struct KairoTraversal {
     /// The version of the rules that it saw.
     pub version: u64,
     /// The packet as it came in.
-    pub packet: *const Words,
+    pub packet: *const HeaderWords,
     /// The bits of it that anything depended on.
-    pub consulted: *const Words,
+    pub consulted: *const HeaderWords,
     /// The lookups, in order.
     pub visits: *const KairoVisit,
     /// How many.
@@ -116,7 +116,7 @@ impl KairoEntry {
 /// hash: one that nobody can guess keeps peers from choosing collisions.
 #[unsafe(no_mangle)]
 pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
-    Box::into_raw(Box::new(Kairo(Engine::new(version, seed))))
+    Box::into_raw(Box::new(Kairo(CacheEngine::new(version, seed))))
 }
 
 /// Frees an engine. Null is nothing.
@@ -140,8 +140,8 @@ pub unsafe extern "C" fn kairo_free(engine: *mut Kairo) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_parse(
     text: *const c_char,
-    key: *mut Words,
-    mask: *mut Words,
+    key: *mut HeaderWords,
+    mask: *mut HeaderWords,
 ) -> c_int {
     if text.is_null() {
         return 0;
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
 /// # Safety
 ///
 /// All that it points to is as the header says.
-unsafe fn traversal_of(engine: &mut Engine, own: &KairoTraversal) -> Option<Traversal> {
+unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option<Traversal> {
     // SAFETY: the caller's word.
     let visits = unsafe { all(own.visits, own.visits_count) }?;
     // SAFETY: the caller's word is of all that they point to.
@@ -299,13 +299,13 @@ unsafe fn traversal_of(engine: &mut Engine, own: &KairoTraversal) -> Option<Trav
     let consulted = unsafe { read(own.consulted) }?;
     // SAFETY: the caller's word.
     let reads = unsafe { all(own.reads, own.reads_count) }?;
-    Some(engine::traversal(own.version, (packet, consulted), visits?, reads))
+    Some(engine::traversal(own.version, packet, consulted, visits?, reads))
 }
 
 /// # Safety
 ///
 /// All that it points to is as the header says.
-unsafe fn visit_of(engine: &mut Engine, own: &KairoVisit) -> Option<Visit> {
+unsafe fn visit_of(engine: &mut CacheEngine, own: &KairoVisit) -> Option<Visit> {
     // SAFETY: the caller's word.
     let rule = match unsafe { read(own.rule) } {
         // SAFETY: the caller's word is of all that it points to.
@@ -316,7 +316,7 @@ unsafe fn visit_of(engine: &mut Engine, own: &KairoVisit) -> Option<Visit> {
     let packet = unsafe { read(own.packet) }?;
     // SAFETY: the caller's word.
     let consulted = unsafe { read(own.consulted) }?;
-    engine.visit(own.table, (packet, consulted), rule.as_ref())
+    engine.visit(own.table, packet, consulted, rule.as_ref())
 }
 
 /// # Safety
@@ -338,18 +338,18 @@ unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
 ///
 /// All that it points to is as the header says.
 unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
-    let fate = match own.change {
+    let event = match own.change {
         KAIRO_OBJECT => return Some(engine::object_delta(own.object)),
-        KAIRO_ADDED => Fate::Added,
-        KAIRO_REMOVED => Fate::Removed,
-        KAIRO_MODIFIED => Fate::Modified,
+        KAIRO_ADDED => RuleEvent::Added,
+        KAIRO_REMOVED => RuleEvent::Removed,
+        KAIRO_MODIFIED => RuleEvent::Modified,
         _ => return None,
     };
     // SAFETY: the caller's word.
     let rule = unsafe { read(own.rule) }?;
     // SAFETY: the caller's word is of all that it points to.
     let rule = unsafe { rule_of(rule) }?;
-    engine::rule_delta(&rule, fate)
+    engine::rule_delta(&rule, event)
 }
 
 /// What a pointer of the caller's points to; `None` if it is null.

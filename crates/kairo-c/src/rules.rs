@@ -12,24 +12,24 @@ use std::{
 use shunt_pipeline::Rule;
 
 /// What tells rules apart: two with this the same are one, and do the same.
-pub(crate) type RuleName = (u64, u32, u16, u8);
+pub(crate) type RuleKey = (u64, u32, u16, u8);
 
 /// Rules that some visit has, and some that none has any more.
 #[derive(Default)]
-pub(crate) struct Rules {
-    all: BTreeMap<RuleName, Weak<Rule>>,
+pub(crate) struct SharedRules {
+    all: BTreeMap<RuleKey, Weak<Rule>>,
     /// How many there may be before it is looked which of them are gone.
     sweep_at: usize,
 }
 
 /// Rules up to which nobody looks.
-const FEW: usize = 1024;
+const SWEEP_MIN: usize = 1024;
 
-impl Rules {
+impl SharedRules {
     /// The rule of a name; one that no visit has is made.
     pub(crate) fn shared(
         &mut self,
-        name: RuleName,
+        name: RuleKey,
         make: impl FnOnce() -> Option<Rule>,
     ) -> Option<Arc<Rule>> {
         if let Some(known) = self.all.get(&name).and_then(Weak::upgrade) {
@@ -43,7 +43,7 @@ impl Rules {
 
     /// Forgets rules that are gone, once there are twice as many as were left the last time.
     fn sweep(&mut self) {
-        if self.all.len() < self.sweep_at.max(FEW) {
+        if self.all.len() < self.sweep_at.max(SWEEP_MIN) {
             return;
         }
         self.all.retain(|_, rule| rule.strong_count() > 0);
@@ -54,9 +54,9 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Engine, RuleText, WORDS, Words};
+    use crate::engine::{CacheEngine, HeaderWords, RuleText, WORDS};
 
-    const NOTHING: &Words = &[0; WORDS];
+    const NOTHING: &HeaderWords = &[0; WORDS];
 
     const fn described(id: u64, revision: u32) -> RuleText<'static> {
         RuleText { id, revision, priority: 1, table: 0, key: NOTHING, mask: NOTHING }
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn visits_of_one_rule_share_it_and_another_revision_is_another() {
-        let mut engine = Engine::new(1, 1);
+        let mut engine = CacheEngine::new(1, 1);
         let mut decider = |id, revision| {
-            let visit = engine.visit(0, (NOTHING, NOTHING), Some(&described(id, revision)));
+            let visit = engine.visit(0, NOTHING, NOTHING, Some(&described(id, revision)));
             visit.and_then(|visit| visit.rule).expect("there is such a table")
         };
         let first = decider(7, 0);
@@ -78,15 +78,15 @@ mod tests {
 
     #[test]
     fn rules_that_no_visit_has_take_no_memory_for_ever() {
-        let mut rules = Rules::default();
+        let mut rules = SharedRules::default();
         let mut shared = |id| {
             let described = described(id, 0);
             let rule = rules.shared(described.name(), || described.rule());
             rule.expect("there is such a table")
         };
         let kept = shared(0);
-        (1..10 * FEW as u64).for_each(|id| drop(shared(id)));
+        (1..10 * SWEEP_MIN as u64).for_each(|id| drop(shared(id)));
         assert!(Arc::ptr_eq(&kept, &shared(0)));
-        assert!(rules.all.len() <= FEW, "{}", rules.all.len());
+        assert!(rules.all.len() <= SWEEP_MIN, "{}", rules.all.len());
     }
 }

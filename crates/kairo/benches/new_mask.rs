@@ -61,7 +61,7 @@ impl Scene {
             scene.engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
         }
         for _ in 0..MASKS_BEFORE {
-            scene.meet_rule("nw_dst");
+            scene.apply_rule("nw_dst");
             while scene.engine.tidy() {}
         }
         scene
@@ -75,7 +75,7 @@ impl Scene {
     }
 
     /// A rule of a new mask over a field, which no entry is in the way of.
-    fn meet_rule(&mut self, field: &str) -> Duration {
+    fn apply_rule(&mut self, field: &str) -> Duration {
         let [a, b, c, d] = (0xff00_0000 | self.masks.next().expect("a mask")).to_be_bytes();
         let value = format!("11.{b}.{c}.{d}/{a}.{b}.{c}.{d}");
         let rule = format!("table=1,priority=9,ip,{field}={value},actions=drop");
@@ -107,7 +107,7 @@ fn new_mask(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(entries.into()));
     let mut scene = Scene::new(entries);
     group.bench_function("a rule of a new mask", |bencher| {
-        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.meet_rule("nw_dst")).sum());
+        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.apply_rule("nw_dst")).sum());
     });
     let column: Vec<u32> = (0..entries).collect();
     group.bench_function("a sweep over four bytes of each", |bencher| {
@@ -115,7 +115,7 @@ fn new_mask(criterion: &mut Criterion) {
     });
     group.sample_size(10);
     group.bench_function("a rule for what another table has fixed", |bencher| {
-        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.meet_rule("nw_src")).sum());
+        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.apply_rule("nw_src")).sum());
     });
     group.finish();
 }

@@ -7,7 +7,7 @@
 
 use shunt_classifier::{
     Priority, Rank,
-    testing::workload::{Priorities, Random, Rules, match_rule, packets, rules},
+    testing::workload::{Priorities, RankedRules, SplitMix64, match_rule, packets, rules},
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipebench::{
@@ -18,7 +18,7 @@ use shunt_pipebench::{
 /// One table and its packets.
 pub(crate) struct Workload {
     pub(crate) name: String,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RankedRules,
     pub(crate) packets: Vec<FlowKey>,
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn class_bench(name: &str, packets_count: usize) -> Workload {
         matches.iter().map(move |matching| (matching.clone(), priority(index)))
     });
     let mut seen = std::collections::HashSet::new();
-    let rules: Rules = rules
+    let rules: RankedRules = rules
         .filter(|(matching, priority)| seen.insert((matching.clone(), *priority)))
         .zip(0..)
         .map(|((matching, priority), age)| (matching, Rank { priority, age }))
         .collect();
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     let packet = |_| {
         let mut packet = anything(&mut random);
         if random.below(10) > 0 {
@@ -97,7 +97,7 @@ fn kind_and_thousands(name: &str) -> Option<(BuiltinSet, u32)> {
 }
 
 /// An IPv4 packet of a protocol with ports.
-fn anything(random: &mut Random) -> FlowKey {
+fn anything(random: &mut SplitMix64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, 1);
     key.set_field(FieldId::EthType, 0x0800);

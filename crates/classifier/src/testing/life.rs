@@ -13,7 +13,7 @@ use crate::Priority;
 
 /// One step in the life of a table.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub enum TableOp {
     /// A rule is added, the youngest of all.
     Insert(Match, Priority),
     /// The life of one of the living rules ends.
@@ -27,13 +27,13 @@ pub enum Op {
 }
 
 /// Lives of tables of up to `length_max` steps.
-pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<Op>> {
+pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<TableOp>> {
     let op = prop_oneof![
-        8 => (matching(), priority()).prop_map(|(matching, priority)| Op::Insert(matching, priority)),
-        3 => any::<Index>().prop_map(Op::Remove),
-        1 => any::<Index>().prop_map(Op::Modify),
-        3 => Just(Op::Publish),
-        1 => (0u64..4).prop_map(Op::Reclaim),
+        8 => (matching(), priority()).prop_map(|(matching, priority)| TableOp::Insert(matching, priority)),
+        3 => any::<Index>().prop_map(TableOp::Remove),
+        1 => any::<Index>().prop_map(TableOp::Modify),
+        3 => Just(TableOp::Publish),
+        1 => (0u64..4).prop_map(TableOp::Reclaim),
     ];
     prop::collection::vec(op, 0..=length_max)
 }
@@ -73,8 +73,8 @@ pub fn noise() -> impl Strategy<Value = FlowKey> {
 /// Masks of few shapes: fields in full, prefixes, masks with holes.
 fn mask() -> impl Strategy<Value = FlowMask> {
     let bits = prop_oneof![
-        4 => select(vec![0, 1, 7, 8, 9, 16, 24, 31, 32]).prop_map(Bits::Prefix),
-        1 => Just(Bits::Holes),
+        4 => select(vec![0, 1, 7, 8, 9, 16, 24, 31, 32]).prop_map(MaskBits::Prefix),
+        1 => Just(MaskBits::Holes),
     ];
     (select(SHAPES), bits.clone(), bits).prop_map(|(shape, first, second)| {
         let mut mask = FlowMask::EMPTY;
@@ -88,13 +88,13 @@ fn mask() -> impl Strategy<Value = FlowMask> {
 
 /// Which bits of a field a mask has.
 #[derive(Clone, Copy, Debug)]
-enum Bits {
+enum MaskBits {
     /// As many leading bits as there are in so many 32nds of the field.
     Prefix(u32),
     Holes,
 }
 
-impl Bits {
+impl MaskBits {
     fn of(self, field: FieldId) -> u128 {
         let width = u32::from(field.width());
         match self {
@@ -109,28 +109,28 @@ impl Bits {
 
 /// The fields that a mask has: in full, and in part.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct MaskShape {
     full: &'static [FieldId],
     partial: &'static [FieldId],
 }
 
-const SHAPES: &[Shape] = &[
-    Shape { full: &[], partial: &[] },
-    Shape { full: &[InPort], partial: &[] },
-    Shape { full: &[Reg0, Metadata], partial: &[] },
-    Shape { full: &[Reg0, InPort, EthType, IpProto], partial: &[] },
-    Shape { full: &[EthDst, VlanTci], partial: &[] },
-    Shape { full: &[EthType], partial: &[Ipv4Src] },
-    Shape { full: &[EthType], partial: &[Ipv4Dst, Ipv4Src] },
-    Shape { full: &[EthType, IpProto], partial: &[Ipv4Dst, TcpDst] },
-    Shape { full: &[EthType, IpProto], partial: &[TcpSrc, TcpDst] },
-    Shape { full: &[EthType, TcpFlags], partial: &[TcpDst] },
-    Shape { full: &[InPort, EthType], partial: &[Ipv4Dst] },
-    Shape { full: &[EthType, ArpOp], partial: &[ArpSpa, ArpTpa] },
-    Shape { full: &[EthType], partial: &[Ipv6Src, Ipv6Dst] },
-    Shape { full: &[EthType, IpProto, TcpDst], partial: &[Ipv6Dst] },
-    Shape { full: &[], partial: &[Ipv4Dst, Ipv6Dst] },
-    Shape { full: &[TcpFlags], partial: &[] },
+const SHAPES: &[MaskShape] = &[
+    MaskShape { full: &[], partial: &[] },
+    MaskShape { full: &[InPort], partial: &[] },
+    MaskShape { full: &[Reg0, Metadata], partial: &[] },
+    MaskShape { full: &[Reg0, InPort, EthType, IpProto], partial: &[] },
+    MaskShape { full: &[EthDst, VlanTci], partial: &[] },
+    MaskShape { full: &[EthType], partial: &[Ipv4Src] },
+    MaskShape { full: &[EthType], partial: &[Ipv4Dst, Ipv4Src] },
+    MaskShape { full: &[EthType, IpProto], partial: &[Ipv4Dst, TcpDst] },
+    MaskShape { full: &[EthType, IpProto], partial: &[TcpSrc, TcpDst] },
+    MaskShape { full: &[EthType, TcpFlags], partial: &[TcpDst] },
+    MaskShape { full: &[InPort, EthType], partial: &[Ipv4Dst] },
+    MaskShape { full: &[EthType, ArpOp], partial: &[ArpSpa, ArpTpa] },
+    MaskShape { full: &[EthType], partial: &[Ipv6Src, Ipv6Dst] },
+    MaskShape { full: &[EthType, IpProto, TcpDst], partial: &[Ipv6Dst] },
+    MaskShape { full: &[], partial: &[Ipv4Dst, Ipv6Dst] },
+    MaskShape { full: &[TcpFlags], partial: &[] },
 ];
 
 const IPV4: &[u128] =

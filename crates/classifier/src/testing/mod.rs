@@ -3,4 +3,4 @@
 mod life;
 pub mod workload;
 
-pub use life::{Op, key, matching, noise, ops, priority};
+pub use life::{TableOp, key, matching, noise, ops, priority};

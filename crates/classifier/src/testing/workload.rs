@@ -12,9 +12,9 @@ use crate::{Priority, Rank};
 
 /// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl Random {
+impl SplitMix64 {
     /// The next 64 bits.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -49,13 +49,13 @@ pub enum Priorities {
 const BITS_COUNT_BROAD: usize = 48;
 
 /// Rules with their ranks, the oldest first.
-pub type Rules = Vec<(Match, Rank)>;
+pub type RankedRules = Vec<(Match, Rank)>;
 
 /// A table of `rules_count` rules over `masks_count` masks, no two alike in match and priority;
 /// common masks have most of the rules.
 #[must_use]
-pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> Rules {
-    let mut random = Random(rules_count as u64);
+pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> RankedRules {
+    let mut random = SplitMix64(rules_count as u64);
     let masks = masks(masks_count, &mut random);
     let mut seen = HashSet::new();
     let mut made_count = 0;
@@ -82,8 +82,8 @@ pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> 
 
 /// Packets of which one in two is made to match a rule, though another may win.
 #[must_use]
-pub fn packets(count: usize, rules: &Rules) -> Vec<FlowKey> {
-    let mut random = Random(0);
+pub fn packets(count: usize, rules: &RankedRules) -> Vec<FlowKey> {
+    let mut random = SplitMix64(0);
     let packet = |_| {
         let mut packet = key(&mut random);
         if random.pick(&[true, false]) {
@@ -102,13 +102,13 @@ pub fn match_rule(packet: &mut FlowKey, matching: &Match) {
     }
 }
 
-fn masks(count: usize, random: &mut Random) -> Vec<SparseMask> {
+fn masks(count: usize, random: &mut SplitMix64) -> Vec<SparseMask> {
     let mut seen = HashSet::new();
     let masks = std::iter::repeat_with(|| SparseMask::from(&mask(random)));
     masks.filter(|mask| seen.insert(mask.clone())).take(count).collect()
 }
 
-fn mask(random: &mut Random) -> FlowMask {
+fn mask(random: &mut SplitMix64) -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.add_field(FieldId::EthType);
     match random.below(10) {
@@ -128,7 +128,7 @@ fn mask(random: &mut Random) -> FlowMask {
     mask
 }
 
-fn add_access(mask: &mut FlowMask, random: &mut Random) {
+fn add_access(mask: &mut FlowMask, random: &mut SplitMix64) {
     for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
         let length = random.pick(&[0, 0, 8, 12, 16, 18, 20, 22, 23, 24, 24, 26, 28, 30, 32, 32]);
         mask.add_bits(field, u128::from(!u32::MAX.checked_shr(length).unwrap_or(0)));
@@ -140,7 +140,7 @@ fn add_access(mask: &mut FlowMask, random: &mut Random) {
     }
 }
 
-fn key(random: &mut Random) -> FlowKey {
+fn key(random: &mut SplitMix64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, u128::from(1 + random.draw() % 16));
     key.set_field(FieldId::Metadata, u128::from(random.draw() % 64));
@@ -151,7 +151,7 @@ fn key(random: &mut Random) -> FlowKey {
     key.set_field(FieldId::VlanTci, u128::from(0x1000 + random.draw() % 64));
     key.set_field(FieldId::IpProto, u128::from(random.pick(&[6u8, 17])));
     for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
-        let network = Random(random.draw() % 64).draw() << 16;
+        let network = SplitMix64(random.draw() % 64).draw() << 16;
         let anywhere = random.draw();
         let address = random.pick(&[network | anywhere & 0xffff, anywhere]);
         key.set_field(field, u128::from(address) & 0xffff_ffff);

@@ -28,12 +28,12 @@ pub(super) struct PrefixLengths([u8; FIELDS.len()]);
 pub(super) struct AddressWalks<'a, 'k> {
     tries: &'a AddressTries,
     key: &'k FlowKey,
-    sides: Option<[Side; 2]>,
+    sides: Option<[AddressSide; 2]>,
 }
 
 /// One of the two address fields of a packet's type.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct AddressSide {
     field: usize,
     found: Option<Prefixes>,
 }
@@ -73,7 +73,7 @@ impl AddressTries {
     }
 
     pub(super) fn walks<'a, 'k>(&'a self, key: &'k FlowKey) -> AddressWalks<'a, 'k> {
-        let side = |field| Side { field, found: None };
+        let side = |field| AddressSide { field, found: None };
         let sides = fields_present(key).map(|fields| fields.map(side));
         AddressWalks { tries: self, key, sides }
     }
@@ -105,11 +105,11 @@ impl AddressWalks<'_, '_> {
 
     /// Adds the proof that a place of a block is excluded: of the addresses that exclude it, the
     /// one that adds fewer bits.
-    pub(super) fn prove(&mut self, block: &Block, place: u64, mask: &mut FlowMask) {
+    pub(super) fn prove(&mut self, block: &Block, slot: u64, mask: &mut FlowMask) {
         let proofs = [0, 1].into_iter().filter_map(|side| {
             let prefixes = self.prefixes(block, side)?;
             let mut lengths = block.lengths(self.field(side)).iter();
-            let (length, _) = lengths.find(|(_, members)| members & place != 0)?;
+            let (length, _) = lengths.find(|(_, members)| members & slot != 0)?;
             let count = prefixes.absence(*length)?;
             Some((self.added_bits_count(side, count, mask), side, count))
         });
@@ -148,8 +148,8 @@ impl AddressWalks<'_, '_> {
         let Some(prefixes) = self.prefixes(block, side) else { return 0 };
         let is_selected = |length| prefixes.absence(length).is_some_and(&wanted);
         let lengths = block.lengths(self.field(side)).iter();
-        lengths.fold(0, |places, (length, members)| {
-            places | if is_selected(*length) { *members } else { 0 }
+        lengths.fold(0, |slots, (length, members)| {
+            slots | if is_selected(*length) { *members } else { 0 }
         })
     }
 

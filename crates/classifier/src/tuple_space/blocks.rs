@@ -5,47 +5,47 @@
 //! have it, as the bits of one word; so the lengths that are missing exclude their places word by
 //! word, and what is looked at one by one is what is left. Stages before the addresses likewise.
 
-use super::{addresses::FIELDS_COUNT, gates::GateId, table::Place};
+use super::{addresses::FIELDS_COUNT, gates::GateId, table::SearchSlot};
 
 /// Places of a block.
-pub(super) const BLOCK_PLACES: usize = 64;
+pub(super) const BLOCK_SLOTS: usize = 64;
 
 /// Up to 64 places that follow one another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     /// For each address field the prefix lengths of the places that look at its first bit.
-    lengths: [Sets<u8>; FIELDS_COUNT],
-    gates: Sets<GateId>,
+    lengths: [SlotSets<u8>; FIELDS_COUNT],
+    gates: SlotSets<GateId>,
 }
 
 /// Sets of places of a block, each with what its members have in common; none is empty.
 #[derive(Clone, Debug)]
-struct Sets<K>(Vec<(K, u64)>);
+struct SlotSets<K>(Vec<(K, u64)>);
 
 /// Takes into account that `order` has a new place at `position`.
-pub(super) fn insert(blocks: &mut Vec<Block>, order: &[Place], position: usize) {
-    if order.len() > blocks.len() * BLOCK_PLACES {
+pub(super) fn insert(blocks: &mut Vec<Block>, order: &[SearchSlot], position: usize) {
+    if order.len() > blocks.len() * BLOCK_SLOTS {
         blocks.push(Block::default());
     }
     let mut at = position;
-    for block in &mut blocks[position / BLOCK_PLACES..] {
-        block.shift_up(at % BLOCK_PLACES);
-        block.add(&order[at], at % BLOCK_PLACES);
-        at = (at / BLOCK_PLACES + 1) * BLOCK_PLACES;
+    for block in &mut blocks[position / BLOCK_SLOTS..] {
+        block.shift_up(at % BLOCK_SLOTS);
+        block.add(&order[at], at % BLOCK_SLOTS);
+        at = (at / BLOCK_SLOTS + 1) * BLOCK_SLOTS;
     }
 }
 
 /// Takes into account that `order` has lost the place at `position`.
-pub(super) fn remove(blocks: &mut Vec<Block>, order: &[Place], position: usize) {
+pub(super) fn remove(blocks: &mut Vec<Block>, order: &[SearchSlot], position: usize) {
     let mut at = position;
-    for block in &mut blocks[position / BLOCK_PLACES..] {
-        block.shift_down(at % BLOCK_PLACES);
-        at = (at / BLOCK_PLACES + 1) * BLOCK_PLACES;
-        if let Some(place) = order.get(at - 1) {
-            block.add(place, BLOCK_PLACES - 1);
+    for block in &mut blocks[position / BLOCK_SLOTS..] {
+        block.shift_down(at % BLOCK_SLOTS);
+        at = (at / BLOCK_SLOTS + 1) * BLOCK_SLOTS;
+        if let Some(slot) = order.get(at - 1) {
+            block.add(slot, BLOCK_SLOTS - 1);
         }
     }
-    blocks.truncate(order.len().div_ceil(BLOCK_PLACES));
+    blocks.truncate(order.len().div_ceil(BLOCK_SLOTS));
 }
 
 impl Block {
@@ -59,11 +59,11 @@ impl Block {
         &self.gates.0
     }
 
-    fn add(&mut self, place: &Place, bit: usize) {
-        for (field, length) in place.prefix_lengths.used() {
+    fn add(&mut self, slot: &SearchSlot, bit: usize) {
+        for (field, length) in slot.prefix_lengths.used() {
             self.lengths[field].add(length, bit);
         }
-        if let Some(gate) = place.gate {
+        if let Some(gate) = slot.gate {
             self.gates.add(gate, bit);
         }
     }
@@ -79,7 +79,7 @@ impl Block {
     }
 }
 
-impl<K: PartialEq> Sets<K> {
+impl<K: PartialEq> SlotSets<K> {
     fn add(&mut self, key: K, bit: usize) {
         match self.0.iter_mut().find(|(other, _)| *other == key) {
             Some((_, members)) => *members |= 1 << bit,
@@ -106,7 +106,7 @@ impl<K: PartialEq> Sets<K> {
     }
 }
 
-impl<K> Default for Sets<K> {
+impl<K> Default for SlotSets<K> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -125,23 +125,23 @@ mod tests {
     };
 
     /// Places of a few prefix lengths behind a few gates.
-    fn places() -> Vec<Place> {
+    fn slots() -> Vec<SearchSlot> {
         let seed = FixedState::with_seed(1);
         let (hashing, mut gates) = (Hashing::new(&seed), Gates::new(&seed));
         let shapes = (0..4).flat_map(|port| (0..5).map(move |length| (port, length)));
-        let place = |(port, length): (u32, u32)| {
+        let slot = |(port, length): (u32, u32)| {
             let mut mask = FlowMask::EMPTY;
             mask.add_bits(FieldId::InPort, u128::from((1 << port) - 1_u32));
             mask.add_bits(FieldId::Ipv4Dst, u128::from(!(u32::MAX >> length)));
             let mask = SparseMask::from(&mask);
-            Place {
+            SearchSlot {
                 rank_max: Rank { priority: Priority::new(0), age: 0 },
                 subtable: 0,
                 prefix_lengths: PrefixLengths::of(&mask),
                 gate: gates.acquire(&mask, &hashing),
             }
         };
-        shapes.map(place).collect()
+        shapes.map(slot).collect()
     }
 
     proptest! {
@@ -149,32 +149,32 @@ mod tests {
         fn places_that_come_and_go_leave_the_sets_of_those_that_stay(
             ops in prop::collection::vec((0..20usize, any::<Index>(), 0..3u8), 1..400),
         ) {
-            let places = places();
+            let slots = slots();
             let (mut order, mut blocks) = (Vec::new(), Vec::new());
-            for (place, index, kind) in ops {
+            for (slot, index, kind) in ops {
                 if kind == 0 && !order.is_empty() {
                     let position = index.index(order.len());
                     order.remove(position);
                     remove(&mut blocks, &order, position);
                 } else {
                     let position = index.index(order.len() + 1);
-                    order.insert(position, places[place]);
+                    order.insert(position, slots[slot]);
                     insert(&mut blocks, &order, position);
                 }
             }
-            prop_assert_eq!(blocks.len(), order.len().div_ceil(BLOCK_PLACES));
-            for (block, places) in blocks.iter().zip(order.chunks(BLOCK_PLACES)) {
-                for (bit, place) in places.iter().enumerate() {
+            prop_assert_eq!(blocks.len(), order.len().div_ceil(BLOCK_SLOTS));
+            for (block, slots) in blocks.iter().zip(order.chunks(BLOCK_SLOTS)) {
+                for (bit, slot) in slots.iter().enumerate() {
                     let of_place = |members: u64| members >> bit & 1 == 1;
                     let gates = block.gates().iter().filter(|(_, members)| of_place(*members));
-                    prop_assert!(gates.map(|(gate, _)| *gate).eq(place.gate));
+                    prop_assert!(gates.map(|(gate, _)| *gate).eq(slot.gate));
                     let lengths = (0..FIELDS_COUNT).flat_map(|field| {
-                        let held = block.lengths(field).iter();
-                        held.filter(|(_, m)| of_place(*m)).map(move |(length, _)| (field, *length))
+                        let stored = block.lengths(field).iter();
+                        stored.filter(|(_, m)| of_place(*m)).map(move |(length, _)| (field, *length))
                     });
-                    prop_assert!(lengths.eq(place.prefix_lengths.used()));
+                    prop_assert!(lengths.eq(slot.prefix_lengths.used()));
                 }
-                let beyond = !(0..places.len()).fold(0_u64, |members, bit| members | 1 << bit);
+                let beyond = !(0..slots.len()).fold(0_u64, |members, bit| members | 1 << bit);
                 let sets = (0..FIELDS_COUNT).flat_map(|field| block.lengths(field)).map(|set| set.1);
                 let sets = sets.chain(block.gates().iter().map(|set| set.1));
                 prop_assert!(sets.into_iter().all(|members| members & beyond == 0 && members != 0));

@@ -5,8 +5,8 @@ use hashbrown::HashMap;
 use shunt_flow::{FlowKey, FlowMask, SparseMask, layout::Stage};
 
 use super::{
-    values::Values,
-    words::{Hashing, MaskWord},
+    value_set::ValueSet,
+    words::{HashedWord, Hashing},
 };
 
 /// The gates of a table: for each beginning that masks have before the network layer, the values
@@ -30,20 +30,20 @@ pub(super) struct GateId(u32);
 #[derive(Clone, Debug)]
 struct Gate {
     mask: SparseMask,
-    words: Box<[MaskWord]>,
-    values: Values,
+    words: Box<[HashedWord]>,
+    values: ValueSet,
     subtables_count: usize,
 }
 
 /// What the first gates have said of a packet in the course of one lookup.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
-    known: [u64; ASKED_WORDS],
-    open: [u64; ASKED_WORDS],
+pub(super) struct GateAnswers {
+    checked: [u64; GATE_ANSWER_WORDS],
+    open: [u64; GATE_ANSWER_WORDS],
 }
 
 /// Answers of so many times 64 gates are kept; gates beyond are asked again.
-const ASKED_WORDS: usize = 4;
+const GATE_ANSWER_WORDS: usize = 4;
 
 impl Gates {
     pub(super) fn new(seed: &FixedState) -> Self {
@@ -61,15 +61,15 @@ impl Gates {
 
     fn acquire_one(&mut self, mask: SparseMask, hashing: &Hashing) -> GateId {
         if let Some(id) = self.by_mask.get(&mask) {
-            self.gates[id.place()].subtables_count += 1;
+            self.gates[id.index()].subtables_count += 1;
             return *id;
         }
         let words = hashing.words(&mask);
-        let values = Values::default();
+        let values = ValueSet::default();
         let gate = Gate { mask: mask.clone(), words, values, subtables_count: 1 };
         let id = match self.free.pop() {
             Some(id) => {
-                self.gates[id.place()] = gate;
+                self.gates[id.index()] = gate;
                 id
             }
             None => {
@@ -84,47 +84,47 @@ impl Gates {
 
     /// Gives back the gate of a subtable that has no rule any more.
     pub(super) fn release(&mut self, id: GateId) {
-        let gate = &mut self.gates[id.place()];
+        let gate = &mut self.gates[id.index()];
         gate.subtables_count -= 1;
         if gate.subtables_count == 0 {
             self.by_mask.remove(&gate.mask);
             // What its hash table grew to is given back now.
-            gate.values = Values::default();
+            gate.values = ValueSet::default();
             self.free.push(id);
         }
     }
 
     pub(super) fn insert(&mut self, id: GateId, key: &FlowKey, hashing: &Hashing) {
-        let gate = &mut self.gates[id.place()];
+        let gate = &mut self.gates[id.index()];
         gate.values.insert(hashing.hash(&gate.words, key));
     }
 
     pub(super) fn remove(&mut self, id: GateId, key: &FlowKey, hashing: &Hashing) {
-        let gate = &mut self.gates[id.place()];
+        let gate = &mut self.gates[id.index()];
         gate.values.remove(hashing.hash(&gate.words, key));
     }
 
     /// Whether any rule behind a gate has the beginning of this key.
     pub(super) fn is_open(&self, id: GateId, key: &FlowKey, hashing: &Hashing) -> bool {
-        let gate = &self.gates[id.place()];
+        let gate = &self.gates[id.index()];
         gate.values.contains(hashing.hash(&gate.words, key))
     }
 }
 
 impl GateId {
-    const fn place(self) -> usize {
+    const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-impl Asked {
-    /// What a gate says, asked for by `ask` where it is not known yet.
-    pub(super) fn or_ask(&mut self, id: GateId, ask: impl FnOnce() -> bool) -> bool {
-        let (word, bit) = (id.place() / 64, 1 << (id.place() % 64));
-        let Some(known) = self.known.get_mut(word) else { return ask() };
-        if *known & bit == 0 {
-            *known |= bit;
-            self.open[word] |= if ask() { bit } else { 0 };
+impl GateAnswers {
+    /// What a gate says, asked for by `check` where it is not known yet.
+    pub(super) fn get_or_check(&mut self, id: GateId, check: impl FnOnce() -> bool) -> bool {
+        let (word, bit) = (id.index() / 64, 1 << (id.index() % 64));
+        let Some(checked) = self.checked.get_mut(word) else { return check() };
+        if *checked & bit == 0 {
+            *checked |= bit;
+            self.open[word] |= if check() { bit } else { 0 };
         }
         self.open[word] & bit != 0
     }
@@ -141,10 +141,10 @@ mod tests {
     use super::*;
 
     /// How often a gate is asked that is to be looked at three times.
-    fn times_asked(asked: &mut Asked, id: u32, is_open: bool) -> usize {
+    fn times_checked(gate_answers: &mut GateAnswers, id: u32, is_open: bool) -> usize {
         let mut times = 0;
         for _ in 0..3 {
-            let answer = asked.or_ask(GateId(id), || {
+            let answer = gate_answers.get_or_check(GateId(id), || {
                 times += 1;
                 is_open
             });
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn a_gate_is_asked_once_and_those_beyond_the_first_each_time() {
-        let mut asked = Asked::default();
+        let mut gate_answers = GateAnswers::default();
         for (id, is_open) in [(0, true), (1, false), (65, true), (66, false), (255, true)] {
-            assert_eq!(times_asked(&mut asked, id, is_open), 1, "gate {id}");
+            assert_eq!(times_checked(&mut gate_answers, id, is_open), 1, "gate {id}");
         }
-        assert_eq!(times_asked(&mut asked, 256, true), 3);
-        assert_eq!(times_asked(&mut asked, 257, false), 3);
+        assert_eq!(times_checked(&mut gate_answers, 256, true), 3);
+        assert_eq!(times_checked(&mut gate_answers, 257, false), 3);
     }
 }

@@ -85,11 +85,11 @@
 //!
 //! packet: in_port=2, tcp, 10.1.2.3, port 81
 //!
-//! A  10.1.0.0/16 is held, so /16 may match. The gate {0x0800} is open: A is asked.
+//! A  10.1.0.0/16 is stored, so /16 may match. The gate {0x0800} is open: A is asked.
 //!    network: the set {(10.1.0.0, 6)} has the value. Whole value: none.
 //!    Port trie {80}: 81 = ..0101_0001 parts from 80 = ..0101_0000 at the last bit of 16.
 //!                                       adds eth_type, ip_dst/16, ip_proto, all of tcp_dst
-//! B  the walk ended at 10.1.0.0/16, so there is no /32: not open.
+//! B  the walk retired at 10.1.0.0/16, so there is no /32: not open.
 //! C  the gate {(1, 0x0806)} does not have (2, 0x0800): not open.
 //! D  matches.                                                             adds eth_type
 //! E  its highest rank is below that of D: the search ends.
@@ -120,7 +120,7 @@ mod search;
 mod stages;
 mod subtable;
 mod table;
-mod values;
+mod value_set;
 mod words;
 
 pub use table::TupleSpace;

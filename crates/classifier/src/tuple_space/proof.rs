@@ -11,21 +11,21 @@ use std::ops::Range;
 use shunt_flow::FlowMask;
 
 use super::{
-    blocks::{BLOCK_PLACES, Block},
-    search::{Bits, Search},
+    blocks::{BLOCK_SLOTS, Block},
+    search::{Search, SetBits},
 };
 
 impl<R> Search<'_, '_, R> {
     /// Adds proofs that no rule of those of these places matches that are not open.
-    pub(super) fn prove(&mut self, places: Range<usize>, mask: &mut FlowMask) {
+    pub(super) fn prove(&mut self, slots: Range<usize>, mask: &mut FlowMask) {
         let table = self.table;
-        let first = places.start / BLOCK_PLACES;
-        let blocks = table.blocks.iter().zip(table.order.chunks(BLOCK_PLACES)).enumerate();
-        let end = places.end.div_ceil(BLOCK_PLACES);
+        let first = slots.start / BLOCK_SLOTS;
+        let blocks = table.blocks.iter().zip(table.order.chunks(BLOCK_SLOTS)).enumerate();
+        let end = slots.end.div_ceil(BLOCK_SLOTS);
         for (index, (block, order)) in blocks.take(end).skip(first) {
-            let closed = members(&places, index) & !self.open(block, order.len());
+            let closed = members(&slots, index) & !self.open(block, order.len());
             let mut rest = closed & !self.proved(block, mask);
-            while let Some(bit) = Bits(rest).next() {
+            while let Some(bit) = SetBits(rest).next() {
                 rest &= !(1 << bit);
                 let stages = table.subtables[order[bit].subtable].stages();
                 if let Some(part) = stages.lacking_before_addresses(self.key, &table.hashing) {
@@ -47,7 +47,7 @@ impl<R> Search<'_, '_, R> {
 
 /// Which places of a block lie in a range.
 fn members(range: &Range<usize>, block: usize) -> u64 {
-    let bit = |place: usize| place.saturating_sub(block * BLOCK_PLACES).min(BLOCK_PLACES);
-    let from = |place| u32::try_from(bit(place)).ok().and_then(|bit| u64::MAX.checked_shl(bit));
+    let bit = |slot: usize| slot.saturating_sub(block * BLOCK_SLOTS).min(BLOCK_SLOTS);
+    let from = |slot| u32::try_from(bit(slot)).ok().and_then(|bit| u64::MAX.checked_shl(bit));
     from(range.start).unwrap_or(0) & !from(range.end).unwrap_or(0)
 }

@@ -8,8 +8,8 @@
 use shunt_flow::{FlowKey, FlowMask, Match};
 
 use super::{
-    stages::Part,
-    subtable::{Chain, Subtable},
+    stages::StageValues,
+    subtable::{RuleChain, RuleSubtable},
     words::{Hashing, has_words},
 };
 
@@ -27,21 +27,21 @@ impl<'a> Region<'a> {
     }
 
     /// Whether rules of this subtable look at every bit that the match looks at.
-    pub(super) fn is_looked_at<R>(&self, subtable: &Subtable<R>) -> bool {
+    pub(super) fn is_looked_at<R>(&self, subtable: &RuleSubtable<R>) -> bool {
         self.mask.is_subset_of(&FlowMask::from(subtable.mask()))
     }
 
     /// The rules of a subtable that overlap the match.
     pub(super) fn overlapping<'b, R>(
         &self,
-        subtable: &'b Subtable<R>,
-    ) -> impl Iterator<Item = &'b Chain<R>> + use<'_, 'a, 'b, R> {
+        subtable: &'b RuleSubtable<R>,
+    ) -> impl Iterator<Item = &'b RuleChain<R>> + use<'_, 'a, 'b, R> {
         let is_one = has_words(&self.mask, subtable.words());
         let one = is_one.then(|| subtable.chain(&self.key, self.hashing)).flatten();
         let are_many = !is_one && !self.is_excluded(subtable);
         let many = are_many.then(|| subtable.chains()).into_iter().flatten();
         let words = subtable.words();
-        let agrees = move |chain: &&'b Chain<R>| {
+        let agrees = move |chain: &&'b RuleChain<R>| {
             words.iter().zip(chain.value()).all(|(word, value)| {
                 let mask = self.mask.words()[word.index];
                 (self.key.words()[word.index] ^ value) & word.bits & mask == 0
@@ -51,8 +51,8 @@ impl<'a> Region<'a> {
     }
 
     /// Whether a stage proves that no rule of a subtable overlaps the match.
-    fn is_excluded<R>(&self, subtable: &Subtable<R>) -> bool {
-        let looked_at = |part: &&Part| has_words(&self.mask, part.words());
+    fn is_excluded<R>(&self, subtable: &RuleSubtable<R>) -> bool {
+        let looked_at = |part: &&StageValues| has_words(&self.mask, part.words());
         let mut parts = subtable.stages().iter().filter(looked_at);
         parts.any(|part| part.lacks(&self.key, self.hashing))
     }

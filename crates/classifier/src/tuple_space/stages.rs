@@ -9,42 +9,42 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
 
 use super::{
     addresses::address_parts,
-    values::Values,
-    words::{Hashing, MaskWord, add_words, added_bits_count, has_words},
+    value_set::ValueSet,
+    words::{HashedWord, Hashing, add_words, added_bits_count, has_words},
 };
 
 /// The parts of the words of a subtable, and the values of its rules in them.
 #[derive(Clone, Debug)]
-pub(super) struct Stages {
+pub(super) struct SubtableStages {
     /// The words up to the end of metadata, link and network, the fewest first: where there are
     /// more than before, and more behind.
-    stages: Vec<Part>,
+    stages: Vec<StageValues>,
     /// How many of the stages come before the addresses.
     before_addresses: usize,
     /// Source and target, where there are both.
-    addresses: Vec<Part>,
+    addresses: Vec<StageValues>,
 }
 
 /// Some words of a mask, and the values that rules have in them.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    words: Box<[MaskWord]>,
-    values: Values,
+pub(super) struct StageValues {
+    words: Box<[HashedWord]>,
+    values: ValueSet,
 }
 
-impl Stages {
+impl SubtableStages {
     pub(super) fn new(mask: &SparseMask, hashing: &Hashing) -> Self {
         let words = hashing.words(mask);
-        let mut stages: Vec<Part> = Vec::new();
+        let mut stages: Vec<StageValues> = Vec::new();
         let mut before_addresses = 0;
         for stage in [Stage::Metadata, Stage::Link, Stage::Network] {
             let end = mask.words_until(stage);
             if end > stages.last().map_or(0, |part| part.words.len()) && end < words.len() {
-                stages.push(Part::new(words[..end].into()));
+                stages.push(StageValues::new(words[..end].into()));
                 before_addresses += usize::from(stage < Stage::Network);
             }
         }
-        let addresses = address_parts(mask).map(|part| Part::new(hashing.words(&part)));
+        let addresses = address_parts(mask).map(|part| StageValues::new(hashing.words(&part)));
         let addresses: Vec<_> = addresses.collect();
         let are_both = addresses.len() > 1;
         let addresses = if are_both { addresses } else { Vec::new() };
@@ -64,7 +64,7 @@ impl Stages {
     }
 
     /// The parts of one layer after another.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Part> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &StageValues> {
         self.stages.iter()
     }
 
@@ -73,12 +73,12 @@ impl Stages {
         &self,
         key: &FlowKey,
         hashing: &Hashing,
-    ) -> Option<&Part> {
+    ) -> Option<&StageValues> {
         self.stages[..self.before_addresses].iter().find(|part| part.lacks(key, hashing))
     }
 
     /// The last stage, if no rule has its value of a key.
-    pub(super) fn lacking(&self, key: &FlowKey, hashing: &Hashing) -> Option<&Part> {
+    pub(super) fn lacking(&self, key: &FlowKey, hashing: &Hashing) -> Option<&StageValues> {
         self.stages.last().filter(|part| part.lacks(key, hashing))
     }
 
@@ -124,13 +124,13 @@ impl Stages {
     }
 }
 
-impl Part {
-    fn new(words: Box<[MaskWord]>) -> Self {
-        Self { words, values: Values::default() }
+impl StageValues {
+    fn new(words: Box<[HashedWord]>) -> Self {
+        Self { words, values: ValueSet::default() }
     }
 
     /// The words of the part.
-    pub(super) const fn words(&self) -> &[MaskWord] {
+    pub(super) const fn words(&self) -> &[HashedWord] {
         &self.words
     }
 

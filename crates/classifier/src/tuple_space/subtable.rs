@@ -9,8 +9,8 @@ use super::{
     addresses::PrefixLengths,
     gates::GateId,
     ports::{PORTS, PortTrie},
-    stages::Stages,
-    words::{Hashing, MaskWord, add_words, has_words},
+    stages::SubtableStages,
+    words::{HashedWord, Hashing, add_words, has_words},
 };
 use crate::{Lifetime, Priority, Rank, Version};
 
@@ -18,11 +18,11 @@ use crate::{Lifetime, Priority, Rank, Version};
 ///
 /// Ports and ranks cover every rule that is held, whether or not a version sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Subtable<R> {
-    words: Box<[MaskWord]>,
-    chains: HashTable<Chain<R>>,
+pub(super) struct RuleSubtable<R> {
+    words: Box<[HashedWord]>,
+    chains: HashTable<RuleChain<R>>,
     ports: Option<PortTrie>,
-    stages: Stages,
+    stages: SubtableStages,
     gate: Option<GateId>,
     prefix_lengths: PrefixLengths,
     /// How many rules hold each rank: more than one where a rule replaced another in its place.
@@ -32,27 +32,27 @@ pub(super) struct Subtable<R> {
 
 /// The rules of one value, the highest rank first; never empty.
 #[derive(Clone, Debug)]
-pub(super) struct Chain<R> {
+pub(super) struct RuleChain<R> {
     hash: u64,
-    rules: Vec<Held<R>>,
+    rules: Vec<SubtableRule<R>>,
 }
 
 /// A rule as the table holds it.
 #[derive(Clone, Debug)]
-pub(super) struct Held<R> {
+pub(super) struct SubtableRule<R> {
     pub(super) matching: Match,
     pub(super) rank: Rank,
     pub(super) lifetime: Lifetime,
     pub(super) rule: R,
 }
 
-impl<R> Subtable<R> {
+impl<R> RuleSubtable<R> {
     pub(super) fn new(mask: SparseMask, gate: Option<GateId>, hashing: &Hashing) -> Self {
         Self {
             words: hashing.words(&mask),
             chains: HashTable::new(),
             ports: PortTrie::new(&mask),
-            stages: Stages::new(&mask, hashing),
+            stages: SubtableStages::new(&mask, hashing),
             gate,
             prefix_lengths: PrefixLengths::of(&mask),
             ranks: BTreeMap::new(),
@@ -64,11 +64,11 @@ impl<R> Subtable<R> {
         &self.mask
     }
 
-    pub(super) const fn words(&self) -> &[MaskWord] {
+    pub(super) const fn words(&self) -> &[HashedWord] {
         &self.words
     }
 
-    pub(super) const fn stages(&self) -> &Stages {
+    pub(super) const fn stages(&self) -> &SubtableStages {
         &self.stages
     }
 
@@ -92,12 +92,12 @@ impl<R> Subtable<R> {
     }
 
     /// Every rule held, by value.
-    pub(super) fn chains(&self) -> impl Iterator<Item = &Chain<R>> {
+    pub(super) fn chains(&self) -> impl Iterator<Item = &RuleChain<R>> {
         self.chains.iter()
     }
 
     /// The rules that have the value of a key.
-    pub(super) fn chain(&self, key: &FlowKey, hashing: &Hashing) -> Option<&Chain<R>> {
+    pub(super) fn chain(&self, key: &FlowKey, hashing: &Hashing) -> Option<&RuleChain<R>> {
         let hash = hashing.hash(&self.words, key);
         self.chains.find(hash, |chain| {
             let value = self.words.iter().map(|word| word.apply(key));
@@ -111,7 +111,7 @@ impl<R> Subtable<R> {
         key: &FlowKey,
         hashing: &Hashing,
         mask: &mut FlowMask,
-    ) -> Option<&Chain<R>> {
+    ) -> Option<&RuleChain<R>> {
         if self.stages.lacking(key, hashing).is_some() {
             self.stages.prove_lacking(key, hashing, mask);
             return None;
@@ -139,16 +139,22 @@ impl<R> Subtable<R> {
     ///
     /// What excludes subtables is told of each value once, so that a rule that takes the place of
     /// another costs a probe and not a walk through tries.
-    pub(super) fn insert(&mut self, key: &FlowKey, held: Held<R>, hashing: &Hashing) -> bool {
-        *self.ranks.entry(held.rank).or_insert(0) += 1;
+    pub(super) fn insert(
+        &mut self,
+        key: &FlowKey,
+        stored: SubtableRule<R>,
+        hashing: &Hashing,
+    ) -> bool {
+        *self.ranks.entry(stored.rank).or_insert(0) += 1;
         let hash = hashing.hash(&self.words, key);
-        let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == held.matching.value();
+        let same =
+            |chain: &RuleChain<R>| chain.hash == hash && chain.value() == stored.matching.value();
         match self.chains.entry(hash, same, |chain| chain.hash) {
             Entry::Occupied(mut entry) => {
-                entry.get_mut().insert(held);
+                entry.get_mut().insert(stored);
                 return false;
             }
-            Entry::Vacant(entry) => entry.insert(Chain { hash, rules: vec![held] }),
+            Entry::Vacant(entry) => entry.insert(RuleChain { hash, rules: vec![stored] }),
         };
         self.stages.insert(key, hashing);
         if let Some(ports) = &mut self.ports {
@@ -158,7 +164,7 @@ impl<R> Subtable<R> {
     }
 
     /// Ends the life of the rule with this value and rank whose life has not ended. Answers with
-    /// it, and with the hash by which [`Self::take_ended`] finds it.
+    /// it, and with the hash by which [`Self::take_retired`] finds it.
     pub(super) fn end(
         &mut self,
         matching: &Match,
@@ -167,35 +173,38 @@ impl<R> Subtable<R> {
         hashing: &Hashing,
     ) -> Option<(&R, u64)> {
         let hash = hashing.hash(&self.words, &matching.key());
-        let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == matching.value();
+        let same = |chain: &RuleChain<R>| chain.hash == hash && chain.value() == matching.value();
         let chain = self.chains.find_mut(hash, same)?;
-        let is_meant = |held: &&mut Held<R>| held.rank == rank && held.lifetime.removed().is_none();
-        let held = chain.rules.iter_mut().find(is_meant)?;
-        held.lifetime.end(Some(removed));
-        Some((&held.rule, hash))
+        let is_meant = |stored: &&mut SubtableRule<R>| {
+            stored.rank == rank && stored.lifetime.removed().is_none()
+        };
+        let stored = chain.rules.iter_mut().find(is_meant)?;
+        stored.lifetime.end(Some(removed));
+        Some((&stored.rule, hash))
     }
 
     /// Takes out one rule with this hash that no version from `oldest` on sees, if there is one.
     /// Answers with its value, if it was the last that has it.
-    pub(super) fn take_ended(
+    pub(super) fn take_retired(
         &mut self,
         hash: u64,
         oldest: Version,
         hashing: &Hashing,
     ) -> Option<Option<FlowKey>> {
-        let ended =
-            |chain: &Chain<R>| chain.rules.iter().position(|held| held.lifetime.is_over(oldest));
-        let has_ended = |chain: &Chain<R>| chain.hash == hash && ended(chain).is_some();
+        let retired = |chain: &RuleChain<R>| {
+            chain.rules.iter().position(|stored| stored.lifetime.is_over(oldest))
+        };
+        let has_ended = |chain: &RuleChain<R>| chain.hash == hash && retired(chain).is_some();
         let mut entry = self.chains.find_entry(hash, has_ended).ok()?;
-        let position = ended(entry.get())?;
-        let held = entry.get_mut().rules.remove(position);
+        let position = retired(entry.get())?;
+        let stored = entry.get_mut().rules.remove(position);
         let is_last = entry.get().rules.is_empty();
         if is_last {
             entry.remove();
         }
-        self.forget_rank(held.rank);
+        self.forget_rank(stored.rank);
         Some(is_last.then(|| {
-            let key = held.matching.key();
+            let key = stored.matching.key();
             self.forget_value(&key, hashing);
             key
         }))
@@ -204,7 +213,7 @@ impl<R> Subtable<R> {
     /// Gives back what the hash table grew to, once no rule is held.
     pub(super) fn clear(&mut self, hashing: &Hashing) {
         self.chains = HashTable::new();
-        self.stages = Stages::new(&self.mask, hashing);
+        self.stages = SubtableStages::new(&self.mask, hashing);
         self.ports = PortTrie::new(&self.mask);
     }
 
@@ -226,19 +235,19 @@ impl<R> Subtable<R> {
     }
 }
 
-impl<R> Chain<R> {
+impl<R> RuleChain<R> {
     /// What the rules have under their mask, one word per word of it.
     pub(super) fn value(&self) -> &[u64] {
-        self.rules.first().map_or(&[], |held| held.matching.value())
+        self.rules.first().map_or(&[], |stored| stored.matching.value())
     }
 
     /// The rules that a version sees, the highest rank first.
-    pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &Held<R>> {
-        self.rules.iter().filter(move |held| held.lifetime.is_visible(version))
+    pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
+        self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
     }
 
-    fn insert(&mut self, held: Held<R>) {
-        let position = self.rules.partition_point(|other| other.rank > held.rank);
-        self.rules.insert(position, held);
+    fn insert(&mut self, stored: SubtableRule<R>) {
+        let position = self.rules.partition_point(|other| other.rank > stored.rank);
+        self.rules.insert(position, stored);
     }
 }

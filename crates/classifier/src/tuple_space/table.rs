@@ -12,7 +12,7 @@ use super::{
     gates::{GateId, Gates},
     region::Region,
     search::{Search, TupleMatches},
-    subtable::{Held, Subtable},
+    subtable::{RuleSubtable, SubtableRule},
     words::Hashing,
 };
 use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
@@ -26,17 +26,17 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 pub struct TupleSpace<R> {
     pub(super) hashing: Hashing,
     /// By [`SubtableId`]; those in `free` hold no rule and are in no order.
-    pub(super) subtables: Vec<Subtable<R>>,
+    pub(super) subtables: Vec<RuleSubtable<R>>,
     free: Vec<SubtableId>,
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,
     /// The subtables that hold rules, the highest first.
-    pub(super) order: Vec<Place>,
+    pub(super) order: Vec<SearchSlot>,
     /// The same, 64 at a time.
     pub(super) blocks: Vec<Block>,
     pub(super) gates: Gates,
     pub(super) addresses: AddressTries,
     /// The rules whose lives have ended, the first to be reclaimed on top.
-    ended: BinaryHeap<Reverse<Ended>>,
+    retired: BinaryHeap<Reverse<RetiredRule>>,
     rules_count: usize,
 }
 
@@ -44,7 +44,7 @@ type SubtableId = usize;
 
 /// A subtable's place in the order of searching, and what can exclude it without a look at it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SearchSlot {
     pub(super) rank_max: Rank,
     pub(super) subtable: SubtableId,
     pub(super) prefix_lengths: PrefixLengths,
@@ -53,7 +53,7 @@ pub(super) struct Place {
 
 /// A rule that waits to be reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ended {
+struct RetiredRule {
     removed: Version,
     subtable: SubtableId,
     hash: u64,
@@ -76,18 +76,18 @@ impl<R> TupleSpace<R> {
             gates: Gates::new(&seed),
             by_mask: HashMap::with_hasher(seed),
             addresses: AddressTries::new(),
-            ended: BinaryHeap::new(),
+            retired: BinaryHeap::new(),
             rules_count: 0,
         }
     }
 
-    fn subtable_of(&self, matching: &Match) -> Option<&Subtable<R>> {
+    fn subtable_of(&self, matching: &Match) -> Option<&RuleSubtable<R>> {
         self.by_mask.get(matching.mask()).map(|id| &self.subtables[*id])
     }
 
     /// The subtables that hold rules, the highest first.
-    fn subtables(&self) -> impl Iterator<Item = &Subtable<R>> {
-        self.order.iter().map(|place| &self.subtables[place.subtable])
+    fn subtables(&self) -> impl Iterator<Item = &RuleSubtable<R>> {
+        self.order.iter().map(|slot| &self.subtables[slot.subtable])
     }
 
     fn region(&self, matching: &Match) -> Region<'_> {
@@ -100,7 +100,7 @@ impl<R> TupleSpace<R> {
             return *id;
         }
         let gate = self.gates.acquire(mask, &self.hashing);
-        let subtable = Subtable::new(mask.clone(), gate, &self.hashing);
+        let subtable = RuleSubtable::new(mask.clone(), gate, &self.hashing);
         let id = match self.free.pop() {
             Some(id) => {
                 self.subtables[id] = subtable;
@@ -129,9 +129,9 @@ impl<R> TupleSpace<R> {
             blocks::remove(&mut self.blocks, &self.order, position);
         }
         if let Some(rank_max) = present {
-            let place = Place { rank_max, subtable: id, prefix_lengths, gate };
+            let slot = SearchSlot { rank_max, subtable: id, prefix_lengths, gate };
             let position = self.position(rank_max, id);
-            self.order.insert(position, place);
+            self.order.insert(position, slot);
             blocks::insert(&mut self.blocks, &self.order, position);
         } else {
             self.by_mask.remove(self.subtables[id].mask());
@@ -143,13 +143,13 @@ impl<R> TupleSpace<R> {
     }
 
     fn position(&self, rank_max: Rank, id: SubtableId) -> usize {
-        self.order.partition_point(|place| (place.rank_max, place.subtable) > (rank_max, id))
+        self.order.partition_point(|slot| (slot.rank_max, slot.subtable) > (rank_max, id))
     }
 
-    fn reclaim_one(&mut self, ended: Ended, oldest: Version) {
-        let subtable = &mut self.subtables[ended.subtable];
+    fn reclaim_one(&mut self, retired: RetiredRule, oldest: Version) {
+        let subtable = &mut self.subtables[retired.subtable];
         let earlier = subtable.rank_max();
-        let Some(last_key) = subtable.take_ended(ended.hash, oldest, &self.hashing) else {
+        let Some(last_key) = subtable.take_retired(retired.hash, oldest, &self.hashing) else {
             debug_assert!(false, "a rule whose life has ended is held until it is reclaimed");
             return;
         };
@@ -160,7 +160,7 @@ impl<R> TupleSpace<R> {
             }
         }
         self.rules_count -= 1;
-        self.update_order(ended.subtable, earlier);
+        self.update_order(retired.subtable, earlier);
     }
 }
 
@@ -170,8 +170,8 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
         let key = matching.key();
         let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
-        let held = Held { matching, rank, lifetime: Lifetime::since(added), rule };
-        if subtable.insert(&key, held, &self.hashing) {
+        let stored = SubtableRule { matching, rank, lifetime: Lifetime::since(added), rule };
+        if subtable.insert(&key, stored, &self.hashing) {
             self.addresses.insert(&key, subtable.prefix_lengths());
             if let Some(gate) = subtable.gate() {
                 self.gates.insert(gate, &key, &self.hashing);
@@ -184,31 +184,31 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R> {
         let id = *self.by_mask.get(matching.mask())?;
         let (rule, hash) = self.subtables[id].end(matching, rank, removed, &self.hashing)?;
-        self.ended.push(Reverse(Ended { removed, subtable: id, hash }));
+        self.retired.push(Reverse(RetiredRule { removed, subtable: id, hash }));
         Some(rule.clone())
     }
 
     fn reclaim(&mut self, oldest: Version) {
-        while let Some(Reverse(ended)) = self.ended.peek().copied()
-            && ended.removed <= oldest
+        while let Some(Reverse(retired)) = self.retired.peek().copied()
+            && retired.removed <= oldest
         {
-            self.ended.pop();
-            self.reclaim_one(ended, oldest);
+            self.retired.pop();
+            self.reclaim_one(retired, oldest);
         }
     }
 
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {
         let chain = self.subtable_of(matching)?.chain(&matching.key(), &self.hashing)?;
-        let mut rules = chain.visible(version).filter(|held| held.rank.priority == priority);
-        rules.next().map(|held| &held.rule)
+        let mut rules = chain.visible(version).filter(|stored| stored.rank.priority == priority);
+        rules.next().map(|stored| &stored.rule)
     }
 
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R> {
-        Search::new(self, key).best(version, None).map(|held| &held.rule)
+        Search::new(self, key).best(version, None).map(|stored| &stored.rule)
     }
 
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
-        Search::new(self, key).best(version, Some(mask)).map(|held| &held.rule)
+        Search::new(self, key).best(version, Some(mask)).map(|stored| &stored.rule)
     }
 
     fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
@@ -222,8 +222,8 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
         let region = self.region(matching);
         let mut subtables = self.subtables().filter(|subtable| subtable.has_priority(priority));
         subtables.any(|subtable| {
-            let mut held = region.overlapping(subtable).flat_map(|chain| chain.visible(version));
-            held.any(|held| held.rank.priority == priority)
+            let mut stored = region.overlapping(subtable).flat_map(|chain| chain.visible(version));
+            stored.any(|stored| stored.rank.priority == priority)
         })
     }
 
@@ -238,17 +238,17 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
         let region = self.region(matching);
         let subtables = self.subtables().filter(|subtable| region.is_looked_at(subtable));
         let chains: Vec<_> = subtables.flat_map(|subtable| region.overlapping(subtable)).collect();
-        let held = chains.into_iter().flat_map(move |chain| chain.visible(version));
-        held.map(|held| (&held.matching, held.rank, &held.rule))
+        let stored = chains.into_iter().flat_map(move |chain| chain.visible(version));
+        stored.map(|stored| (&stored.matching, stored.rank, &stored.rule))
     }
 
     fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
     where
         R: 'a,
     {
-        let chains = self.subtables().flat_map(Subtable::chains);
-        let held = chains.flat_map(move |chain| chain.visible(version));
-        held.map(|held| (&held.matching, held.rank, &held.rule))
+        let chains = self.subtables().flat_map(RuleSubtable::chains);
+        let stored = chains.flat_map(move |chain| chain.visible(version));
+        stored.map(|stored| (&stored.matching, stored.rank, &stored.rule))
     }
 
     fn len(&self) -> usize {

@@ -7,7 +7,7 @@ use super::{TupleSpace, search::Search, words::Hashing};
 use crate::{
     Classifier, Lifetime, Linear, Matches, Priority, Rank, Version,
     testing::{
-        self, Op,
+        self, TableOp,
         workload::{self, Priorities},
     },
 };
@@ -23,11 +23,11 @@ struct Life {
 }
 
 impl Life {
-    fn of(ops: &[Op]) -> Self {
+    fn of(ops: &[TableOp]) -> Self {
         Self::with(TupleSpace::new(7), ops)
     }
 
-    fn with(table: TupleSpace<u64>, ops: &[Op]) -> Self {
+    fn with(table: TupleSpace<u64>, ops: &[TableOp]) -> Self {
         let mut life = Self {
             table,
             oracle: Linear::new(),
@@ -40,22 +40,22 @@ impl Life {
         life
     }
 
-    fn apply(&mut self, op: &Op) {
+    fn apply(&mut self, op: &TableOp) {
         match op {
-            Op::Insert(matching, priority) => {
+            TableOp::Insert(matching, priority) => {
                 let rank = Rank { priority: *priority, age: self.rules_made };
                 self.insert(matching.clone(), rank);
             }
-            Op::Remove(index) => {
+            TableOp::Remove(index) => {
                 self.remove(index);
             }
-            Op::Modify(index) => {
+            TableOp::Modify(index) => {
                 if let Some((matching, rank)) = self.remove(index) {
                     self.insert(matching, rank);
                 }
             }
-            Op::Publish => self.version = self.version.next(),
-            Op::Reclaim(behind) => {
+            TableOp::Publish => self.version = self.version.next(),
+            TableOp::Reclaim(behind) => {
                 let oldest = Version::new(self.version.number().saturating_sub(*behind));
                 self.oldest = self.oldest.max(oldest);
                 self.table.reclaim(oldest);
@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn what_is_reclaimed_leaves_no_trace(ops in testing::ops(60), keys in keys()) {
         let mut life = Life::of(&ops);
-        life.apply(&Op::Reclaim(0));
+        life.apply(&TableOp::Reclaim(0));
         let mut fresh = TupleSpace::new(7);
         for (matching, rank, rule) in life.oracle.rules(life.version) {
             fresh.insert(matching.clone(), rank, life.version, *rule);
@@ -289,9 +289,9 @@ proptest! {
                 let (expected, of_oracle) = answers(&life.oracle, key, version, &floors);
                 prop_assert_eq!(&found, &expected);
                 for other in &keys {
-                    let fares = |mask| answers(&life.oracle, &outside(key, mask, other), version, &floors).0;
-                    prop_assert_eq!(&fares(&mask), &found);
-                    prop_assert_eq!(&fares(&of_oracle), &found);
+                    let answers_of = |mask| answers(&life.oracle, &outside(key, mask, other), version, &floors).0;
+                    prop_assert_eq!(&answers_of(&mask), &found);
+                    prop_assert_eq!(&answers_of(&of_oracle), &found);
                 }
             }
         }
@@ -303,8 +303,8 @@ proptest! {
         filters in prop::collection::vec((testing::matching(), testing::priority()), 1..12),
     ) {
         let life = Life::of(&ops);
-        let held = life.rules.iter().map(|(matching, rank, _)| (matching, rank.priority));
-        let filters = filters.iter().map(|(matching, priority)| (matching, *priority)).chain(held);
+        let stored = life.rules.iter().map(|(matching, rank, _)| (matching, rank.priority));
+        let filters = filters.iter().map(|(matching, priority)| (matching, *priority)).chain(stored);
         for (matching, priority) in filters {
             for version in life.versions() {
                 let overlaps = life.table.overlaps(matching, priority, version);

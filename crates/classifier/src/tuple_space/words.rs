@@ -10,7 +10,7 @@ use shunt_flow::{FlowKey, FlowMask, SparseMask, layout::FLOW_WORDS};
 
 /// One word of a mask, with its index.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MaskWord {
+pub(super) struct HashedWord {
     pub(super) index: usize,
     pub(super) bits: u64,
     secret: u64,
@@ -36,13 +36,13 @@ impl Hashing {
         Self { secrets: vec![0; FLOW_WORDS].into(), factor: 0 }
     }
 
-    pub(super) fn words(&self, mask: &SparseMask) -> Box<[MaskWord]> {
-        let word = |(index, bits)| MaskWord { index, bits, secret: self.secrets[index] };
+    pub(super) fn words(&self, mask: &SparseMask) -> Box<[HashedWord]> {
+        let word = |(index, bits)| HashedWord { index, bits, secret: self.secrets[index] };
         mask.iter().map(word).collect()
     }
 
     /// The hash of a key under these words.
-    pub(super) fn hash(&self, words: &[MaskWord], key: &FlowKey) -> u64 {
+    pub(super) fn hash(&self, words: &[HashedWord], key: &FlowKey) -> u64 {
         words.iter().fold(0, |sum: u64, word| {
             let product = u128::from(word.apply(key) ^ word.secret) * u128::from(self.factor);
             #[expect(clippy::cast_possible_truncation, reason = "the two halves are folded")]
@@ -52,24 +52,24 @@ impl Hashing {
     }
 }
 
-impl MaskWord {
+impl HashedWord {
     pub(super) const fn apply(self, key: &FlowKey) -> u64 {
         key.words()[self.index] & self.bits
     }
 }
 
 /// Adds the bits of these words to a mask.
-pub(super) fn add_words(mask: &mut FlowMask, words: &[MaskWord]) {
+pub(super) fn add_words(mask: &mut FlowMask, words: &[HashedWord]) {
     words.iter().for_each(|word| mask.words_mut()[word.index] |= word.bits);
 }
 
 /// Whether a mask has every bit of these words.
-pub(super) fn has_words(mask: &FlowMask, words: &[MaskWord]) -> bool {
+pub(super) fn has_words(mask: &FlowMask, words: &[HashedWord]) -> bool {
     words.iter().all(|word| word.bits & !mask.words()[word.index] == 0)
 }
 
 /// How many bits [`add_words`] would add.
-pub(super) fn added_bits_count(mask: &FlowMask, words: &[MaskWord]) -> u32 {
+pub(super) fn added_bits_count(mask: &FlowMask, words: &[HashedWord]) -> u32 {
     words.iter().map(|word| (word.bits & !mask.words()[word.index]).count_ones()).sum()
 }
 

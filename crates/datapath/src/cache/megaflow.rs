@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use shunt_flow::{
     FlowKey, SparseMask,
-    masked_table::{Candidate, MaskedTable},
+    masked_table::{MaskedTable, RowCandidate},
 };
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
@@ -338,7 +338,7 @@ impl Subtable {
         for (tag, place) in tags.iter_mut().zip(missing.places()) {
             *tag = table.tag(hasher, keys[place].words());
         }
-        let mut candidates = [Candidate::NONE; BURST];
+        let mut candidates = [RowCandidate::NONE; BURST];
         for (candidate, tag) in candidates.iter_mut().zip(&tags).take(missing.count) {
             *candidate = table.candidate(*tag);
         }

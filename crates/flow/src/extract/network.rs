@@ -12,7 +12,7 @@ use crate::{
 const PADDING_MAX: usize = 0xffff;
 
 /// An IP packet whose addresses are in the key.
-pub(super) struct Packet {
+pub(super) struct IpHeader {
     /// Where it begins in the frame.
     pub(super) offset: usize,
     pub(super) route: Route,
@@ -53,7 +53,7 @@ impl Misc {
 }
 
 impl Parser<'_> {
-    pub(super) fn ipv4(&mut self) -> Option<Packet> {
+    pub(super) fn ipv4(&mut self) -> Option<IpHeader> {
         let header: &[u8; 20] = self.peek()?;
         let header_length = usize::from(header[0] & 0x0f) * 4;
         let total_length = usize::from(be16::<2, _>(header));
@@ -71,10 +71,10 @@ impl Parser<'_> {
         };
         let (tos, ttl, protocol) = (header[1], header[8], header[9]);
         let misc = Misc { label: 0, fragment, ttl, tos, protocol };
-        Some(Packet { offset, route: Route::Final, misc: Some(misc) })
+        Some(IpHeader { offset, route: Route::Final, misc: Some(misc) })
     }
 
-    pub(super) fn ipv6(&mut self) -> Option<Packet> {
+    pub(super) fn ipv6(&mut self) -> Option<IpHeader> {
         let offset = self.offset();
         let header: &[u8; 40] = self.take()?;
         self.cut(usize::from(be16::<4, _>(header)))?;
@@ -93,24 +93,24 @@ impl Parser<'_> {
         Some(if ExtensionSet::knows(protocol) {
             self.extensions(offset, misc)
         } else {
-            Packet { offset, route: Route::Final, misc: Some(misc) }
+            IpHeader { offset, route: Route::Final, misc: Some(misc) }
         })
     }
 
     /// Takes the extension headers, of which the last names the protocol behind them.
     #[inline(never)] // Most packets have none, and are parsed in registers alone.
-    fn extensions(&mut self, offset: usize, mut misc: Misc) -> Packet {
+    fn extensions(&mut self, offset: usize, mut misc: Misc) -> IpHeader {
         let mut seen = ExtensionSet::default();
         let mut route = Route::Final;
         while misc.fragment != Fragment::Later && seen.add(misc.protocol) {
             match self.extension(&mut misc) {
-                None => return Packet { offset, route, misc: None },
+                None => return IpHeader { offset, route, misc: None },
                 Some(Route::Via) => route = Route::Via,
                 Some(Route::Final) => {}
             }
         }
         self.set::<{ word::ARP_SHA }>(seen.bits());
-        Packet { offset, route, misc: Some(misc) }
+        IpHeader { offset, route, misc: Some(misc) }
     }
 
     /// Takes one extension header, all of which have eight bytes at least.

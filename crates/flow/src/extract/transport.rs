@@ -2,7 +2,7 @@
 
 use super::{
     frame::Parser,
-    network::{Fragment, Packet},
+    network::{Fragment, IpHeader},
 };
 use crate::{
     Layers,
@@ -12,7 +12,7 @@ use crate::{
 
 impl Parser<'_> {
     /// Reads the transport header, if the packet has the whole of it.
-    pub(super) fn transport(&mut self, packet: &Packet) -> Layers {
+    pub(super) fn transport(&mut self, packet: &IpHeader) -> Layers {
         let layers = Layers::with_network(packet.offset);
         let Some(misc) = packet.misc else { return layers };
         let layers = layers.and_transport(self.offset(), self.end(), packet.route);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{FieldId, layout::Slot};
+use crate::{FieldId, layout::FieldSlot};
 
 /// What is known of one field: a row of the field table.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct FieldInfo {
     /// Width of the field in bits: those that can be set, without padding.
     pub width: u8,
     /// Where the field lies in a flow key.
-    pub slot: Slot,
+    pub slot: FieldSlot,
     /// How people write its values.
     pub format: Format,
     /// What a match must contain before this field means anything.
@@ -212,7 +212,7 @@ impl FieldId {
 
     /// Where the field lies in a flow key.
     #[must_use]
-    pub const fn slot(self) -> Slot {
+    pub const fn slot(self) -> FieldSlot {
         self.info().slot
     }
 

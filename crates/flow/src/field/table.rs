@@ -23,7 +23,7 @@ use super::info::{
     Maskable::{Exact, Maskable as Masked},
     Oxm, OxmClass, Prerequisite,
 };
-use crate::layout::{Slot, word::*};
+use crate::layout::{FieldSlot, word::*};
 
 macro_rules! fields {
     ($($id:ident {
@@ -55,7 +55,7 @@ macro_rules! fields {
         const FIELDS: &[FieldInfo] = &[$(FieldInfo {
             names: &[$($name),+],
             width: $width,
-            slot: Slot::new($word, $shift, $bits),
+            slot: FieldSlot::new($word, $shift, $bits),
             format: $format,
             prerequisite: Prerequisite::$prerequisite,
             maskable: $maskable,
@@ -64,7 +64,7 @@ macro_rules! fields {
         },)+ $(FieldInfo {
             names: &[concat!("tun_metadata", $option_number)],
             width: 32,
-            slot: Slot::new(TUN_METADATA + $option_number / 2, 32 - $option_number % 2 * 32, 32),
+            slot: FieldSlot::new(TUN_METADATA + $option_number / 2, 32 - $option_number % 2 * 32, 32),
             format: Hex,
             prerequisite: Prerequisite::Any,
             maskable: Masked,

@@ -11,15 +11,15 @@
 
 /// Row numbers by hash.
 #[derive(Debug)]
-pub(super) struct Index {
-    slots: Box<[Slot]>,
+pub(super) struct RowIndex {
+    slots: Box<[IndexSlot]>,
     /// 32 less the number of bits of a place.
     shift: u32,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
+struct IndexSlot {
     tag: u32,
     row: u32,
 }
@@ -27,12 +27,12 @@ struct Slot {
 /// No row.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
-const EMPTY: Slot = Slot { tag: 0, row: NO_ROW };
+const EMPTY: IndexSlot = IndexSlot { tag: 0, row: NO_ROW };
 
 /// Bits of a place in the smallest table.
 const BITS_MIN: u32 = 4;
 
-impl Index {
+impl RowIndex {
     pub(super) fn new() -> Self {
         Self::with_bits(BITS_MIN)
     }
@@ -59,19 +59,19 @@ impl Index {
     /// The first row with this tag, or [`NO_ROW`].
     #[inline]
     pub(super) fn candidate(&self, tag: u32) -> u32 {
-        let mut place = self.home(tag);
+        let mut position = self.home(tag);
         loop {
-            let slot = self.slots[place];
+            let slot = self.slots[position];
             if slot.tag == tag || slot.row == NO_ROW {
                 return slot.row;
             }
-            place = self.after(place);
+            position = self.after(position);
         }
     }
 
     /// The row with this tag that `is_it` accepts.
     pub(super) fn find(&self, tag: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.find_place(tag, is_it).map(|place| self.slots[place].row)
+        self.find_position(tag, is_it).map(|position| self.slots[position].row)
     }
 
     pub(super) fn insert(&mut self, tag: u32, row: u32) {
@@ -82,43 +82,43 @@ impl Index {
             }
             *self = larger;
         }
-        let mut place = self.home(tag);
-        while self.slots[place].row != NO_ROW {
-            place = self.after(place);
+        let mut position = self.home(tag);
+        while self.slots[position].row != NO_ROW {
+            position = self.after(position);
         }
-        self.slots[place] = Slot { tag, row };
+        self.slots[position] = IndexSlot { tag, row };
         self.len += 1;
     }
 
     /// Takes a row out; answers whether it was there.
     pub(super) fn remove(&mut self, tag: u32, row: u32) -> bool {
-        let Some(mut gap) = self.find_place(tag, |own| own == row) else { return false };
+        let Some(mut gap) = self.find_position(tag, |own| own == row) else { return false };
         self.len -= 1;
         // What would be found past the gap no longer moves into it, until nothing would.
-        let mut place = self.after(gap);
-        while self.slots[place].row != NO_ROW {
-            let distance = |from: usize| place.wrapping_sub(from) & (self.slots.len() - 1);
-            if distance(self.home(self.slots[place].tag)) >= distance(gap) {
-                self.slots[gap] = self.slots[place];
-                gap = place;
+        let mut position = self.after(gap);
+        while self.slots[position].row != NO_ROW {
+            let distance = |from: usize| position.wrapping_sub(from) & (self.slots.len() - 1);
+            if distance(self.home(self.slots[position].tag)) >= distance(gap) {
+                self.slots[gap] = self.slots[position];
+                gap = position;
             }
-            place = self.after(place);
+            position = self.after(position);
         }
         self.slots[gap] = EMPTY;
         true
     }
 
-    fn find_place(&self, tag: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
-        let mut place = self.home(tag);
+    fn find_position(&self, tag: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+        let mut position = self.home(tag);
         loop {
-            let slot = self.slots[place];
+            let slot = self.slots[position];
             if slot.row == NO_ROW {
                 return None;
             }
             if slot.tag == tag && is_it(slot.row) {
-                return Some(place);
+                return Some(position);
             }
-            place = self.after(place);
+            position = self.after(position);
         }
     }
 
@@ -128,8 +128,8 @@ impl Index {
     }
 
     #[inline]
-    const fn after(&self, place: usize) -> usize {
-        (place + 1) & (self.slots.len() - 1)
+    const fn after(&self, position: usize) -> usize {
+        (position + 1) & (self.slots.len() - 1)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug)]
-    enum Op {
+    enum IndexOp {
         Insert(u32),
         Remove(usize),
     }
@@ -153,24 +153,24 @@ mod tests {
         #[test]
         fn it_holds_what_a_list_holds(
             ops in prop::collection::vec(prop_oneof![
-                3 => tags().prop_map(Op::Insert),
-                2 => (0..64_usize).prop_map(Op::Remove),
+                3 => tags().prop_map(IndexOp::Insert),
+                2 => (0..64_usize).prop_map(IndexOp::Remove),
             ], 0..150),
         ) {
-            let mut index = Index::new();
+            let mut index = RowIndex::new();
             let mut list: Vec<(u32, u32)> = Vec::new();
             for (row, op) in (0..).zip(ops) {
                 match op {
-                    Op::Insert(tag) => {
+                    IndexOp::Insert(tag) => {
                         index.insert(tag, row);
                         list.push((tag, row));
                     }
-                    Op::Remove(which) if !list.is_empty() => {
+                    IndexOp::Remove(which) if !list.is_empty() => {
                         let (tag, row) = list.swap_remove(which % list.len());
                         prop_assert!(index.remove(tag, row));
                         prop_assert!(!index.remove(tag, row));
                     }
-                    Op::Remove(_) => {}
+                    IndexOp::Remove(_) => {}
                 }
                 prop_assert_eq!(index.is_empty(), list.is_empty());
                 for (tag, row) in &list {

@@ -5,7 +5,7 @@
 use super::{OxmError, OxmHeader};
 use crate::{
     FieldId, Match, PortNo, draft,
-    draft::Draft,
+    draft::MatchDraft,
     field::{Maskable, OxmClass},
 };
 
@@ -28,7 +28,7 @@ pub struct OxmField {
 ///
 /// The first thing wrong with the first entry that is wrong.
 pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
-    let mut draft = Draft::default();
+    let mut draft = MatchDraft::default();
     let mut fields = Vec::new();
     let mut rest = tlvs;
     while !rest.is_empty() {

@@ -97,7 +97,7 @@ impl OxmHeader {
 
     /// The field with this number and length.
     pub(super) fn find_number(&self) -> Option<FieldId> {
-        let class = Class::find(self.class(), self.experimenter)?;
+        let class = ClassIndex::find(self.class(), self.experimenter)?;
         let (field, value_len) =
             NUMBERS.get(class.0)?.get(usize::from(self.number())).copied()??;
         // How long a tunnel option is, the table says that binds it.
@@ -177,9 +177,9 @@ const fn body_len(value_len: usize, has_mask: bool) -> usize {
 }
 
 /// Index of a class in [`NUMBERS`].
-struct Class(usize);
+struct ClassIndex(usize);
 
-impl Class {
+impl ClassIndex {
     fn find(number: u16, experimenter: Option<u32>) -> Option<Self> {
         let is =
             |class: &OxmClass| class.number() == number && class.experimenter() == experimenter;
@@ -199,14 +199,14 @@ const CLASSES: [OxmClass; 8] = [
 ];
 
 /// By class and number: the field, and the bytes of its value on the wire.
-type Numbers = [[Option<(FieldId, usize)>; 128]; CLASSES.len()];
+type FieldNumbers = [[Option<(FieldId, usize)>; 128]; CLASSES.len()];
 
-static NUMBERS: LazyLock<Numbers> = LazyLock::new(|| {
-    let mut numbers: Numbers = [[None; 128]; CLASSES.len()];
+static NUMBERS: LazyLock<FieldNumbers> = LazyLock::new(|| {
+    let mut numbers: FieldNumbers = [[None; 128]; CLASSES.len()];
     for field in FieldId::all() {
         for oxm in field.info().oxms {
             let value_len = oxm.wire_len(field.width());
-            let class = Class::find(oxm.class.number(), oxm.class.experimenter());
+            let class = ClassIndex::find(oxm.class.number(), oxm.class.experimenter());
             let numbers = class.and_then(|class| numbers.get_mut(class.0));
             if let Some(number) = numbers.and_then(|all| all.get_mut(usize::from(oxm.number))) {
                 *number = Some((field, value_len));

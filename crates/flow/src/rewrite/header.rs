@@ -1,12 +1,12 @@
 //! Setting header fields: each word of the key goes into the bytes that it came from.
 
 use super::{
-    transport::{ChecksumState, Transport},
-    writer::{Bits, replace, update},
+    transport::{ChecksumState, TransportHeader},
+    writer::{WrittenBits, replace, update},
 };
 use crate::{
     FieldId, FlowKey, Layers, Match,
-    checksum::Difference,
+    checksum::ChecksumDifference,
     extract::{SOURCE_OPTION, TARGET_OPTION},
     layers::Route,
     layout::word,
@@ -35,9 +35,9 @@ pub fn set_header(
     set: &Match,
     checksum: ChecksumState,
 ) {
-    let mut headers = Headers::new(frame, layers, key);
+    let mut headers = FrameHeaders::new(frame, layers, key);
     for ((index, mask), value) in set.mask().iter().zip(set.value()) {
-        let bits = Bits { mask, value: *value };
+        let bits = WrittenBits { mask, value: *value };
         headers.set_word(index, bits);
         if let Some(word) = key.words_mut().get_mut(index) {
             *word = bits.write(*word);
@@ -47,17 +47,17 @@ pub fn set_header(
 }
 
 /// The headers of one frame while they are written.
-struct Headers<'a> {
+struct FrameHeaders<'a> {
     frame: &'a mut [u8],
-    tag: Tag,
+    tag: TagPresence,
     mpls: Option<usize>,
-    network: Network,
-    transport: Option<Transport>,
+    network: NetworkHeader,
+    transport: Option<TransportHeader>,
     route: Route,
     /// What changed of the IPv4 header.
-    ip_header: Difference,
+    ip_header: ChecksumDifference,
     /// What changed of the pseudo-header of the transport checksum.
-    pseudo_header: Difference,
+    pseudo_header: ChecksumDifference,
 }
 
 fn is_mpls(key: &FlowKey) -> bool {
@@ -66,14 +66,14 @@ fn is_mpls(key: &FlowKey) -> bool {
 
 /// Whether the frame has a VLAN tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tag {
+enum TagPresence {
     Absent,
     Present,
 }
 
 /// The network header, and where it begins.
 #[derive(Clone, Copy)]
-pub(super) enum Network {
+pub(super) enum NetworkHeader {
     Absent,
     Ipv4(usize),
     Ipv6(usize),
@@ -81,7 +81,7 @@ pub(super) enum Network {
     Service(usize),
 }
 
-impl Network {
+impl NetworkHeader {
     fn new(layers: &Layers, key: &FlowKey) -> Self {
         match (layers.network(), key.field(FieldId::EthType)) {
             (Some(offset), 0x0800) => Self::Ipv4(offset),
@@ -93,29 +93,29 @@ impl Network {
     }
 }
 
-impl<'a> Headers<'a> {
+impl<'a> FrameHeaders<'a> {
     fn new(frame: &'a mut [u8], layers: &Layers, key: &FlowKey) -> Self {
         let tagged = key.field(FieldId::VlanTci) & 0x1000 != 0;
-        let network = Network::new(layers, key);
+        let network = NetworkHeader::new(layers, key);
         Self {
             frame,
-            tag: if tagged { Tag::Present } else { Tag::Absent },
+            tag: if tagged { TagPresence::Present } else { TagPresence::Absent },
             mpls: layers.payload().filter(|_| is_mpls(key)),
             network,
-            transport: Transport::new(network, layers, key),
+            transport: TransportHeader::new(network, layers, key),
             route: layers.route(),
-            ip_header: Difference::default(),
-            pseudo_header: Difference::default(),
+            ip_header: ChecksumDifference::default(),
+            pseudo_header: ChecksumDifference::default(),
         }
     }
 
     /// Writes those bits of one word of the key that lie in the frame.
-    fn set_word(&mut self, index: usize, bits: Bits) {
+    fn set_word(&mut self, index: usize, bits: WrittenBits) {
         const IPV6_SRC_LOW: u8 = word::IPV6_SRC + 1;
         const IPV6_DST_LOW: u8 = word::IPV6_DST + 1;
         const ND_TARGET_LOW: u8 = word::ND_TARGET + 1;
         let Ok(index) = u8::try_from(index) else { return };
-        if let Network::Service(header) = self.network
+        if let NetworkHeader::Service(header) = self.network
             && index > word::MPLS_PBB
         {
             return self.service(header, index, bits);
@@ -140,44 +140,44 @@ impl<'a> Headers<'a> {
         }
     }
 
-    fn link<const N: usize>(&mut self, offset: usize, bits: Bits) {
+    fn link<const N: usize>(&mut self, offset: usize, bits: WrittenBits) {
         replace::<N>(self.frame, 0, offset, bits);
     }
 
     /// Priority and id of the outermost tag; its drop-eligible bit stays.
-    fn tag(&mut self, bits: Bits) {
+    fn tag(&mut self, bits: WrittenBits) {
         const TAG_PRESENT: u64 = 0x1000;
-        if self.tag == Tag::Present {
-            self.link::<2>(14, Bits { mask: bits.mask & !TAG_PRESENT, ..bits });
+        if self.tag == TagPresence::Present {
+            self.link::<2>(14, WrittenBits { mask: bits.mask & !TAG_PRESENT, ..bits });
         }
     }
 
     /// Label, traffic class and TTL of the outermost entry; the bottom of the stack stays.
-    fn label(&mut self, bits: Bits) {
+    fn label(&mut self, bits: WrittenBits) {
         const BOTTOM: u64 = 0x100;
         if let Some(offset) = self.mpls {
-            replace::<4>(self.frame, offset, 0, Bits { mask: bits.mask & !BOTTOM, ..bits });
+            replace::<4>(self.frame, offset, 0, WrittenBits { mask: bits.mask & !BOTTOM, ..bits });
         }
     }
 
-    fn ipv4_addresses(&mut self, bits: Bits) {
+    fn ipv4_addresses(&mut self, bits: WrittenBits) {
         match self.network {
-            Network::Ipv4(header) => {
+            NetworkHeader::Ipv4(header) => {
                 let change = replace::<8>(self.frame, header, 12, bits);
                 self.ip_header.combine(change.into());
                 self.pseudo_header.combine(change.into());
             }
-            Network::Arp(header) => {
+            NetworkHeader::Arp(header) => {
                 replace::<4>(self.frame, header, 14, bits.part(32, 32));
                 replace::<4>(self.frame, header, 24, bits.part(0, 32));
             }
-            Network::Ipv6(_) | Network::Service(_) | Network::Absent => {}
+            NetworkHeader::Ipv6(_) | NetworkHeader::Service(_) | NetworkHeader::Absent => {}
         }
     }
 
     /// Half of an IPv6 address: the eight bytes at `offset` of the header.
-    fn ipv6_address(&mut self, offset: usize, bits: Bits) {
-        let Network::Ipv6(header) = self.network else { return };
+    fn ipv6_address(&mut self, offset: usize, bits: WrittenBits) {
+        let NetworkHeader::Ipv6(header) = self.network else { return };
         let change = replace::<8>(self.frame, header, offset, bits);
         let is_destination = offset >= 24;
         if !(is_destination && self.route == Route::Via) {
@@ -186,34 +186,34 @@ impl<'a> Headers<'a> {
     }
 
     /// ToS, TTL and flow label, or the operation of ARP.
-    fn misc(&mut self, bits: Bits) {
+    fn misc(&mut self, bits: WrittenBits) {
         let (tos, ttl, label) = (bits.part(16, 8), bits.part(24, 8), bits.part(44, 20));
         match self.network {
-            Network::Ipv4(header) => {
+            NetworkHeader::Ipv4(header) => {
                 let tos = replace::<2>(self.frame, header, 0, tos);
-                let ttl = replace::<2>(self.frame, header, 8, ttl.beside(8, Bits::NONE));
+                let ttl = replace::<2>(self.frame, header, 8, ttl.beside(8, WrittenBits::NONE));
                 self.ip_header.combine(tos.into());
                 self.ip_header.combine(ttl.into());
             }
-            Network::Ipv6(header) => {
+            NetworkHeader::Ipv6(header) => {
                 replace::<4>(self.frame, header, 0, tos.beside(20, label));
                 replace::<1>(self.frame, header, 7, ttl);
             }
-            Network::Arp(header) => {
+            NetworkHeader::Arp(header) => {
                 replace::<2>(self.frame, header, 6, bits.part(0, 16));
             }
-            Network::Service(_) | Network::Absent => {}
+            NetworkHeader::Service(_) | NetworkHeader::Absent => {}
         }
     }
 
     /// Flags, TTL and path of a service header, or the words of its fixed context.
-    fn service(&mut self, header: usize, index: u8, bits: Bits) {
+    fn service(&mut self, header: usize, index: u8, bits: WrittenBits) {
         const FIXED_CONTEXT: u8 = 1;
         let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
         match (index, kind) {
             (word::NSH, _) => {
                 let (flags, ttl) = (bits.part(56, 2), bits.part(48, 6));
-                let flags_and_ttl = flags.beside(12, ttl.beside(6, Bits::NONE));
+                let flags_and_ttl = flags.beside(12, ttl.beside(6, WrittenBits::NONE));
                 replace::<2>(self.frame, header, 0, flags_and_ttl);
                 replace::<4>(self.frame, header, 4, bits.part(0, 32));
             }
@@ -228,8 +228,8 @@ impl<'a> Headers<'a> {
     }
 
     /// A hardware address: at `offset` of ARP, or in the neighbour discovery option `option`.
-    fn hardware(&mut self, offset: usize, option: u8, bits: Bits) {
-        if let Network::Arp(header) = self.network {
+    fn hardware(&mut self, offset: usize, option: u8, bits: WrittenBits) {
+        if let NetworkHeader::Arp(header) = self.network {
             replace::<6>(self.frame, header, offset, bits);
         } else if let Some(transport) = &mut self.transport {
             transport.set_option(self.frame, option, bits);
@@ -237,21 +237,21 @@ impl<'a> Headers<'a> {
     }
 
     /// The eight bytes at `offset` of a neighbour discovery message.
-    fn target(&mut self, offset: usize, bits: Bits) {
+    fn target(&mut self, offset: usize, bits: WrittenBits) {
         if let Some(transport) = &mut self.transport {
             transport.set_target(self.frame, offset, bits);
         }
     }
 
     /// Ports, or ICMP type and code.
-    fn first(&mut self, bits: Bits) {
+    fn first(&mut self, bits: WrittenBits) {
         if let Some(transport) = &mut self.transport {
             transport.set_first(self.frame, bits);
         }
     }
 
     fn update_checksums(&mut self, state: ChecksumState) {
-        if let Network::Ipv4(header) = self.network {
+        if let NetworkHeader::Ipv4(header) = self.network {
             update(self.frame, header, 10, |checksum| self.ip_header.update(checksum));
         }
         if let Some(transport) = &self.transport {

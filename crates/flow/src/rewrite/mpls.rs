@@ -5,8 +5,8 @@
 //! is behind it: so both are written at once. What a pop uncovers nobody has looked at: the packet
 //! is to be parsed anew before anything depends on it.
 
-use super::writer::{Bits, replace, update};
-use crate::checksum::Difference;
+use super::writer::{WrittenBits, replace, update};
+use crate::checksum::ChecksumDifference;
 
 /// What a push writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ pub fn copy_ttl(frame: &mut [u8], payload: usize, copy: TtlCopy) {
         TtlCopy::In => (ip, outer),
         TtlCopy::Out => (label, inner),
     };
-    replace::<1>(frame, place.0, place.1, Bits { mask: 0xff, value: u64::from(value) });
+    replace::<1>(frame, place.0, place.1, WrittenBits { mask: 0xff, value: u64::from(value) });
     if copy == TtlCopy::In && ttl == 8 {
-        let mut change = Difference::default();
+        let mut change = ChecksumDifference::default();
         change.add(u64::from(inner) << 8, u64::from(outer) << 8);
         update(frame, network, 10, |checksum| change.update(checksum));
     }

@@ -1,12 +1,12 @@
 //! Transport headers: ports, ICMP types, neighbour discovery, and the checksum over them.
 
 use super::{
-    header::Network,
-    writer::{Bits, Change, replace, update},
+    header::NetworkHeader,
+    writer::{WordChange, WrittenBits, replace, update},
 };
 use crate::{
     FieldId, FlowKey, Layers,
-    checksum::{Difference, crc32c_difference},
+    checksum::{ChecksumDifference, crc32c_difference},
     extract::Options,
 };
 
@@ -21,12 +21,12 @@ pub enum ChecksumState {
 }
 
 /// The transport header of a packet, and what was changed of it.
-pub(super) struct Transport {
-    kind: Kind,
+pub(super) struct TransportHeader {
+    kind: TransportKind,
     header: usize,
     /// Bytes from the header to the end of the packet.
     length: usize,
-    change: Difference,
+    change: ChecksumDifference,
     crc_change: u32,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Transport {
 const OPTIONS: usize = 24;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TransportKind {
     Tcp,
     Udp,
     Sctp,
@@ -44,9 +44,9 @@ enum Kind {
     Neighbour,
 }
 
-impl Transport {
+impl TransportHeader {
     /// The transport header of the packet, if the whole of it is there and fields name it.
-    pub(super) fn new(network: Network, layers: &Layers, key: &FlowKey) -> Option<Self> {
+    pub(super) fn new(network: NetworkHeader, layers: &Layers, key: &FlowKey) -> Option<Self> {
         const LATER_FRAGMENT: u128 = 2;
         let header = layers.transport()?;
         let length = layers.end()?.checked_sub(header)?;
@@ -54,47 +54,47 @@ impl Transport {
             return None;
         }
         let (kind, length_min) = match (network, key.field(FieldId::IpProto)) {
-            (Network::Ipv4(_) | Network::Ipv6(_), 6) => (Kind::Tcp, 20),
-            (Network::Ipv4(_) | Network::Ipv6(_), 17) => (Kind::Udp, 8),
-            (Network::Ipv4(_) | Network::Ipv6(_), 132) => (Kind::Sctp, 12),
-            (Network::Ipv4(_), 1) => (Kind::Icmp, 8),
-            (Network::Ipv6(_), 58) => (Self::icmpv6_kind(key), 8),
+            (NetworkHeader::Ipv4(_) | NetworkHeader::Ipv6(_), 6) => (TransportKind::Tcp, 20),
+            (NetworkHeader::Ipv4(_) | NetworkHeader::Ipv6(_), 17) => (TransportKind::Udp, 8),
+            (NetworkHeader::Ipv4(_) | NetworkHeader::Ipv6(_), 132) => (TransportKind::Sctp, 12),
+            (NetworkHeader::Ipv4(_), 1) => (TransportKind::Icmp, 8),
+            (NetworkHeader::Ipv6(_), 58) => (Self::icmpv6_kind(key), 8),
             _ => return None,
         };
         (length >= length_min).then_some(Self {
             kind,
             header,
             length,
-            change: Difference::default(),
+            change: ChecksumDifference::default(),
             crc_change: 0,
         })
     }
 
-    fn icmpv6_kind(key: &FlowKey) -> Kind {
+    fn icmpv6_kind(key: &FlowKey) -> TransportKind {
         match (key.field(FieldId::Icmpv6Type), key.field(FieldId::Icmpv6Code)) {
-            (135 | 136, 0) => Kind::Neighbour,
-            _ => Kind::Icmpv6,
+            (135 | 136, 0) => TransportKind::Neighbour,
+            _ => TransportKind::Icmpv6,
         }
     }
 
     /// Writes the first word: ports, or ICMP type and code, and what neighbour discovery reserves.
-    pub(super) fn set_first(&mut self, frame: &mut [u8], bits: Bits) {
+    pub(super) fn set_first(&mut self, frame: &mut [u8], bits: WrittenBits) {
         let ports = bits.part(32, 32);
         match self.kind {
-            Kind::Tcp if !self.is_whole_tcp(frame) => {}
-            Kind::Tcp | Kind::Udp => {
+            TransportKind::Tcp if !self.is_whole_tcp(frame) => {}
+            TransportKind::Tcp | TransportKind::Udp => {
                 let change = replace::<4>(frame, self.header, 0, ports);
                 self.change.combine(change.into());
             }
-            Kind::Sctp => {
+            TransportKind::Sctp => {
                 let change = replace::<4>(frame, self.header, 0, ports);
                 self.crc_change ^= crc_change(change, self.length);
             }
-            Kind::Icmp | Kind::Icmpv6 | Kind::Neighbour => {
+            TransportKind::Icmp | TransportKind::Icmpv6 | TransportKind::Neighbour => {
                 let type_and_code = bits.part(48, 8).beside(8, bits.part(32, 8));
                 let change = replace::<2>(frame, self.header, 0, type_and_code);
                 self.change.combine(change.into());
-                if self.kind == Kind::Neighbour {
+                if self.kind == TransportKind::Neighbour {
                     let change = replace::<4>(frame, self.header, 4, bits.part(0, 32));
                     self.change.combine(change.into());
                 }
@@ -103,16 +103,16 @@ impl Transport {
     }
 
     /// Writes eight bytes of the target address, at `offset` of the header.
-    pub(super) fn set_target(&mut self, frame: &mut [u8], offset: usize, bits: Bits) {
-        if self.kind == Kind::Neighbour && self.length >= OPTIONS {
+    pub(super) fn set_target(&mut self, frame: &mut [u8], offset: usize, bits: WrittenBits) {
+        if self.kind == TransportKind::Neighbour && self.length >= OPTIONS {
             let change = replace::<8>(frame, self.header, offset, bits);
             self.change.combine(change.into());
         }
     }
 
     /// Writes the link-layer address in the first option of type `kind`.
-    pub(super) fn set_option(&mut self, frame: &mut [u8], kind: u8, bits: Bits) {
-        if self.kind != Kind::Neighbour {
+    pub(super) fn set_option(&mut self, frame: &mut [u8], kind: u8, bits: WrittenBits) {
+        if self.kind != TransportKind::Neighbour {
             return;
         }
         let packet = frame.get(self.header..).and_then(|packet| packet.get(..self.length));
@@ -128,17 +128,20 @@ impl Transport {
     pub(super) fn update_checksum(
         &self,
         frame: &mut [u8],
-        pseudo_header: Difference,
+        pseudo_header: ChecksumDifference,
         state: ChecksumState,
     ) {
         let offset = match self.kind {
-            Kind::Tcp => 16,
-            Kind::Udp => 6,
-            Kind::Icmp | Kind::Icmpv6 | Kind::Neighbour => 2,
-            Kind::Sctp => return self.update_crc(frame, state),
+            TransportKind::Tcp => 16,
+            TransportKind::Udp => 6,
+            TransportKind::Icmp | TransportKind::Icmpv6 | TransportKind::Neighbour => 2,
+            TransportKind::Sctp => return self.update_crc(frame, state),
         };
-        let mut change =
-            if self.kind == Kind::Icmp { Difference::default() } else { pseudo_header };
+        let mut change = if self.kind == TransportKind::Icmp {
+            ChecksumDifference::default()
+        } else {
+            pseudo_header
+        };
         match state {
             ChecksumState::Partial => {
                 update(frame, self.header, offset, |sum| change.update_partial(sum));
@@ -146,7 +149,7 @@ impl Transport {
             ChecksumState::Complete => {
                 change.combine(self.change);
                 update(frame, self.header, offset, |checksum| match self.kind {
-                    Kind::Udp => update_udp(checksum, change),
+                    TransportKind::Udp => update_udp(checksum, change),
                     _ => change.update(checksum),
                 });
             }
@@ -173,7 +176,7 @@ impl Transport {
 
 /// A UDP checksum of zero says that there is none; one that comes out as zero is sent as its other
 /// name (RFC 768).
-const fn update_udp(checksum: u16, change: Difference) -> u16 {
+const fn update_udp(checksum: u16, change: ChecksumDifference) -> u16 {
     match (checksum, change.update(checksum)) {
         (0, _) => 0,
         (_, 0) => 0xffff,
@@ -183,7 +186,7 @@ const fn update_udp(checksum: u16, change: Difference) -> u16 {
 
 /// The change of the CRC of a packet of `length` bytes whose first four changed.
 #[expect(clippy::cast_possible_truncation, reason = "four bytes were written")]
-const fn crc_change(change: Change, length: usize) -> u32 {
+const fn crc_change(change: WordChange, length: usize) -> u32 {
     let (old, new) = ((change.old as u32).to_be_bytes(), (change.new as u32).to_be_bytes());
     crc32c_difference(old, new, length.saturating_sub(4))
 }

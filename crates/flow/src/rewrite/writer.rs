@@ -1,15 +1,15 @@
 //! Masked writes into a frame, and what each of them changed.
 
-use crate::checksum::Difference;
+use crate::checksum::ChecksumDifference;
 
 /// Bits to write, right-aligned, and the value that they take.
 #[derive(Clone, Copy)]
-pub(super) struct Bits {
+pub(super) struct WrittenBits {
     pub(super) mask: u64,
     pub(super) value: u64,
 }
 
-impl Bits {
+impl WrittenBits {
     /// No bit at all.
     pub(super) const NONE: Self = Self { mask: 0, value: 0 };
 
@@ -38,13 +38,13 @@ impl Bits {
 
 /// The bytes of one write, before and after it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Change {
+pub(super) struct WordChange {
     pub(super) old: u64,
     pub(super) new: u64,
 }
 
-impl From<Change> for Difference {
-    fn from(change: Change) -> Self {
+impl From<WordChange> for ChecksumDifference {
+    fn from(change: WordChange) -> Self {
         let mut difference = Self::default();
         difference.add(change.old, change.new);
         difference
@@ -58,15 +58,15 @@ pub(super) fn replace<const N: usize>(
     frame: &mut [u8],
     header: usize,
     offset: usize,
-    bits: Bits,
-) -> Change {
+    bits: WrittenBits,
+) -> WordChange {
     const { assert!(N <= 8, "a word holds the bytes") };
     if bits.mask == 0 {
-        return Change::default();
+        return WordChange::default();
     }
     let place = frame.get_mut(header..).and_then(|header| header.get_mut(offset..));
     let Some(bytes) = place.and_then(|place| place.first_chunk_mut::<N>()) else {
-        return Change::default();
+        return WordChange::default();
     };
     let mut old = [0; 8];
     old.iter_mut().rev().zip(bytes.iter().rev()).for_each(|(old, byte)| *old = *byte);
@@ -74,7 +74,7 @@ pub(super) fn replace<const N: usize>(
     let new = bits.write(old);
     let written = new.to_be_bytes();
     bytes.iter_mut().rev().zip(written.iter().rev()).for_each(|(byte, new)| *byte = *new);
-    Change { old, new }
+    WordChange { old, new }
 }
 
 /// Changes the 16-bit checksum at `offset` of the header that begins at `header`, if there is one.

@@ -4,7 +4,7 @@ use proptest::{prelude::*, sample::select};
 
 use crate::{
     FieldId, FlowKey, Match, draft,
-    draft::Draft,
+    draft::MatchDraft,
     field::{Maskable, Prerequisite},
     oxm,
     oxm::OxmError,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A value of a field and the bits of it that count.
-pub type Bits = (u128, u128);
+pub type FieldBits = (u128, u128);
 
 /// Any legal match: a protocol stack, then any fields that it allows.
 ///
@@ -22,14 +22,14 @@ pub fn any_match() -> impl Strategy<Value = Match> {
     let picks = prop::collection::vec(any_field(), 0..24);
     (select(STACKS), picks).prop_map(|(stack, picks)| {
         let whole = |(field, value): &(FieldId, u128)| (*field, (*value, field.value_max()));
-        let mut draft = Draft::default();
+        let mut draft = MatchDraft::default();
         stack.iter().map(whole).chain(picks).for_each(|pick| add_if_legal(&mut draft, pick));
         draft.finish()
     })
 }
 
 /// A legal value of `field`, and a legal mask that is not empty.
-pub fn field_bits(field: FieldId) -> impl Strategy<Value = Bits> {
+pub fn field_bits(field: FieldId) -> impl Strategy<Value = FieldBits> {
     let whole = field.value_max();
     let bits = u32::from(field.width());
     let low = (0..bits).prop_map(move |bit| whole >> bit);
@@ -102,7 +102,7 @@ pub fn assert_survives(matching: &Match) {
 }
 
 /// Any field that can be matched; headers, which are fewer than registers, are as likely.
-fn any_field() -> impl Strategy<Value = (FieldId, Bits)> {
+fn any_field() -> impl Strategy<Value = (FieldId, FieldBits)> {
     let matchable = FieldId::all().filter(is_matchable);
     let (hidden, header): (Vec<_>, Vec<_>) =
         matchable.partition(|field| field.info().prerequisite == Prerequisite::Any);
@@ -117,7 +117,7 @@ fn is_matchable(field: &FieldId) -> bool {
 
 /// Adds what a client may add: fields whose prerequisites are met, once, and so that the match
 /// stays legal.
-fn add_if_legal(draft: &mut Draft, (field, (value, mask)): (FieldId, Bits)) {
+fn add_if_legal(draft: &mut MatchDraft, (field, (value, mask)): (FieldId, FieldBits)) {
     let mut with = draft.clone();
     with.add(field, value, mask);
     let may = draft.meets(field) && !draft.asks(field);

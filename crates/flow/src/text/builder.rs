@@ -7,9 +7,9 @@ use super::{
     items,
     ports::PortNames,
     protocol::Shorthand,
-    value::{Called, integer, parse_called, parse_tos},
+    value::{FieldName, integer, parse_field_name, parse_tos},
 };
-use crate::{FieldId, Match, draft, draft::Draft};
+use crate::{FieldId, Match, draft, draft::MatchDraft};
 
 /// Reads a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`; the empty text matches everything.
 ///
@@ -44,12 +44,12 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchErro
 /// ```
 pub struct MatchBuilder<'a> {
     ports: &'a dyn PortNames,
-    items: Vec<Item>,
+    items: Vec<MatchItem>,
 }
 
 /// What one item asks for.
 #[derive(Clone, Debug)]
-struct Item {
+struct MatchItem {
     text: String,
     field: FieldId,
     value: u128,
@@ -81,22 +81,22 @@ impl<'a> MatchBuilder<'a> {
             // Every packet is Ethernet.
             return self.refuse_value("eth", value).map(|()| true);
         }
-        let Some(called) = called(name) else { return Ok(false) };
-        let field = called.field;
+        let Some(field_name) = field_name(name) else { return Ok(false) };
+        let field = field_name.field;
         let is_alias = matches!(field, FieldId::DlVlan | FieldId::DlVlanPcp);
         if field.info().oxms.is_empty() && !is_alias {
-            return Err(MatchError::Unmatchable(called.name));
+            return Err(MatchError::Unmatchable(field_name.name));
         }
         let text = match value.filter(|text| !text.is_empty()) {
             Some(text) => text,
             // Its presence is what the name alone asks for.
             None if field.tunnel_option().is_some() => "*",
-            None => return Err(MatchError::missing_value(called)),
+            None => return Err(MatchError::missing_value(field_name)),
         };
         let (field, asked) = match (field, integer(text)) {
             (FieldId::DlVlan, Some(NO_VLAN)) => (FieldId::VlanVid, exact(0)),
-            (FieldId::NwTos, _) => (field, parse_tos(called, text)?),
-            _ => (field, parse_called(called, text, self.ports)?),
+            (FieldId::NwTos, _) => (field, parse_tos(field_name, text)?),
+            _ => (field, parse_field_name(field_name, text, self.ports)?),
         };
         self.push(name, value, field, asked);
         Ok(true)
@@ -108,8 +108,8 @@ impl<'a> MatchBuilder<'a> {
     ///
     /// Items that contradict each other, or a field without its prerequisite.
     pub fn finish(self) -> Result<Match, MatchError> {
-        let mut draft = Draft::default();
-        let mut taken: Vec<Item> = Vec::new();
+        let mut draft = MatchDraft::default();
+        let mut taken: Vec<MatchItem> = Vec::new();
         let mut waiting = self.items;
         // Each pass takes every item whose prerequisites the passes before it have met; no chain of
         // prerequisites is longer than packet type, Ethernet type, protocol, ICMP type, ND.
@@ -140,25 +140,25 @@ impl<'a> MatchBuilder<'a> {
         value.map_or(Ok(()), |_| Err(MatchError::UnexpectedValue(name)))
     }
 
-    fn push(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        field: FieldId,
-        (value_bits, mask): (u128, u128),
-    ) {
+    fn push(&mut self, name: &str, value: Option<&str>, field: FieldId, bits: (u128, u128)) {
+        let (value_bits, mask) = bits;
         if mask == 0 && field.tunnel_option().is_none() {
             return;
         }
         let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
-        self.items.push(Item { text, field, value: value_bits, mask: mask & field.value_max() });
+        self.items.push(MatchItem {
+            text,
+            field,
+            value: value_bits,
+            mask: mask & field.value_max(),
+        });
     }
 }
 
-impl Item {
+impl MatchItem {
     /// The field that this item means beside what `draft` says: its own, or one of the same bits;
     /// none as long as the prerequisites of all of them are missing.
-    fn meant_by(&self, draft: &Draft) -> Option<FieldId> {
+    fn meant_by(&self, draft: &MatchDraft) -> Option<FieldId> {
         kin(self.field).find(|field| draft.meets(*field) || is_always_met(*field))
     }
 
@@ -182,10 +182,10 @@ impl Item {
 }
 
 /// The field of a name, under that name.
-fn called(name: &str) -> Option<Called> {
+fn field_name(name: &str) -> Option<FieldName> {
     let field = FieldId::find(name)?;
     let own = field.info().names.iter().find(|own| **own == name)?;
-    Some(Called { field, name: own })
+    Some(FieldName { field, name: own })
 }
 
 /// A field, then those that are the same bits of a key under another protocol.
@@ -203,9 +203,9 @@ const fn is_always_met(field: FieldId) -> bool {
     matches!(field, FieldId::VlanPcp | FieldId::DlVlanPcp)
 }
 
-fn contradiction(taken: &[Item], second: Item) -> MatchError {
-    let clashes = |first: &&Item| {
-        let mut alone = Draft::default();
+fn contradiction(taken: &[MatchItem], second: MatchItem) -> MatchError {
+    let clashes = |first: &&MatchItem| {
+        let mut alone = MatchDraft::default();
         alone.add(first.field, first.value, first.mask);
         alone.contradicts(second.field, second.value, second.mask)
     };

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{protocol::Shorthand, value::Called};
+use super::{protocol::Shorthand, value::FieldName};
 use crate::{FieldId, field::Format};
 
 /// Why a match was refused: each message names the item and says how to mend it.
@@ -92,13 +92,13 @@ impl MatchError {
         Self::UnknownField { name: name.to_owned(), nearest: nearest(name) }
     }
 
-    pub(super) fn bad_value(called: Called, text: &str) -> Self {
-        let expected = expected(called.field.info().format);
-        Self::BadValue { name: called.name, text: text.to_owned(), expected }
+    pub(super) fn bad_value(field_name: FieldName, text: &str) -> Self {
+        let expected = expected(field_name.field.info().format);
+        Self::BadValue { name: field_name.name, text: text.to_owned(), expected }
     }
 
-    pub(super) fn missing_value(called: Called) -> Self {
-        Self::MissingValue(called.name, expected(called.field.info().format))
+    pub(super) fn missing_value(field_name: FieldName) -> Self {
+        Self::MissingValue(field_name.name, expected(field_name.field.info().format))
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::{error::MatchError, value::Called};
+use super::{error::MatchError, value::FieldName};
 use crate::FieldId;
 
 /// The names of the bits of a field, lowest first; `None` if its bits have none.
@@ -19,21 +19,21 @@ pub(super) const fn names(field: FieldId) -> Option<&'static [&'static str]> {
 
 /// Reads `+syn-ack` (those bits) or `syn|ack` (all bits).
 pub(super) fn parse(
-    called: Called,
+    field_name: FieldName,
     names: &[&str],
     text: &str,
 ) -> Result<(u128, u128), MatchError> {
     let bit = |name: &str| match names.iter().position(|known| *known == name) {
         Some(index) => Ok(1_u128 << index),
         None => Err(MatchError::UnknownFlag {
-            name: called.name,
+            name: field_name.name,
             flag: name.to_owned(),
             known: names.join(", "),
         }),
     };
     if !text.starts_with(['+', '-']) {
         let value = text.split('|').map(bit).try_fold(0, |value, bit| Ok(value | bit?))?;
-        return Ok((value, called.field.value_max()));
+        return Ok((value, field_name.field.value_max()));
     }
     let (mut value, mut mask) = (0, 0);
     let mut rest = text;
@@ -44,7 +44,7 @@ pub(super) fn parse(
         let bit = bit(name)?;
         if mask & bit != 0 {
             let flag = name.to_owned();
-            return Err(MatchError::RepeatedFlag { name: called.name, flag });
+            return Err(MatchError::RepeatedFlag { name: field_name.name, flag });
         }
         mask |= bit;
         value |= if sign == '+' { bit } else { 0 };

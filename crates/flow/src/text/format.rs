@@ -17,7 +17,7 @@ use crate::{
 /// [`parse_match`](super::parse_match) gives a legal match back; the match of everything is empty.
 #[must_use]
 pub fn format_match(matching: &Match, ports: &dyn PortNames) -> String {
-    Writer::new(matching.key(), FlowMask::from(matching.mask()), ports).finish()
+    MatchWriter::new(matching.key(), FlowMask::from(matching.mask()), ports).finish()
 }
 
 /// Writes the fields of a packet as Open vSwitch prints a flow.
@@ -26,7 +26,7 @@ pub fn format_match(matching: &Match, ports: &dyn PortNames) -> String {
 /// where it is not zero.
 #[must_use]
 pub fn format_key(key: &FlowKey, ports: &dyn PortNames) -> String {
-    Writer::new(key.clone(), present(key), ports).finish()
+    MatchWriter::new(key.clone(), present(key), ports).finish()
 }
 
 /// The bits of a packet that are worth showing.
@@ -53,9 +53,9 @@ fn present(key: &FlowKey) -> FlowMask {
         }
     };
     let fields = ORDER.iter().filter_map(|part| match part {
-        Part::Field(field, _) | Part::Tag(Tag { field, .. }) => Some(*field),
-        Part::Protocol => Some(FieldId::EthType),
-        Part::TunnelOptions => None,
+        MatchPart::Field(field, _) | MatchPart::Vlan(TagNames { field, .. }) => Some(*field),
+        MatchPart::Protocol => Some(FieldId::EthType),
+        MatchPart::TunnelOptions => None,
     });
     let mut mask = FlowMask::EMPTY;
     fields.filter(is_present).for_each(|field| mask.add_field(field));
@@ -84,14 +84,14 @@ fn is_shown(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
 }
 
 /// Text that grows by items.
-struct Writer<'a> {
+struct MatchWriter<'a> {
     key: FlowKey,
     mask: FlowMask,
     ports: &'a dyn PortNames,
     text: String,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MatchWriter<'a> {
     const fn new(key: FlowKey, mask: FlowMask, ports: &'a dyn PortNames) -> Self {
         Self { key, mask, ports, text: String::new() }
     }
@@ -100,13 +100,13 @@ impl<'a> Writer<'a> {
         let shorthand = Shorthand::of(&self.key, &self.mask);
         for part in ORDER {
             match part {
-                Part::TunnelOptions => self.tunnel_options(),
-                Part::Protocol => shorthand.into_iter().for_each(|said| self.word(said.name)),
-                Part::Tag(tag) => self.tag(tag),
-                Part::Field(FieldId::EthType, _) if shorthand.is_some() => {}
-                Part::Field(FieldId::IpProto, _)
+                MatchPart::TunnelOptions => self.tunnel_options(),
+                MatchPart::Protocol => shorthand.into_iter().for_each(|said| self.word(said.name)),
+                MatchPart::Vlan(tag) => self.tag(tag),
+                MatchPart::Field(FieldId::EthType, _) if shorthand.is_some() => {}
+                MatchPart::Field(FieldId::IpProto, _)
                     if shorthand.is_some_and(|said| said.ip_proto.is_some()) => {}
-                Part::Field(field, name) => self.field(*field, name),
+                MatchPart::Field(field, name) => self.field(*field, name),
             }
         }
         self.text
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A VLAN tag as id and priority where those are asked for whole, as bits otherwise.
-    fn tag(&mut self, tag: &Tag) {
+    fn tag(&mut self, tag: &TagNames) {
         let mask = self.mask.field(tag.field);
         let value = self.key.field(tag.field) & mask;
         let (vid, pcp) = (mask & vlan::VID, mask & vlan::PCP);
@@ -196,7 +196,7 @@ fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) 
 }
 
 /// A part of the text.
-enum Part {
+enum MatchPart {
     /// A field, under the name that is printed.
     Field(FieldId, &'static str),
     /// All `tun_metadata`.
@@ -204,27 +204,27 @@ enum Part {
     /// The shorthand for Ethernet type and protocol.
     Protocol,
     /// A VLAN tag.
-    Tag(Tag),
+    Vlan(TagNames),
 }
 
 /// The words for the parts of a VLAN tag.
-struct Tag {
+struct TagNames {
     field: FieldId,
     vid: &'static str,
     pcp: &'static str,
     tci: &'static str,
 }
 
-const TAG: Tag =
-    Tag { field: FieldId::VlanTci, vid: "dl_vlan", pcp: "dl_vlan_pcp", tci: "vlan_tci" };
-const TAG1: Tag =
-    Tag { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
+const TAG: TagNames =
+    TagNames { field: FieldId::VlanTci, vid: "dl_vlan", pcp: "dl_vlan_pcp", tci: "vlan_tci" };
+const TAG1: TagNames =
+    TagNames { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
 
 /// The order in which Open vSwitch prints, ours that it does not know beside their kin.
 #[rustfmt::skip]
-const ORDER: &[Part] = {
+const ORDER: &[MatchPart] = {
     use FieldId::*;
-    use Part::{Field, Protocol};
+    use MatchPart::{Field, Protocol};
     &[
         Field(PktMark, "pkt_mark"), Field(RecircId, "recirc_id"), Field(DpHash, "dp_hash"),
         Field(ConjId, "conj_id"), Field(ActsetOutput, "actset_output"),
@@ -244,9 +244,9 @@ const ORDER: &[Part] = {
         Field(TunErspanVer, "tun_erspan_ver"), Field(TunErspanIdx, "tun_erspan_idx"),
         Field(TunErspanDir, "tun_erspan_dir"), Field(TunErspanHwid, "tun_erspan_hwid"),
         Field(TunGtpuFlags, "tun_gtpu_flags"), Field(TunGtpuMsgtype, "tun_gtpu_msgtype"),
-        Field(TunFlags, "tun_flags"), Part::TunnelOptions, Field(Metadata, "metadata"), Field(InPort, "in_port"),
+        Field(TunFlags, "tun_flags"), MatchPart::TunnelOptions, Field(Metadata, "metadata"), Field(InPort, "in_port"),
         Field(InPhyPort, "in_phy_port"),
-        Part::Tag(TAG), Part::Tag(TAG1),
+        MatchPart::Vlan(TAG), MatchPart::Vlan(TAG1),
         Field(EthSrc, "dl_src"), Field(EthDst, "dl_dst"), Field(EthType, "dl_type"),
         Field(NshFlags, "nsh_flags"), Field(NshTtl, "nsh_ttl"), Field(NshMdtype, "nsh_mdtype"),
         Field(NshNp, "nsh_np"), Field(NshSpi, "nsh_spi"), Field(NshSi, "nsh_si"),

@@ -23,7 +23,7 @@ use crate::{
 ///
 /// What is wrong with `text`.
 pub fn parse_value(field: FieldId, text: &str) -> Result<(u128, u128), MatchError> {
-    parse_called(Called { field, name: field.name() }, text, &NoPortNames)
+    parse_field_name(FieldName { field, name: field.name() }, text, &NoPortNames)
 }
 
 /// Writes a value of `field` as Open vSwitch does in actions and traces: `10.0.0.0/8`,
@@ -35,23 +35,23 @@ pub fn format_value(field: FieldId, value: u128, mask: u128) -> String {
 
 /// A field and the name by which the user calls it, for errors.
 #[derive(Clone, Copy)]
-pub(super) struct Called {
+pub(super) struct FieldName {
     pub(super) field: FieldId,
     pub(super) name: &'static str,
 }
 
-pub(super) fn parse_called(
-    called: Called,
+pub(super) fn parse_field_name(
+    field_name: FieldName,
     text: &str,
     ports: &dyn PortNames,
 ) -> Result<(u128, u128), MatchError> {
-    let Called { field, name } = called;
+    let FieldName { field, name } = field_name;
     if text == "*" {
         return Ok((0, 0));
     }
     let (bits, whole) = (value_bits(field), field.value_max());
     let too_wide = || MatchError::OutOfRange { name, text: text.to_owned(), bits };
-    let (value, mask) = match parse_raw(called, text, ports) {
+    let (value, mask) = match parse_raw(field_name, text, ports) {
         Err(MatchError::BadValue { .. }) if is_wide_number(text) => return Err(too_wide()),
         raw => raw?,
     };
@@ -66,14 +66,14 @@ pub(super) fn parse_called(
 
 /// Reads what a match says of `nw_tos`: the whole byte, of which the ECN bits are left out, and as
 /// its mask all of the byte or nothing.
-pub(super) fn parse_tos(called: Called, text: &str) -> Result<(u128, u128), MatchError> {
+pub(super) fn parse_tos(field_name: FieldName, text: &str) -> Result<(u128, u128), MatchError> {
     const BYTE: u128 = 0xff;
     if text == "*" {
         return Ok((0, 0));
     }
     let pair = parse_pair(text, BYTE, integer);
-    let (value, mask) = pair.ok_or_else(|| MatchError::bad_value(called, text))?;
-    let (name, whole) = (called.name, called.field.value_max());
+    let (value, mask) = pair.ok_or_else(|| MatchError::bad_value(field_name, text))?;
+    let (name, whole) = (field_name.name, field_name.field.value_max());
     if value > BYTE {
         return Err(MatchError::OutOfRange { name, text: text.to_owned(), bits: BYTE });
     }
@@ -124,12 +124,12 @@ pub(super) fn format_value_with(
 
 /// Reads value and mask, which may still be too wide for the field.
 fn parse_raw(
-    called: Called,
+    field_name: FieldName,
     text: &str,
     ports: &dyn PortNames,
 ) -> Result<(u128, u128), MatchError> {
-    let field = called.field;
-    let bad = || MatchError::bad_value(called, text);
+    let field = field_name.field;
+    let bad = || MatchError::bad_value(field_name, text);
     let whole = field.value_max();
     match field.info().format {
         Format::Decimal | Format::Hex => parse_pair(text, whole, integer).ok_or_else(bad),
@@ -155,7 +155,7 @@ fn parse_raw(
         Format::PacketType => Ok((parse_packet_type(text).ok_or_else(bad)?, whole)),
         Format::TcpFlags | Format::TunFlags | Format::CtState => match flags::names(field) {
             Some(names) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
-                flags::parse(called, names, text)
+                flags::parse(field_name, names, text)
             }
             _ => parse_pair(text, whole, integer).ok_or_else(bad),
         },

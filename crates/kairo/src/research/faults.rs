@@ -52,12 +52,12 @@ const fn entry(slot: u32) -> EntryId {
 }
 
 /// An engine with three entries of one packet, which is of a bridge that is about to go.
-struct Scene<E> {
+struct FaultScene<E> {
     twin: Twin,
     engine: E,
 }
 
-impl<E: InCircuit> Scene<E> {
+impl<E: InCircuit> FaultScene<E> {
     fn new(deltas_max: usize) -> Self {
         Self::with(Twin::new(&[]), deltas_max, |engine| engine)
     }
@@ -100,7 +100,7 @@ impl<E: InCircuit> Scene<E> {
 }
 
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(99);
+    let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
     let change = scene.last_change();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
@@ -112,7 +112,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() 
 }
 
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(99);
+    let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
     while scene.engine.tidy() {}
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
@@ -122,7 +122,7 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>
 }
 
 fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(99);
+    let mut scene = FaultScene::<E>::new(99);
     while scene.engine.tidy() {}
     let change = scene.last_change();
     let evicted = std::thread::spawn(move || scene.evicted(&change));
@@ -130,7 +130,7 @@ fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
 }
 
 fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(99);
+    let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(1);
     let Change { version, deltas } = scene.last_change();
     let change = Change { version, deltas: deltas.into_iter().rev().collect() };
@@ -139,7 +139,7 @@ fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircui
 }
 
 fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(99);
+    let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
     let traversal = scene.traversal();
     for slot in 3..300 {
@@ -152,7 +152,7 @@ fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
 }
 
 fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(0);
+    let mut scene = FaultScene::<E>::new(0);
     let change = scene.new_rule();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((scene.engine.stats().overflows, scene.engine.stats().errors), (1, 0));
@@ -161,7 +161,7 @@ fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircu
 }
 
 fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(0);
+    let mut scene = FaultScene::<E>::new(0);
     // No entry visits its table.
     let rule = scene.rule("table=1,arp,actions=drop");
     let Change { version, deltas } = scene.last_change();
@@ -176,11 +176,11 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
 }
 
 fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
-    let met = |examined_max, is_bridge_changed| {
+    let evict_with = |examined_max, is_bridge_changed| {
         // By this rule every lookup consults the type, so that entries are of no other.
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_examined_max(examined_max);
-        let mut scene = Scene::<E>::with(twin, 99, set);
+        let mut scene = FaultScene::<E>::with(twin, 99, set);
         while scene.engine.tidy() {}
         // Of four entries one is not taken in yet.
         let traversal = scene.traversal();
@@ -201,18 +201,18 @@ fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircui
         assert_eq!(scene.engine.stats().errors, 0);
         (evicted, scene.engine.causes().to_vec(), scene.engine.stats().overflows)
     };
-    assert_eq!(met(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
+    assert_eq!(evict_with(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
-    assert_eq!(met(0, false), (4, vec![CauseRun { cause, count: 4 }], 1));
-    let (evicted, _, overflows) = met(0, true);
+    assert_eq!(evict_with(0, false), (4, vec![CauseRun { cause, count: 4 }], 1));
+    let (evicted, _, overflows) = evict_with(0, true);
     assert_eq!((evicted, overflows), (4, 1));
-    let (evicted, causes, overflows) = met(1000, true);
+    let (evicted, causes, overflows) = evict_with(1000, true);
     assert_eq!((evicted, overflows), (4, 0));
     assert!(causes.iter().all(|run| matches!(run.cause, Cause::Delta(_))), "{causes:?}");
 }
 
 fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
-    let mut scene = Scene::<E>::new(0);
+    let mut scene = FaultScene::<E>::new(0);
     scene.engine.fail_after(0);
     let change = scene.new_rule();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);

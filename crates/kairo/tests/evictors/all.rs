@@ -24,18 +24,18 @@ pub(crate) struct All {
     definition: Definition,
     /// Those that are held against it. Each says of all that it evicts why it goes.
     others: Vec<(&'static str, Box<dyn Evictor>)>,
-    hurried: Vec<Hurried>,
+    bounded: Vec<BoundedEngine>,
     watched: BTreeMap<EntryId, Arc<Traversal>>,
 }
 
 /// An engine that gives up what it looks for: it may evict more than the others.
-struct Hurried {
+struct BoundedEngine {
     name: &'static str,
     engine: Box<dyn Evictor>,
     watched: BTreeSet<EntryId>,
 }
 
-impl Hurried {
+impl BoundedEngine {
     /// Each of them with a bound that is passed now and then.
     fn all(version: Version) -> Vec<Self> {
         let all: Vec<(_, Box<dyn Evictor>)> = vec![
@@ -57,7 +57,8 @@ impl Hurried {
     /// It evicts what is to go, and besides only what visits a table of the change.
     fn apply(
         &mut self,
-        (deltas, version): (&[Delta], Version),
+        deltas: &[Delta],
+        version: Version,
         expected: &BTreeSet<EntryId>,
         traversals: &BTreeMap<EntryId, Arc<Traversal>>,
     ) {
@@ -110,8 +111,8 @@ impl All {
             #[cfg(feature = "dbsp")]
             ("relational, by prints", Box::new(Relational::new(version, 1).with_scan_threshold(0))),
         ];
-        let (definition, hurried) = (Definition::new(version), Hurried::all(version));
-        Self { definition, others, hurried, watched: BTreeMap::new() }
+        let (definition, bounded) = (Definition::new(version), BoundedEngine::all(version));
+        Self { definition, others, bounded, watched: BTreeMap::new() }
     }
 
     /// Places of visits in chains by common masks, in the engine that looks at nothing without one;
@@ -139,7 +140,7 @@ impl Evictor for All {
         if answer == Installed::Recorded {
             self.watched.insert(entry, Arc::clone(traversal));
         }
-        for own in &mut self.hurried {
+        for own in &mut self.bounded {
             assert_eq!(own.engine.installed(entry, traversal), answer, "{}", own.name);
             if answer == Installed::Recorded {
                 own.watched.insert(entry);
@@ -150,7 +151,7 @@ impl Evictor for All {
 
     fn removed(&mut self, entry: EntryId) {
         self.agreed(|engine| engine.removed(entry));
-        for own in &mut self.hurried {
+        for own in &mut self.bounded {
             own.engine.removed(entry);
             own.watched.remove(&entry);
         }
@@ -177,8 +178,8 @@ impl Evictor for All {
                 assert!(is_true, "{name}: {entry} by {cause:?}");
             }
         }
-        for own in &mut self.hurried {
-            own.apply((deltas, version), &expected, &self.watched);
+        for own in &mut self.bounded {
+            own.apply(deltas, version, &expected, &self.watched);
         }
         self.watched.retain(|entry, _| !expected.contains(entry));
         expected.into_iter().collect()
@@ -186,7 +187,7 @@ impl Evictor for All {
 
     fn forget(&mut self, owner: OwnerId) {
         self.agreed(|engine| engine.forget(owner));
-        for own in &mut self.hurried {
+        for own in &mut self.bounded {
             own.engine.forget(owner);
             own.watched.retain(|entry| entry.owner != owner);
         }
@@ -194,8 +195,8 @@ impl Evictor for All {
     }
 
     fn tidy(&mut self) -> bool {
-        let hurried = self.hurried.iter_mut().map(|own| &mut own.engine);
-        let all = self.others.iter_mut().map(|(_, engine)| engine).chain(hurried);
+        let bounded = self.bounded.iter_mut().map(|own| &mut own.engine);
+        let all = self.others.iter_mut().map(|(_, engine)| engine).chain(bounded);
         all.fold(self.definition.tidy(), |more, engine| engine.tidy() | more)
     }
 
@@ -214,9 +215,9 @@ fn causes_of_each(runs: &[CauseRun]) -> Vec<Cause> {
 
 /// How often what has happened, by its name.
 #[derive(Default)]
-pub(crate) struct Met(BTreeMap<&'static str, u64>);
+pub(crate) struct EventCounts(BTreeMap<&'static str, u64>);
 
-impl Met {
+impl EventCounts {
     pub(crate) fn add(&mut self, what: &'static str, count: usize) {
         *self.0.entry(what).or_default() += count as u64;
     }
@@ -256,16 +257,18 @@ const THREADS: u8 = 2;
 pub(crate) fn live_through<S: Strategy>(
     part: u64,
     lives: impl Fn() -> S + Sync,
-    live: impl Fn(S::Value, &mut Met) + Sync,
-) -> Met {
-    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000).div_ceil(part * u64::from(THREADS));
+    live: impl Fn(S::Value, &mut EventCounts) + Sync,
+) -> EventCounts {
+    let wanted = number_from_environment("SHUNT_CHANGES")
+        .unwrap_or(100_000)
+        .div_ceil(part * u64::from(THREADS));
     thread::scope(|scope| {
         let own = |first| {
             let (lives, live) = (&lives, &live);
-            scope.spawn(move || live_rounds((first, wanted), &lives(), live))
+            scope.spawn(move || live_rounds(first, wanted, &lives(), live))
         };
         let all: Vec<_> = (0..u64::from(THREADS)).map(own).collect();
-        let mut met = Met::default();
+        let mut met = EventCounts::default();
         for own in all {
             let own = own.join().unwrap_or_else(|failure| panic::resume_unwind(failure));
             own.0.into_iter().for_each(|(what, count)| *met.0.entry(what).or_default() += count);
@@ -276,20 +279,22 @@ pub(crate) fn live_through<S: Strategy>(
 
 /// The rounds of one thread, from its first on.
 fn live_rounds<S: Strategy>(
-    (first, wanted): (u64, u64),
+    first: u64,
+    wanted: u64,
     lives: &S,
-    live: &impl Fn(S::Value, &mut Met),
-) -> Met {
-    let met = RefCell::new(Met::default());
+    live: &impl Fn(S::Value, &mut EventCounts),
+) -> EventCounts {
+    let met = RefCell::new(EventCounts::default());
     for round in (first..).step_by(usize::from(THREADS)) {
         if met.borrow().count(CHANGES) >= wanted {
             break;
         }
-        let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default() ^ round << 32);
+        let rng_seed =
+            RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default() ^ round << 32);
         let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
         let lived = TestRunner::new(config).run(lives, |events| {
             // A life that fails is tried again, so nothing of it is held.
-            let mut own = Met::default();
+            let mut own = EventCounts::default();
             live(events, &mut own);
             let counts = own.0.into_iter();
             counts.for_each(|(what, count)| *met.borrow_mut().0.entry(what).or_default() += count);
@@ -301,14 +306,16 @@ fn live_rounds<S: Strategy>(
 }
 
 /// A number of the environment: a soak sets some.
-fn said(name: &str) -> Option<u64> {
+fn number_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 /// So many cases, the same in every run; or as many as `SHUNT_CASES` says with the seed of
 /// `SHUNT_SEED`: for a soak.
 pub(crate) fn cases(usual: u32) -> Config {
-    let cases = said("SHUNT_CASES").and_then(|cases| cases.try_into().ok()).unwrap_or(usual);
-    let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default());
+    let cases = number_from_environment("SHUNT_CASES")
+        .and_then(|cases| cases.try_into().ok())
+        .unwrap_or(usual);
+    let rng_seed = RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default());
     Config { cases, rng_seed, failure_persistence: None, ..Config::default() }
 }

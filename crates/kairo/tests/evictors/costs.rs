@@ -29,10 +29,10 @@ fn tidy(switch: &mut Switch<Direct>) {
 /// many entries it ended.
 fn change(switch: &mut Switch<Direct>, command: FlowModCommand, rule: &str) -> (bool, usize) {
     let change = switch.publish(command, &[rule]);
-    meet(switch, &change)
+    apply_change(switch, &change)
 }
 
-fn meet(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
+fn apply_change(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
     let is_quick = switch.engine.is_quick(&change.deltas);
     (is_quick, switch.apply(change).len())
 }
@@ -75,7 +75,7 @@ fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
     // together they do not wait.
     let mut switch = full(SPREAD);
     let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
-    assert_eq!((meet(&mut switch, &together).1, projections(&switch)), (2, 1));
+    assert_eq!((apply_change(&mut switch, &together).1, projections(&switch)), (2, 1));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_ends_many_entries_is_not_quick() {
     assert_eq!(change(&mut full(SPREAD), DELETE, "priority=1,ip"), (false, all));
     let mut switch = full(SPREAD);
     let change = switch.pipeline.set_ports(BRIDGE, without_flood()).unwrap();
-    assert_eq!(meet(&mut switch, &change), (false, all));
+    assert_eq!(apply_change(&mut switch, &change), (false, all));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn many_changes_that_are_quick_one_by_one_are_not_together() {
         switch.publish(ADD, &rules.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let first = publish(&switch, &rules(0));
-    meet(&mut switch, &first);
+    apply_change(&mut switch, &first);
     tidy(&mut switch);
     let second = publish(&switch, &rules(8));
     assert!(switch.engine.is_quick(&second.deltas[..1]));

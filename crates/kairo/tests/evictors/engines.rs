@@ -16,7 +16,7 @@ use shunt_pipeline::{
     },
 };
 
-use crate::all::{All, CHANGES, Met, cases, live_through};
+use crate::all::{All, CHANGES, EventCounts, cases, live_through};
 
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
@@ -64,14 +64,14 @@ struct Scene {
     engines: All,
     live: BTreeSet<EntryId>,
     installed: u32,
-    met: Met,
+    met: EventCounts,
 }
 
 impl Scene {
     fn new(world: &[Op]) -> Self {
         let twin = Twin::new(world);
         let engines = All::new(twin.pipeline.version());
-        Self { twin, engines, live: BTreeSet::new(), installed: 0, met: Met::default() }
+        Self { twin, engines, live: BTreeSet::new(), installed: 0, met: EventCounts::default() }
     }
 
     fn install(&mut self, traversals: Vec<Traversal>) {

@@ -19,7 +19,7 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_rule},
 };
 
-use crate::all::{CHANGES, Met, live_through};
+use crate::all::{CHANGES, EventCounts, live_through};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
@@ -54,7 +54,7 @@ fn packet(destination: u32) -> FlowKey {
 /// A pipeline with the mirror beside it, and two engines that are right.
 struct Scene {
     pipeline: Pipeline,
-    mirror: PublishedKairo,
+    published: PublishedKairo,
     direct: Direct,
     visits: Visits,
     seconds: Arc<AtomicU64>,
@@ -70,10 +70,10 @@ impl Scene {
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&seconds);
         let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
-        let mirror = PublishedKairo::new(&pipeline, &[BRIDGE], settings, now);
+        let published = PublishedKairo::new(&pipeline, &[BRIDGE], settings, now);
         let version = pipeline.version();
         let (direct, visits) = (Direct::new(version, 1), Visits::new(version, 1));
-        Self { pipeline, mirror, direct, visits, seconds }
+        Self { pipeline, published, direct, visits, seconds }
     }
 
     fn translate(&self, key: &FlowKey) -> Arc<Traversal> {
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     fn engines(&mut self) -> [&mut dyn Evictor; 3] {
-        [&mut self.mirror, &mut self.direct, &mut self.visits]
+        [&mut self.published, &mut self.direct, &mut self.visits]
     }
 
     fn change(&mut self, command: FlowModCommand, rule: &str) -> [Vec<u32>; 3] {
@@ -113,8 +113,8 @@ impl Scene {
     /// Time passes, so that all packets are where they belong.
     fn wait(&mut self) {
         self.seconds.fetch_add(60, Ordering::Relaxed);
-        while self.mirror.tidy() {}
-        assert_eq!(self.mirror.stats().waiting, 0);
+        while self.published.tidy() {}
+        assert_eq!(self.published.stats().waiting, 0);
     }
 
     /// Whether an entry of this traversal forwards a packet of its region as nobody would now.
@@ -143,12 +143,12 @@ fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
     scene.install(1, 0x0a01_0203);
     scene.wait();
     let made = scene.install(0, 0x0a01_6307);
-    assert_eq!(scene.mirror.stats().waiting, 1);
+    assert_eq!(scene.published.stats().waiting, 1);
     assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
     // It has the new rule when it gets there, and loses none.
     scene.wait();
-    assert!(scene.mirror.apply(&[], scene.pipeline.version()).is_empty());
-    assert_eq!(scene.mirror.len(), 2);
+    assert!(scene.published.apply(&[], scene.pipeline.version()).is_empty());
+    assert_eq!(scene.published.len(), 2);
     assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
     // One that was there in time goes.
     let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
@@ -177,14 +177,14 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let pieces = pieces(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(pieces).collect();
-        scene.mirror.installed_sub_traversals(&list);
+        scene.published.installed_sub_traversals(&list);
         for (id, piece) in &list {
             scene.direct.installed(*id, piece);
             scene.visits.installed(*id, piece);
         }
     }
-    assert_eq!(scene.mirror.stats().untracked, 0, "the mirror knows these pieces");
-    assert_eq!(scene.mirror.len(), 3);
+    assert_eq!(scene.published.stats().untracked, 0, "the mirror knows these pieces");
+    assert_eq!(scene.published.len(), 3);
     // The first flow is idle, and its last piece expires. Its first is still in use.
     scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
     let stale = scene.change(FlowModCommand::DeleteStrict, "ip");
@@ -204,8 +204,8 @@ fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
     let pieces: Vec<_> =
         (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
     assert_eq!(pieces.len(), 3);
-    scene.mirror.installed_sub_traversals(&pieces);
-    assert_eq!(scene.mirror.stats().untracked, 0);
+    scene.published.installed_sub_traversals(&pieces);
+    assert_eq!(scene.published.stats().untracked, 0);
     let [ended, ..] = scene.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
     assert_eq!(ended, [1, 2]);
     let [ended, ..] = scene.add("priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
@@ -224,7 +224,7 @@ fn what_the_mirror_knows_nothing_of_goes_with_any_change_of_its_tables() {
     let mut scene = Scene::new(AT_ONCE, &rules);
     scene.install(0, 0x0a00_0001);
     scene.install(1, 0x0a00_0002);
-    assert_eq!(scene.mirror.stats().untracked, 1);
+    assert_eq!(scene.published.stats().untracked, 1);
     let [ended, others, _] = scene.add("table=2,ip,nw_dst=10.9.9.9,actions=output:3");
     assert_eq!((ended, others), (vec![0], vec![]));
 }
@@ -331,13 +331,13 @@ struct Exact {
     rules: Vec<String>,
     live: Vec<u32>,
     installed: u32,
-    met: Met,
+    met: EventCounts,
 }
 
 impl Exact {
     fn new(has_gates: bool) -> Self {
         let scene = Scene::new(PublishedSettings { has_gates, ..AT_ONCE }, &[]);
-        let (rules, live, met) = (Vec::new(), Vec::new(), Met::default());
+        let (rules, live, met) = (Vec::new(), Vec::new(), EventCounts::default());
         Self { scene, rules, live, installed: 0, met }
     }
 
@@ -347,14 +347,14 @@ impl Exact {
                 let version = self.scene.pipeline.version();
                 let traversal =
                     exact(self.scene.pipeline.translate(&packet(*destination), version));
-                self.scene.mirror.installed(entry(self.installed), &traversal);
+                self.scene.published.installed(entry(self.installed), &traversal);
                 self.scene.direct.installed(entry(self.installed), &traversal);
                 self.live.push(self.installed);
                 self.installed += 1;
             }
             Event::Remove(index) if !self.live.is_empty() => {
                 let slot = self.live.remove(index.index(self.live.len()));
-                self.scene.mirror.removed(entry(slot));
+                self.scene.published.removed(entry(slot));
                 self.scene.direct.removed(entry(slot));
             }
             Event::Add(rules) => {
@@ -369,26 +369,29 @@ impl Exact {
             Event::Wait => self.scene.wait(),
             Event::Remove(_) | Event::Delete(_) => {}
         }
-        assert_eq!(self.scene.mirror.len(), self.live.len());
+        assert_eq!(self.scene.published.len(), self.live.len());
     }
 
     fn change(&mut self, command: FlowModCommand, rules: &[String]) {
         let mods: Vec<_> = rules.iter().map(|rule| parsed(command, rule)).collect();
         let change = self.scene.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
-        let before = self.scene.mirror.stats().untracked;
-        let [mirror, direct, _] = self.scene.apply(&change);
+        let before = self.scene.published.stats().untracked;
+        let [published, direct, _] = self.scene.apply(&change);
         self.met.add(CHANGES, 1);
-        self.met.add("evicted", mirror.len());
+        self.met.add("evicted", published.len());
         if before == 0 {
-            assert_eq!(mirror, direct);
+            assert_eq!(published, direct);
             self.met.add("compared", 1);
-            self.met.add("evicted and compared", mirror.len());
+            self.met.add("evicted and compared", published.len());
         } else {
-            assert!(direct.iter().all(|slot| mirror.contains(slot)), "{direct:?} in {mirror:?}");
+            assert!(
+                direct.iter().all(|slot| published.contains(slot)),
+                "{direct:?} in {published:?}"
+            );
         }
-        let surplus = mirror.iter().filter(|slot| !direct.contains(slot));
+        let surplus = published.iter().filter(|slot| !direct.contains(slot));
         surplus.for_each(|slot| self.scene.direct.removed(entry(*slot)));
-        self.live.retain(|slot| !mirror.contains(slot));
+        self.live.retain(|slot| !published.contains(slot));
     }
 }
 
@@ -417,26 +420,26 @@ fn no_entry_of_one_packet_stays_that_a_change_of_any_kind_makes_stale() {
     };
     let met = live_through(500, lives, |(world, packets, ops), met| {
         let mut twin = Twin::new(&world);
-        let mut mirror =
+        let mut published =
             PublishedKairo::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
         let mut direct = Direct::new(twin.pipeline.version(), 1);
         let all = packets.iter().flat_map(|key| twin.traversals(key));
         for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {
             let traversal = exact(traversal);
-            mirror.installed(entry(slot), &traversal);
+            published.installed(entry(slot), &traversal);
             direct.installed(entry(slot), &traversal);
         }
         for op in &ops {
             let Some(change) = twin.apply(op) else { continue };
             met.add(CHANGES, 1);
-            let evicted = mirror.apply(&change.deltas, change.version);
+            let evicted = published.apply(&change.deltas, change.version);
             let stale = direct.apply(&change.deltas, change.version);
             met.add("stale", stale.len());
             for stale in stale {
                 assert!(evicted.contains(&stale), "{stale} stays");
             }
             evicted.into_iter().for_each(|id| direct.removed(id));
-            assert_eq!(mirror.len(), direct.len());
+            assert_eq!(published.len(), direct.len());
             met.add("stayed", direct.len());
         }
     });

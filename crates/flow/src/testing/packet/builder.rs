@@ -16,8 +16,8 @@ pub struct PacketBuilder {
     pub(super) encapsulation: Encapsulation,
     /// Label stack entries, outermost first; the bottom of the stack is set when built.
     pub(super) labels: Vec<u32>,
-    pub(super) network: Network,
-    pub(super) transport: Transport,
+    pub(super) network: NetworkLayer,
+    pub(super) transport: TransportLayer,
     pub(super) payload: Vec<u8>,
     pub(super) checksums: Checksums,
     length_min: usize,
@@ -42,7 +42,7 @@ pub enum Checksums {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Network {
+pub(super) enum NetworkLayer {
     Raw { ether_type: u16 },
     Arp(Arp),
     Ipv4(Ipv4),
@@ -79,7 +79,7 @@ pub(super) struct Ipv6 {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
+pub(super) enum TransportLayer {
     Raw { protocol: u8 },
     Tcp { ports: [u16; 2], flags: u16, options: usize },
     Udp { ports: [u16; 2] },
@@ -107,30 +107,37 @@ impl PacketBuilder {
     /// A frame of this Ethernet type with an opaque payload.
     #[must_use]
     pub fn ethernet(ether_type: u16) -> Self {
-        Self::of(Network::Raw { ether_type })
+        Self::of(NetworkLayer::Raw { ether_type })
     }
 
     /// An IPv4 packet of protocol 253, which is for experiments, until told otherwise.
     #[must_use]
     pub fn ipv4(source: [u8; 4], destination: [u8; 4]) -> Self {
         let options = Vec::new();
-        Self::of(Network::Ipv4(Ipv4 { source, destination, tos: 0, ttl: 64, fragment: 0, options }))
+        Self::of(NetworkLayer::Ipv4(Ipv4 {
+            source,
+            destination,
+            tos: 0,
+            ttl: 64,
+            fragment: 0,
+            options,
+        }))
     }
 
     /// An IPv6 packet of protocol 253, which is for experiments, until told otherwise.
     #[must_use]
     pub fn ipv6(source: [u8; 16], destination: [u8; 16]) -> Self {
         let (tos, ttl, label, extensions) = (0, 64, 0, Vec::new());
-        Self::of(Network::Ipv6(Ipv6 { source, destination, tos, ttl, label, extensions }))
+        Self::of(NetworkLayer::Ipv6(Ipv6 { source, destination, tos, ttl, label, extensions }))
     }
 
     /// An ARP packet: sender and target each by MAC and IPv4 address.
     #[must_use]
     pub fn arp(operation: u16, sender: ([u8; 6], [u8; 4]), target: ([u8; 6], [u8; 4])) -> Self {
-        Self::of(Network::Arp(Arp { operation, sender, target }))
+        Self::of(NetworkLayer::Arp(Arp { operation, sender, target }))
     }
 
-    fn of(network: Network) -> Self {
+    fn of(network: NetworkLayer) -> Self {
         Self {
             destination: [2, 0, 0, 0, 0, 2],
             source: [2, 0, 0, 0, 0, 1],
@@ -138,7 +145,7 @@ impl PacketBuilder {
             encapsulation: Encapsulation::Ethernet,
             labels: Vec::new(),
             network,
-            transport: Transport::Raw { protocol: 253 },
+            transport: TransportLayer::Raw { protocol: 253 },
             payload: Vec::new(),
             checksums: Checksums::Complete,
             length_min: 0,
@@ -184,8 +191,10 @@ impl PacketBuilder {
     #[must_use]
     pub fn tos(mut self, value: u8) -> Self {
         match &mut self.network {
-            Network::Ipv4(Ipv4 { tos, .. }) | Network::Ipv6(Ipv6 { tos, .. }) => *tos = value,
-            Network::Raw { .. } | Network::Arp(_) => {}
+            NetworkLayer::Ipv4(Ipv4 { tos, .. }) | NetworkLayer::Ipv6(Ipv6 { tos, .. }) => {
+                *tos = value
+            }
+            NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => {}
         }
         self
     }
@@ -194,8 +203,10 @@ impl PacketBuilder {
     #[must_use]
     pub fn ttl(mut self, value: u8) -> Self {
         match &mut self.network {
-            Network::Ipv4(Ipv4 { ttl, .. }) | Network::Ipv6(Ipv6 { ttl, .. }) => *ttl = value,
-            Network::Raw { .. } | Network::Arp(_) => {}
+            NetworkLayer::Ipv4(Ipv4 { ttl, .. }) | NetworkLayer::Ipv6(Ipv6 { ttl, .. }) => {
+                *ttl = value
+            }
+            NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => {}
         }
         self
     }
@@ -203,7 +214,7 @@ impl PacketBuilder {
     /// With this flow label, if it is an IPv6 packet.
     #[must_use]
     pub fn flow_label(mut self, value: u32) -> Self {
-        if let Network::Ipv6(Ipv6 { label, .. }) = &mut self.network {
+        if let NetworkLayer::Ipv6(Ipv6 { label, .. }) = &mut self.network {
             *label = value & 0x000f_ffff;
         }
         self
@@ -212,7 +223,7 @@ impl PacketBuilder {
     /// With these options, if it is an IPv4 packet; at most forty bytes.
     #[must_use]
     pub fn ipv4_options(mut self, bytes: &[u8]) -> Self {
-        if let Network::Ipv4(Ipv4 { options, .. }) = &mut self.network {
+        if let NetworkLayer::Ipv4(Ipv4 { options, .. }) = &mut self.network {
             options.extend(bytes);
             options.resize(options.len().next_multiple_of(4).min(40), 0);
         }
@@ -223,7 +234,7 @@ impl PacketBuilder {
     /// is what follows its next header and length bytes.
     #[must_use]
     pub fn extension(mut self, protocol: u8, content: &[u8]) -> Self {
-        if let Network::Ipv6(Ipv6 { extensions, .. }) = &mut self.network {
+        if let NetworkLayer::Ipv6(Ipv6 { extensions, .. }) = &mut self.network {
             let mut content = content.to_vec();
             content.resize((content.len() + 2).next_multiple_of(8) - 2, 0);
             extensions.push((protocol, content));
@@ -235,12 +246,12 @@ impl PacketBuilder {
     #[must_use]
     pub fn fragment(mut self, value: u16) -> Self {
         match &mut self.network {
-            Network::Ipv4(Ipv4 { fragment, .. }) => *fragment = value,
-            Network::Ipv6(_) => {
+            NetworkLayer::Ipv4(Ipv4 { fragment, .. }) => *fragment = value,
+            NetworkLayer::Ipv6(_) => {
                 let [high, low] = (value << 3 | value >> 13 & 1).to_be_bytes();
                 return self.extension(44, &[high, low, 0, 0, 0, 77]);
             }
-            Network::Raw { .. } | Network::Arp(_) => {}
+            NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => {}
         }
         self
     }
@@ -248,21 +259,22 @@ impl PacketBuilder {
     /// As this IP protocol with an opaque payload.
     #[must_use]
     pub fn protocol(mut self, protocol: u8) -> Self {
-        self.transport = Transport::Raw { protocol };
+        self.transport = TransportLayer::Raw { protocol };
         self
     }
 
     /// As a TCP acknowledgement.
     #[must_use]
     pub fn tcp(mut self, source: u16, destination: u16) -> Self {
-        self.transport = Transport::Tcp { ports: [source, destination], flags: 0x10, options: 0 };
+        self.transport =
+            TransportLayer::Tcp { ports: [source, destination], flags: 0x10, options: 0 };
         self
     }
 
     /// With these flags, if it is TCP.
     #[must_use]
     pub fn tcp_flags(mut self, value: u16) -> Self {
-        if let Transport::Tcp { flags, .. } = &mut self.transport {
+        if let TransportLayer::Tcp { flags, .. } = &mut self.transport {
             *flags = value & 0x0fff;
         }
         self
@@ -271,7 +283,7 @@ impl PacketBuilder {
     /// With so many words of options, if it is TCP; at most ten.
     #[must_use]
     pub fn tcp_options(mut self, words: usize) -> Self {
-        if let Transport::Tcp { options, .. } = &mut self.transport {
+        if let TransportLayer::Tcp { options, .. } = &mut self.transport {
             *options = if words < 10 { words } else { 10 };
         }
         self
@@ -280,29 +292,29 @@ impl PacketBuilder {
     /// As UDP.
     #[must_use]
     pub fn udp(mut self, source: u16, destination: u16) -> Self {
-        self.transport = Transport::Udp { ports: [source, destination] };
+        self.transport = TransportLayer::Udp { ports: [source, destination] };
         self
     }
 
     /// As SCTP.
     #[must_use]
     pub fn sctp(mut self, source: u16, destination: u16) -> Self {
-        self.transport = Transport::Sctp { ports: [source, destination] };
+        self.transport = TransportLayer::Sctp { ports: [source, destination] };
         self
     }
 
     /// As ICMP, or ICMPv6 if it is an IPv6 packet.
     #[must_use]
     pub fn icmp(mut self, kind: u8, code: u8) -> Self {
-        self.transport = Transport::Icmp { kind, code };
+        self.transport = TransportLayer::Icmp { kind, code };
         self
     }
 
     /// As neighbour discovery, if it is an IPv6 packet.
     #[must_use]
     pub fn neighbour(mut self, message: Neighbour) -> Self {
-        if matches!(self.network, Network::Ipv6(_)) {
-            self.transport = Transport::Neighbour(message);
+        if matches!(self.network, NetworkLayer::Ipv6(_)) {
+            self.transport = TransportLayer::Neighbour(message);
         }
         self
     }
@@ -358,9 +370,9 @@ impl PacketBuilder {
     /// opaque payload.
     pub(super) fn is_later_fragment(&self) -> bool {
         match &self.network {
-            Network::Raw { .. } | Network::Arp(_) => false,
-            Network::Ipv4(ip) => ip.fragment & 0x1fff != 0,
-            Network::Ipv6(ip) => ip.extensions.iter().any(|(protocol, content)| {
+            NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => false,
+            NetworkLayer::Ipv4(ip) => ip.fragment & 0x1fff != 0,
+            NetworkLayer::Ipv6(ip) => ip.extensions.iter().any(|(protocol, content)| {
                 *protocol == 44 && u16::from_be_bytes([content[0], content[1]]) & 0xfff8 != 0
             }),
         }
@@ -375,14 +387,14 @@ impl PacketBuilder {
     /// The Ethernet type of the network layer, and its packet.
     fn packet(&self) -> (u16, Vec<u8>) {
         match &self.network {
-            Network::Raw { ether_type } => (*ether_type, self.payload.clone()),
-            Network::Arp(arp) => (0x0806, arp.packet()),
-            Network::Ipv4(ip) => {
+            NetworkLayer::Raw { ether_type } => (*ether_type, self.payload.clone()),
+            NetworkLayer::Arp(arp) => (0x0806, arp.packet()),
+            NetworkLayer::Ipv4(ip) => {
                 let pseudo_header = [ip.source, ip.destination].concat();
                 let (protocol, segment) = self.segment(1, &pseudo_header);
                 (0x0800, ip.packet(protocol, &segment))
             }
-            Network::Ipv6(ip) => {
+            NetworkLayer::Ipv6(ip) => {
                 let pseudo_header = [ip.source, ip.final_destination()].concat();
                 let (protocol, segment) = self.segment(58, &pseudo_header);
                 (0x86dd, ip.packet(protocol, &segment))
@@ -393,16 +405,18 @@ impl PacketBuilder {
     /// The protocol, and the transport header with its payload; `icmp` is the number of ICMP.
     fn segment(&self, icmp: u8, addresses: &[u8]) -> (u8, Vec<u8>) {
         let (protocol, header, checksum) = match &self.transport {
-            Transport::Raw { protocol } => (*protocol, Vec::new(), None),
-            Transport::Tcp { ports, flags, options } => {
+            TransportLayer::Raw { protocol } => (*protocol, Vec::new(), None),
+            TransportLayer::Tcp { ports, flags, options } => {
                 (6, tcp_header(*ports, *flags, *options), Some(16))
             }
-            Transport::Udp { ports } => (17, udp_header(*ports, self.payload.len()), Some(6)),
-            Transport::Sctp { ports } => {
+            TransportLayer::Udp { ports } => (17, udp_header(*ports, self.payload.len()), Some(6)),
+            TransportLayer::Sctp { ports } => {
                 (132, [port_bytes(*ports).as_slice(), &[0, 0, 0, 9, 0, 0, 0, 0]].concat(), None)
             }
-            Transport::Icmp { kind, code } => (icmp, vec![*kind, *code, 0, 0, 0, 1, 0, 1], Some(2)),
-            Transport::Neighbour(message) => (58, message.header(), Some(2)),
+            TransportLayer::Icmp { kind, code } => {
+                (icmp, vec![*kind, *code, 0, 0, 0, 1, 0, 1], Some(2))
+            }
+            TransportLayer::Neighbour(message) => (58, message.header(), Some(2)),
         };
         let mut segment = [header.as_slice(), &self.payload].concat();
         if self.is_later_fragment() {

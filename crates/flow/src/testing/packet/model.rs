@@ -1,7 +1,7 @@
 //! What a described packet looks like as a flow key, and what a set field makes of it: the oracle of
 //! extraction and of rewriting.
 
-use super::builder::{Arp, Ipv4, Ipv6, Network, PacketBuilder, Transport};
+use super::builder::{Arp, Ipv4, Ipv6, NetworkLayer, PacketBuilder, TransportLayer};
 use crate::{FieldId, FlowKey, extract::VlanLimit};
 
 impl PacketBuilder {
@@ -44,19 +44,19 @@ impl PacketBuilder {
 
     fn add_network(&self, key: &mut FlowKey) {
         match &self.network {
-            Network::Raw { ether_type } => {
+            NetworkLayer::Raw { ether_type } => {
                 key.set_field(FieldId::EthType, u128::from(*ether_type));
                 if *ether_type == 0x88e7 && self.payload.len() >= 4 {
                     key.set_field(FieldId::PbbUca, u128::from(self.payload[0]) >> 3);
                     key.set_field(FieldId::PbbIsid, number(&self.payload[1..4]));
                 }
             }
-            Network::Arp(arp) => arp.add_to(key),
-            Network::Ipv4(ip) => {
+            NetworkLayer::Arp(arp) => arp.add_to(key),
+            NetworkLayer::Ipv4(ip) => {
                 ip.add_to(key);
                 self.add_transport(key, 1);
             }
-            Network::Ipv6(ip) => {
+            NetworkLayer::Ipv6(ip) => {
                 ip.add_to(key);
                 self.add_transport(key, 58);
             }
@@ -65,12 +65,12 @@ impl PacketBuilder {
 
     fn add_transport(&self, key: &mut FlowKey, icmp: u8) {
         let protocol = match &self.transport {
-            Transport::Raw { protocol } => *protocol,
-            Transport::Tcp { .. } => 6,
-            Transport::Udp { .. } => 17,
-            Transport::Sctp { .. } => 132,
-            Transport::Icmp { .. } => icmp,
-            Transport::Neighbour(_) => 58,
+            TransportLayer::Raw { protocol } => *protocol,
+            TransportLayer::Tcp { .. } => 6,
+            TransportLayer::Udp { .. } => 17,
+            TransportLayer::Sctp { .. } => 132,
+            TransportLayer::Icmp { .. } => icmp,
+            TransportLayer::Neighbour(_) => 58,
         };
         if self.is_later_fragment() {
             let shown = if icmp == 58 { 44 } else { protocol };
@@ -78,16 +78,18 @@ impl PacketBuilder {
         }
         key.set_field(FieldId::IpProto, u128::from(protocol));
         match &self.transport {
-            Transport::Raw { .. } => {}
-            Transport::Tcp { ports, .. } | Transport::Udp { ports } | Transport::Sctp { ports } => {
+            TransportLayer::Raw { .. } => {}
+            TransportLayer::Tcp { ports, .. }
+            | TransportLayer::Udp { ports }
+            | TransportLayer::Sctp { ports } => {
                 key.set_field(FieldId::TcpSrc, u128::from(ports[0]));
                 key.set_field(FieldId::TcpDst, u128::from(ports[1]));
             }
-            Transport::Icmp { kind, code } => {
+            TransportLayer::Icmp { kind, code } => {
                 key.set_field(FieldId::IcmpType, u128::from(*kind));
                 key.set_field(FieldId::IcmpCode, u128::from(*code));
             }
-            Transport::Neighbour(message) => {
+            TransportLayer::Neighbour(message) => {
                 key.set_field(FieldId::Icmpv6Type, u128::from(message.kind));
                 key.set_field(FieldId::NdReserved, u128::from(message.reserved));
                 let first = if message.source.is_some() { 1 } else { 2 };
@@ -98,7 +100,7 @@ impl PacketBuilder {
                 key.set_field(FieldId::NdTll, number(&message.destination.unwrap_or_default()));
             }
         }
-        if let Transport::Tcp { flags, .. } = &self.transport {
+        if let TransportLayer::Tcp { flags, .. } = &self.transport {
             key.set_field(FieldId::TcpFlags, u128::from(*flags));
         }
     }
@@ -117,22 +119,22 @@ impl PacketBuilder {
             ]);
         }
         match (self.tags.len(), self.labels.len(), &self.network) {
-            (2.., ..) | (_, 0, Network::Raw { .. }) => {}
+            (2.., ..) | (_, 0, NetworkLayer::Raw { .. }) => {}
             (_, 1.., _) => {
                 fields.extend([FieldId::MplsLabel, FieldId::MplsTc, FieldId::MplsTtl]);
             }
-            (_, 0, Network::Arp(_)) => fields.extend([
+            (_, 0, NetworkLayer::Arp(_)) => fields.extend([
                 FieldId::ArpOp,
                 FieldId::ArpSpa,
                 FieldId::ArpTpa,
                 FieldId::ArpSha,
                 FieldId::ArpTha,
             ]),
-            (_, 0, Network::Ipv4(_)) => {
+            (_, 0, NetworkLayer::Ipv4(_)) => {
                 fields.extend([FieldId::Ipv4Src, FieldId::Ipv4Dst]);
                 self.add_writable_transport(&mut fields);
             }
-            (_, 0, Network::Ipv6(_)) => {
+            (_, 0, NetworkLayer::Ipv6(_)) => {
                 fields.extend([FieldId::Ipv6Src, FieldId::Ipv6Dst, FieldId::Ipv6Label]);
                 self.add_writable_transport(&mut fields);
             }
@@ -146,12 +148,12 @@ impl PacketBuilder {
             return;
         }
         match &self.transport {
-            Transport::Raw { .. } => {}
-            Transport::Tcp { .. } => fields.extend([FieldId::TcpSrc, FieldId::TcpDst]),
-            Transport::Udp { .. } => fields.extend([FieldId::UdpSrc, FieldId::UdpDst]),
-            Transport::Sctp { .. } => fields.extend([FieldId::SctpSrc, FieldId::SctpDst]),
-            Transport::Icmp { .. } => fields.extend([FieldId::IcmpType, FieldId::IcmpCode]),
-            Transport::Neighbour(message) => {
+            TransportLayer::Raw { .. } => {}
+            TransportLayer::Tcp { .. } => fields.extend([FieldId::TcpSrc, FieldId::TcpDst]),
+            TransportLayer::Udp { .. } => fields.extend([FieldId::UdpSrc, FieldId::UdpDst]),
+            TransportLayer::Sctp { .. } => fields.extend([FieldId::SctpSrc, FieldId::SctpDst]),
+            TransportLayer::Icmp { .. } => fields.extend([FieldId::IcmpType, FieldId::IcmpCode]),
+            TransportLayer::Neighbour(message) => {
                 fields.extend([FieldId::NdTarget, FieldId::NdReserved]);
                 fields.extend(message.source.map(|_| FieldId::NdSll));
                 fields.extend(message.destination.map(|_| FieldId::NdTll));
@@ -184,10 +186,10 @@ impl PacketBuilder {
 
     fn set_behind_link(&mut self, field: FieldId, value: u128) {
         let is_of_network = match &mut self.network {
-            Network::Raw { .. } => false,
-            Network::Arp(arp) => arp.set(field, value),
-            Network::Ipv4(ip) => ip.set(field, value),
-            Network::Ipv6(ip) => ip.set(field, value),
+            NetworkLayer::Raw { .. } => false,
+            NetworkLayer::Arp(arp) => arp.set(field, value),
+            NetworkLayer::Ipv4(ip) => ip.set(field, value),
+            NetworkLayer::Ipv6(ip) => ip.set(field, value),
         };
         if !is_of_network {
             self.transport.set(field, value);
@@ -274,7 +276,7 @@ impl Ipv6 {
     }
 }
 
-impl Transport {
+impl TransportLayer {
     fn set(&mut self, field: FieldId, value: u128) {
         match (field, self) {
             (FieldId::TcpSrc, Self::Tcp { ports, .. })

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use shunt_flow::{
     FlowKey, SparseMask, WordMap,
     hash::KeyHasher,
-    masked_table::{Candidate, MaskedTable},
+    masked_table::{MaskedTable, RowCandidate},
 };
 
 use super::{
@@ -153,7 +153,7 @@ impl MaskFamily {
                 let key = chunk.key(packet).words();
                 tags[index] = groups[group as usize].rules.tag(hasher, key);
             }
-            let mut candidates = [Candidate::NONE; CHUNK_MAX];
+            let mut candidates = [RowCandidate::NONE; CHUNK_MAX];
             for (index, _) in pending.iter().enumerate() {
                 candidates[index] = groups[group_of[index] as usize].rules.candidate(tags[index]);
             }

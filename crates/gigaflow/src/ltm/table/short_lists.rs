@@ -11,7 +11,7 @@ use shunt_flow::{
     FlowKey, FlowMask, Match, SparseMask,
     hash::KeyHasher,
     layout::{FLOW_WORDS, HEADER_START},
-    masked_table::{Candidate, MaskedTable},
+    masked_table::{MaskedTable, RowCandidate},
 };
 
 use super::{
@@ -213,7 +213,7 @@ pub(super) fn rows_of<const TAIL: usize>(
     for (tag, packet) in tags.iter_mut().zip(packets.iter()) {
         *tag = table.tag(hasher, words(packet));
     }
-    let mut candidates = [Candidate::NONE; CHUNK_MAX];
+    let mut candidates = [RowCandidate::NONE; CHUNK_MAX];
     for (index, _) in packets.iter().enumerate() {
         candidates[index] = table.candidate(tags[index]);
     }

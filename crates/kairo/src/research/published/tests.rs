@@ -19,13 +19,13 @@ use super::{PublishedKairo, PublishedSettings};
 const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// Four tables, one behind the other, and entries of packets to 0, 1, 2, ...
-struct Scene {
+struct GateScene {
     pipeline: Pipeline,
     engine: PublishedKairo,
     seconds: Arc<AtomicU64>,
 }
 
-impl Scene {
+impl GateScene {
     fn new(settings: PublishedSettings, entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -100,8 +100,8 @@ const fn entry(slot: u32) -> EntryId {
 mod gates {
     use super::*;
 
-    fn scene() -> Scene {
-        Scene::new(PublishedSettings::default(), 4)
+    fn scene() -> GateScene {
+        GateScene::new(PublishedSettings::default(), 4)
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod gates {
     fn when_a_batch_is_there_all_that_is_held_goes_on() {
         let settings =
             PublishedSettings { batch: 3, propagation: None, ..PublishedSettings::default() };
-        let mut scene = Scene::new(settings, 3);
+        let mut scene = GateScene::new(settings, 3);
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         scene.install(3);
         assert_ne!(scene.held()[1], 0);
@@ -169,7 +169,7 @@ mod gates {
     #[test]
     fn without_gates_nothing_is_held_and_the_same_is_evicted() {
         let settings = PublishedSettings { has_gates: false, ..PublishedSettings::default() };
-        let mut scene = Scene::new(settings, 4);
+        let mut scene = GateScene::new(settings, 4);
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         assert_eq!(scene.held(), [0; 4]);
         assert_eq!(scene.update(&[(0, 1), (2, 2)]), [1, 2]);
@@ -179,7 +179,7 @@ mod gates {
     fn without_a_timer_what_is_held_stays() {
         let settings =
             PublishedSettings { propagation: None, batch: 4, ..PublishedSettings::default() };
-        let mut scene = Scene::new(settings, 4);
+        let mut scene = GateScene::new(settings, 4);
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         scene.wait(1000);
         assert_ne!(scene.held()[1], 0);
@@ -188,7 +188,7 @@ mod gates {
 
 #[test]
 fn a_tuple_that_is_new_needs_no_other_circuit() {
-    let mut scene = Scene::new(PublishedSettings::default(), 4);
+    let mut scene = GateScene::new(PublishedSettings::default(), 4);
     assert_eq!(scene.update(&[(1, 0)]), [0]);
     scene.wait(60);
     assert_eq!(scene.update(&[(1, 1)]), [1]);
@@ -197,7 +197,7 @@ fn a_tuple_that_is_new_needs_no_other_circuit() {
 
 #[test]
 fn a_way_that_is_new_has_the_circuit_built_anew_after_the_evictions() {
-    let mut scene = Scene::new(PublishedSettings::default(), 4);
+    let mut scene = GateScene::new(PublishedSettings::default(), 4);
     // From the last table to one that there was not.
     assert_eq!(scene.update(&[(3, 0)]), [0]);
     assert_eq!(scene.engine.stats().circuits, 1);
@@ -211,7 +211,7 @@ fn a_way_that_is_new_has_the_circuit_built_anew_after_the_evictions() {
 
 #[test]
 fn a_packet_that_is_deleted_is_gone_from_every_table() {
-    let mut scene = Scene::new(PublishedSettings::default(), 2);
+    let mut scene = GateScene::new(PublishedSettings::default(), 2);
     scene.engine.removed(entry(0));
     assert_eq!((scene.engine.len(), scene.engine.stats().waiting), (1, 1));
     scene.wait(60);
@@ -222,7 +222,7 @@ fn a_packet_that_is_deleted_is_gone_from_every_table() {
 
 #[test]
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
-    let mut scene = Scene::new(PublishedSettings::default(), 3);
+    let mut scene = GateScene::new(PublishedSettings::default(), 3);
     scene.engine.shared().is_failing = true;
     assert_eq!(scene.update(&[(1, 0)]), [0, 1, 2]);
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
@@ -235,7 +235,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
 
 #[test]
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
-    let mut scene = Scene::new(PublishedSettings::default(), 2);
+    let mut scene = GateScene::new(PublishedSettings::default(), 2);
     scene.install(2);
     scene.engine.shared().is_failing = true;
     scene.wait(60);
@@ -246,7 +246,7 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
 
 #[test]
 fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
-    let mut scene = Scene::new(PublishedSettings::default(), 0);
+    let mut scene = GateScene::new(PublishedSettings::default(), 0);
     let late = scene.traversal(0);
     scene.engine.apply(&[], late.version.next());
     scene.engine.apply(&[], late.version);
@@ -255,7 +255,7 @@ fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
 
 #[test]
 fn rules_that_come_and_go_leave_nothing_behind() {
-    let mut scene = Scene::new(PublishedSettings::default(), 2);
+    let mut scene = GateScene::new(PublishedSettings::default(), 2);
     for _ in 0..3 {
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         let rule = ["table=1,priority=9,ip,nw_dst=0.0.0.0"];
@@ -274,7 +274,8 @@ fn rules_that_come_and_go_leave_nothing_behind() {
 #[test]
 fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
     let order = |seed| {
-        let mut scene = Scene::new(PublishedSettings { seed, ..PublishedSettings::default() }, 100);
+        let mut scene =
+            GateScene::new(PublishedSettings { seed, ..PublishedSettings::default() }, 100);
         let change = scene.pipeline.set_settings(BRIDGE, BridgeSettings::default()).unwrap();
         let evicted = scene.engine.apply(&change.deltas, change.version);
         evicted.iter().map(|id| id.slot).collect::<Vec<_>>()

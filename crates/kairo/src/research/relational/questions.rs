@@ -140,7 +140,8 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
 pub(super) fn lowest(
     trace: &TraceSnapshot<u32>,
     group: u32,
-    (least, most): (OrderedRank, OrderedRank),
+    least: OrderedRank,
+    most: OrderedRank,
     scan_threshold: usize,
 ) -> Vec<LinkRow> {
     let mut lowest = Vec::new();

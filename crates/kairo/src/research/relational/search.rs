@@ -231,7 +231,7 @@ impl LinkRelation {
     ) -> usize {
         let ([(group, first), ..], [.., (_, last)]) = (asking, asking) else { return 0 };
         let Some(visits) = &self.traces.visits else { return 0 };
-        let rows = lowest(visits, *group, (first.rank, last.rank), scan_threshold);
+        let rows = lowest(visits, *group, first.rank, last.rank, scan_threshold);
         for (position, (_, question)) in asking.iter().enumerate() {
             let below = rows.partition_point(|row| rank(row) < question.rank);
             if below > scan_threshold {

@@ -192,7 +192,7 @@ impl Evictor for Visits {
                 let cause = Cause::Bound(bridge, table);
                 record_cause(&mut self.causes, cause, evicted.len() - before);
             });
-            relation.begin(&remaining.deltas, (version, self.examined_max), &mut self.rows);
+            relation.begin(&remaining.deltas, version, self.examined_max, &mut self.rows);
             remaining
         };
         self.step(0);

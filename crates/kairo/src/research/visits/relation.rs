@@ -97,7 +97,8 @@ impl VisitRelation {
     pub(super) fn begin(
         &mut self,
         deltas: &[Delta],
-        (version, examined_max): (Version, usize),
+        version: Version,
+        examined_max: usize,
         rows: &mut VisitStepRows,
     ) {
         // What is gone at once decides nothing.

@@ -16,7 +16,7 @@ use shunt_pipeline::{
 use self::model::{
     AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, Place, Request, key, modification, op, rule,
 };
-use crate::all::{All, CHANGES, Met, live_through};
+use crate::all::{All, CHANGES, EventCounts, live_through};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -48,7 +48,7 @@ struct Scene {
     entries: BTreeMap<EntryId, Entry>,
     installed: u32,
     has_writes: bool,
-    met: Met,
+    met: EventCounts,
 }
 
 fn life(can_write: bool) -> impl Strategy<Value = Life> {
@@ -91,7 +91,7 @@ impl Scene {
             entries: BTreeMap::new(),
             installed: 0,
             has_writes: false,
-            met: Met::default(),
+            met: EventCounts::default(),
         }
     }
 

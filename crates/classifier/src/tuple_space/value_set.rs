@@ -7,32 +7,33 @@ use hashbrown::{HashTable, hash_table::Entry};
 /// It counts hashes, not values. Two values with one hash make a lookup go on where it could have
 /// stopped, which costs time and never an answer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Values(HashTable<Counted>);
+pub(super) struct ValueSet(HashTable<CountedHash>);
 
 #[derive(Clone, Debug)]
-struct Counted {
+struct CountedHash {
     half: u32,
     count: u32,
 }
 
-impl Values {
+impl ValueSet {
     pub(super) fn contains(&self, hash: u64) -> bool {
         let half = half(hash);
-        self.0.find(place(half), |counted| counted.half == half).is_some()
+        self.0.find(spread(half), |counted_hash| counted_hash.half == half).is_some()
     }
 
     pub(super) fn insert(&mut self, hash: u64) {
         let half = half(hash);
-        let same = |counted: &Counted| counted.half == half;
-        let counted = self.0.entry(place(half), same, |counted| place(counted.half));
-        counted.or_insert(Counted { half, count: 0 }).get_mut().count += 1;
+        let same = |counted_hash: &CountedHash| counted_hash.half == half;
+        let counted_hash =
+            self.0.entry(spread(half), same, |counted_hash| spread(counted_hash.half));
+        counted_hash.or_insert(CountedHash { half, count: 0 }).get_mut().count += 1;
     }
 
     /// Takes out one of the hashes that are `hash`. There must be one.
     pub(super) fn remove(&mut self, hash: u64) {
         let half = half(hash);
-        let same = |counted: &Counted| counted.half == half;
-        let found = self.0.entry(place(half), same, |counted| place(counted.half));
+        let same = |counted_hash: &CountedHash| counted_hash.half == half;
+        let found = self.0.entry(spread(half), same, |counted_hash| spread(counted_hash.half));
         let Entry::Occupied(mut entry) = found else {
             debug_assert!(false, "a hash that is removed is held");
             return;
@@ -51,7 +52,7 @@ const fn half(hash: u64) -> u32 {
 }
 
 /// Where the table looks for it: by its low bits, and by its highest.
-fn place(half: u32) -> u64 {
+fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }
 
@@ -68,6 +69,6 @@ mod tests {
 
     #[test]
     fn a_table_is_given_low_bits_and_high_ones() {
-        assert_eq!(place(0x8000_0001), 0x8000_0001_8000_0001);
+        assert_eq!(spread(0x8000_0001), 0x8000_0001_8000_0001);
     }
 }
