@@ -276,7 +276,7 @@ impl Gigaflow {
         if !rest.learnings.is_empty()
             || rest.error.is_some()
             || rest.actions.iter().any(DatapathAction::recirculates)
-            || !noted.spending.fits(usize::from(self.ltm.capacity().stages_count))
+            || !noted.limit_use.fits(usize::from(self.ltm.capacity().stages_count))
         {
             return None;
         }
@@ -413,7 +413,7 @@ impl Gigaflow {
     }
 
     fn record_translation(&mut self, miss: Miss<'_>) -> NotedTraversal {
-        let noted = miss.pipeline.translate_noting(miss.key, miss.start, miss.version);
+        let noted = miss.pipeline.translate_noted(miss.key, miss.start, miss.version);
         self.counts.translations += 1;
         self.counts.visits += noted.traversal.visits.len() as u64;
         noted

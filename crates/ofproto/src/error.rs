@@ -211,7 +211,7 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::Unknown(_) => Self::GroupUnknown,
             GroupModError::Loop(_) => Self::GroupLoop,
             GroupModError::Unwatchable(_) => Self::GroupWatch,
-            GroupModError::NoSuchRule(_) => Self::ActionOutGroup,
+            GroupModError::NoSuchGroup(_) => Self::ActionOutGroup,
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
             GroupModError::TooMany(_) => Self::GroupTableFull,
             // The last existing variant, and variants that are added later.

@@ -1,4 +1,4 @@
-//! What can be wrong with a request to a pipeline.
+//! Errors of requests to a pipeline.
 
 use crate::{id::BridgeId, update::modification::ModificationError};
 
@@ -11,9 +11,9 @@ pub struct NoSuchBridge(pub BridgeId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("request {index} of the batch: {error}")]
 pub struct RejectedMod {
-    /// Which one, from 0.
+    /// Index of the request, from 0.
     pub index: usize,
-    /// What is wrong with it.
+    /// The reason.
     #[source]
     pub error: ModificationError,
 }

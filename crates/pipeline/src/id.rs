@@ -1,8 +1,8 @@
-//! Numbers that must not be mistaken for one another.
+//! Newtypes for numbers that must not be mistaken for one another.
 
 use std::fmt;
 
-/// A table of a bridge: 0 to 253 for rules of controllers, 254 for the switch itself.
+/// A table of a bridge: 0 to 253 for controllers, 254 for the switch itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(u8);
 
@@ -14,19 +14,19 @@ impl TableId {
     /// Number of tables that controllers may use.
     pub const COUNT: u8 = Self::MAX.0 + 1;
 
-    /// The table of a number; `None` above [`Self::MAX`].
+    /// Returns the table with this number; `None` above [`Self::MAX`].
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number <= Self::MAX.0 { Some(Self(number)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The number, to index with.
+    /// Returns the number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -40,13 +40,13 @@ macro_rules! number {
         pub struct $name($inner);
 
         impl $name {
-            /// From the number; every number is legal.
+            /// Makes an id of a number; every number is legal.
             #[must_use]
             pub const fn new(number: $inner) -> Self {
                 Self(number)
             }
 
-            /// The number.
+            /// Returns the number.
             #[must_use]
             pub const fn number(self) -> $inner {
                 self.0
@@ -62,17 +62,18 @@ macro_rules! number {
 }
 
 number! {
-    /// A controller's own label on a rule; the switch never interprets it.
+    /// A label that a controller gives a rule; the switch never interprets it.
     Cookie(u64), "{:#x}"
 }
 number! {
-    /// Identity of a rule, and its age: numbers grow in the order of addition, over all tables.
+    /// The identity of a rule, and its age: numbers grow in the order of addition.
     ///
-    /// A rule that is modified keeps its number; one that an ADD replaces does not.
+    /// Numbers are unique over all tables. A rule that is modified keeps its number; a rule that an
+    /// ADD replaces does not.
     RuleId(u64), "{}"
 }
 number! {
-    /// A bridge of the daemon. Never 0, which is what a flow key outside any bridge has.
+    /// A bridge of the daemon. Never 0, the value of a flow key outside any bridge.
     BridgeId(u16), "{}"
 }
 number! {
@@ -84,7 +85,7 @@ number! {
     MeterId(u32), "{}"
 }
 number! {
-    /// A port of the daemon, whichever bridge it belongs to.
+    /// A port of the daemon, on any bridge.
     DatapathPort(u32), "{}"
 }
 
@@ -95,14 +96,14 @@ impl fmt::Display for TableId {
 }
 
 impl GroupId {
-    /// The highest number of a group (`OFPG_MAX`).
+    /// The highest group number (`OFPG_MAX`).
     pub const MAX: Self = Self(0xffff_ff00);
     /// All groups (`OFPG_ALL`): no group has this number.
     pub const ALL: Self = Self(0xffff_fffc);
 }
 
 impl MeterId {
-    /// The highest number of a meter (`OFPM_MAX`).
+    /// The highest meter number (`OFPM_MAX`).
     pub const MAX: Self = Self(0xffff_0000);
     /// All meters (`OFPM_ALL`): no meter has this number.
     pub const ALL: Self = Self(0xffff_ffff);

@@ -1,13 +1,13 @@
 //! OpenFlow tables, rules and their translation into traversals.
 //!
 //! A [`Pipeline`] holds the bridges of a daemon: their ports and their tables of [`Rule`]s.
-//! Controllers change it by [`FlowMod`]s; each change is a [`Version`] of its own, and answers with
-//! [`Delta`]s. Packet threads ask what becomes of a packet: [`Pipeline::translate`] answers with a
-//! [`Traversal`], which holds the [`DatapathAction`]s to execute, and every bit and every
-//! [`Object`] that this depended on. So it can be cached for all packets that agree with this one
-//! under its mask, until an [`Evictor`] says that a version made it stale.
+//! Controllers change it by [`FlowMod`]s; each change becomes a [`Version`] and returns [`Delta`]s.
+//! Packet threads call [`Pipeline::translate`] for a packet. It returns a [`Traversal`]: the
+//! [`DatapathAction`]s to execute, and every bit and every [`Object`] that they depend on. So a cache
+//! may use it for all packets that agree with this one under its mask, until an [`Evictor`] reports
+//! that a version made it stale.
 //!
-//! This crate knows nothing of sockets, threads and caches. Time is passed in.
+//! This crate has no sockets, threads or caches. Time is passed in.
 //!
 //! ```
 //! use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
@@ -36,7 +36,7 @@
 //! else { panic!("the packet leaves with another TTL") };
 //! assert_eq!((ttl.key().field(FieldId::NwTtl), port.number()), (63, 2));
 //!
-//! // Any packet to 10.0.0.0/8 with this TTL fares like this one, whichever port it came in by.
+//! // Every packet to 10.0.0.0/8 with this TTL has this result, on any ingress port.
 //! assert_eq!(traversal.visits.len(), 2);
 //! assert_eq!(traversal.mask.field(FieldId::Ipv4Dst), 0xff00_0000);
 //! assert_eq!(traversal.mask.field(FieldId::InPort), 0);
@@ -70,15 +70,19 @@ pub use action::{
     MultipathAlgorithm, NatAction, NatKind, NatRange, PacketInReason, SampleAction,
     SampleDirection, Subfield,
 };
-pub use bridges::mac_table::{MacEntry, MacSighting};
-pub use bridges::port::{PortConfig, PortInfo, PortKind};
-pub use bridges::port_vlans::{PortVlans, VlanMode};
-pub use bridges::settings::{BridgeSettings, Overflow};
+pub use bridges::{
+    mac_table::{MacEntry, MacSighting},
+    port::{PortConfig, PortInfo, PortKind},
+    port_vlans::{PortVlans, VlanMode},
+    settings::{BridgeSettings, Overflow},
+};
 pub use continuations::continuation::Continuation;
 pub use error::{NoSuchBridge, RejectedMod};
-pub use evict::engine_state::{Cause, CauseRun, EngineState};
-pub use evict::evictor::{EntryId, EntryIdError, Evictor, InstallNo, Installed, OwnerId};
-pub use evict::iterative::Iterative;
+pub use evict::{
+    engine_state::{Cause, CauseRun, EngineState},
+    evictor::{EntryId, EntryIdError, Evictor, InstallNo, Installed, OwnerId},
+    iterative::Iterative,
+};
 pub use groups::group::{
     Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats, Selection,
 };
@@ -91,16 +95,20 @@ pub use meters::meter::{
 pub use packet_count::PacketTotals;
 pub use pipeline::{Change, Pipeline};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
-pub use tables::flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
-pub use tables::rule::{
-    FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers,
+pub use tables::{
+    flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
+    rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers},
+    rule_filter::RuleFilter,
+    table::TableTotals,
 };
-pub use tables::rule_filter::RuleFilter;
-pub use tables::table::TableTotals;
 pub use time::Time;
-pub use traversals::datapath_action::{DatapathAction, PacketIn, Punt};
-pub use traversals::sub_traversal::{NotedTraversal, PartitionPoint, Spending, SubTraversal};
-pub use traversals::traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit};
-pub use update::bundle::BundleStep;
-pub use update::modification::{Modification, ModificationError};
+pub use traversals::{
+    datapath_action::{DatapathAction, Punt, PuntedPacket},
+    sub_traversal::{LimitUse, NotedTraversal, PartitionPoint, SubTraversal},
+    traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},
+};
+pub use update::{
+    bundle::BundleStep,
+    modification::{Modification, ModificationError},
+};
 pub use versions::delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};

@@ -1,17 +1,17 @@
-//! Counters of packets and bytes that packet threads add to.
+//! Packet and byte counters that packet threads add to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, without the frame check sequence.
+    /// Number of bytes, without the frame check sequence.
     pub bytes: u64,
 }
 
-/// A counter of both.
+/// A counter of packets and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct PacketCount {
     packets: AtomicU64,

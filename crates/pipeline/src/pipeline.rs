@@ -1,12 +1,12 @@
-//! All tables of a daemon: what control changes, and what packet threads translate by.
+//! All tables of a daemon: control changes them, and packet threads translate packets by them.
 //!
-//! A change is written into the shared tables under the next version, which nobody sees until all
-//! of it is in; then the version is published. Translations name the version that they see.
-//! Long batches let go of the tables now and then, so that translations of older versions, which
-//! packet threads wait for, go on meanwhile.
+//! A change is written into the shared tables under the next version. No translation sees that
+//! version until the whole change is written; then the version is published. Translations name the
+//! version that they see. Long batches release the lock on the tables regularly, so that packet
+//! threads can translate by older versions meanwhile.
 
 mod newest;
-mod pieces;
+mod sub_traversals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use shunt_flow::{FlowKey, Match, PortNo};
 use crate::{
     action::Action,
     bridges::{
-        bridge::{Bridge, Bridges},
+        bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
         port::PortInfo,
         settings::BridgeSettings,
@@ -42,10 +42,10 @@ use crate::{
         table::TableTotals,
     },
     time::Time,
-    translate::{self, Tables},
+    translate::{self, TablesAtVersion},
     traversals::traversal::Traversal,
     update::{
-        batch::Batch,
+        batch::UpdateBatch,
         bundle::own,
         check::check_actions,
         modification::{Modification, ModificationError},
@@ -53,49 +53,53 @@ use crate::{
     versions::delta::{Delta, Object, RemovedReason},
 };
 
-/// All bridges of a daemon, with their tables and ports. Shared; every method takes `&self`.
+/// All bridges of a daemon, with their tables and ports.
+///
+/// The pipeline is shared: every method takes `&self`.
 pub struct Pipeline {
     seed: u64,
     published: AtomicU64,
-    /// The oldest version that nothing is forgotten of.
+    /// The oldest version that is retained in full.
     oldest: AtomicU64,
-    bridges: RwLock<Bridges>,
+    bridges: RwLock<VersionedBridges>,
     continuations: Continuations,
-    control: Mutex<Control>,
+    control: Mutex<ControlState>,
     learns: AtomicBool,
     learnings_refused: AtomicU64,
-    /// Rules that may expire earlier than their place among the deadlines says.
+    /// Rules that may expire earlier than their queued deadline.
     lowered: Mutex<Vec<Arc<Rule>>>,
 }
 
-/// What one change has to leave to the next.
-struct Control {
+/// State that one change leaves to the next.
+struct ControlState {
     next_rule: RuleId,
     deadlines: Deadlines,
 }
 
-/// A published version, and what it changed.
+/// A published version and its deltas.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The version; the newest one so far if nothing changed.
     pub version: Version,
-    /// What it changed, in the order in which it was done.
+    /// The deltas of the version, in the order of the changes.
     pub deltas: Vec<Delta>,
 }
 
-/// Requests that one hold of the tables lets in.
+/// Number of requests that are applied under one hold of the table lock.
 const MODS_PER_HOLD: usize = 64;
 
 impl Pipeline {
-    /// A daemon without bridges, at [`Version::ZERO`]. The seed goes into the tables' hashes.
+    /// Makes a daemon without bridges, at [`Version::ZERO`].
+    ///
+    /// `seed` goes into the hashes of the tables.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let control = Control { next_rule: RuleId::new(1), deadlines: Deadlines::default() };
+        let control = ControlState { next_rule: RuleId::new(1), deadlines: Deadlines::default() };
         Self {
             seed,
             published: AtomicU64::new(Version::ZERO.number()),
             oldest: AtomicU64::new(Version::ZERO.number()),
-            bridges: RwLock::new(Bridges::new()),
+            bridges: RwLock::new(VersionedBridges::new()),
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
             learns: AtomicBool::new(false),
@@ -104,20 +108,22 @@ impl Pipeline {
         }
     }
 
-    /// The newest published version.
+    /// Returns the newest published version.
     #[must_use]
     pub fn version(&self) -> Version {
         Version::new(self.published.load(Ordering::Acquire))
     }
 
-    /// Adds a bridge without ports and rules; if there is one of this number, changes its settings.
+    /// Adds a bridge without ports and rules.
+    ///
+    /// If the bridge exists, only its settings change.
     pub fn add_bridge(&self, id: BridgeId, settings: BridgeSettings) -> Change {
         let control = self.control.lock();
         let before = self.version();
         let version = before.next();
         let mut deltas = vec![Delta::Changed(Object::Bridge(id))];
         let mut bridges = self.bridges.write();
-        let bridge = bridges.entry(id).or_insert_with(|| Bridge::new(self.seed));
+        let bridge = bridges.entry(id).or_insert_with(|| VersionedBridge::new(self.seed));
         if bridge.settings(before).is_none() {
             bridge.begin(version);
             deltas.push(Delta::Changed(Object::Ports(id)));
@@ -127,12 +133,12 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Removes a bridge with its ports and rules; if there is none, changes nothing.
+    /// Removes a bridge with its ports and rules. Does nothing if there is none.
     pub fn remove_bridge(&self, id: BridgeId) -> Change {
         let control = self.control.lock();
         let before = self.version();
         let version = before.next();
-        let mut batch = Batch::new(version, Time::ZERO, control.next_rule);
+        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
         let mut bridges = self.bridges.write();
         let Some(bridge) = bridges.get_mut(&id).filter(|own| own.settings(before).is_some()) else {
             return Change { version: before, deltas: Vec::new() };
@@ -147,27 +153,29 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Replaces the whole list of a bridge's ports.
+    /// Replaces all ports of a bridge.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge.
+    /// Fails if there is no such bridge.
     pub fn set_ports(&self, id: BridgeId, ports: Vec<PortInfo>) -> Result<Change, NoSuchBridge> {
         self.change_bridge(id, |bridge, version| bridge.replace_ports(id, ports, version))
     }
 
-    /// The ports of a bridge, by number.
+    /// Returns the ports of a bridge, by number.
     #[must_use]
     pub fn ports(&self, id: BridgeId) -> Option<Arc<[PortInfo]>> {
         let bridges = self.bridges.read();
         bridges.get(&id)?.ports(self.version()).map(|ports| Arc::clone(ports.ports()))
     }
 
-    /// Replaces the settings of a bridge. A limit below what a table holds removes no rule.
+    /// Replaces the settings of a bridge.
+    ///
+    /// A limit below the number of rules of a table removes no rule.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge.
+    /// Fails if there is no such bridge.
     pub fn set_settings(
         &self,
         id: BridgeId,
@@ -179,14 +187,14 @@ impl Pipeline {
         })
     }
 
-    /// The settings of a bridge.
+    /// Returns the settings of a bridge.
     #[must_use]
     pub fn settings(&self, id: BridgeId) -> Option<BridgeSettings> {
         let bridges = self.bridges.read();
         bridges.get(&id)?.settings(self.version()).map(|settings| (**settings).clone())
     }
 
-    /// Applies flow-mods, in order, as one version: all of them, or none. See [`Self::modify`].
+    /// Applies flow-mods, in order, as one version: all of them or none.
     ///
     /// # Errors
     ///
@@ -197,12 +205,12 @@ impl Pipeline {
         })
     }
 
-    /// Changes rules, groups and meters, in order, as one version: all of it, or nothing.
+    /// Changes rules, groups and meters, in order, as one version: all or nothing.
     ///
     /// # Errors
     ///
-    /// The first request that is refused, and why. Then nothing was changed and no version was
-    /// published.
+    /// Returns the first request that was refused, and the reason. Then nothing has changed, and no
+    /// version was published.
     pub fn modify(
         &self,
         id: BridgeId,
@@ -214,19 +222,20 @@ impl Pipeline {
         })
     }
 
-    /// Makes sure that actions of a packet-out name groups and meters that a bridge has, and ask
-    /// for what the switch can do.
+    /// Checks that actions of a packet-out name existing groups and meters.
+    ///
+    /// It also checks that the switch supports the actions.
     ///
     /// # Errors
     ///
-    /// The first action that does not.
+    /// Returns the reason for the first action that is refused.
     pub fn check_actions(&self, id: BridgeId, actions: &[Action]) -> Result<(), FlowModError> {
         let version = self.version();
         let bridges = self.bridges.read();
         bridges.get(&id).map_or(Ok(()), |bridge| check_actions(bridge, &[actions], version))
     }
 
-    /// The groups of a bridge, by number.
+    /// Returns the groups of a bridge, by number.
     #[must_use]
     pub fn groups(&self, id: BridgeId) -> Vec<Arc<Group>> {
         let version = self.version();
@@ -235,7 +244,7 @@ impl Pipeline {
         groups.map(|(_, group)| Arc::clone(group)).collect()
     }
 
-    /// The meters of a bridge, by number.
+    /// Returns the meters of a bridge, by number.
     #[must_use]
     pub fn meters(&self, id: BridgeId) -> Vec<Arc<Meter>> {
         let version = self.version();
@@ -244,26 +253,32 @@ impl Pipeline {
         meters.map(|(_, meter)| Arc::clone(meter)).collect()
     }
 
-    /// How many rules of a bridge name each group (`ref_count`); those that none names are left
-    /// out. It looks at every rule.
+    /// Returns the number of rules that name each group (`ref_count`).
+    ///
+    /// Groups that no rule names are left out. The cost is linear in the number of rules of the
+    /// bridge.
     #[must_use]
     pub fn group_users(&self, id: BridgeId) -> BTreeMap<GroupId, u32> {
         self.users(id, Instructions::groups)
     }
 
-    /// How many rules of a bridge pass each meter (`flow_count`); as [`Self::group_users`].
+    /// Returns the number of rules that pass each meter (`flow_count`).
+    ///
+    /// See [`Self::group_users`].
     #[must_use]
     pub fn meter_users(&self, id: BridgeId) -> BTreeMap<MeterId, u32> {
         self.users(id, Instructions::meters)
     }
 
-    /// Learns what packets taught, in order, as one version. What is known already is refreshed,
-    /// which changes nothing; what is refused, by a limit or because its rule is gone, is counted by
+    /// Applies learn requests of packets, in order, as one version.
+    ///
+    /// A request for a rule or an address that exists refreshes it, which changes nothing. A
+    /// request that is refused, by a limit or because its rule is gone, is counted by
     /// [`Self::learnings_refused`].
     pub fn learn(&self, learnings: &[Learning], now: Time) -> Change {
         let mut control = self.control.lock();
         let before = self.version();
-        let mut batch = Batch::new(before.next(), now, control.next_rule);
+        let mut batch = UpdateBatch::new(before.next(), now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
         let mut bridges = self.bridges.write();
         for learning in learnings {
@@ -289,7 +304,7 @@ impl Pipeline {
         self.publish(control, before.next(), deltas)
     }
 
-    /// The MAC addresses that NORMAL knows in a bridge, by VLAN.
+    /// Returns the MAC addresses that NORMAL has learned in a bridge, by VLAN.
     #[must_use]
     pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
         let bridges = self.bridges.read();
@@ -297,11 +312,11 @@ impl Pipeline {
         bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
     }
 
-    /// Forgets the MAC addresses of a bridge.
+    /// Removes all learned MAC addresses of a bridge.
     pub fn flush_macs(&self, id: BridgeId) -> Change {
         let control = self.control.lock();
         let version = self.version().next();
-        let mut batch = Batch::new(version, Time::ZERO, control.next_rule);
+        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
         if let Some(bridge) = self.bridges.write().get_mut(&id) {
             batch.flush_macs(id, bridge);
         }
@@ -309,29 +324,32 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Whether a packet can teach: some rule or bucket has learned, or does. Until then the order of packets of
+    /// Returns whether packets can cause learn requests.
+    ///
+    /// True from the first rule or bucket that learns. Before that, the order of packets of
     /// different flows does not matter.
     #[must_use]
     pub fn learns(&self) -> bool {
         self.learns.load(Ordering::Relaxed)
     }
 
-    /// How much of what packets taught was refused: by the limit of a table or of a `learn`, or
-    /// because the rule that learns was gone.
+    /// Returns the number of learn requests that were refused.
+    ///
+    /// The reason is the limit of a table or of a `learn`, or that the learning rule was gone.
     #[must_use]
     pub fn learnings_refused(&self) -> u64 {
         self.learnings_refused.load(Ordering::Relaxed)
     }
 
-    /// Removes the rules whose idle or hard timeout has passed.
+    /// Removes the rules with an expired idle or hard timeout.
     ///
-    /// The caller has pulled the counts of all threads before, so that no rule goes that was hit
-    /// in time.
+    /// The caller has collected the counters of all threads before, so that a rule that was hit in
+    /// time stays.
     pub fn expire(&self, now: Time) -> Change {
         let mut control = self.control.lock();
         let before = self.version();
         let version = before.next();
-        let mut batch = Batch::new(version, now, control.next_rule);
+        let mut batch = UpdateBatch::new(version, now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
         let expired = control.deadlines.expired(now);
         if !expired.is_empty() {
@@ -350,7 +368,7 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Finds new places among the deadlines for rules whose timeouts packets have lowered.
+    /// Queues rules again after packets have lowered their timeouts.
     fn requeue_lowered(&self, deadlines: &mut Deadlines, version: Version) {
         let lowered = std::mem::take(&mut *self.lowered.lock());
         if lowered.is_empty() {
@@ -361,8 +379,8 @@ impl Pipeline {
             let Some(bridge) = bridges.get_mut(&rule.bridge) else { continue };
             let found = bridge
                 .table(rule.table)
-                .and_then(|held| held.find_exact(&rule.matching, rule.priority, version));
-            // Another revision, perhaps; another rule in its place has timeouts of its own.
+                .and_then(|existing| existing.find_exact(&rule.matching, rule.priority, version));
+            // The rule may have another revision. A rule with another id has timeouts of its own.
             if let Some(current) = found.filter(|found| found.id == rule.id).cloned() {
                 deadlines.requeue(&current);
                 bridge.requeue(&current);
@@ -370,7 +388,9 @@ impl Pipeline {
         }
     }
 
-    /// Forgets what no version from `oldest` on sees: no translation names an older one any more.
+    /// Drops the state that no version from `oldest` on sees.
+    ///
+    /// No translation names an older version afterwards.
     pub fn reclaim(&self, oldest: Version) {
         let _control = self.control.lock();
         let oldest = oldest.min(self.version());
@@ -380,28 +400,32 @@ impl Pipeline {
         bridges.retain(|_, bridge| !bridge.is_gone());
     }
 
-    /// Whether nothing is forgotten of what a version sees, so far: who stands at none of its own, and
-    /// translates several times by one, asks afterwards.
+    /// Returns whether the state that `version` sees is still complete.
+    ///
+    /// A caller that does not hold a version, and translates several times by one, checks this
+    /// afterwards.
     #[must_use]
-    pub fn is_kept(&self, version: Version) -> bool {
+    pub fn is_retained(&self, version: Version) -> bool {
         let _bridges = self.bridges.read();
         version.number() >= self.oldest.load(Ordering::Relaxed)
     }
 
-    /// The rules of a bridge that a filter lets through, by table and then by age.
+    /// Returns the rules of a bridge that match a filter, by table and then by age.
     #[must_use]
     pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {
         let bridges = self.bridges.read();
         bridges.get(&id).map_or_else(Vec::new, |bridge| bridge.rules(filter, self.version()))
     }
 
-    /// What is counted of every table of a bridge, by number; empty without such a bridge.
+    /// Returns the counters of every table of a bridge, by number.
+    ///
+    /// Empty without such a bridge.
     #[must_use]
     pub fn table_stats(&self, id: BridgeId) -> Vec<TableTotals> {
-        self.bridges.read().get(&id).map_or_else(Vec::new, Bridge::table_stats)
+        self.bridges.read().get(&id).map_or_else(Vec::new, VersionedBridge::table_stats)
     }
 
-    /// Takes a packet through the tables of its bridge, as `version` sees them.
+    /// Translates a packet by the tables of its bridge, as `version` sees them.
     ///
     /// The key names the bridge and the ingress port. `version` is published and not reclaimed.
     #[must_use]
@@ -409,9 +433,9 @@ impl Pipeline {
         translate::packet(self.tables(&self.bridges.read(), version), key)
     }
 
-    /// Goes on with a packet where a traversal was cut, as `version` sees the tables.
+    /// Continues with a packet behind a recirculation, as `version` sees the tables.
     ///
-    /// The key is that of the packet parsed again, by [`Continuation::enter`].
+    /// The key is the one of the packet parsed again, completed by [`Continuation::enter`].
     #[must_use]
     pub fn resume(
         &self,
@@ -422,9 +446,11 @@ impl Pipeline {
         translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
     }
 
-    /// Goes on with a packet that a controller sends back, as tables are now: with what its packet-in
-    /// had for that ([`Punt::continuation`](crate::Punt::continuation)), and with the pipeline fields
-    /// that the controller sends. The key is that of the frame alone.
+    /// Continues with a packet that a controller sends back, by the newest tables.
+    ///
+    /// The continuation is the one of the packet-in
+    /// ([`Punt::continuation`](crate::Punt::continuation)); the pipeline fields are those that the
+    /// controller sends. The key is the one of the frame alone.
     #[must_use]
     pub fn resume_paused(
         &self,
@@ -443,7 +469,7 @@ impl Pipeline {
     /// Runs the actions of a packet-out on a packet.
     ///
     /// The key names the bridge, and as ingress port the one that the packet-out names. An output
-    /// to [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) goes through the tables.
+    /// to [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) sends the packet through the tables.
     #[must_use]
     pub fn translate_actions(
         &self,
@@ -454,8 +480,10 @@ impl Pipeline {
         translate::packet_out(self.tables(&self.bridges.read(), version), key, actions)
     }
 
-    /// Counts hits of a traversal: for the rule of every visit, for its table, and for the groups
-    /// that chose buckets; and refreshes what it refreshes (law 7).
+    /// Credits hits of a traversal to its rules, tables and groups.
+    ///
+    /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
+    /// (law 7).
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
         let bridges = self.bridges.read();
         for visit in traversal.lookups() {
@@ -492,18 +520,22 @@ impl Pipeline {
         users
     }
 
-    /// Makes requests one version.
+    /// Applies requests as one version.
     pub(crate) fn change<T>(
         &self,
         id: BridgeId,
         requests: impl IntoIterator<Item = T>,
         now: Time,
-        mut apply: impl FnMut(&mut Batch, &mut Bridges, T) -> Result<(), ModificationError>,
+        mut apply: impl FnMut(
+            &mut UpdateBatch,
+            &mut VersionedBridges,
+            T,
+        ) -> Result<(), ModificationError>,
     ) -> Result<Change, RejectedMod> {
         let mut control = self.control.lock();
         let before = self.version();
         let version = before.next();
-        let mut batch = Batch::new(version, now, control.next_rule);
+        let mut batch = UpdateBatch::new(version, now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
         let mut requests = requests.into_iter().enumerate().peekable();
         loop {
@@ -533,7 +565,7 @@ impl Pipeline {
     /// Runs actions on a packet, as a version sees tables that are being changed.
     pub(crate) fn run_actions(
         &self,
-        bridges: &Bridges,
+        bridges: &VersionedBridges,
         key: &FlowKey,
         actions: &[Action],
         version: Version,
@@ -541,14 +573,18 @@ impl Pipeline {
         translate::packet_out(self.tables(bridges, version), key, actions)
     }
 
-    const fn tables<'a>(&'a self, bridges: &'a Bridges, version: Version) -> Tables<'a> {
-        Tables { bridges, continuations: &self.continuations, version }
+    const fn tables<'a>(
+        &'a self,
+        bridges: &'a VersionedBridges,
+        version: Version,
+    ) -> TablesAtVersion<'a> {
+        TablesAtVersion { bridges, continuations: &self.continuations, version }
     }
 
     fn change_bridge(
         &self,
         id: BridgeId,
-        change: impl FnOnce(&mut Bridge, Version) -> Vec<Delta>,
+        change: impl FnOnce(&mut VersionedBridge, Version) -> Vec<Delta>,
     ) -> Result<Change, NoSuchBridge> {
         let control = self.control.lock();
         let before = self.version();
@@ -560,10 +596,10 @@ impl Pipeline {
         Ok(self.publish(control, version, deltas))
     }
 
-    /// Makes `version` the newest one, if it changed anything.
+    /// Publishes `version` if it changed anything.
     fn publish(
         &self,
-        mut control: MutexGuard<'_, Control>,
+        mut control: MutexGuard<'_, ControlState>,
         version: Version,
         deltas: Vec<Delta>,
     ) -> Change {
@@ -571,23 +607,23 @@ impl Pipeline {
             return Change { version: self.version(), deltas };
         }
         control.deadlines.follow(&deltas);
-        if deltas.iter().any(|delta| self.is_teacher(delta, version)) {
-            // Relaxed: who adopts the version has it from whoever published it.
+        if deltas.iter().any(|delta| self.is_learner(delta, version)) {
+            // Relaxed: a thread that adopts the version has it from the thread that published it.
             self.learns.store(true, Ordering::Relaxed);
         }
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
     }
 
-    /// Whether a rule or a group came or changed that learns.
-    fn is_teacher(&self, delta: &Delta, version: Version) -> bool {
+    /// Returns whether the delta adds or changes a rule or a group that learns.
+    fn is_learner(&self, delta: &Delta, version: Version) -> bool {
         match delta {
             Delta::Rule(delta) => delta.rule.instructions.any(may_learn),
             Delta::Changed(Object::Group(bridge, group)) => {
                 let bridges = self.bridges.read();
                 let found = bridges.get(bridge).and_then(|own| own.groups.find(*group, version));
                 let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
-                // Of all that teaches, a bucket runs outputs alone, and these are in no clone.
+                // Of the learning actions a bucket runs outputs alone, and these are in no clone.
                 buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
             }
             Delta::Changed(_) => false,
@@ -595,8 +631,9 @@ impl Pipeline {
     }
 }
 
-/// Whether packets may teach by an action: by `learn`, or by NORMAL, which a field or the member of
-/// a bundle can name too.
+/// Returns whether packets may learn by an action.
+///
+/// That is `learn`, or an output to NORMAL, which a field or a bundle member can name too.
 fn may_learn(action: &Action) -> bool {
     match action {
         Action::Learn(_) | Action::OutputField { .. } => true,

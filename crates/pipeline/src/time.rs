@@ -1,34 +1,36 @@
-//! Moments, as the caller's clock tells them.
+//! Points in time, as the caller's clock shows them.
 
 use std::time::Duration;
 
-/// Nanoseconds since the daemon's clock began. Passed in; nothing here reads a clock.
+/// Nanoseconds since the start of the daemon's clock.
+///
+/// Time is passed in: this crate reads no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning of the clock.
+    /// The start of the clock.
     pub const ZERO: Self = Self(0);
 
-    /// The moment `nanoseconds` after the beginning.
+    /// Returns the point `nanoseconds` after the start.
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     pub const fn nanoseconds(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this moment; zero if it is not earlier.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment `duration` after this one.
+    /// Returns the point `duration` after this one.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);

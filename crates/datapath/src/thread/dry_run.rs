@@ -57,7 +57,7 @@ struct Resumed {
 
 impl PartialEq for Resumed {
     fn eq(&self, other: &Self) -> bool {
-        self.traversal.credits_as(std::slice::from_ref(&other.traversal))
+        self.traversal.credits_like(std::slice::from_ref(&other.traversal))
             && self.effects == other.effects
     }
 }

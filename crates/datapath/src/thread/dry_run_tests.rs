@@ -72,7 +72,7 @@ fn answers(tables: &Pipeline) -> (Vec<Arc<[DatapathAction]>>, Arc<[DatapathActio
     extract(&PacketBuilder::ipv4(source, target).udp(1, 2).build(), VlanLimit::Two, &mut key);
     key.set_bridge(u64::from(BRIDGE.number()));
     key.set_in_port(PortNo::new(1));
-    let noted = tables.translate_noting(&key, None, tables.version());
+    let noted = tables.translate_noted(&key, None, tables.version());
     let cuts: Vec<usize> = noted.points.iter().map(|point| point.visit).collect();
     let pieces = tables.translate_sub_traversals(&key, None, tables.version(), &cuts);
     let lists = pieces.into_iter().map(|piece| piece.traversal.actions).collect();

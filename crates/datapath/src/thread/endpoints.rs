@@ -18,7 +18,7 @@ use std::{io, sync::Arc};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_classifier::Version;
-use shunt_pipeline::{OwnerId, PacketIn};
+use shunt_pipeline::{OwnerId, PuntedPacket};
 
 use super::Difference;
 use crate::{
@@ -72,7 +72,7 @@ pub struct ThreadEnds {
     pub(crate) version: Version,
     pub(crate) commands: Consumer<Command>,
     pub(crate) reports: Producer<Report>,
-    pub(crate) packet_ins: Producer<PacketIn>,
+    pub(crate) packet_ins: Producer<PuntedPacket>,
     pub(crate) learn_requests: Producer<LearnRequest>,
     pub(crate) differences: Producer<Difference>,
     pub(crate) link: Arc<Link>,
@@ -85,7 +85,7 @@ pub struct ThreadEnds {
 pub struct ControlEnds {
     commands: Producer<Command>,
     /// Packets on their way to controllers.
-    pub packet_ins: Consumer<PacketIn>,
+    pub packet_ins: Consumer<PuntedPacket>,
     /// What packets taught, for whoever makes a version of it, who takes it out of here.
     pub learn_requests: Option<Consumer<LearnRequest>>,
     /// Hits of which the tables said something else; what found no room here is counted only.

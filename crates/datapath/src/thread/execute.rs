@@ -14,7 +14,7 @@ use std::{iter, sync::Arc};
 
 use rtrb::Producer;
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, PacketIn, Punt, Time};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, PuntedPacket, Time};
 
 use crate::{
     capture::Taps,
@@ -35,7 +35,7 @@ pub(crate) struct Outputs {
     ports: Vec<TxPort>,
     /// Place in `ports` by number of the port; [`ABSENT`] where there is none.
     places: Vec<u32>,
-    packet_ins: Producer<PacketIn>,
+    packet_ins: Producer<PuntedPacket>,
     /// What is left to do with packets that are recirculated, the next at the end.
     pub(crate) left: Vec<Left>,
     /// What a packet for the controllers becomes on a wire; empty in between.
@@ -113,7 +113,7 @@ const ABSENT: u32 = u32::MAX;
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl Outputs {
-    pub(crate) const fn new(packet_ins: Producer<PacketIn>) -> Self {
+    pub(crate) const fn new(packet_ins: Producer<PuntedPacket>) -> Self {
         Self {
             ports: Vec::new(),
             places: Vec::new(),
@@ -343,7 +343,7 @@ impl Outputs {
         let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
         self.tally.finish(finished, self.wire.len());
         for packet in self.wire.drain(..) {
-            let message = PacketIn { punt: Arc::clone(punt), frame: packet.frame().to_vec() };
+            let message = PuntedPacket { punt: Arc::clone(punt), frame: packet.frame().to_vec() };
             match self.packet_ins.push(message) {
                 Ok(()) => self.tally.punted += 1,
                 Err(rtrb::PushError::Full(_)) => {

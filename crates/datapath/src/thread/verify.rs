@@ -96,13 +96,13 @@ impl PacketThread {
         };
         self.counters.verified.add(1);
         let is_right = match &cached[..] {
-            [one] => one.says_as(&fresh),
+            [one] => one.decides_like(&fresh),
             pieces => {
                 let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
                 let limit = self.config.vlan_limit;
                 let mut trial = Trial::new(&mut self.pool, &self.pipeline, version, limit);
                 fresh.learnings.is_empty()
-                    && fresh.credits_as(pieces)
+                    && fresh.credits_like(pieces)
                     && trial.do_the_same(&lists, &fresh.actions, packet, parsed)
             }
         };

@@ -32,7 +32,7 @@ use shunt_datapath::{
 use shunt_flow::{FlowKey, extract::VlanLimit};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowMod,
-    Learning, MacSighting, Modification, OwnerId, PacketIn, PortKind, Rule, RuleFilter, RuleId,
+    Learning, MacSighting, Modification, OwnerId, PortKind, PuntedPacket, Rule, RuleFilter, RuleId,
     Time, Version,
     testing::{
         Fate, Outcome, Refreshed, Twin, World, execute,
@@ -96,7 +96,7 @@ struct Flying {
 #[derive(Default)]
 struct Ends {
     sent: BTreeMap<DatapathPort, Vec<Vec<u8>>>,
-    punted: Vec<PacketIn>,
+    punted: Vec<PuntedPacket>,
     dropped: usize,
 }
 

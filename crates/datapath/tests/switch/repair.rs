@@ -297,7 +297,7 @@ fn what_was_made_anew_is_what_a_translation_gives() {
             prop_assert_eq!(switch.coordinator.watched(), all.len());
             for DumpedEntry { traversal, .. } in all {
                 let again = twin.pipeline.translate_again(&traversal, version);
-                prop_assert!(traversal.says_as(&again), "{:?}", FlowKey::from(&traversal.key));
+                prop_assert!(traversal.decides_like(&again), "{:?}", FlowKey::from(&traversal.key));
                 // Rules that were gone when an entry was made, and were taken out since, cost it bits.
                 if traversal.version == version && version > before {
                     prop_assert_eq!(&traversal.mask, &again.mask);

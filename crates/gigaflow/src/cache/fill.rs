@@ -181,10 +181,10 @@ impl Gigaflow {
             }
             _ => pipeline.translate_sub_traversal(key, start, whole, visits),
         };
-        let SubTraversal { traversal, rewrite, spending } = built;
+        let SubTraversal { traversal, rewrite, limit_use } = built;
         self.counts.visits += traversal.visits.len() as u64;
         debug_assert_eq!(traversal.next.is_none(), is_last, "it ends at its partition point");
-        let fits = spending.fits(self.ltm.capacity().stages_count.into());
+        let fits = limit_use.fits(self.ltm.capacity().stages_count.into());
         if !fits || traversal.error.is_some() || traversal.next.is_none() != is_last {
             return Err(FillError::NearBounds);
         }

@@ -50,7 +50,7 @@ impl Evictor for BruteForce {
         let translate = |packet| self.pipeline.translate(packet, version);
         let now: Vec<_> = self.packets.iter().map(translate).collect();
         let is_stale = |(traversal, own): &(Arc<Traversal>, Vec<usize>)| {
-            own.iter().any(|packet| !traversal.says_as(&now[*packet]))
+            own.iter().any(|packet| !traversal.decides_like(&now[*packet]))
         };
         self.entries.extract_if(.., |_, entry| is_stale(entry)).map(|(id, _)| id).collect()
     }

@@ -95,7 +95,7 @@ impl Scene {
     fn pieces(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
         let (pipeline, key) = (&self.twin.pipeline, visible(key));
         let version = pipeline.version();
-        let points = pipeline.translate_noting(&key, None, version).points;
+        let points = pipeline.translate_noted(&key, None, version).points;
         let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
         let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
         let pieces = pipeline.translate_sub_traversals(&key, None, version, &cuts);

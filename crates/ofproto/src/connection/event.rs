@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::PacketIn;
+use shunt_pipeline::PuntedPacket;
 
 use super::ConnectionKind;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub enum ControllerEvent {
     /// A packet-in, with the token that resumes the packet if it is paused.
-    PacketIn(Arc<PacketIn>, Option<PauseToken>),
+    PacketIn(Arc<PuntedPacket>, Option<PauseToken>),
     /// A port was added, removed or changed.
     PortStatus(Arc<PortStatus>),
     /// A rule with `OFPFF_SEND_FLOW_REM` was removed. Its counters are final.
@@ -90,8 +90,8 @@ impl Subscription {
 /// Builds a packet-in with the whole packet.
 ///
 /// `max_len` only applies to switches that buffer packets.
-fn packet_in(packet: &PacketIn, token: Option<&PauseToken>) -> message::PacketIn {
-    let PacketIn { punt, frame } = packet;
+fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::PacketIn {
+    let PuntedPacket { punt, frame } = packet;
     message::PacketIn {
         reason: punt.reason,
         table: punt.table,

@@ -15,7 +15,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, Delta, FlowModError,
-    Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig, PortInfo,
+    Group, GroupId, Meter, MeterId, Modification, Pipeline, PortConfig, PortInfo, PuntedPacket,
     RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Traversal, Version,
 };
 use tokio::sync::watch;
@@ -133,7 +133,7 @@ impl MemoryHost {
         for action in traversal.actions.iter() {
             if let DatapathAction::Punt(punt) = action {
                 let token = punt.continuation.as_ref().map(|own| self.paused.hold(own));
-                let packet = PacketIn { punt: Arc::clone(punt), frame: packet.data.clone() };
+                let packet = PuntedPacket { punt: Arc::clone(punt), frame: packet.data.clone() };
                 self.report(ControllerEvent::PacketIn(Arc::new(packet), token));
             }
         }

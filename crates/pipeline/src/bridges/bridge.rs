@@ -1,4 +1,4 @@
-//! One bridge: its settings, ports and tables, at every version that is still alive.
+//! One bridge: its settings, ports and tables, at every retained version.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,55 +14,55 @@ use crate::{
     continuations::liveness::Liveness,
     groups::group::Group,
     id::{BridgeId, Cookie, GroupId, MeterId, TableId},
-    learn::learn_index::Taught,
+    learn::learn_index::LearnIndex,
     meters::meter::Meter,
     tables::{
         evictable::Evictable,
         flow_mod::TableSelector,
-        interner::Shared,
+        interner::Interner,
         rule::Rule,
         rule_filter::RuleFilter,
-        table::{Table, TableStats, TableTotals},
+        table::{RuleTable, TableStats, TableTotals},
     },
-    versions::{delta::Delta, versioned::History, versioned_map::Numbered},
+    versions::{delta::Delta, versioned::Versioned, versioned_map::VersionedMap},
 };
 
 /// All bridges of a daemon.
-pub(crate) type Bridges = BTreeMap<BridgeId, Bridge>;
+pub(crate) type VersionedBridges = BTreeMap<BridgeId, VersionedBridge>;
 
-/// A bridge; it exists at the versions at which it has settings.
-pub(crate) struct Bridge {
+/// A bridge; it exists in the versions in which it has settings.
+pub(crate) struct VersionedBridge {
     seed: u64,
-    settings: History<BridgeSettings>,
-    ports: History<PortTable>,
-    pub(crate) groups: Numbered<GroupId, Group>,
-    pub(crate) meters: Numbered<MeterId, Meter>,
-    tables: BTreeMap<TableId, Table>,
+    settings: Versioned<BridgeSettings>,
+    ports: Versioned<PortTable>,
+    pub(crate) groups: VersionedMap<GroupId, Group>,
+    pub(crate) meters: VersionedMap<MeterId, Meter>,
+    tables: BTreeMap<TableId, RuleTable>,
     stats: Box<[TableStats]>,
-    taught: Taught,
+    learn_index: LearnIndex,
     pub(crate) liveness: Liveness,
-    /// Of the tables that were full once, while rules make room for others.
+    /// The eviction order of tables that were full once, while the bridge evicts rules.
     evictable: BTreeMap<TableId, Evictable>,
     pub(crate) macs: MacTable,
-    /// What rules have in common.
-    pub(crate) shared: Shared,
+    /// Masks and instructions that rules share.
+    pub(crate) interner: Interner,
 }
 
-impl Bridge {
+impl VersionedBridge {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
-            settings: History::new(),
-            ports: History::new(),
-            groups: Numbered::new(),
-            meters: Numbered::new(),
+            settings: Versioned::new(),
+            ports: Versioned::new(),
+            groups: VersionedMap::new(),
+            meters: VersionedMap::new(),
             tables: BTreeMap::new(),
             stats: Box::default(),
-            taught: Taught::new(seed),
+            learn_index: LearnIndex::new(seed),
             liveness: Liveness::new(),
             evictable: BTreeMap::new(),
             macs: MacTable::default(),
-            shared: Shared::new(seed),
+            interner: Interner::new(seed),
         }
     }
 
@@ -77,12 +77,12 @@ impl Bridge {
         self.settings.set(Arc::new(settings), version);
     }
 
-    /// The ports; `None` where the bridge does not exist.
+    /// Returns the ports; `None` if the bridge does not exist.
     pub(crate) fn ports(&self, version: Version) -> Option<&PortTable> {
         self.ports.at(version).map(AsRef::as_ref)
     }
 
-    /// Replaces the list of ports of the bridge, which is `id`. Answers with what that changes.
+    /// Replaces the ports of the bridge with number `id`, and returns the deltas.
     pub(crate) fn replace_ports(
         &mut self,
         id: BridgeId,
@@ -98,8 +98,8 @@ impl Bridge {
 
     fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
         let (before, ports) = (self.ports.at(version).cloned(), PortTable::new(ports));
-        // An address was seen in a VLAN that its port has no more, perhaps. Whoever reads where it is
-        // reads the port too, so this is no delta of its own.
+        // The port of an address may have lost its VLAN. A translation that reads the address reads
+        // the port too, so this needs no delta of its own.
         self.macs.forget_if(version, |entry| {
             let before = before.as_ref().and_then(|before| before.find(entry.port));
             let is_same = |now: &PortInfo| before.is_some_and(|before| before.vlans == now.vlans);
@@ -108,18 +108,18 @@ impl Bridge {
         self.ports.set(Arc::new(ports), version);
     }
 
-    /// Undoes what `version`, which nobody has seen, did to settings of ports.
+    /// Undoes the changes of `version`, which is not published, to port settings.
     pub(crate) fn undo_ports(&mut self, version: Version) {
         self.ports.undo(version);
     }
 
-    /// Begins the bridge's life, without ports; counters begin at zero.
+    /// Creates the bridge without ports, with counters at zero.
     pub(crate) fn begin(&mut self, version: Version) {
         self.stats = table_ids().map(|_| TableStats::default()).collect();
         self.set_ports(Vec::new(), version);
     }
 
-    /// Ends the bridge's life; its rules are removed by themselves.
+    /// Ends the bridge; the caller removes its rules.
     pub(crate) fn end(&mut self, version: Version) {
         self.settings.end(version);
         self.ports.end(version);
@@ -128,24 +128,24 @@ impl Bridge {
         self.macs.forget_if(version, |_| true);
     }
 
-    /// A table that holds rules or has held some.
-    pub(crate) fn table(&self, table: TableId) -> Option<&Table> {
+    /// Returns a table that holds rules or has held some.
+    pub(crate) fn table(&self, table: TableId) -> Option<&RuleTable> {
         self.tables.get(&table)
     }
 
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
-        self.taught.count_in(&rule, added);
+        self.learn_index.count_in(&rule, added);
         self.liveness.add_rule(&rule, added);
         if let Some(evictable) = self.evictable.get_mut(&rule.table) {
             evictable.insert(&rule);
         }
         let instructions = Arc::clone(&rule.instructions);
-        let table = self.tables.entry(rule.table).or_insert_with(|| Table::new(seed));
+        let table = self.tables.entry(rule.table).or_insert_with(|| RuleTable::new(seed));
         table.insert(rule, added);
-        for table in self.taught.add_teacher(&instructions) {
+        for table in self.learn_index.add_learner(&instructions) {
             let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(added));
-            rules.for_each(|rule| self.taught.count_in(rule, added));
+            rules.for_each(|rule| self.learn_index.count_in(rule, added));
         }
     }
 
@@ -156,43 +156,44 @@ impl Bridge {
         if let Some(evictable) = self.evictable.get_mut(&rule.table) {
             evictable.remove(rule.id);
         }
-        self.taught.count_out(rule, removed);
-        self.taught.remove_teacher(&rule.instructions);
+        self.learn_index.count_out(rule, removed);
+        self.learn_index.remove_learner(&rule.instructions);
     }
 
-    /// The rules of a table that make room for others.
+    /// Returns the rules of a table in the order of their eviction.
     pub(crate) fn evictable(&mut self, table: TableId, version: Version) -> &mut Evictable {
-        let rules = self.tables.get(&table).into_iter().flat_map(|held| held.rules(version));
+        let rules =
+            self.tables.get(&table).into_iter().flat_map(|existing| existing.rules(version));
         self.evictable.entry(table).or_insert_with(|| Evictable::of(rules))
     }
 
-    /// A rule may end earlier than it would have.
+    /// Queues a rule again that may expire earlier than before.
     pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
         if let Some(evictable) = self.evictable.get_mut(&rule.table) {
             evictable.requeue(rule);
         }
     }
 
-    /// What the learning rules write.
-    pub(crate) const fn taught(&self) -> &Taught {
-        &self.taught
+    /// Returns the index of what the learning rules write.
+    pub(crate) const fn learn_index(&self) -> &LearnIndex {
+        &self.learn_index
     }
 
-    /// Tables and cookies whose rules nothing learns any more that would delete them.
+    /// Returns the tables and cookies of learned rules that have lost their last owner.
     pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
-        self.taught.take_orphans()
+        self.learn_index.take_orphans()
     }
 
-    /// The number of rules of a table with a cookie.
+    /// Returns the number of rules of a table with a cookie.
     pub(crate) fn cookie_count(&self, table: TableId, cookie: Cookie, version: Version) -> usize {
-        self.taught.count(table, cookie, version).unwrap_or_else(|| {
-            // Nothing that stays asks: a packet-out.
+        self.learn_index.count(table, cookie, version).unwrap_or_else(|| {
+            // A `learn` of a packet-out: its table is not counted, so the rules are scanned.
             let rules = self.table(table).into_iter().flat_map(|table| table.rules(version));
             rules.filter(|rule| rule.cookie == cookie).count()
         })
     }
 
-    /// The rules that a filter lets through, by table and then by age.
+    /// Returns the rules that a filter selects, by table and then by age.
     pub(crate) fn rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
         let tables = self.tables().filter(|(id, _)| match filter.table {
             TableSelector::One(table) => *id == table,
@@ -202,7 +203,7 @@ impl Bridge {
         in_order(within.filter(|rule| filter.admits(rule)))
     }
 
-    /// The rules that are so, by table and then by age.
+    /// Returns the rules for which `is` is true, by table and then by age.
     pub(crate) fn rules_with(
         &self,
         version: Version,
@@ -212,7 +213,7 @@ impl Bridge {
         in_order(rules.filter(|rule| is(rule)))
     }
 
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Table)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &RuleTable)> {
         self.tables.iter().map(|(id, table)| (*id, table))
     }
 
@@ -223,7 +224,7 @@ impl Bridge {
     }
 
     pub(crate) fn table_stats(&self) -> Vec<TableTotals> {
-        let rules_count = |id| self.table(id).map_or(0, Table::rules_count);
+        let rules_count = |id| self.table(id).map_or(0, RuleTable::rules_count);
         let totals = |(id, stats): (TableId, &TableStats)| stats.totals(id, rules_count(id));
         table_ids().zip(&self.stats).map(totals).collect()
     }
@@ -233,24 +234,24 @@ impl Bridge {
         self.ports.reclaim(oldest);
         self.groups.reclaim(oldest);
         self.meters.reclaim(oldest);
-        self.taught.reclaim(oldest);
+        self.learn_index.reclaim(oldest);
         self.macs.reclaim(oldest);
         self.liveness.reclaim(oldest);
         self.tables.values_mut().for_each(|table| table.reclaim(oldest));
-        self.shared.reclaim();
+        self.interner.reclaim();
     }
 
-    /// Whether no version sees anything of the bridge.
+    /// Returns whether no version sees anything of the bridge.
     pub(crate) fn is_gone(&self) -> bool {
         self.settings.is_empty()
             && self.groups.is_empty()
             && self.meters.is_empty()
             && self.macs.is_empty()
-            && self.tables.values().all(Table::is_empty)
+            && self.tables.values().all(RuleTable::is_empty)
     }
 }
 
-/// These rules, by table and then by age.
+/// Sorts rules by table and then by age.
 fn in_order<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {
     let mut rules: Vec<_> = rules.cloned().collect();
     rules.sort_by_key(|rule| (rule.table, rule.id));

@@ -1,50 +1,51 @@
-//! Which address a full MAC table forgets: of the port that has most, the one that was not seen for
-//! the longest time.
+//! The order in which a full MAC table evicts its addresses.
 //!
-//! So a port that makes up addresses forgets its own, and the others keep theirs. Hits refresh
-//! entries without a lock and without a word to this index: a place may stand in it by a time that
-//! is over, and is put where it belongs when it comes to be the oldest. Every operation is
-//! logarithmic, but for a move of that kind for each address that was seen again meanwhile.
+//! The oldest address of the port with the most addresses goes first. So a port that forges
+//! addresses evicts its own, and the other ports keep theirs.
+//!
+//! Hits refresh entries without a lock and without an update of this index. So an address may be
+//! listed with an old time; it moves to its correct place when it becomes the oldest. Every
+//! operation is logarithmic, except for one such move for each address that was seen again since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_flow::PortNo;
 
-use super::mac_table::Place;
+use super::mac_table::MacKey;
 use crate::time::Time;
 
-/// The addresses of a table by port and age.
+/// The addresses of a MAC table, by port and age.
 #[derive(Default)]
 pub(crate) struct Ages {
-    /// Where each stands in `by_port`.
-    places: BTreeMap<Place, (PortNo, Time)>,
-    by_port: BTreeMap<PortNo, BTreeSet<(Time, Place)>>,
-    /// How many each port has.
+    /// The key of each address in `by_port`.
+    mac_keys: BTreeMap<MacKey, (PortNo, Time)>,
+    by_port: BTreeMap<PortNo, BTreeSet<(Time, MacKey)>>,
+    /// Number of addresses of each port.
     by_count: BTreeSet<(usize, PortNo)>,
 }
 
 impl Ages {
-    /// Number of addresses.
+    /// Returns the number of addresses.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.mac_keys.len()
     }
 
-    /// Adds an address that is not there, seen at a port at this time.
-    pub(crate) fn add(&mut self, place: Place, port: PortNo, seen: Time) {
-        debug_assert!(!self.places.contains_key(&place), "removed before");
-        self.places.insert(place, (port, seen));
+    /// Adds a new address, seen on a port at this time.
+    pub(crate) fn add(&mut self, mac_key: MacKey, port: PortNo, seen: Time) {
+        debug_assert!(!self.mac_keys.contains_key(&mac_key), "removed before");
+        self.mac_keys.insert(mac_key, (port, seen));
         let ages = self.by_port.entry(port).or_default();
         self.by_count.remove(&(ages.len(), port));
-        ages.insert((seen, place));
+        ages.insert((seen, mac_key));
         self.by_count.insert((ages.len(), port));
     }
 
-    /// Removes an address, if it is there.
-    pub(crate) fn remove(&mut self, place: Place) {
-        let Some((port, seen)) = self.places.remove(&place) else { return };
+    /// Removes an address, if it is listed.
+    pub(crate) fn remove(&mut self, mac_key: MacKey) {
+        let Some((port, seen)) = self.mac_keys.remove(&mac_key) else { return };
         let Some(ages) = self.by_port.get_mut(&port) else { return };
         self.by_count.remove(&(ages.len(), port));
-        ages.remove(&(seen, place));
+        ages.remove(&(seen, mac_key));
         if ages.is_empty() {
             self.by_port.remove(&port);
         } else {
@@ -52,19 +53,21 @@ impl Ages {
         }
     }
 
-    /// Of the port that has most, the address seen least lately; `seen` knows better when that was.
-    pub(crate) fn oldest(&mut self, seen: impl Fn(Place) -> Option<Time>) -> Option<Place> {
+    /// Returns the oldest address of the port with the most addresses.
+    ///
+    /// `seen` returns the current time of an address.
+    pub(crate) fn oldest(&mut self, seen: impl Fn(MacKey) -> Option<Time>) -> Option<MacKey> {
         let (_, port) = *self.by_count.last()?;
         let ages = self.by_port.get_mut(&port)?;
         loop {
-            let (known, place) = *ages.first()?;
-            let seen = seen(place).unwrap_or(known);
+            let (known, mac_key) = *ages.first()?;
+            let seen = seen(mac_key).unwrap_or(known);
             if seen <= known {
-                return Some(place);
+                return Some(mac_key);
             }
             ages.pop_first();
-            ages.insert((seen, place));
-            self.places.insert(place, (port, seen));
+            ages.insert((seen, mac_key));
+            self.mac_keys.insert(mac_key, (port, seen));
         }
     }
 }
@@ -77,29 +80,30 @@ mod tests {
 
     use super::*;
 
-    /// Learned at a port; seen again; gone; or room is made.
+    /// An operation: an address is learned, seen again or removed, or the table is
+    /// full.
     #[derive(Clone, Debug)]
-    enum Op {
+    enum MacAgesOp {
         Learn(u8, u32),
         See(u8),
         Remove(u8),
         Forget,
     }
 
-    fn op() -> impl Strategy<Value = Op> {
+    fn op() -> impl Strategy<Value = MacAgesOp> {
         prop_oneof![
-            4 => (0..20u8, 1..4u32).prop_map(|(mac, port)| Op::Learn(mac, port)),
-            3 => (0..20u8).prop_map(Op::See),
-            1 => (0..20u8).prop_map(Op::Remove),
-            2 => Just(Op::Forget),
+            4 => (0..20u8, 1..4u32).prop_map(|(mac, port)| MacAgesOp::Learn(mac, port)),
+            3 => (0..20u8).prop_map(MacAgesOp::See),
+            1 => (0..20u8).prop_map(MacAgesOp::Remove),
+            2 => Just(MacAgesOp::Forget),
         ]
     }
 
-    const fn place(mac: u8) -> Place {
+    const fn mac_key(mac: u8) -> MacKey {
         (0, [0, 0, 0, 0, 0, mac])
     }
 
-    /// By counting and comparing all of them.
+    /// The same by a scan of all addresses.
     fn slow_oldest(seen: &BTreeMap<u8, (u32, Time)>) -> Option<u8> {
         let count = |port| seen.values().filter(|(own, _)| *own == port).count();
         let port = seen.values().map(|(port, _)| (count(*port), *port)).max()?.1;
@@ -117,22 +121,22 @@ mod tests {
             for (second, op) in (0..).zip(ops) {
                 let now = Time::ZERO.after(Duration::from_secs(second));
                 match op {
-                    Op::Learn(mac, port) => {
-                        ages.remove(place(mac));
-                        ages.add(place(mac), PortNo::new(port), now);
+                    MacAgesOp::Learn(mac, port) => {
+                        ages.remove(mac_key(mac));
+                        ages.add(mac_key(mac), PortNo::new(port), now);
                         seen.insert(mac, (port, now));
                     }
-                    Op::See(mac) => {
+                    MacAgesOp::See(mac) => {
                         seen.entry(mac).and_modify(|(_, seen)| *seen = now);
                     }
-                    Op::Remove(mac) => {
-                        ages.remove(place(mac));
+                    MacAgesOp::Remove(mac) => {
+                        ages.remove(mac_key(mac));
                         seen.remove(&mac);
                     }
-                    Op::Forget => {
-                        let by_place = |place: Place| seen.get(&place.1[5]).map(|entry| entry.1);
-                        let oldest = ages.oldest(by_place);
-                        prop_assert_eq!(oldest, slow_oldest(&seen).map(place));
+                    MacAgesOp::Forget => {
+                        let by_key = |mac_key: MacKey| seen.get(&mac_key.1[5]).map(|entry| entry.1);
+                        let oldest = ages.oldest(by_key);
+                        prop_assert_eq!(oldest, slow_oldest(&seen).map(mac_key));
                         if let Some(oldest) = oldest {
                             ages.remove(oldest);
                             seen.remove(&oldest.1[5]);

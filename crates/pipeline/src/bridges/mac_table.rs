@@ -1,8 +1,9 @@
-//! Where each MAC address of each VLAN was seen last: what NORMAL forwards by.
+//! The MAC table of NORMAL: the port on which each address of each VLAN was last seen.
 //!
-//! Packets teach it (see [`crate::Learning`]); the newest sighting wins. An address that was not
-//! seen for the bridge's ageing time is forgotten, and so are those of a port that goes or whose
-//! VLANs change. A full table forgets an address of the port that has most (see [`Ages`]).
+//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. An address expires after
+//! the ageing time of the bridge without a frame. The addresses of a port are removed when the port
+//! is removed or its VLANs change. A full table evicts an address of the port that has most (see
+//! [`Ages`]).
 
 use std::{
     collections::BTreeMap,
@@ -17,18 +18,18 @@ use std::{
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use super::{bridge::Bridge, mac_ages::Ages};
+use super::{bridge::VersionedBridge, mac_ages::Ages};
 use crate::{
     id::BridgeId,
     time::Time,
-    update::batch::Batch,
+    update::batch::UpdateBatch,
     versions::{
         delta::{Delta, Object},
-        versioned::History,
+        versioned::Versioned,
     },
 };
 
-/// A MAC address of a VLAN of a bridge, by port.
+/// A MAC address of a VLAN of a bridge, with its port.
 #[derive(Debug)]
 pub struct MacEntry {
     /// The bridge.
@@ -37,7 +38,7 @@ pub struct MacEntry {
     pub vlan: u16,
     /// The address.
     pub mac: [u8; 6],
-    /// The port that frames from it came in by.
+    /// The port on which its frames arrive.
     pub port: PortNo,
     seen: AtomicU64,
 }
@@ -48,19 +49,19 @@ impl MacEntry {
         Self { bridge, vlan, mac, port, seen: AtomicU64::new(now.nanoseconds()) }
     }
 
-    /// When a frame from it came last.
+    /// Returns the time of the last frame from it.
     #[must_use]
     pub fn seen(&self) -> Time {
         Time::from_nanoseconds(self.seen.load(Ordering::Relaxed))
     }
 
-    /// A frame from it came at `now`.
+    /// Notes a frame from the address at `now`.
     pub(crate) fn refresh(&self, now: Time) {
         self.seen.fetch_max(now.nanoseconds(), Ordering::Relaxed);
     }
 }
 
-/// A sighting of a MAC address: what a packet that NORMAL forwards teaches.
+/// A sighting of a MAC address: the learn request of a packet that NORMAL forwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MacSighting {
     /// The bridge.
@@ -69,7 +70,7 @@ pub struct MacSighting {
     pub vlan: u16,
     /// The address.
     pub mac: [u8; 6],
-    /// The port that the frame came in by.
+    /// The port on which the frame arrived.
     pub port: PortNo,
 }
 
@@ -80,80 +81,81 @@ impl fmt::Debug for MacSighting {
     }
 }
 
-/// VLAN and address.
-pub(crate) type Place = (u16, [u8; 6]);
+/// A VLAN and an address.
+pub(crate) type MacKey = (u16, [u8; 6]);
 
-/// The MAC addresses of a bridge, at every version that is still alive.
+/// The MAC addresses of a bridge, at every retained version.
 #[derive(Default)]
 pub(crate) struct MacTable {
-    entries: BTreeMap<Place, History<MacEntry>>,
-    /// Those that the newest version knows.
+    entries: BTreeMap<MacKey, Versioned<MacEntry>>,
+    /// The addresses that the newest version sees.
     ages: Ages,
 }
 
 impl MacTable {
-    /// Where an address was seen.
+    /// Returns the entry of an address.
     pub(crate) fn find(&self, vlan: u16, mac: [u8; 6], version: Version) -> Option<&Arc<MacEntry>> {
         self.entries.get(&(vlan, mac))?.at(version)
     }
 
-    /// All addresses, by VLAN.
+    /// Returns all addresses, by VLAN.
     pub(crate) fn iter(&self, version: Version) -> impl Iterator<Item = &Arc<MacEntry>> {
         self.entries.values().filter_map(move |entry| entry.at(version))
     }
 
-    /// Takes a sighting in, and makes room for it. Answers with the places that changed.
+    /// Learns a sighting; evicts another address if the table is full. Returns the
+    /// changed keys.
     pub(crate) fn learn(
         &mut self,
         sighting: &MacSighting,
         entries_max: usize,
         (version, now): (Version, Time),
-    ) -> Vec<Place> {
-        let place = (sighting.vlan, sighting.mac);
+    ) -> Vec<MacKey> {
+        let mac_key = (sighting.vlan, sighting.mac);
         match self.find(sighting.vlan, sighting.mac, version) {
             Some(known) if known.port == sighting.port => {
                 known.refresh(now);
                 return Vec::new();
             }
-            Some(_) => self.ages.remove(place),
+            Some(_) => self.ages.remove(mac_key),
             None => {}
         }
         let mut changed = Vec::new();
         while self.ages.len() >= entries_max.max(1) {
             let entries = &self.entries;
-            let seen = |place| entries.get(&place)?.at(version).map(|entry| entry.seen());
+            let seen = |mac_key| entries.get(&mac_key)?.at(version).map(|entry| entry.seen());
             let Some(oldest) = self.ages.oldest(seen) else { break };
             self.forget(oldest, version);
             changed.push(oldest);
         }
         let entry = Arc::new(MacEntry::new(sighting, now));
-        self.entries.entry(place).or_insert_with(History::new).set(entry, version);
-        self.ages.add(place, sighting.port, now);
-        changed.push(place);
+        self.entries.entry(mac_key).or_insert_with(Versioned::new).set(entry, version);
+        self.ages.add(mac_key, sighting.port, now);
+        changed.push(mac_key);
         changed
     }
 
-    /// Forgets what was not seen for `ageing`. Answers with the places that changed.
-    pub(crate) fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<Place> {
+    /// Removes addresses that were not seen for `ageing`. Returns the changed keys.
+    pub(crate) fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MacKey> {
         self.forget_if(version, |entry| entry.seen().after(ageing) <= now)
     }
 
-    /// Forgets the addresses for which `is_gone` holds. Answers with the places that changed.
+    /// Removes the addresses for which `is_gone` is true. Returns the changed keys.
     pub(crate) fn forget_if(
         &mut self,
         version: Version,
         is_gone: impl Fn(&MacEntry) -> bool,
-    ) -> Vec<Place> {
+    ) -> Vec<MacKey> {
         let gone = self.iter(version).filter(|entry| is_gone(entry));
-        let gone: Vec<Place> = gone.map(|entry| (entry.vlan, entry.mac)).collect();
-        gone.iter().for_each(|place| self.forget(*place, version));
+        let gone: Vec<MacKey> = gone.map(|entry| (entry.vlan, entry.mac)).collect();
+        gone.iter().for_each(|mac_key| self.forget(*mac_key, version));
         gone
     }
 
-    fn forget(&mut self, place: Place, version: Version) {
-        if let Some(entry) = self.entries.get_mut(&place) {
+    fn forget(&mut self, mac_key: MacKey, version: Version) {
+        if let Some(entry) = self.entries.get_mut(&mac_key) {
             entry.end(version);
-            self.ages.remove(place);
+            self.ages.remove(mac_key);
         }
     }
 
@@ -167,9 +169,10 @@ impl MacTable {
     }
 }
 
-impl Batch {
-    /// Takes a sighting in, unless its port, its bridge or its VLAN has gone meanwhile.
-    pub(crate) fn learn_mac(&mut self, bridge: &mut Bridge, sighting: &MacSighting) {
+impl UpdateBatch {
+    /// Learns a sighting, unless its port, its bridge or its VLAN was removed
+    /// meanwhile.
+    pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, sighting: &MacSighting) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
         let port = bridge.ports(self.version).and_then(|ports| ports.find(sighting.port));
@@ -179,21 +182,21 @@ impl Batch {
         }
     }
 
-    /// Forgets the addresses whose time is over.
-    pub(crate) fn expire_macs(&mut self, id: BridgeId, bridge: &mut Bridge) {
+    /// Removes the expired addresses.
+    pub(crate) fn expire_macs(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let ageing = settings.mac_ageing;
         let changed = bridge.macs.expire(ageing, self.version, self.now);
         self.push_macs(id, changed);
     }
 
-    /// Forgets all addresses.
-    pub(crate) fn flush_macs(&mut self, id: BridgeId, bridge: &mut Bridge) {
+    /// Removes all addresses.
+    pub(crate) fn flush_macs(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
         let changed = bridge.macs.forget_if(self.version, |_| true);
         self.push_macs(id, changed);
     }
 
-    fn push_macs(&mut self, bridge: BridgeId, changed: Vec<Place>) {
+    fn push_macs(&mut self, bridge: BridgeId, changed: Vec<MacKey>) {
         for (vlan, mac) in changed {
             self.push(Delta::Changed(Object::Mac(bridge, vlan, mac)));
         }

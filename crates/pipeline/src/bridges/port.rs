@@ -1,32 +1,35 @@
-//! Ports as tables see them: numbers, names, settings; not how packets get in and out.
+//! Ports as the tables see them: numbers, names and settings.
+//!
+//! How packets are received and sent is not part of this crate.
 
 use shunt_flow::PortNo;
 
 use super::port_vlans::PortVlans;
 use crate::id::{BridgeId, DatapathPort};
 
-/// What tables know of a port of a bridge.
+/// The properties of a port that the tables use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Its number in its bridge.
+    /// The number of the port in its bridge.
     pub number: PortNo,
-    /// Its name: at most 15 bytes.
+    /// The name: at most 15 bytes.
     pub name: String,
-    /// What lies behind it.
+    /// The kind of the port.
     pub kind: PortKind,
     /// Settings that OpenFlow controllers can change.
     pub config: PortConfig,
-    /// Whether its link is up.
+    /// True if the link is up.
     pub link_up: bool,
     /// Hardware address.
     pub mac: [u8; 6],
-    /// Its VLANs, as NORMAL sees them.
+    /// The VLANs of the port, for NORMAL.
     pub vlans: PortVlans,
 }
 
 impl PortInfo {
-    /// A port by the name of `p` and its number, whose link is up, with default settings and a
-    /// locally administered address that ends in its number.
+    /// Makes a port with default settings and its link up.
+    ///
+    /// Its name is `p` and the number; its locally administered MAC address ends in the number.
     #[must_use]
     pub fn new(number: PortNo, kind: PortKind) -> Self {
         let [a, b, c, d] = number.number().to_be_bytes();
@@ -41,40 +44,41 @@ impl PortInfo {
         }
     }
 
-    /// The same port of a bridge and of the datapath, by one number; else as [`Self::new`].
+    /// Makes a datapath port with the same number in the bridge; else as [`Self::new`].
     #[must_use]
     pub fn datapath(number: u32) -> Self {
         Self::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)))
     }
 }
 
-/// What lies behind a port.
+/// The kind of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
-    /// A port of the datapath: packets go in and out of it.
+    /// A port of the datapath, which receives and sends packets.
     Datapath(DatapathPort),
-    /// One end of a patch: what goes out here comes in at the peer at once.
+    /// One end of a patch: a packet sent here is received by the peer at once.
     Patch {
         /// The bridge of the other end.
         bridge: BridgeId,
-        /// The other end.
+        /// The port of the other end.
         port: PortNo,
     },
-    /// A port that packets go nowhere from: a patch without a peer, a local port without a device.
+    /// A port without a device: a patch without a peer, or a local port without a
+    /// device.
     Unbound,
 }
 
 /// Settings that OpenFlow controllers can change (`ofp_port_config`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Taken down by the administrator (`OFPPC_PORT_DOWN`).
+    /// Set down by the administrator (`OFPPC_PORT_DOWN`).
     pub port_down: bool,
-    /// Drop what it receives (`OFPPC_NO_RECV`).
+    /// Drop received packets (`OFPPC_NO_RECV`).
     pub no_recv: bool,
-    /// Drop what goes out of it (`OFPPC_NO_FWD`).
+    /// Drop packets that are sent here (`OFPPC_NO_FWD`).
     pub no_fwd: bool,
-    /// Send no packet-ins for what it receives (`OFPPC_NO_PACKET_IN`).
+    /// Send no packet-ins for received packets (`OFPPC_NO_PACKET_IN`).
     pub no_packet_in: bool,
-    /// Leave it out when flooding (`OFPPC10_NO_FLOOD`).
+    /// Leave the port out of floods (`OFPPC10_NO_FLOOD`).
     pub no_flood: bool,
 }

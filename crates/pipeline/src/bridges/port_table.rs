@@ -11,9 +11,9 @@ use crate::{id::BridgeId, versions::delta::Object};
 #[derive(Debug)]
 pub(crate) struct PortTable {
     ports: Arc<[PortInfo]>,
-    /// Some port drops what it receives: the ingress port decides.
+    /// True if some port drops received packets: then the ingress port matters.
     pub(crate) filters_ingress: bool,
-    /// Some port drops what goes out of it.
+    /// True if some port drops packets that are sent on it.
     pub(crate) filters_egress: bool,
 }
 
@@ -31,7 +31,9 @@ impl PortTable {
         &self.ports
     }
 
-    /// What changes where this is in the place of another: at least that it is.
+    /// Returns the objects that change when this table replaces `before`.
+    ///
+    /// At least the list of all ports changes.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
@@ -47,7 +49,7 @@ impl PortTable {
         objects
     }
 
-    /// The port with a number.
+    /// Returns the port with a number.
     pub(crate) fn find(&self, number: PortNo) -> Option<&PortInfo> {
         let index = self.ports.binary_search_by_key(&number, |port| port.number).ok()?;
         self.ports.get(index)
@@ -55,17 +57,19 @@ impl PortTable {
 }
 
 impl PortInfo {
-    /// Whether what comes in by this port goes through the tables.
+    /// Returns whether packets received on this port go through the tables.
     pub(crate) const fn may_receive(&self) -> bool {
         !self.config.no_recv && !self.config.port_down
     }
 
-    /// Whether the port carries packets: what watches it, or chooses among ports, asks this.
+    /// Returns whether the port carries packets.
+    ///
+    /// Groups that watch the port and actions that choose among ports use this.
     pub(crate) const fn is_live(&self) -> bool {
         self.link_up && !self.config.port_down
     }
 
-    /// Whether packets go out of this port.
+    /// Returns whether packets are sent on this port.
     pub(crate) const fn may_send(&self) -> bool {
         !self.config.no_fwd && !self.config.port_down
     }

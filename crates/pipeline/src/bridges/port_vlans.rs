@@ -1,35 +1,38 @@
-//! How NORMAL carries the VLANs of a port (`vlan_mode`, `tag`, `trunks` in
-//! `ovs-vswitchd.conf.db(5)`). Other actions do not look at this.
+//! The VLANs of a port, for NORMAL (`vlan_mode`, `tag`, `trunks` in `ovs-vswitchd.conf.db(5)`).
+//!
+//! Other actions ignore them.
 
 use std::collections::BTreeSet;
 
-/// Which VLANs a port belongs to, and how their frames look on its wire.
+/// The VLANs of a port, and the tags of their frames on its wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortVlans {
-    /// How frames look.
+    /// The tags on the wire.
     pub mode: VlanMode,
-    /// The VLANs that a trunk carries, 0 for frames without a tag; `None`: all. An access port does
-    /// not look at it.
+    /// The VLANs that a trunk carries, 0 for frames without a tag; `None`: all.
+    ///
+    /// An access port ignores this field.
     pub trunks: Option<BTreeSet<u16>>,
 }
 
-/// How the frames of its VLANs look on the wire of a port.
+/// The tags of frames on the wire of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanMode {
-    /// With their tags.
+    /// All VLANs, with their tags.
     #[default]
     Trunk,
     /// One VLAN, without a tag.
     Access(u16),
-    /// As a trunk; frames that come in without a tag belong to this VLAN.
+    /// As a trunk; received frames without a tag belong to this VLAN.
     NativeTagged(u16),
-    /// As [`VlanMode::NativeTagged`], and frames of this VLAN go out without a tag.
+    /// As [`VlanMode::NativeTagged`], and frames of this VLAN are sent without a tag.
     NativeUntagged(u16),
 }
 
 impl PortVlans {
-    /// The VLAN of a frame that comes in with this VLAN id, 0 without a tag; `None`: the port does
-    /// not take it.
+    /// Returns the VLAN of a received frame; `None` if the port drops it.
+    ///
+    /// `id` is the VLAN id of the frame, 0 without a tag.
     #[must_use]
     pub fn admit(&self, id: u16) -> Option<u16> {
         match self.mode {
@@ -41,7 +44,7 @@ impl PortVlans {
         }
     }
 
-    /// Whether frames of a VLAN are flooded to the port.
+    /// Returns whether frames of a VLAN are flooded to the port.
     #[must_use]
     pub fn carries(&self, vlan: u16) -> bool {
         let is_trunked = || self.trunks.as_ref().is_none_or(|trunks| trunks.contains(&vlan));
@@ -49,14 +52,16 @@ impl PortVlans {
             VlanMode::Trunk => is_trunked(),
             VlanMode::Access(own) => own == vlan,
             VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) => {
-                // Frames without a tag belong to the native VLAN, so VLAN 0 is none of the others.
+                // Frames without a tag belong to the native VLAN, so VLAN 0 is not among the
+                // others.
                 own == vlan || vlan != 0 && is_trunked()
             }
         }
     }
 
-    /// The VLAN id that a frame of a VLAN has on the wire; 0: it goes out without a tag, or with one
-    /// that carries a priority alone.
+    /// Returns the VLAN id of a frame of a VLAN on the wire.
+    ///
+    /// 0 means that the frame has no tag, or one that carries a priority alone.
     #[must_use]
     pub fn id_on_wire(&self, vlan: u16) -> u16 {
         match self.mode {

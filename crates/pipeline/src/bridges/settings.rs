@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::id::TableId;
 
-/// What can be set of a bridge.
+/// The settings of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeSettings {
-    /// Its name: at most 15 bytes.
+    /// The name: at most 15 bytes.
     pub name: String,
-    /// The most rules that a table may hold; a table that is not named has no limit.
+    /// The most rules of a table; a table that is not listed has no limit.
     pub rules_max: BTreeMap<TableId, usize>,
-    /// What happens to an addition to a full table.
+    /// The handling of additions to a full table.
     pub overflow: Overflow,
-    /// Time without a frame after which NORMAL forgets a MAC address.
+    /// Time without a frame after which NORMAL removes a MAC address.
     pub mac_ageing: Duration,
-    /// The most MAC addresses that NORMAL knows, at least 1.
+    /// The most MAC addresses that NORMAL learns, at least 1.
     pub macs_max: usize,
 }
 
@@ -31,19 +31,21 @@ impl Default for BridgeSettings {
     }
 }
 
-/// What happens to an addition to a full table.
+/// The handling of additions to a full table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// It is refused.
+    /// Refuse the addition.
     #[default]
     Refuse,
-    /// A rule with a timeout makes room for it: the least important, then the one that would expire
-    /// first. Without such a rule the addition is refused.
+    /// Evict a rule that has a timeout.
+    ///
+    /// The least important rule goes first, then the one that would expire first. Without such a
+    /// rule the addition is refused.
     Evict,
 }
 
 impl BridgeSettings {
-    /// The most rules that `table` may hold.
+    /// Returns the most rules that `table` may hold.
     #[must_use]
     pub fn rules_max(&self, table: TableId) -> usize {
         self.rules_max.get(&table).copied().unwrap_or(usize::MAX)

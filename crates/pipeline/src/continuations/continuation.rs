@@ -1,18 +1,20 @@
-//! Continuations: what is left of a translation where it was cut.
+//! Continuations: the rest of a translation behind a recirculation or a partition point.
 //!
-//! Some things about a packet are not in its key: the headers that a pop uncovered, the length of
+//! Some properties of a packet are not in its key: the headers that a pop uncovered, the length of
 //! its frame. Where a translation needs one of them, its traversal, and so its cache entry, ends
 //! with a [`Recirculate`](crate::DatapathAction::Recirculate) or a
 //! [`CheckLength`](crate::DatapathAction::CheckLength). The datapath parses the packet again and
-//! looks it up with a `recirc_id` that names the continuation; what no cache knows goes on by
+//! looks it up with a `recirc_id` that names the continuation. A cache miss continues with
 //! [`Pipeline::resume`](crate::Pipeline::resume).
 //!
-//! A continuation holds all hidden state, each bit of which the traversal before it consulted, and
-//! what is left to do: everything *by value*, never a reference to a rule or a group. So a rule
-//! that changes meanwhile takes the entry that ends here with it, and the entries behind it do not
-//! depend on it. Where what is left says which rule it is of (`learn`, `fin_timeout`), that is a
-//! value too: the rule's number and revision ([`NamedRule`]). Continuations are interned: equal ones are one and have one number while any
-//! traversal names them, so that packets which come by different entries share what follows.
+//! A continuation holds all hidden state and the remaining steps. The traversal before it consulted
+//! each bit of that state. Everything is stored *by value*, without a reference to a rule or a
+//! group. So a rule that changes evicts the entry that ends here, and the entries behind it do not
+//! depend on the rule. If the remaining actions name their rule (`learn`, `fin_timeout`), the
+//! rule's number and revision are stored ([`NamedRule`]).
+//!
+//! Continuations are interned: equal ones share one number while any traversal names them. So
+//! packets of different entries share the entries that follow.
 
 use std::{
     collections::BTreeMap,
@@ -27,47 +29,47 @@ use crate::{
     action::Action,
     id::{BridgeId, RuleId, TableId},
     tables::rule::{Instructions, Rule},
-    translate::{Scope, Spent, Stack},
+    translate::{LimitCounters, RuleContext, Stack},
 };
 
-/// What is left of a translation where it was cut; equal to any other of the same content.
+/// The rest of a translation; equal to any other with the same content.
 pub struct Continuation {
     id: u32,
     name: u64,
-    frozen: Frozen,
+    frozen: FrozenState,
 }
 
 /// The state of a translation, by value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenState {
     /// The bridge that the packet is in.
     pub(crate) bridge: BridgeId,
-    /// The ingress port, if it is not any more the one that the packet came in by.
+    /// The ingress port, if actions have changed it.
     pub(crate) in_port: Option<PortNo>,
-    /// The bits of the hidden words that are set; or those that are live, set or not.
+    /// The set bits of the hidden words; or the live bits, set or not.
     pub(crate) hidden: Match,
-    /// Whether what is not live is left out of `hidden`.
+    /// True if `hidden` contains live bits only.
     pub(crate) is_live_only: bool,
-    /// What is done to the frame before it is parsed again.
+    /// The TTL copy that is done in the frame before it is parsed again.
     pub(crate) ttl_copy: Option<TtlCopy>,
-    /// What is still to do, the last first.
+    /// The remaining steps, the next one last.
     pub(crate) steps: Vec<FrozenStep>,
     pub(crate) action_set: Vec<Action>,
     pub(crate) stack: Stack,
-    pub(crate) scope: Scope,
-    /// The rule whose actions are left, if they name it.
+    pub(crate) context: RuleContext,
+    /// The rule of the remaining actions, if they name it.
     pub(crate) rule: Option<NamedRule>,
-    pub(crate) spent: Spent,
+    pub(crate) limits: LimitCounters,
 }
 
-/// Something still to do: see the agenda of `translate::context`.
+/// One remaining step: see `translate::agenda`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FrozenStep {
     Actions(Vec<Action>),
     Set(Vec<Action>),
-    /// Instructions whose actions to apply are done.
+    /// Instructions without those that were executed already.
     Instructions(Instructions),
-    ActionSet(Scope),
+    ActionSet(RuleContext),
     Walk,
     LookUp {
         table: TableId,
@@ -75,13 +77,13 @@ pub(crate) enum FrozenStep {
     },
     EndVisit,
     Return {
-        scope: Scope,
+        context: RuleContext,
         rule: Option<NamedRule>,
         depth: u16,
     },
 }
 
-/// A rule of a number and a revision, which are what it is told apart by.
+/// A rule, identified by number and revision.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedRule(pub(crate) Arc<Rule>);
 
@@ -117,37 +119,39 @@ struct Interned {
     /// Ids by hash of the content; some may have been freed.
     by_content: BTreeMap<u64, Vec<u32>>,
     last: u32,
-    /// Number of ids at which those that were freed are swept out.
+    /// Number of ids at which freed ids are dropped.
     sweep_at: usize,
 }
 
-/// The least number of ids at which a sweep is worth it.
+/// The lowest number of ids at which freed ids are dropped.
 const SWEEP_MIN: usize = 64;
 
 impl Continuation {
-    /// The number that names it, which no other continuation has while this one is alive.
+    /// Returns the number of the continuation; unique while the continuation exists.
     #[must_use]
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// A hash of its content, which stays the same when it is freed and comes back under another number.
+    /// Returns a hash of the content, which is the same if the content is interned
+    /// again.
     ///
-    /// Where a packet was not parsed again, it is the name of the [`PartitionPoint`](crate::PartitionPoint) there.
-    /// For guesses, never for decisions.
+    /// For a continuation at a partition point it is the name of the
+    /// [`PartitionPoint`](crate::PartitionPoint). For predictions only, never for decisions.
     #[must_use]
     pub const fn name(&self) -> u64 {
         self.name
     }
 
-    /// The TTL that is copied in the frame before it is parsed again.
+    /// Returns the TTL copy that is done in the frame before it is parsed again.
     #[must_use]
     pub const fn ttl_copy(&self) -> Option<TtlCopy> {
         self.frozen.ttl_copy
     }
 
-    /// Makes the key of a packet that was parsed again the one that it is looked up by; the key has
-    /// the ingress port that it had before.
+    /// Completes the key of a packet that was parsed again for its lookup.
+    ///
+    /// The key has the ingress port that the packet had before.
     pub fn enter(&self, key: &mut FlowKey) {
         key.set_bridge(u64::from(self.frozen.bridge.number()));
         key.set_field(FieldId::RecircId, u128::from(self.id));
@@ -156,8 +160,7 @@ impl Continuation {
         }
     }
 
-    /// The key that a packet with these headers is looked up by from here on, where it was cut without
-    /// being parsed again.
+    /// Returns the lookup key of a packet with these headers behind a partition point.
     #[must_use]
     pub fn entering(&self, headers: &FlowKey) -> FlowKey {
         let mut key = headers.clone();
@@ -166,7 +169,7 @@ impl Continuation {
         key
     }
 
-    pub(crate) const fn frozen(&self) -> &Frozen {
+    pub(crate) const fn frozen(&self) -> &FrozenState {
         &self.frozen
     }
 }
@@ -193,8 +196,8 @@ impl Continuations {
         Self { hasher: foldhash::fast::FixedState::with_seed(seed), interned: Mutex::default() }
     }
 
-    /// The continuation of this content, which may have a name already.
-    pub(crate) fn intern(&self, frozen: Frozen, name: Option<u64>) -> Arc<Continuation> {
+    /// Returns the continuation with this content. `name` is its name, if it is known.
+    pub(crate) fn intern(&self, frozen: FrozenState, name: Option<u64>) -> Arc<Continuation> {
         let hash = self.hasher.hash_one(&frozen);
         let mut interned = self.interned.lock();
         if let Some(found) = interned.find(hash, &frozen) {
@@ -212,13 +215,13 @@ impl Continuations {
 }
 
 impl Interned {
-    fn find(&self, hash: u64, frozen: &Frozen) -> Option<Arc<Continuation>> {
+    fn find(&self, hash: u64, frozen: &FrozenState) -> Option<Arc<Continuation>> {
         let ids = self.by_content.get(&hash)?;
         let mut alive = ids.iter().filter_map(|id| self.by_id.get(id)?.upgrade());
         alive.find(|continuation| continuation.frozen == *frozen)
     }
 
-    /// An id that is not alive; zero is that of packets that were never cut.
+    /// Returns an unused id; zero is that of packets that were never recirculated.
     fn next_id(&mut self) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -245,8 +248,8 @@ mod tests {
     use super::*;
     use crate::tables::flow_mod::FlowModCommand;
 
-    fn frozen(bridge: u16) -> Frozen {
-        Frozen {
+    fn frozen(bridge: u16) -> FrozenState {
+        FrozenState {
             bridge: BridgeId::new(bridge),
             in_port: None,
             hidden: Match::any(),
@@ -255,9 +258,9 @@ mod tests {
             steps: Vec::new(),
             action_set: Vec::new(),
             stack: Stack::default(),
-            scope: Scope::PACKET_OUT,
+            context: RuleContext::PACKET_OUT,
             rule: None,
-            spent: Spent::default(),
+            limits: LimitCounters::default(),
         }
     }
 
@@ -300,7 +303,8 @@ mod tests {
     #[test]
     fn a_packet_goes_on_with_what_was_kept_and_no_other_hidden_state() {
         let port = PortNo::new(3);
-        let next = Continuations::new(1).intern(Frozen { in_port: Some(port), ..frozen(7) }, None);
+        let next =
+            Continuations::new(1).intern(FrozenState { in_port: Some(port), ..frozen(7) }, None);
         let enter = |value| {
             let mut key = Match::any().key();
             key.set_field(FieldId::Reg0, value);

@@ -1,5 +1,4 @@
-//! What rules and buckets need: the hidden bits that they read, the tables that they lead to, and what
-//! their action sets look at.
+//! The hidden fields that rules and buckets read, and the tables that they lead to.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +11,22 @@ use crate::{
     tables::rule::{Instructions, Rule},
 };
 
-/// What somebody looks at of the rule that is run.
+/// The information on the running rule that actions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
-    /// Nothing.
+pub(crate) enum RuleInfo {
+    /// None.
     #[default]
     Nothing,
-    /// How deep it stands.
+    /// The nesting depth.
     Depth,
-    /// Its table.
+    /// The table.
     Table,
-    /// All that packet-ins tell of it.
+    /// Everything that packet-ins show of the rule.
     All,
 }
 
-impl Need {
-    /// What actions look at.
+impl RuleInfo {
+    /// Returns the information that actions use.
     pub(crate) fn of<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Self {
         actions.into_iter().map(Self::of_action).max().unwrap_or_default()
     }
@@ -47,7 +46,7 @@ impl Need {
             | Action::SetTpDst(_)
             | Action::PushVlan { .. }
             | Action::PopVlan => Self::Nothing,
-            // It may lead through a patch port.
+            // The port may be a patch port.
             Action::Output { port, .. } if port.is_physical() => Self::Depth,
             Action::Resubmit { .. } => Self::Table,
             _ => Self::All,
@@ -55,59 +54,60 @@ impl Need {
     }
 }
 
-/// What some actions read, and where they lead.
+/// The hidden bits that some actions read, and the tables that they lead to.
 #[derive(Clone, Default)]
-pub(crate) struct Needs {
+pub(crate) struct LiveFields {
     pub(crate) bits: FlowMask,
     pub(crate) tables: BTreeSet<TableId>,
 }
 
-/// Somebody who reads: a rule, or the buckets of a group.
-pub(crate) struct Reader {
-    /// Where the rule is.
+/// A reader of hidden fields: a rule, or the buckets of a group.
+pub(crate) struct FieldReader {
+    /// The table of the rule; `None` for a group.
     pub(crate) table: Option<TableId>,
-    pub(crate) needs: Needs,
-    /// What it has action sets and buckets look at of the rule that they are executed for.
-    pub(crate) set_need: Need,
+    pub(crate) needs: LiveFields,
+    /// The information on the rule of an action set that its actions, and buckets, use.
+    pub(crate) set_info: RuleInfo,
 }
 
-impl Reader {
+impl FieldReader {
     pub(crate) fn of_rule(rule: &Rule) -> Self {
-        let mut needs = Needs::default();
+        let mut needs = LiveFields::default();
         needs.bits.add_sparse(rule.matching.mask());
         needs.add_instructions(&rule.instructions, rule.table);
-        // What a group of the set looks at, its buckets do.
+        // A group in the set is covered by its buckets.
         let is_own = |action: &&Action| !matches!(action, Action::Group(_));
-        let set_need = Need::of(rule.instructions.write.iter().filter(is_own));
-        Self { table: Some(rule.table), needs, set_need }
+        let set_info = RuleInfo::of(rule.instructions.write.iter().filter(is_own));
+        Self { table: Some(rule.table), needs, set_info }
     }
 
     pub(crate) fn of_group(group: &Group) -> Self {
-        let mut needs = Needs::default();
+        let mut needs = LiveFields::default();
         if let Selection::Fields { fields, .. } = &group.selection {
             fields.iter().for_each(|(field, bits)| needs.bits.add_bits(*field, *bits));
         }
         group.buckets.iter().for_each(|bucket| needs.add_actions(&bucket.actions, None));
-        let set_need = Need::of(group.buckets.iter().flat_map(|bucket| &bucket.actions));
-        Self { table: None, needs, set_need }
+        let set_info = RuleInfo::of(group.buckets.iter().flat_map(|bucket| &bucket.actions));
+        Self { table: None, needs, set_info }
     }
 }
 
-impl Needs {
-    /// What a lookup in a table needs.
+impl LiveFields {
+    /// The fields that a lookup in a table reads.
     pub(crate) fn of_table(table: TableId) -> Self {
         Self { bits: FlowMask::EMPTY, tables: BTreeSet::from([table]) }
     }
 
-    /// Adds what instructions of a rule of `table` need.
+    /// Adds the fields that the instructions of a rule of `table` read.
     pub(crate) fn add_instructions(&mut self, instructions: &Instructions, table: TableId) {
         self.add_table(instructions.goto);
         self.add_actions(&instructions.apply, Some(table));
-        // Of which table the action set is executed, clones decide too.
+        // Clones also decide for which table the action set is executed.
         self.add_actions(&instructions.write, None);
     }
 
-    /// Adds what actions need; `here` is what a resubmit without a table looks up in.
+    /// Adds the fields that actions read; `here` is the table of a resubmit without a
+    /// table.
     pub(crate) fn add_actions<'a>(
         &mut self,
         actions: impl IntoIterator<Item = &'a Action>,
@@ -135,7 +135,7 @@ impl Needs {
         }
     }
 
-    /// Adds what a lookup in a table needs, if there is one.
+    /// Adds the fields that a lookup in a table reads, if there is one.
     pub(crate) fn add_table(&mut self, table: Option<TableId>) {
         self.tables.extend(table);
     }
@@ -149,21 +149,22 @@ impl Needs {
         self.bits.add_bits(source.field, source.bits());
     }
 
-    /// Adds other needs.
+    /// Adds the fields and tables of another.
     pub(crate) fn add(&mut self, other: &Self) {
         self.bits.add(&other.bits);
         self.tables.extend(&other.tables);
     }
 
-    /// Whether other needs are among these.
+    /// Returns whether another is a subset.
     pub(crate) fn have(&self, other: &Self) -> bool {
         other.bits.is_subset_of(&self.bits) && other.tables.is_subset(&self.tables)
     }
 }
 
-/// Whether an action reads nothing hidden, and leads to no table.
+/// Returns whether an action reads nothing hidden and leads to no table.
 ///
-/// An output may lead through a patch port; what the peer bridge sees of hidden state is always live.
+/// An output may lead through a patch port; the hidden fields that the peer bridge sees are always
+/// live.
 fn reads_nothing(action: &Action) -> bool {
     match action {
         Action::Output { port, .. } => *port != PortNo::CONTROLLER && *port != PortNo::TABLE,
@@ -182,11 +183,11 @@ fn reads_nothing(action: &Action) -> bool {
         | Action::Note(_)
         | Action::Exit
         | Action::Conjunction { .. }
-        // Buckets of all groups are in the needs of every table.
+        // The buckets of all groups are included for every table.
         | Action::Group(_)
         | Action::Meter(_)
         | Action::FinTimeout { .. }
-        // They hash headers.
+        // These hash headers.
         | Action::Multipath(_)
         | Action::Bundle(_) => true,
         _ => false,
@@ -204,26 +205,26 @@ mod tests {
     };
 
     #[test]
-    fn of_a_rule_actions_look_at_what_they_tell_or_follow() {
+    fn actions_use_the_rule_info_that_they_show() {
         for (text, expected) in [
-            ("load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],pop_vlan,set_queue:1", Need::Nothing),
-            ("load:1->NXM_NX_REG0[],output:2", Need::Depth),
-            ("resubmit(,1),output:2", Need::Table),
-            ("resubmit(,1),controller,output:2", Need::All),
-            ("normal", Need::All),
+            ("load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],pop_vlan,set_queue:1", RuleInfo::Nothing),
+            ("load:1->NXM_NX_REG0[],output:2", RuleInfo::Depth),
+            ("resubmit(,1),output:2", RuleInfo::Table),
+            ("resubmit(,1),controller,output:2", RuleInfo::All),
+            ("normal", RuleInfo::All),
         ] {
             let actions = parse_actions(text, &NoPortNames).unwrap().apply;
-            assert_eq!(Need::of(&actions), expected, "{text}");
+            assert_eq!(RuleInfo::of(&actions), expected, "{text}");
         }
     }
 
-    /// The registers that are needed.
-    fn registers(needs: &Needs) -> Vec<usize> {
+    /// Returns the registers among the fields.
+    fn registers(needs: &LiveFields) -> Vec<usize> {
         (0..16).filter(|register| needs.bits.field(REGISTERS[*register]) != 0).collect()
     }
 
-    fn needs_of(actions: &[Action]) -> Needs {
-        let mut needs = Needs::default();
+    fn needs_of(actions: &[Action]) -> LiveFields {
+        let mut needs = LiveFields::default();
         needs.add_actions(actions, None);
         needs
     }
@@ -248,7 +249,7 @@ mod tests {
     ];
 
     #[test]
-    fn actions_read_their_sources_and_what_may_tell_of_anything_reads_all() {
+    fn packet_ins_read_all_hidden_fields() {
         let all = &(0..16).collect::<Vec<_>>()[..];
         for (text, expected) in [
             ("move:NXM_NX_REG1[]->NXM_NX_REG2[],load:1->NXM_NX_REG3[]", &[1][..]),
@@ -258,7 +259,7 @@ mod tests {
             ("dec_ttl", all),
             ("controller", all),
             ("output:NXM_NX_REG1[]", all),
-            // In a table that what is left does not name.
+            // In a table that the remaining actions do not name.
             ("resubmit:2", all),
             ("resubmit(,2)", &[]),
         ] {
@@ -274,10 +275,10 @@ mod tests {
         for (text, expected) in [
             ("output:2", &[][..]),
             ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),
-            // In whichever table it is executed.
+            // In any table: the set may be executed in each.
             ("resubmit:2", &(0..16).collect::<Vec<_>>()),
         ] {
-            let mut needs = Needs::default();
+            let mut needs = LiveFields::default();
             let rule = format!("table=3,ip,actions=write_actions({text})");
             let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
             needs.add_instructions(&rule.instructions, TableId::FIRST);

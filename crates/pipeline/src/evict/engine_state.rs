@@ -1,41 +1,43 @@
-//! What an eviction engine says of itself: how large it is, and why entries went.
+//! The state of an eviction engine: its size, and the causes of evictions.
 //!
-//! Both are for people and tests: whoever drops entries needs neither.
+//! Both are for display and for tests: eviction itself needs neither.
 
 use crate::id::{BridgeId, TableId};
 
-/// How large what an engine keeps is, and what has happened to it.
+/// The size of an engine's state, and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineState {
-    /// What the configuration calls it; empty: it has no name there.
+    /// The name in the configuration; empty without one.
     pub name: &'static str,
-    /// What it keeps, by relation, with the number of rows of each.
+    /// The relations of the engine, with the number of rows of each.
     pub relations: Vec<(&'static str, usize)>,
-    /// Bytes on the heap, about, traversals not counted; `None`: it does not know.
+    /// Approximate bytes on the heap, without traversals; `None`: unknown.
     pub bytes: Option<usize>,
-    /// Changes that were too much to be looked at one by one: each took all entries of its tables.
+    /// Changes that were too large to be handled one by one: each evicted all entries
+    /// of its tables.
     pub overflows: u64,
-    /// Faults of the engine itself: each took all entries.
+    /// Internal faults: each evicted all entries.
     pub faults: u64,
 }
 
-/// Why entries went, of those that one call of [`Evictor::apply`](crate::Evictor::apply) answered
-/// with: so many, one behind the other.
+/// A run of evicted entries with one cause, in a result of
+/// [`Evictor::apply`](crate::Evictor::apply).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CauseRun {
-    /// Why they went.
+    /// The cause.
     pub cause: Cause,
-    /// How many of them.
+    /// Number of entries.
     pub count: usize,
 }
 
-/// Why an engine ended an entry.
+/// The cause of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// By the delta with this number among those that it was given.
+    /// The delta with this index among the deltas of the call.
     Delta(usize),
-    /// The change was too much to be looked at one by one, and the entry visits this table.
+    /// The change was too large to be handled one by one, and the entry visits this
+    /// table.
     Bound(BridgeId, TableId),
-    /// The engine has failed, and forgot what it watched.
+    /// The engine has failed and dropped its state.
     Fault,
 }

@@ -1,8 +1,8 @@
-//! The contract of eviction engines: which cache entries does a version make stale?
+//! The contract of eviction engines: they find the cache entries that a version makes stale.
 //!
-//! An engine hears of every entry that a cache makes ([`Evictor::installed`]) and loses
-//! ([`Evictor::removed`]), and answers every version's deltas with the entries that go.
-//! One thread at a time has it; caches learn of evictions by `advance` messages.
+//! An engine is notified of every entry that a cache installs ([`Evictor::installed`]) and removes
+//! ([`Evictor::removed`]). For the deltas of a version it returns the stale entries. One thread at
+//! a time uses the engine; caches learn of evictions by `Invalidation` messages.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -11,91 +11,102 @@ use shunt_classifier::Version;
 use super::engine_state::{CauseRun, EngineState};
 use crate::{traversals::traversal::Traversal, versions::delta::Delta};
 
-/// Who holds a cache entry: a packet thread, or later a target.
+/// The owner of cache entries: a packet thread or an offload device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u16);
 
-/// One cache entry. A slot is used again with a new generation, and only after its owner has said
-/// that the entry was removed, unless it was told so.
+/// One cache entry.
+///
+/// A slot is used again with a new generation, and only after its owner has reported that the entry
+/// was removed, or has been notified of its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
-    /// Who holds it.
+    /// The owner.
     pub owner: OwnerId,
-    /// Where in the owner's table.
+    /// Index in the owner's table.
     pub slot: u32,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     pub generation: u32,
 }
 
-/// The number of an install: each owner counts its own, from 1.
+/// The sequence number of an install: each owner counts its own, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallNo(pub u64);
 
-/// What an engine says of an install.
+/// The result of an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
     /// The entry is watched from now on.
     Recorded,
-    /// It was translated under a version older than the engine's: its owner will drop it, by the
-    /// rule of `seq`.
+    /// The traversal is of an older version than the engine's. The owner drops the
+    /// entry by its install number.
     Late,
 }
 
 /// An eviction engine.
 pub trait Evictor: Send {
-    /// An owner made an entry out of `traversal`.
+    /// Reports that an owner made an entry of `traversal`.
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed;
 
-    /// An owner lost an entry of its own accord (expiry, replacement); never one that an `advance`
-    /// took.
+    /// Reports that an owner removed an entry by expiry or replacement, not by an
+    /// invalidation.
     fn removed(&mut self, entry: EntryId);
 
-    /// A version changed these things. Answers with the entries that are stale from it on, and
-    /// forgets them.
+    /// Applies the deltas of a version, and returns the entries that are stale from it
+    /// on.
     ///
-    /// Versions grow from change to change, as an entry that was made between two changes of one version
-    /// would seem to know of both; and the id of a rule is never used again. A change of one that is older
-    /// than the last counts as a change of the last: it evicts too much rather than too little, and an
-    /// install that was late stays late.
+    /// The engine stops watching these entries.
+    ///
+    /// Versions grow from call to call: an entry that was made between two changes of one version
+    /// would appear to know both. The id of a rule is never used again. Changes of an older version
+    /// count as changes of the last one. This evicts too much rather than too little, and a late
+    /// install stays late.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
-    /// Why the entries of the last answer of [`Self::apply`] went, in the order of the answer, and of
-    /// no more than there are. Each cause is true of its entry: a delta that is named ends it, and of
-    /// several that do, any may be named. What lies behind the last of these went for a reason that
-    /// the engine does not tell.
+    /// Returns the causes of the entries of the last result of [`Self::apply`], in its
+    /// order.
+    ///
+    /// Each cause is true of its entry: a named delta makes it stale, and of several such deltas
+    /// any may be named. The list may be shorter than the result: the engine does not report the
+    /// causes of the rest.
     fn causes(&self) -> &[CauseRun] {
         &[]
     }
 
-    /// An owner is gone, and its entries with it: none of them is watched any more.
+    /// Drops all entries of an owner that is gone.
     fn forget(&mut self, owner: OwnerId);
 
-    /// Whether this change takes microseconds, however many entries are watched: then whoever makes
-    /// it may have the step done itself, and need not hand it over. To find out takes no longer.
+    /// Returns whether applying this change takes microseconds, for any number of
+    /// watched entries.
+    ///
+    /// Then the caller may apply it itself and need not hand it to another thread. The check itself
+    /// is as quick.
     fn is_quick(&self, _deltas: &[Delta]) -> bool {
         false
     }
 
-    /// Whether so much was put off that somebody should be woken for it.
+    /// Returns whether enough work was deferred that a thread should be woken for it.
     fn is_untidy(&self) -> bool {
         false
     }
 
-    /// Does a bounded part of the work that was put off, for whoever has nothing else to do.
-    /// Answers whether there is more.
+    /// Does a bounded part of the deferred work, for a thread that is idle.
+    ///
+    /// Returns whether there is more.
     fn tidy(&mut self) -> bool {
         false
     }
 
-    /// Number of entries watched.
+    /// Returns the number of watched entries.
     fn len(&self) -> usize;
 
-    /// How large what it keeps is. Takes a time that does not grow with the number of entries.
+    /// Returns the size of the engine's state. The cost does not grow with the number
+    /// of entries.
     fn state(&self) -> EngineState {
         EngineState { relations: vec![("entries", self.len())], ..EngineState::default() }
     }
 
-    /// Whether no entry is watched.
+    /// Returns whether no entry is watched.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -107,15 +118,15 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A text that is not the name of an entry.
+/// The error for a text that is not an entry name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no entry: an entry is three numbers with dots between them, as 0.17.2")]
+#[error("`{0}` is not a cache entry: write three numbers with dots between them, such as 0.17.2")]
 pub struct EntryIdError(String);
 
 impl FromStr for EntryId {
     type Err = EntryIdError;
 
-    /// Reads what `Display` writes.
+    /// Parses the format of `Display`.
     fn from_str(text: &str) -> Result<Self, EntryIdError> {
         let read = || {
             let (owner, rest) = text.split_once('.')?;
@@ -130,7 +141,7 @@ impl FromStr for EntryId {
     }
 }
 
-/// A number without a sign.
+/// Parses a number without a sign.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

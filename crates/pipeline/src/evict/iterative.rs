@@ -1,13 +1,13 @@
-//! The iterative eviction engine: after every version, translate every entry anew.
+//! The iterative eviction engine: after every version, it translates every entry again.
 //!
-//! This is what Open vSwitch's revalidator does, except that Open vSwitch compares actions and masks
-//! alone and keeps an entry that other rules now say the same of; here its counts would go to the wrong
-//! rules. It costs a translation per entry and version, and it is hard to get wrong: the other engines
-//! are measured against it, and tested by it.
+//! Open vSwitch's revalidator does the same, but it compares actions and masks alone: it keeps an
+//! entry if other rules now give the same result. Here the counters of that entry would go to the
+//! wrong rules. The engine costs a translation per entry and version, and it is simple. The other
+//! engines are measured against it, and tested by it.
 //!
-//! An entry stays if translating its packet again gives the same actions, by the same rules, from
-//! the same things consulted, and looks at no bit that the entry leaves open. Then every other
-//! packet of the entry's region fares like that one.
+//! An entry stays if a new translation of its packet has the same actions, rules and reads, and
+//! consults no bit that the entry's mask leaves open. Then the entry is right for every other
+//! packet of its region, too.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{pipeline::Pipeline, traversals::traversal::Traversal, versions::delta::Delta};
 
-/// Watches entries by keeping their traversals.
+/// The engine: it stores the traversal of each entry.
 pub struct Iterative {
     pipeline: Arc<Pipeline>,
     version: Version,
@@ -27,7 +27,7 @@ pub struct Iterative {
 }
 
 impl Iterative {
-    /// An engine without entries, at the pipeline's newest version.
+    /// Makes an engine without entries, at the newest version of the pipeline.
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>) -> Self {
         let version = pipeline.version();
@@ -74,9 +74,10 @@ impl Evictor for Iterative {
     }
 }
 
-/// Whether an entry made of `old` is still right where its packet's traversal is now `new`.
+/// Returns whether an entry with traversal `old` is right if its packet's traversal
+/// is now `new`.
 fn still_holds(old: &Traversal, new: &Traversal) -> bool {
-    old.says_as(new) && old.reads == new.reads && old.mask.has_all_of(&new.mask)
+    old.decides_like(new) && old.reads == new.reads && old.mask.has_all_of(&new.mask)
 }
 
 #[cfg(test)]
@@ -92,11 +93,11 @@ mod tests {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
     }
 
-    /// Entries, each with the packet that it was made for.
-    type Entries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
+    /// InstalledEntries, each with the packet that it was made for.
+    type InstalledEntries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
 
-    /// An engine with an entry for each packet that teaches nothing.
-    fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, Entries<'p>) {
+    /// Makes an engine with an entry for each packet that learns nothing.
+    fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, InstalledEntries<'p>) {
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let mut entries = BTreeMap::new();
         for (slot, key) in packets.iter().enumerate() {
@@ -114,7 +115,7 @@ mod tests {
         #![proptest_config(cases(150))]
 
         #[test]
-        fn what_survives_a_change_is_right_for_its_whole_region(
+        fn surviving_entries_are_right_for_their_whole_region(
             world in generate::world(),
             packets in prop::collection::vec(generate::packet(), 8),
             ops in prop::collection::vec(generate::op(), 1..6),
@@ -137,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn what_survives_of_packets_that_were_parsed_again_would_be_made_again(
+        fn surviving_recirculated_entries_equal_new_ones(
             world in generate::world(),
             packets in prop::collection::vec(generate::packet(), 8),
             ops in prop::collection::vec(generate::op(), 1..4),
@@ -189,7 +190,7 @@ mod tests {
         let late = Arc::new(twin.translate(&FlowKey::ZERO));
         engine.apply(&[], late.version.next());
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
-        // A version that goes back lets it in no more.
+        // An older version does not make the install valid.
         engine.apply(&[], late.version);
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
         assert!(engine.is_empty());
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_owner_that_is_gone_nothing_is_watched_and_of_others_everything() {
+    fn a_forgotten_owner_has_no_watched_entries() {
         let twin = Twin::new(&[]);
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let traversal = Arc::new(twin.translate(&FlowKey::ZERO));

@@ -14,29 +14,29 @@ use crate::{
 /// A group, as one version sees it. A change makes a new value, with new counters.
 #[derive(Debug)]
 pub struct Group {
-    /// Its number in its bridge.
+    /// The number of the group in its bridge.
     pub id: GroupId,
-    /// Its bridge.
+    /// The bridge.
     pub bridge: BridgeId,
-    /// Which buckets run.
+    /// The type: it decides which buckets run.
     pub kind: GroupKind,
-    /// How a bucket of a select group is chosen.
+    /// The selection method of a select group.
     pub selection: Selection,
     /// The buckets, in order.
     pub buckets: Box<[Bucket]>,
-    /// When it was added; changes since do not count.
+    /// Time of the addition; changes do not count.
     pub created: Time,
     /// Counters of the group and of each bucket, in the order of the buckets.
     pub stats: Arc<GroupStats>,
 }
 
 impl Group {
-    /// The most groups that a bridge may have.
+    /// The most groups of a bridge.
     pub const COUNT_MAX: usize = 1 << 20;
 }
 
 impl PartialEq for Group {
-    /// Two values are the same group if they share its counters.
+    /// Two values are the same group if they share their counters.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
@@ -44,35 +44,35 @@ impl PartialEq for Group {
 
 impl Eq for Group {}
 
-/// Which buckets of a group run (`ofp_group_type`).
+/// The type of a group (`ofp_group_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupKind {
-    /// All, each on a copy.
+    /// All buckets run, each on a copy.
     All,
-    /// One, by a hash of the packet.
+    /// One bucket runs, chosen by a hash of the packet.
     Select,
-    /// The only one.
+    /// The only bucket runs.
     Indirect,
-    /// The first that is live.
+    /// The first live bucket runs.
     FastFailover,
 }
 
-/// How a bucket of a select group is chosen (`selection_method` of the Open vSwitch extension).
+/// The selection method of a select group (`selection_method` of Open vSwitch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// Not said: by the transport connection.
+    /// No method given: by the transport connection.
     #[default]
     Default,
-    /// `dp_hash`: by the transport connection, beginning with a parameter.
+    /// `dp_hash`: by the transport connection, with a basis.
     DatapathHash {
-        /// What the hash begins with; in its upper half Open vSwitch has the number of a hash.
+        /// The basis of the hash; Open vSwitch has the number of a hash in its upper half.
         basis: u64,
     },
     /// `hash`: by these fields, under these masks.
     Fields {
-        /// What the hash begins with.
+        /// The basis of the hash.
         basis: u64,
-        /// The fields and the bits of them that count.
+        /// The fields and the bits of each that count.
         fields: Box<[(shunt_flow::FieldId, u128)]>,
     },
 }
@@ -80,73 +80,79 @@ pub enum Selection {
 /// One bucket (`ofp_bucket`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its number in the group (OpenFlow 1.5); the place in the list where the version has none.
+    /// The number in the group (OpenFlow 1.5); the index in the list for older
+    /// versions.
     pub id: u32,
-    /// Its share in a select group.
+    /// The weight in a select group.
     pub weight: u16,
-    /// It is live while the link of this port is up; [`PortNo::ANY`]: no port.
+    /// The bucket is live while the link of this port is up; [`PortNo::ANY`]: no port.
     pub watch_port: PortNo,
-    /// It is live while this group has a live bucket.
+    /// The bucket is live while this group has a live bucket.
     pub watch_group: Option<GroupId>,
-    /// Run as an action set is, on a copy of the packet.
+    /// The actions: they run as an action set does, on a copy of the packet.
     pub actions: Box<[Action]>,
 }
 
 /// A request to change groups (`ofp_group_mod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMod {
-    /// What to do.
+    /// The command.
     pub command: GroupCommand,
-    /// Which group; `None`: all, only to delete.
+    /// The group; `None`: all groups, only to delete.
     pub group: Option<GroupId>,
-    /// The new kind; commands that keep or delete a group do not look at it.
+    /// The new type; commands that keep or delete a group ignore it.
     pub kind: GroupKind,
-    /// The new selection; as `kind`.
+    /// The new selection method; commands that keep or delete a group ignore it.
     pub selection: Selection,
     /// The new buckets.
     pub buckets: Box<[Bucket]>,
 }
 
-/// What a group-mod does (`ofp_group_mod_command`).
+/// The command of a group-mod (`ofp_group_mod_command`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupCommand {
     /// Add a group that does not exist.
     Add,
-    /// Change one that does.
+    /// Change an existing group.
     Modify,
-    /// Either.
+    /// Add or change a group.
     AddOrModify,
-    /// Delete it, if it exists, and the rules that name it.
+    /// Delete the group, if it exists, and the rules that name it.
     Delete,
 }
 
-/// Why a group-mod was refused. Nothing was changed.
+/// The reason for which a group-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupModError {
     /// `OFPGMFC_GROUP_EXISTS`.
-    #[error("group {0} exists already: modify it")]
+    #[error("group {0} exists: use modify")]
     Exists(GroupId),
     /// `OFPGMFC_UNKNOWN_GROUP`.
-    #[error("there is no group {0}: add it")]
+    #[error("there is no group {0}: add it first")]
     Unknown(GroupId),
     /// `OFPGMFC_INVALID_GROUP`.
-    #[error("group {0} cannot be so: {1}")]
+    #[error("group {0} is not valid: {1}")]
     Invalid(GroupId, &'static str),
-    /// `OFPGMFC_WATCH_UNSUPPORTED`: only fast failover and select groups choose by liveness.
-    #[error("group {0} chooses no bucket by what is live, so none watches anything")]
+    /// `OFPGMFC_WATCH_UNSUPPORTED`: only fast failover and select groups choose live
+    /// buckets.
+    #[error(
+        "group {0}: a bucket sets watch_port or watch_group, but only fast_failover and select groups \
+             may: remove them or change the type"
+    )]
     Unwatchable(GroupId),
     /// `OFPGMFC_LOOP`.
-    #[error("group {0} would lead back to itself")]
+    #[error("group {0} would lead back to itself through its buckets: remove the loop")]
     Loop(GroupId),
-    /// `OFPBAC_BAD_OUT_GROUP`: a bucket names a group that is not there.
-    #[error("a bucket names group {0}, which does not exist")]
-    NoSuchRule(GroupId),
-    /// As [`FlowModError::NotYet`](crate::FlowModError::NotYet), of an action in a bucket.
-    #[error("this switch has no action {0} yet")]
+    /// `OFPBAC_BAD_OUT_GROUP`: a bucket names a group that does not exist.
+    #[error("a bucket names group {0}, which does not exist: add that group first")]
+    NoSuchGroup(GroupId),
+    /// As [`FlowModError::NotYet`](crate::FlowModError::NotYet), for an action in a
+    /// bucket.
+    #[error("action {0} is not supported")]
     NotYet(&'static str),
     /// `OFPGMFC_OUT_OF_GROUPS`.
-    #[error("the bridge has {0} groups, its limit")]
+    #[error("the bridge has {0} groups, its limit: delete some first")]
     TooMany(usize),
 }
 
@@ -158,32 +164,32 @@ pub struct GroupStats {
 }
 
 impl GroupStats {
-    /// Counters at zero for so many buckets.
+    /// Counters at zero for `buckets_count` buckets.
     #[must_use]
     pub fn new(buckets_count: usize) -> Self {
         let buckets = std::iter::repeat_with(PacketCount::default).take(buckets_count).collect();
         Self { total: PacketCount::default(), buckets }
     }
 
-    /// Counts packets that met the group.
+    /// Counts packets that matched the group.
     pub fn credit(&self, packets: u64, bytes: u64) {
         self.total.credit(packets, bytes);
     }
 
-    /// Counts packets that ran a bucket; one that is not there counts nothing.
+    /// Counts packets that ran a bucket; ignores a bucket that does not exist.
     pub fn credit_bucket(&self, bucket: usize, packets: u64, bytes: u64) {
         if let Some(count) = self.buckets.get(bucket) {
             count.credit(packets, bytes);
         }
     }
 
-    /// What the group has counted so far.
+    /// Returns the counters of the group.
     #[must_use]
     pub fn totals(&self) -> PacketTotals {
         self.total.totals()
     }
 
-    /// What each bucket has counted so far.
+    /// Returns the counters of each bucket.
     #[must_use]
     pub fn bucket_totals(&self) -> Vec<PacketTotals> {
         self.buckets.iter().map(PacketCount::totals).collect()

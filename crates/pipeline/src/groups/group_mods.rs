@@ -1,13 +1,13 @@
-//! Group-mods: how requests of controllers change the groups of a bridge (OpenFlow 1.3.5, 6.5).
+//! Group-mods: changes of the groups of a bridge (OpenFlow 1.3.5, 6.5).
 //!
-//! Where the standard leaves room, Shunt does as Open vSwitch does:
+//! Where the standard is open, Shunt does as Open vSwitch does:
+//!
 //! * a modified group keeps the time of its addition, and counts from zero;
-//! * a deletion does not look at groups whose buckets name the group: those buckets run into
-//!   nothing from then on;
-//! * what a bucket watches need not be there: then it is not live.
+//! * a deletion ignores buckets that name the deleted group: they then run nothing;
+//! * a watched port or group need not exist: then it is not live.
 //!
-//! What would lead from a group back to itself is refused, so groups never do: neither by their
-//! buckets nor by what these watch.
+//! A change that would lead from a group back to itself, by its buckets or by what these watch, is
+//! refused.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,19 +17,19 @@ use shunt_flow::PortNo;
 use super::group::{Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats};
 use crate::{
     action::Action,
-    bridges::bridge::Bridge,
+    bridges::bridge::VersionedBridge,
     id::{BridgeId, GroupId},
     tables::{flow_mod::FlowModError, rule::Rule, rule_filter::any_action},
-    update::{batch::Batch, check::check_action},
+    update::{batch::UpdateBatch, check::check_action},
     versions::delta::{Delta, Object, RemovedReason},
 };
 
-impl Batch {
-    /// Does what one request asks for. When it fails, it has done nothing.
+impl UpdateBatch {
+    /// Applies one request. If it fails, nothing has changed.
     pub(crate) fn change_group(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: GroupMod,
     ) -> Result<(), GroupModError> {
         let version = self.version();
@@ -76,7 +76,12 @@ impl Batch {
     }
 
     /// Deletes groups, and the rules that name them.
-    fn delete_groups(&mut self, id: BridgeId, bridge: &mut Bridge, groups: BTreeSet<GroupId>) {
+    fn delete_groups(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        groups: BTreeSet<GroupId>,
+    ) {
         if groups.is_empty() {
             return;
         }
@@ -91,7 +96,7 @@ impl Batch {
     }
 }
 
-/// Makes sure that a group is one that its kind allows.
+/// Checks that the buckets fit the type of the group.
 fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> {
     let buckets = &request.buckets;
     let is_watched =
@@ -118,9 +123,9 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
     Ok(())
 }
 
-/// Makes sure that buckets lead to what is there, and not back to the group.
+/// Checks that buckets lead to groups that exist, and not back to the group.
 fn check_targets(
-    bridge: &Bridge,
+    bridge: &VersionedBridge,
     group: GroupId,
     buckets: &[Bucket],
     version: Version,
@@ -140,9 +145,9 @@ fn check_targets(
     let mut result = Ok(());
     any_action(&lists(buckets), |action| {
         result = match check_action(bridge, action, version) {
-            Err(FlowModError::NoSuchGroup(target)) => Err(GroupModError::NoSuchRule(target)),
+            Err(FlowModError::NoSuchGroup(target)) => Err(GroupModError::NoSuchGroup(target)),
             Err(FlowModError::NotYet(name)) => Err(GroupModError::NotYet(name)),
-            // An action set does not run a meter, so none need be there.
+            // An action set does not run a meter, so the meter need not exist.
             _ => Ok(()),
         };
         result.is_err()
@@ -154,7 +159,7 @@ fn lists(buckets: &[Bucket]) -> Vec<&[Action]> {
     buckets.iter().map(|bucket| &*bucket.actions).collect()
 }
 
-/// The groups that buckets name or watch.
+/// Returns the groups that buckets name or watch.
 fn targets(buckets: &[Bucket]) -> Vec<GroupId> {
     let mut targets: Vec<_> = buckets.iter().filter_map(|bucket| bucket.watch_group).collect();
     any_action(&lists(buckets), |action| {

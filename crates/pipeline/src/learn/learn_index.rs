@@ -1,11 +1,14 @@
-//! What the learning rules of a bridge write, and what has to be known of it.
+//! The index of what the learning rules of a bridge write.
 //!
-//! * Which tables: a rule there is something that translations consult ([`Object::Learned`]), so a
-//!   change of it is a delta of that object too.
-//! * How many rules of a cookie a table holds, where a `learn` has a limit: a number of each version.
-//! * How many actions would delete what was learned: when the last goes, its cookie is an *orphan*.
+//! It knows three things:
 //!
-//! Tables are never forgotten: they are few, and an entry may have read them long ago.
+//! * The tables that are written. Translations consult a rule of such a table
+//!   ([`Object::Learned`]), so its change is a delta of that object too.
+//! * The number of rules of a cookie in a table where a `learn` has a limit, for each version.
+//! * The number of actions that would delete the learned rules. When the last one is removed, the
+//!   cookie is an *orphan*.
+//!
+//! Tables are never dropped: they are few, and an entry may have read one long ago.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,21 +24,21 @@ use crate::{
     action::{Action, LearnAction},
     id::{BridgeId, Cookie, TableId},
     tables::rule::{Instructions, Rule},
-    versions::{delta::Object, versioned::History},
+    versions::{delta::Object, versioned::Versioned},
 };
 
-/// What the learning rules of a bridge write.
-pub(crate) struct Taught {
+/// The index of what the learning rules of a bridge write.
+pub(crate) struct LearnIndex {
     hashing: FixedState,
     tables: BTreeSet<TableId>,
-    /// Rules by cookie, of the tables in which a `learn` counts them.
-    counts: BTreeMap<TableId, BTreeMap<Cookie, History<usize>>>,
-    /// Actions that delete what they taught; the newest version's.
+    /// Number of rules by cookie, for tables in which a `learn` counts them.
+    counts: BTreeMap<TableId, BTreeMap<Cookie, Versioned<usize>>>,
+    /// Number of actions that delete their learned rules, in the newest version.
     owners: BTreeMap<(TableId, Cookie), usize>,
     orphans: BTreeSet<(TableId, Cookie)>,
 }
 
-impl Taught {
+impl LearnIndex {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             hashing: FixedState::with_seed(seed),
@@ -46,9 +49,10 @@ impl Taught {
         }
     }
 
-    /// Takes in what the actions of a new rule may learn. Answers with the tables whose rules are
-    /// to be counted from now on.
-    pub(crate) fn add_teacher(&mut self, instructions: &Instructions) -> Vec<TableId> {
+    /// Adds the `learn` actions of a new rule.
+    ///
+    /// Returns the tables with rules that must be counted from now on.
+    pub(crate) fn add_learner(&mut self, instructions: &Instructions) -> Vec<TableId> {
         let mut counted = Vec::new();
         for learn in instructions.learns() {
             self.tables.insert(learn.table);
@@ -63,8 +67,8 @@ impl Taught {
         counted
     }
 
-    /// The actions of a rule learn nothing more.
-    pub(crate) fn remove_teacher(&mut self, instructions: &Instructions) {
+    /// Removes the `learn` actions of a rule.
+    pub(crate) fn remove_learner(&mut self, instructions: &Instructions) {
         for learn in instructions.learns().filter(|learn| learn.delete_learned) {
             let owned = (learn.table, learn.cookie);
             if let Some(count) = self.owners.get_mut(&owned) {
@@ -77,38 +81,42 @@ impl Taught {
         }
     }
 
-    /// Counts a rule that `version` is the first to see, if its table is counted.
+    /// Counts a rule that `version` adds, if its table is counted.
     pub(crate) fn count_in(&mut self, rule: &Rule, version: Version) {
         self.recount(rule, version, |count| count + 1);
     }
 
-    /// Counts a rule out.
+    /// Counts a rule that `version` removes, if its table is counted.
     pub(crate) fn count_out(&mut self, rule: &Rule, version: Version) {
         self.recount(rule, version, |count| count.saturating_sub(1));
     }
 
     fn recount(&mut self, rule: &Rule, version: Version, change: impl Fn(usize) -> usize) {
         if let Some(cookies) = self.counts.get_mut(&rule.table) {
-            let history = cookies.entry(rule.cookie).or_insert_with(History::new);
+            let history = cookies.entry(rule.cookie).or_insert_with(Versioned::new);
             let count = change(history.at(version).map_or(0, |count| **count));
             history.set(Arc::new(count), version);
         }
     }
 
-    /// How many rules of a cookie `version` sees in a table; `None` where they are not counted.
+    /// Returns the number of rules of a cookie in a table, as `version` sees it.
+    ///
+    /// `None` if the table is not counted.
     pub(crate) fn count(&self, table: TableId, cookie: Cookie, version: Version) -> Option<usize> {
         let history = self.counts.get(&table)?.get(&cookie);
         Some(history.and_then(|history| history.at(version)).map_or(0, |count| **count))
     }
 
-    /// Tables and cookies whose last owner has gone: what was learned goes too.
+    /// Takes the tables and cookies that have lost their last owner.
+    ///
+    /// The caller removes the learned rules.
     pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
         let orphans = std::mem::take(&mut self.orphans);
-        // A rule that was modified, or replaced by another owner, has left none.
+        // If the owner was modified, or replaced by another owner, the cookie is no orphan.
         orphans.into_iter().filter(|orphan| !self.owners.contains_key(orphan)).collect()
     }
 
-    /// The objects that change when a rule comes, goes or changes.
+    /// Returns the objects that change when a rule is added, removed or changed.
     pub(crate) fn objects(&self, rule: &Rule) -> Vec<Object> {
         if !self.tables.contains(&rule.table) {
             return Vec::new();
@@ -120,7 +128,7 @@ impl Taught {
         objects
     }
 
-    /// The rule of a match and a priority, or its absence.
+    /// Returns the object of a rule with a match and a priority, or its absence.
     pub(crate) fn rule(
         &self,
         bridge: BridgeId,
@@ -131,7 +139,7 @@ impl Taught {
         self.object(bridge, table, (true, matching, priority))
     }
 
-    /// The number of rules of a cookie.
+    /// Returns the object of the number of rules of a cookie.
     pub(crate) fn cookie(&self, bridge: BridgeId, table: TableId, cookie: Cookie) -> Object {
         self.object(bridge, table, (false, cookie))
     }
@@ -151,7 +159,7 @@ impl Taught {
 }
 
 impl Instructions {
-    /// Every `learn`, however deep.
+    /// Returns every `learn` action, also inside clones.
     pub(crate) fn learns(&self) -> impl Iterator<Item = &LearnAction> {
         let mut lists = vec![self.apply.iter()];
         std::iter::from_fn(move || {

@@ -1,101 +1,109 @@
-//! What packets teach: changes of tables that a translation asks for.
+//! Learn requests: changes of the tables that a packet causes.
 //!
-//! A translation changes nothing. A packet that teaches says so by its traversal's
-//! [`Learning`]s, and control makes a version of them by [`Pipeline::learn`](crate::Pipeline::learn).
-//! The packet itself fares as its own version says; what comes behind it on its queue waits for the
-//! version that has learned (see `shunt_datapath`).
+//! A translation changes nothing. A packet that learns lists [`Learning`]s in its traversal, and
+//! control makes a version of them by [`Pipeline::learn`](crate::Pipeline::learn). The packet
+//! itself is handled by its own version. Later packets of the same queue wait for the version with
+//! the learned state (see `shunt_datapath`).
 //!
-//! What is known already is no learning but a [`Refresh`](crate::Refresh): a traversal that has
-//! only those can be cached, and its hits refresh too.
+//! A request for a rule or an address that exists is a [`Refresh`](crate::Refresh) instead. A
+//! traversal that has only refreshes can be cached, and its hits repeat them.
 
 use std::sync::Arc;
 
 use shunt_classifier::Version;
 
 use crate::{
-    bridges::{bridge::Bridge, mac_table::MacSighting},
+    bridges::{bridge::VersionedBridge, mac_table::MacSighting},
     id::{BridgeId, Cookie},
     tables::{
         flow_mod::{FlowMod, FlowModError, TableSelector},
         rule::Rule,
     },
-    update::batch::{Batch, Revision},
+    update::batch::{Revision, UpdateBatch},
 };
 
-/// Something that a packet teaches.
+/// One learn request of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learning {
     /// A rule, by `learn`.
     Rule(Box<LearnedRule>),
-    /// Where a MAC address is, by NORMAL.
+    /// The port of a MAC address, by NORMAL.
     Mac(MacSighting),
 }
 
 /// A rule that a `learn` action makes of a packet.
 #[derive(Clone, Debug)]
 pub struct LearnedRule {
-    /// The bridge of the rule that learns.
+    /// The bridge of the learning rule.
     pub bridge: BridgeId,
-    /// The rule that learns; `None`: a packet-out. If it is gone or has changed meanwhile, nothing is
-    /// learned: a controller that has removed it, and what it learned, need not do so twice.
-    pub teacher: Option<Arc<Rule>>,
-    /// The rule, as a request to add it. If there is one with its match and priority, that gets
-    /// its instructions and, unless it is all ones, its cookie.
+    /// The learning rule; `None` for a packet-out.
+    ///
+    /// If the rule was removed or has changed meanwhile, nothing is learned. So a controller that
+    /// removes the rule and all that it learned need not do so twice.
+    pub learner: Option<Arc<Rule>>,
+    /// The learned rule, as a request to add it.
+    ///
+    /// A rule with the same match and priority gets its instructions and, unless it is all ones,
+    /// its cookie.
     pub request: FlowMod,
-    /// The most rules of its table and cookie; 0: no limit.
+    /// The most rules with the same table and cookie; 0: no limit.
     pub limit: u32,
 }
 
 impl PartialEq for LearnedRule {
     fn eq(&self, other: &Self) -> bool {
-        let teacher = |own: &Self| own.teacher.as_ref().map(|rule| (rule.id, rule.revision));
+        let learner = |own: &Self| own.learner.as_ref().map(|rule| (rule.id, rule.revision));
         (self.bridge, self.limit, &self.request) == (other.bridge, other.limit, &other.request)
-            && teacher(self) == teacher(other)
+            && learner(self) == learner(other)
     }
 }
 
 impl Eq for LearnedRule {}
 
-/// Why something was not learned.
+/// The reason for which a learn request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LearnError {
     /// The table refuses the rule.
     #[error(transparent)]
     Refused(#[from] FlowModError),
-    /// The rule that learns is gone, or has changed.
-    #[error("the rule that learns is gone or has changed")]
+    /// The learning rule was removed or has changed.
+    #[error("the learning rule was removed or has changed")]
     Outdated,
-    /// There are as many rules of its table and cookie as the `learn` allows.
-    #[error("there are {0} rules of this table and cookie, the limit")]
+    /// The number of rules of the table and cookie has reached the limit of the
+    /// `learn`.
+    #[error("there are {0} rules with this table and cookie, the limit of the learn action")]
     Limit(u32),
 }
 
-/// A cookie that changes none (`nx_action_learn`).
+/// A cookie that leaves the old one unchanged (`nx_action_learn`).
 const COOKIE_KEPT: Cookie = Cookie::new(u64::MAX);
 
 impl LearnedRule {
-    /// Whether the rule that learns is there, as it was.
-    fn is_current(&self, bridge: &Bridge, version: Version) -> bool {
-        self.teacher.as_ref().is_none_or(|teacher| {
-            let table = bridge.table(teacher.table);
-            let found = table
-                .and_then(|held| held.find_exact(&teacher.matching, teacher.priority, version));
-            found.is_some_and(|own| (own.id, own.revision) == (teacher.id, teacher.revision))
+    /// Returns whether the learning rule exists unchanged.
+    fn is_current(&self, bridge: &VersionedBridge, version: Version) -> bool {
+        self.learner.as_ref().is_none_or(|learner| {
+            let table = bridge.table(learner.table);
+            let found = table.and_then(|existing| {
+                existing.find_exact(&learner.matching, learner.priority, version)
+            });
+            found.is_some_and(|own| (own.id, own.revision) == (learner.id, learner.revision))
         })
     }
 
-    /// Whether `rule`, which has its match and priority, is just what would be learned.
-    pub(crate) fn is_known_as(&self, rule: &Rule) -> bool {
+    /// Returns whether `rule`, which has the same match and priority, equals the
+    /// learned rule.
+    pub(crate) fn matches_rule(&self, rule: &Rule) -> bool {
         self.cookie_after(rule) == rule.cookie && *rule.instructions == self.request.instructions
     }
 
-    /// Whether the rule would stand in the place of another one that is being learned.
+    /// Returns whether the rule would take the place of another one that is being
+    /// learned.
     pub(crate) fn replaces(&self, other: &Learning) -> bool {
-        let place =
+        let slot =
             |learned: &Self| (learned.bridge, learned.request.table, learned.request.priority);
         match other {
             Learning::Rule(other) => {
-                place(self) == place(other)
+                slot(self) == slot(other)
                     && self.request.matching == other.request.matching
                     && self != &**other
             }
@@ -103,24 +111,25 @@ impl LearnedRule {
         }
     }
 
-    /// Whether there are fewer rules of its table and cookie than its limit.
-    pub(crate) fn is_below_limit(&self, bridge: &Bridge, version: Version) -> bool {
+    /// Returns whether the number of rules of the table and cookie is below the limit.
+    pub(crate) fn is_below_limit(&self, bridge: &VersionedBridge, version: Version) -> bool {
         let TableSelector::One(table) = self.request.table else { return true };
         let count = |cookie| bridge.cookie_count(table, cookie, version);
         self.limit == 0 || count(self.request.cookie) < self.limit as usize
     }
 
-    /// The cookie of a rule after it has been learned again.
+    /// Returns the cookie of a rule after it has been learned again.
     fn cookie_after(&self, rule: &Rule) -> Cookie {
         if self.request.cookie == COOKIE_KEPT { rule.cookie } else { self.request.cookie }
     }
 }
 
-impl Batch {
-    /// Learns a rule: refreshes the one that is just so, changes the one in its place, or adds it.
+impl UpdateBatch {
+    /// Learns a rule: refreshes an equal one, changes one with its match and priority,
+    /// or adds it.
     pub(crate) fn learn(
         &mut self,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         learned: &LearnedRule,
     ) -> Result<(), LearnError> {
         if !learned.is_current(bridge, self.version) {
@@ -128,13 +137,13 @@ impl Batch {
         }
         let request = &learned.request;
         let old = match request.table {
-            TableSelector::One(table) => bridge.table(table).and_then(|held| {
-                held.find_exact(&request.matching, request.priority, self.version).cloned()
+            TableSelector::One(table) => bridge.table(table).and_then(|existing| {
+                existing.find_exact(&request.matching, request.priority, self.version).cloned()
             }),
             TableSelector::All => None,
         };
         match old {
-            Some(old) if learned.is_known_as(&old) => old.timers().refresh(self.now),
+            Some(old) if learned.matches_rule(&old) => old.timers().refresh(self.now),
             _ if !learned.is_below_limit(bridge, self.version) => {
                 return Err(LearnError::Limit(learned.limit));
             }

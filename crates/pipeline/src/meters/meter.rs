@@ -1,27 +1,28 @@
-//! Meters: limits of rate that rules share (OpenFlow 1.3.5, 5.7).
+//! Meters: rate limits that rules share (OpenFlow 1.3.5, 5.7).
 //!
-//! A band is a bucket that fills at its rate, up to its burst; a packet that finds too little in it
-//! exceeds the band. Instead of what is in the bucket, a band keeps the moment at which it will be
-//! full again (the virtual scheduling of the generic cell rate algorithm, ITU-T I.371, annex A):
+//! A band is a token bucket that fills at its rate, up to its burst. A packet that finds too few
+//! tokens exceeds the band. A band stores the time at which it will be full again, and not its
+//! tokens. This is the virtual scheduling of the generic cell rate algorithm (ITU-T I.371, annex
+//! A):
 //!
 //! ```text
-//!   owed     = max(full_at - now, 0)          the time that it takes to fill what is missing
-//!   exceeded = owed + cost > burst            cost: the time that fills what the packet takes
+//!   owed     = max(full_at - now, 0)          the time that fills the missing tokens
+//!   exceeded = owed + cost > burst            cost: the time that fills the tokens of the packet
 //!   full_at  = now + owed + cost              unless exceeded
 //! ```
 //!
-//! So a band is one atomic word, threads share it without a lock, and what they let through
-//! together is what one thread would have. Times are in ticks of 1/32 ns; the cost of a packet is
-//! rounded down to them, which lets through too much by at most a tick per packet: 0.06 % with the
-//! shortest frames at 10 Gbit/s.
+//! So a band is one atomic word. Threads share it without a lock, and together they let through as
+//! much as one thread would. Times are in ticks of 1/32 ns. The cost of a packet is rounded down to
+//! ticks, which lets through at most one tick per packet too much: 0.06 % with the shortest frames
+//! at 10 Gbit/s.
 //!
-//! Threads could draw slices of a bucket and spend them by themselves. They do not: what a meter lets
-//! through and what it counts is exact as it is, at every moment and for any number of threads, and
-//! `docs/decisions/meters.md` says what that costs.
+//! Threads could take slices of a bucket and spend them alone. They do not: the meter and its
+//! counters are exact as they are, at any time and for any number of threads.
+//! `docs/decisions/meters.md` gives the price.
 //!
-//! As in Open vSwitch's userspace datapath, a band begins full, its burst is as much as a second
-//! brings unless it is given, all bands take from their buckets whatever the others do, and of
-//! several exceeded bands the one with the highest rate acts.
+//! As in Open vSwitch's userspace datapath, a band starts full. Its burst is the amount of one
+//! second unless it is given. All bands take tokens, whatever the others do. Of several exceeded
+//! bands the one with the highest rate acts.
 
 use std::{
     iter,
@@ -34,20 +35,20 @@ use crate::{
     time::Time,
 };
 
-/// What a meter is told to be.
+/// The configuration of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// What rates and bursts count.
+    /// The unit of rates and bursts.
     pub unit: MeterUnit,
-    /// Bands have bursts (`OFPMF_BURST`).
+    /// True if bands have bursts (`OFPMF_BURST`).
     pub burst: bool,
-    /// Counters are asked for (`OFPMF_STATS`); Shunt counts all the same.
+    /// True if counters are requested (`OFPMF_STATS`); Shunt counts in any case.
     pub stats: bool,
-    /// The bands, as they were given.
+    /// The bands, in the given order.
     pub bands: Box<[MeterBand]>,
 }
 
-/// What a meter counts.
+/// The unit of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Kilobits (`OFPMF_KBPS`).
@@ -59,23 +60,24 @@ pub enum MeterUnit {
 /// One band (`ofp_meter_band`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterBand {
-    /// What happens above its rate.
+    /// The action above the rate.
     pub kind: MeterBandKind,
     /// Kilobits or packets per second; never 0.
     pub rate: u32,
-    /// Kilobits or packets that may come at once, if the meter has bursts; 0: as much as a second
-    /// brings.
+    /// Kilobits or packets of a burst, if the meter has bursts.
+    ///
+    /// 0 means the amount of one second.
     pub burst_size: u32,
 }
 
-/// What a band does to packets above its rate.
+/// The action of a band on packets above its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterBandKind {
     /// `OFPMBT_DROP`.
     Drop,
     /// `OFPMBT_DSCP_REMARK`: raise the drop precedence by this.
     DscpRemark {
-        /// How many levels.
+        /// Number of levels.
         precedence: u8,
     },
 }
@@ -83,81 +85,82 @@ pub enum MeterBandKind {
 /// A request to change meters (`ofp_meter_mod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterMod {
-    /// What to do.
+    /// The command.
     pub command: MeterCommand,
-    /// Which meter; `None`: all, only to delete.
+    /// The meter; `None`: all meters, only to delete.
     pub meter: Option<MeterId>,
-    /// What it shall be; deletion does not look at it.
+    /// The new configuration; deletion ignores it.
     pub config: MeterConfig,
 }
 
-/// What a meter-mod does (`ofp_meter_mod_command`).
+/// The command of a meter-mod (`ofp_meter_mod_command`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterCommand {
     /// Add a meter that does not exist.
     Add,
-    /// Change one that does.
+    /// Change an existing meter.
     Modify,
-    /// Delete it, if it exists, and the rules that name it.
+    /// Delete the meter, if it exists, and the rules that name it.
     Delete,
 }
 
-/// Why a meter-mod was refused. Nothing was changed.
+/// The reason for which a meter-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeterModError {
     /// `OFPMMFC_METER_EXISTS`.
-    #[error("meter {0} exists already: modify it")]
+    #[error("meter {0} exists: use modify")]
     Exists(MeterId),
     /// `OFPMMFC_UNKNOWN_METER`.
-    #[error("there is no meter {0}: add it")]
+    #[error("there is no meter {0}: add it first")]
     Unknown(MeterId),
-    /// `OFPMMFC_INVALID_METER`: no meter of the controller's can have this number.
-    #[error("{0} is no number of a meter: they run from 1 to {max}", max = MeterId::MAX)]
+    /// `OFPMMFC_INVALID_METER`: no meter of a controller can have this number.
+    #[error("{0} is not a meter number: meters run from 1 to {max}", max = MeterId::MAX)]
     Invalid(MeterId),
     /// `OFPMMFC_OUT_OF_BANDS`.
-    #[error("the meter has {0} bands: at most {max}", max = Meter::BANDS_MAX)]
+    #[error("the meter has {0} bands, but at most {max} are allowed: remove some", max = Meter::BANDS_MAX)]
     TooManyBands(usize),
     /// `OFPMMFC_OUT_OF_METERS`.
-    #[error("the bridge has {0} meters, its limit")]
+    #[error("the bridge has {0} meters, its limit: delete some first")]
     TooMany(usize),
 }
 
-/// A meter, with the state that packet threads share. A change makes a new value, with new
-/// counters.
+/// A meter, with the state that packet threads share.
+///
+/// A change makes a new value, with new counters.
 #[derive(Debug)]
 pub struct Meter {
-    /// Its number in its bridge.
+    /// The number of the meter in its bridge.
     pub id: MeterId,
-    /// Its bridge.
+    /// The bridge.
     pub bridge: BridgeId,
-    /// What it is told to be.
+    /// The configuration.
     pub config: MeterConfig,
-    /// When it was added; changes since do not count.
+    /// Time of the addition; changes do not count.
     pub created: Time,
     entered: PacketCount,
-    buckets: Box<[Bucket]>,
+    buckets: Box<[TokenBucket]>,
 }
 
-/// What a meter says of a packet.
+/// The verdict of a meter on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterVerdict {
-    /// It goes on as it is.
+    /// The packet passes unchanged.
     Pass,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
-    /// It goes on, with its drop precedence raised by so many levels.
+    /// The packet passes, with its drop precedence raised by this number of levels.
     Remark(u8),
 }
 
-/// What a band has left.
+/// The token bucket of a band.
 #[derive(Debug)]
-struct Bucket {
-    /// When it will be full again, if nothing is taken until then.
+struct TokenBucket {
+    /// Time at which the bucket will be full again, if nothing is taken until then.
     full_at: AtomicU64,
-    /// Time that fills it, from empty.
+    /// Time that fills the bucket from empty.
     burst: u64,
-    /// Packets that exceeded the band, where no other acted.
+    /// Packets that exceeded the band while no other band acted.
     acted: PacketCount,
 }
 
@@ -171,21 +174,21 @@ const BURST_MAX: u64 = 1 << 62;
 impl Meter {
     /// The most bands of one meter.
     pub const BANDS_MAX: usize = 8;
-    /// The most meters that a bridge may have.
+    /// The most meters of a bridge.
     pub const COUNT_MAX: usize = 1 << 18;
 
-    /// A meter with full buckets.
+    /// Makes a meter with full buckets.
     #[must_use]
     pub fn new(id: MeterId, bridge: BridgeId, config: MeterConfig, created: Time) -> Self {
         Self::since(id, bridge, config, created, created)
     }
 
-    /// What the meter says of a packet of so many bytes; it counts it.
+    /// Counts a packet of this many bytes, and returns the verdict on it.
     pub fn admit(&self, now: Time, bytes: usize) -> MeterVerdict {
         let length = bytes as u64;
         self.entered.credit(1, length);
         let now = ticks(now);
-        let mut acting: Option<(&MeterBand, &Bucket)> = None;
+        let mut acting: Option<(&MeterBand, &TokenBucket)> = None;
         for (band, bucket) in iter::zip(&self.config.bands, &self.buckets) {
             let is_exceeded = !bucket.take(now, self.config.unit.cost(band, length));
             if is_exceeded && acting.is_none_or(|(other, _)| other.rate < band.rate) {
@@ -200,24 +203,25 @@ impl Meter {
         }
     }
 
-    /// What has entered the meter so far.
+    /// Returns the packets and bytes that entered the meter.
     #[must_use]
     pub fn totals(&self) -> PacketTotals {
         self.entered.totals()
     }
 
-    /// What each band has acted on so far.
+    /// Returns the packets and bytes that each band acted on.
     #[must_use]
     pub fn band_totals(&self) -> Vec<PacketTotals> {
         self.buckets.iter().map(|bucket| bucket.acted.totals()).collect()
     }
 
-    /// Whether the meter may change packets.
+    /// Returns whether the meter may change packets.
     pub(crate) fn remarks(&self) -> bool {
         self.config.bands.iter().any(|band| band.kind != MeterBandKind::Drop)
     }
 
-    /// A meter that was added at `created` and begins, with full buckets, at `now`.
+    /// Makes a meter that was added at `created` and starts at `now`, with full
+    /// buckets.
     pub(crate) fn since(
         id: MeterId,
         bridge: BridgeId,
@@ -225,7 +229,7 @@ impl Meter {
         created: Time,
         now: Time,
     ) -> Self {
-        let bucket = |band: &MeterBand| Bucket {
+        let bucket = |band: &MeterBand| TokenBucket {
             full_at: AtomicU64::new(ticks(now)),
             burst: config.burst_ticks(band),
             acted: PacketCount::default(),
@@ -236,12 +240,12 @@ impl Meter {
 }
 
 impl MeterConfig {
-    /// Time that fills the bucket of a band, from empty.
+    /// Returns the time that fills the bucket of a band from empty.
     fn burst_ticks(&self, band: &MeterBand) -> u64 {
         let is_given = self.burst && band.burst_size > 0;
         let burst = u64::from(if is_given { band.burst_size } else { band.rate });
         let whole = match self.unit {
-            // A multiple of a packet's cost: so many packets fit exactly.
+            // A multiple of the cost of a packet, so that a whole number of packets fits.
             MeterUnit::Packets => u128::from(burst) * u128::from(self.unit.cost(band, 0)),
             MeterUnit::Kilobits => {
                 u128::from(burst) * u128::from(TICKS_PER_SECOND) / u128::from(band.rate.max(1))
@@ -252,7 +256,7 @@ impl MeterConfig {
 }
 
 impl MeterUnit {
-    /// Time in which a band brings what a packet takes.
+    /// Returns the time in which a band fills the tokens of a packet.
     const fn cost(self, band: &MeterBand, bytes: u64) -> u64 {
         let rate = if band.rate == 0 { 1 } else { band.rate as u64 };
         match self {
@@ -264,8 +268,8 @@ impl MeterUnit {
     }
 }
 
-impl Bucket {
-    /// Takes from the bucket, if there is enough in it.
+impl TokenBucket {
+    /// Takes tokens from the bucket, if there are enough.
     fn take(&self, now: u64, cost: u64) -> bool {
         let take = |full_at: u64| {
             let owed = full_at.wrapping_sub(now).cast_signed().max(0).cast_unsigned();
@@ -277,7 +281,7 @@ impl Bucket {
 }
 
 impl PartialEq for Meter {
-    /// Two values are the same meter if they share its state.
+    /// Two values are the same meter if they share their state.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
@@ -285,14 +289,17 @@ impl PartialEq for Meter {
 
 impl Eq for Meter {}
 
-/// A moment in ticks; they wrap around every 18 years, and what is compared lies within 9.
+/// Returns a time in ticks.
+///
+/// Ticks wrap around every 18 years; compared times lie within 9 years.
 const fn ticks(time: Time) -> u64 {
     time.nanoseconds().wrapping_mul(TICKS_PER_NANOSECOND)
 }
 
-/// A DSCP with its drop precedence raised by so many levels, up to the highest.
+/// Returns a DSCP with its drop precedence raised by `levels`, up to the highest.
 ///
-/// Only the classes of assured forwarding (RFC 2597) have one: other values stay as they are.
+/// Only the classes of assured forwarding (RFC 2597) have a drop precedence: other values stay as
+/// they are.
 #[must_use]
 pub const fn raise_drop_precedence(dscp: u8, levels: u8) -> u8 {
     let (class, precedence) = (dscp >> 3, dscp >> 1 & 3);

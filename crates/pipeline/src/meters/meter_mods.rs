@@ -1,25 +1,25 @@
-//! Meter-mods: how requests of controllers change the meters of a bridge (OpenFlow 1.3.5, 7.3.4.4).
+//! Meter-mods: changes of the meters of a bridge (OpenFlow 1.3.5, 7.3.4.4).
 //!
-//! As in Open vSwitch, a modified meter keeps the time of its addition, begins with full buckets
+//! As in Open vSwitch, a modified meter keeps the time of its addition, starts with full buckets
 //! and counts from zero.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::meter::{Meter, MeterCommand, MeterMod, MeterModError};
 use crate::{
-    bridges::bridge::Bridge,
+    bridges::bridge::VersionedBridge,
     id::{BridgeId, MeterId},
     tables::rule::Rule,
-    update::batch::Batch,
+    update::batch::UpdateBatch,
     versions::delta::{Delta, Object, RemovedReason},
 };
 
-impl Batch {
-    /// Does what one request asks for. When it fails, it has done nothing.
+impl UpdateBatch {
+    /// Applies one request. If it fails, nothing has changed.
     pub(crate) fn change_meter(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: MeterMod,
     ) -> Result<(), MeterModError> {
         let version = self.version();
@@ -62,8 +62,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Deletes meters, and the rules whose packets pass them.
-    fn delete_meters(&mut self, id: BridgeId, bridge: &mut Bridge, meters: BTreeSet<MeterId>) {
+    /// Deletes meters, and the rules that use them.
+    fn delete_meters(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        meters: BTreeSet<MeterId>,
+    ) {
         if meters.is_empty() {
             return;
         }

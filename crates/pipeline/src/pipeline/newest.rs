@@ -1,4 +1,4 @@
-//! Translations by the tables as they are now.
+//! Translations by the newest version of the tables.
 
 use std::sync::Arc;
 
@@ -11,22 +11,25 @@ use crate::{
 };
 
 impl Pipeline {
-    /// Takes a packet through the tables as they are now, for who stands at no version of its own:
-    /// no reclaim comes between looking which version is the newest and translating by it.
+    /// Translates a packet by the newest version of the tables.
+    ///
+    /// For callers that hold no version. The lock spans the choice of the version and the
+    /// translation, so no reclaim comes between them.
     #[must_use]
     pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
         let bridges = self.bridges.read();
         translate::packet(self.tables(&bridges, self.version()), key)
     }
 
-    /// Goes on with a packet where a traversal was cut, as [`Self::translate_newest`] does.
+    /// Continues with a packet behind a recirculation, as [`Self::translate_newest`]
+    /// does.
     #[must_use]
     pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
         let bridges = self.bridges.read();
         translate::resume(self.tables(&bridges, self.version()), key, continuation)
     }
 
-    /// Runs the actions of a packet-out on a packet, as [`Self::translate_newest`] does its rules.
+    /// Runs the actions of a packet-out, as [`Self::translate_newest`] runs rules.
     #[must_use]
     pub fn translate_actions_newest(&self, key: &FlowKey, actions: &[Action]) -> Traversal {
         let bridges = self.bridges.read();

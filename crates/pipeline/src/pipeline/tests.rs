@@ -1,4 +1,4 @@
-//! A pipeline beside plain lists.
+//! A pipeline, compared with a model of plain lists.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::{
     versions::delta::RuleChange,
 };
 
-/// What there is to see of a rule.
+/// Returns the visible properties of a rule.
 fn seen(rule: &Rule) -> impl Eq + std::fmt::Debug + use<> {
     let instructions = Arc::clone(&rule.instructions);
     (rule.table, rule.id, rule.revision, rule.matching.clone(), rule.cookie, instructions)

@@ -1,10 +1,12 @@
-//! Which rules of a full table make room for new ones: the least important first, then those that
-//! would expire first, then the oldest (OpenFlow 1.4, 6.5 and 7.3.4.7). Rules without timeouts stay.
+//! The order in which a full table evicts its rules for new ones.
 //!
-//! An index, kept from the first time that a table was full, holds the rules by that order, so that
-//! an addition costs O(log n) and no look at all rules. It learns nothing of hits, which only put
-//! the end of a rule off: what stands first is judged anew when it is asked for, and takes its later
-//! place. A rule whose timeouts a packet has lowered is placed anew before the next change.
+//! The least important rules go first, then those that would expire first, then the oldest
+//! (OpenFlow 1.4, 6.5 and 7.3.4.7). Rules without timeouts stay.
+//!
+//! An index holds the rules in that order, from the first time that the table was full. So an
+//! addition costs O(log n). The index does not follow hits, which only postpone the expiry of a
+//! rule: the first rule is checked when it is asked for, and moves to its later place. A rule is
+//! queued again before the next change if a packet has lowered its timeouts.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,12 +19,12 @@ use crate::{id::RuleId, time::Time};
 /// The rules of a table that may be evicted.
 #[derive(Default)]
 pub(crate) struct Evictable {
-    queue: BTreeMap<Place, Arc<Rule>>,
-    places: HashMap<RuleId, Place, foldhash::fast::FixedState>,
+    queue: BTreeMap<EvictionRank, Arc<Rule>>,
+    ranks: HashMap<RuleId, EvictionRank, foldhash::fast::FixedState>,
 }
 
-/// A place in the order in which rules go: importance, end, age.
-type Place = (u16, Time, RuleId);
+/// A place in the order of eviction: importance, expiry, age.
+type EvictionRank = (u16, Time, RuleId);
 
 impl Evictable {
     /// The index of a table with these rules.
@@ -32,17 +34,17 @@ impl Evictable {
         evictable
     }
 
-    /// How many rules may be evicted.
+    /// Returns the number of rules that may be evicted.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The rule that goes first.
+    /// Returns the rule that is evicted first.
     pub(crate) fn first(&mut self) -> Option<Arc<Rule>> {
         loop {
-            let (held, rule) = self.queue.first_key_value()?;
+            let (existing, rule) = self.queue.first_key_value()?;
             let rule = Arc::clone(rule);
-            if place(&rule) == Some(*held) {
+            if eviction_rank(&rule) == Some(*existing) {
                 return Some(rule);
             }
             self.requeue(&rule);
@@ -50,27 +52,27 @@ impl Evictable {
     }
 
     pub(crate) fn insert(&mut self, rule: &Arc<Rule>) {
-        if let Some(place) = place(rule) {
-            self.queue.insert(place, Arc::clone(rule));
-            self.places.insert(rule.id, place);
+        if let Some(eviction_rank) = eviction_rank(rule) {
+            self.queue.insert(eviction_rank, Arc::clone(rule));
+            self.ranks.insert(rule.id, eviction_rank);
         }
     }
 
     pub(crate) fn remove(&mut self, rule: RuleId) {
-        if let Some(place) = self.places.remove(&rule) {
-            self.queue.remove(&place);
+        if let Some(eviction_rank) = self.ranks.remove(&rule) {
+            self.queue.remove(&eviction_rank);
         }
     }
 
-    /// Gives a rule its place anew.
+    /// Moves a rule to its current place.
     pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
         self.remove(rule.id);
         self.insert(rule);
     }
 }
 
-/// The place of a rule now; `None` if it stays.
-fn place(rule: &Rule) -> Option<Place> {
+/// Returns the current place of a rule; `None` if it is never evicted.
+fn eviction_rank(rule: &Rule) -> Option<EvictionRank> {
     deadline(rule).map(|(end, _)| (rule.importance, end, rule.id))
 }
 
@@ -97,23 +99,23 @@ mod tests {
     const BRIDGE: BridgeId = BridgeId::new(1);
     const RULES_MAX: usize = 6;
 
-    /// Something that happens to a full table.
+    /// An operation on a full table.
     #[derive(Clone, Debug)]
-    enum Op {
+    enum EvictableOp {
         /// Importance, idle timeout, hard timeout.
         Add(u16, u64, u64),
-        /// One of the rules, by its place.
+        /// A hit of a rule, by its index.
         Hit(usize),
         Lower(usize, u16),
         Delete(usize),
     }
 
-    fn op() -> impl Strategy<Value = Op> {
+    fn op() -> impl Strategy<Value = EvictableOp> {
         prop_oneof![
-            4 => (0u16..2, 0u64..9, 0u64..9).prop_map(|(one, two, three)| Op::Add(one, two, three)),
-            2 => (0..RULES_MAX).prop_map(Op::Hit),
-            1 => (0..RULES_MAX, 1u16..5).prop_map(|(rule, to)| Op::Lower(rule, to)),
-            1 => (0..RULES_MAX).prop_map(Op::Delete),
+            4 => (0u16..2, 0u64..9, 0u64..9).prop_map(|(one, two, three)| EvictableOp::Add(one, two, three)),
+            2 => (0..RULES_MAX).prop_map(EvictableOp::Hit),
+            1 => (0..RULES_MAX, 1u16..5).prop_map(|(rule, to)| EvictableOp::Lower(rule, to)),
+            1 => (0..RULES_MAX).prop_map(EvictableOp::Delete),
         ]
     }
 
@@ -125,11 +127,11 @@ mod tests {
         parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap()
     }
 
-    /// The rules that are left when one more is added, by a look at all of them.
+    /// Returns the rules that stay when one is added, by a scan of all rules.
     fn survivors(rules: &[Arc<Rule>]) -> Vec<RuleId> {
         let mut left: Vec<RuleId> = rules.iter().map(|rule| rule.id).collect();
         if rules.len() == RULES_MAX {
-            let first = rules.iter().filter_map(|rule| place(rule)).min();
+            let first = rules.iter().filter_map(|rule| eviction_rank(rule)).min();
             left.retain(|id| first.is_none_or(|(_, _, least)| least != *id));
         }
         left
@@ -149,7 +151,7 @@ mod tests {
                 let now = Time::ZERO.after(Duration::from_secs(number as u64));
                 let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
                 match op {
-                    Op::Add(importance, idle, hard) => {
+                    EvictableOp::Add(importance, idle, hard) => {
                         let add = request(number, (importance, idle, hard));
                         let added = pipeline.apply(BRIDGE, &[add], now);
                         let all = pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -159,11 +161,11 @@ mod tests {
                         let left: Vec<_> = left.take(all.len() - usize::from(added.is_ok())).collect();
                         prop_assert_eq!(left, survivors(&rules));
                     }
-                    Op::Hit(index) => {
+                    EvictableOp::Hit(index) => {
                         let hit = rules.get(index);
                         hit.into_iter().for_each(|rule| rule.stats.credit(1, 60, now));
                     }
-                    Op::Lower(index, to) => {
+                    EvictableOp::Lower(index, to) => {
                         let Some(rule) = rules.get(index).cloned() else { continue };
                         let refresh = Refresh::FinTimeout { rule, idle: to, hard: 0 };
                         let key = shunt_flow::FlowKey::ZERO;
@@ -171,7 +173,7 @@ mod tests {
                         traversal.refreshes = [refresh].into();
                         pipeline.credit(&traversal, 1, 60, now);
                     }
-                    Op::Delete(index) => {
+                    EvictableOp::Delete(index) => {
                         let Some(rule) = rules.get(index) else { continue };
                         let delete = FlowMod {
                             command: FlowModCommand::DeleteStrict,

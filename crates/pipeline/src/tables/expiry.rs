@@ -1,12 +1,13 @@
 //! Timeouts of rules (OpenFlow 1.3.5, 5.5).
 //!
-//! A queue holds every rule that has a timeout, by a moment before which it cannot expire. A rule
-//! that was hit, refreshed or modified since has a later deadline than the queue says; this is noticed when
-//! its turn comes, and it is queued again. One whose timeouts a packet has lowered is queued again
-//! before the next sweep. So a hit costs nothing here, and a sweep looks only at
-//! rules whose turn it is.
+//! A queue holds every rule that has a timeout, by a time before which it cannot expire. A rule
+//! that was hit, refreshed or modified has a later deadline than the queued one. This is noticed
+//! when the queued deadline passes, and the rule is queued again. A rule is queued again before the
+//! next sweep if a packet has lowered its timeouts. So a hit costs nothing here, and a sweep visits
+//! only rules with a passed deadline.
 //!
-//! The caller has pulled the counts of all threads before: nothing expires that was hit in time.
+//! The caller has collected the counters of all threads before, so a rule that was hit in time does
+//! not expire.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +21,7 @@ use crate::{
     versions::delta::{Delta, RemovedReason, RuleChange},
 };
 
-/// The rules that have timeouts.
+/// The queue of rules that have timeouts.
 #[derive(Default)]
 pub(crate) struct Deadlines {
     queue: BTreeMap<(Time, RuleId), Arc<Rule>>,
@@ -28,7 +29,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Takes in what a version changed.
+    /// Updates the queue by the changes of a version.
     pub(crate) fn follow(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             let Delta::Rule(delta) = delta else { continue };
@@ -55,7 +56,7 @@ impl Deadlines {
         expired
     }
 
-    /// Gives a rule its place anew.
+    /// Queues a rule by its current deadline.
     pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
         self.remove(rule.id);
         self.insert(rule);
@@ -75,7 +76,7 @@ impl Deadlines {
     }
 }
 
-/// When a rule expires if nothing hits it any more, and why.
+/// Returns the expiry of a rule without further hits, and its reason.
 pub(crate) fn deadline(rule: &Rule) -> Option<(Time, RemovedReason)> {
     let after = |from: Time, timeout: std::time::Duration, reason| {
         (!timeout.is_zero()).then(|| (from.after(timeout), reason))

@@ -1,4 +1,4 @@
-//! Requests to change rules, and why they fail.
+//! Flow-mods, and the reasons for which they are refused.
 
 use std::time::Duration;
 
@@ -8,26 +8,30 @@ use shunt_flow::{Match, PortNo};
 use super::rule::{FlowFlags, Instructions};
 use crate::id::{Cookie, GroupId, MeterId, TableId};
 
-/// A request to add, modify or delete rules (`OFPT_FLOW_MOD`), whatever the version on the wire.
+/// A request to add, modify or delete rules (`OFPT_FLOW_MOD`).
+///
+/// It is independent of the OpenFlow version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
-    /// Where.
+    /// The table or tables.
     pub table: TableSelector,
-    /// The rule's match, or the match that chooses rules.
+    /// The match of the new rule, or the match that selects rules.
     pub matching: Match,
-    /// The rule's priority; only strict commands and additions look at it.
+    /// The priority of the rule; only strict commands and additions use it.
     pub priority: Priority,
-    /// The cookie of a new rule, or the one that chosen rules must have under `cookie_mask`.
+    /// The cookie of a new rule, or the one that selected rules must have under
+    /// `cookie_mask`.
     pub cookie: Cookie,
-    /// The bits of the cookie that choose rules to modify or delete.
+    /// The bits of the cookie that select rules to modify or delete.
     pub cookie_mask: u64,
-    /// Time without a hit after which a new rule goes; zero: never. Whole seconds.
+    /// Time without a hit until a new rule expires; zero: never. Whole seconds.
     pub idle_timeout: Duration,
-    /// Time after which a new rule goes; zero: never. Whole seconds.
+    /// Time until a new rule expires; zero: never. Whole seconds.
     pub hard_timeout: Duration,
-    /// How much a new rule is worth keeping.
+    /// The importance of a new rule: a full table evicts the least important rules
+    /// first.
     pub importance: u16,
     /// Flags of a new rule.
     pub flags: FlowFlags,
@@ -35,14 +39,14 @@ pub struct FlowMod {
     pub out_port: PortNo,
     /// Only rules that output to this group are deleted; `OFPG_ANY` (0xffff_ffff): all.
     pub out_group: u32,
-    /// The instructions of a new rule, or those that modified rules get.
+    /// The instructions of a new rule, or the new instructions of modified rules.
     pub instructions: Instructions,
 }
 
-/// What a flow-mod does.
+/// The command of a flow-mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowModCommand {
-    /// Add a rule; it replaces one of the same match and priority.
+    /// Add a rule; it replaces a rule with the same match and priority.
     Add,
     /// Change the instructions of rules within the match.
     Modify,
@@ -54,35 +58,38 @@ pub enum FlowModCommand {
     DeleteStrict,
 }
 
-/// The table, or all of them.
+/// One table or all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSelector {
     /// One table.
     One(TableId),
-    /// All tables (`OFPTT_ALL`); not to add.
+    /// All tables (`OFPTT_ALL`); not for additions.
     All,
 }
 
-/// Why a flow-mod was refused. Nothing was changed.
+/// The reason for which a flow-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowModError {
     /// `OFPFMFC_OVERLAP`.
-    #[error("the rule overlaps another of priority {0} and check_overlap is set")]
+    #[error(
+        "the rule overlaps another rule of priority {0}, and check_overlap is set: change the match or \
+             the priority"
+    )]
     Overlap(Priority),
     /// `OFPFMFC_BAD_TABLE_ID`.
-    #[error("a rule is added to one table, not to all: name a table from 0 to {max}", max = TableId::MAX)]
+    #[error("a rule can be added to one table only, not to all: name a table from 0 to {max}", max = TableId::MAX)]
     TableAll,
-    /// `OFPBIC_BAD_TABLE_ID`: goto must go up.
+    /// `OFPBIC_BAD_TABLE_ID`: goto must lead to a higher table.
     #[error("goto_table:{target} in table {table}: goto must lead to a higher table")]
     GotoNotUp {
-        /// Where the rule stands.
+        /// The table of the rule.
         table: TableId,
-        /// Where it wants to go.
+        /// The table that goto names.
         target: TableId,
     },
     /// `OFPFMFC_TABLE_FULL`.
-    #[error("the table holds {0} rules, its limit")]
+    #[error("the table holds {0} rules, its limit: delete some or raise the limit")]
     TableFull(usize),
     /// `OFPBAC_BAD_OUT_GROUP`.
     #[error("there is no group {0}: add it before the rules that name it")]
@@ -90,10 +97,13 @@ pub enum FlowModError {
     /// `OFPMMFC_INVALID_METER`.
     #[error("there is no meter {0}: add it before the rules that name it")]
     NoSuchMeter(MeterId),
-    /// `NXBAC_BAD_CONJUNCTION`: beside `conjunction` only `note` may stand.
-    #[error("a rule with a conjunction has no other actions than note")]
+    /// `NXBAC_BAD_CONJUNCTION`: only `note` is allowed next to `conjunction`.
+    #[error(
+        "a rule with conjunction may have no other action than note: move the others to the conj_id rule"
+    )]
     MixedConjunction,
-    /// `OFPBAC_BAD_TYPE`, `OFPBAC_BAD_EXP_TYPE`: the action is known, but this switch cannot do it.
-    #[error("this switch has no action {0} yet")]
+    /// `OFPBAC_BAD_TYPE`, `OFPBAC_BAD_EXP_TYPE`: the switch does not support this known
+    /// action.
+    #[error("action {0} is not supported")]
     NotYet(&'static str),
 }

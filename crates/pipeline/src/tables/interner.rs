@@ -1,7 +1,7 @@
-//! What many rules have in common, kept once.
+//! Masks and instructions that many rules share.
 //!
-//! A table has many more rules than masks, and than lists of instructions. Rules are made with those
-//! that are there already; what no rule has any more is forgotten now and then.
+//! A table has many more rules than distinct masks or lists of instructions. Each new rule shares
+//! the existing ones. Those that no rule uses any more are dropped regularly.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -11,17 +11,17 @@ use shunt_flow::{Match, SparseMask};
 use super::rule::Instructions;
 
 /// The masks and instructions of the rules of a bridge.
-pub(crate) struct Shared {
+pub(crate) struct Interner {
     masks: HashSet<SparseMask, FixedState>,
     instructions: HashSet<Arc<Instructions>, FixedState>,
-    /// How many there may be before those are looked for that nobody has.
+    /// Number of masks and instructions at which unused ones are dropped.
     limit: usize,
 }
 
-/// The least [`Shared::limit`].
+/// The lowest [`Interner::limit`].
 const LIMIT_MIN: usize = 1024;
 
-impl Shared {
+impl Interner {
     pub(crate) fn new(seed: u64) -> Self {
         let hashing = FixedState::with_seed(seed);
         let (masks, instructions) =
@@ -29,7 +29,7 @@ impl Shared {
         Self { masks, instructions, limit: LIMIT_MIN }
     }
 
-    /// The match of a rule, with the mask that others have.
+    /// Returns the match of a rule, with a shared mask.
     pub(crate) fn matching(&mut self, matching: &Match) -> Match {
         match self.masks.get(matching.mask()) {
             Some(mask) => matching.clone().sharing(mask),
@@ -40,7 +40,7 @@ impl Shared {
         }
     }
 
-    /// The instructions of a rule.
+    /// Returns the shared instructions of a rule.
     pub(crate) fn instructions(&mut self, instructions: &Instructions) -> Arc<Instructions> {
         let known = self.instructions.get(instructions).cloned();
         known.unwrap_or_else(|| {
@@ -50,7 +50,7 @@ impl Shared {
         })
     }
 
-    /// Forgets what nobody has, if much came since it was last forgotten.
+    /// Drops unused masks and instructions, if there are more than the limit.
     pub(crate) fn reclaim(&mut self) {
         if self.masks.len() + self.instructions.len() < self.limit {
             return;
@@ -84,27 +84,27 @@ mod tests {
 
     #[test]
     fn what_is_equal_is_one() {
-        let mut shared = Shared::new(1);
-        let two = [1, 1].map(|table| shared.instructions(&instructions(table)));
+        let mut interner = Interner::new(1);
+        let two = [1, 1].map(|table| interner.instructions(&instructions(table)));
         assert!(Arc::ptr_eq(&two[0], &two[1]));
-        assert!(!Arc::ptr_eq(&two[0], &shared.instructions(&instructions(2))));
-        let first = shared.matching(&matching(70, 5));
+        assert!(!Arc::ptr_eq(&two[0], &interner.instructions(&instructions(2))));
+        let first = interner.matching(&matching(70, 5));
         assert_eq!(first, matching(70, 5));
         assert!(first.mask().is_shared());
     }
 
     #[test]
     fn what_nobody_has_is_forgotten_and_the_rest_is_kept() {
-        let mut shared = Shared::new(1);
+        let mut interner = Interner::new(1);
         let (mine, my_match) =
-            (shared.instructions(&instructions(7)), shared.matching(&matching(3, 3)));
+            (interner.instructions(&instructions(7)), interner.matching(&matching(3, 3)));
         for number in 0..LIMIT_MIN {
-            let _ = shared.instructions(&instructions(number));
-            let _ = shared.matching(&matching(number % 81, number as u64 + 1));
+            let _ = interner.instructions(&instructions(number));
+            let _ = interner.matching(&matching(number % 81, number as u64 + 1));
         }
-        shared.reclaim();
-        assert_eq!((shared.masks.len(), shared.instructions.len()), (1, 1));
-        assert!(Arc::ptr_eq(&mine, &shared.instructions(&instructions(7))));
+        interner.reclaim();
+        assert_eq!((interner.masks.len(), interner.instructions.len()), (1, 1));
+        assert!(Arc::ptr_eq(&mine, &interner.instructions(&instructions(7))));
         assert_eq!(my_match, matching(3, 3));
     }
 }

@@ -22,94 +22,99 @@ use crate::{
 /// MODIFY makes a new revision: a new value with the same [`RuleId`] and the same counters.
 #[derive(Debug)]
 pub struct Rule {
-    /// Identity and age.
+    /// The identity and age.
     pub id: RuleId,
-    /// How often the rule was modified.
+    /// Number of times that the rule was modified.
     pub revision: u32,
-    /// The bridge whose table holds it.
+    /// The bridge of the table.
     pub bridge: BridgeId,
-    /// The table that holds it.
+    /// The table.
     pub table: TableId,
-    /// What it matches.
+    /// The match.
     pub matching: Match,
     /// Its priority.
     pub priority: Priority,
-    /// The controller's label.
+    /// The label of the controller.
     pub cookie: Cookie,
-    /// Time without a hit after which it goes, as it was added; zero: never. Whole seconds.
+    /// Time without a hit until the rule expires, as it was added; zero: never. Whole
+    /// seconds.
     pub idle_timeout: Duration,
-    /// Time after which it goes, as it was added; zero: never. Whole seconds.
+    /// Time until the rule expires, as it was added; zero: never. Whole seconds.
     pub hard_timeout: Duration,
-    /// How much it is worth keeping when a table is full (OpenFlow 1.4).
+    /// The importance: a full table evicts the least important rules first (OpenFlow
+    /// 1.4).
     pub importance: u16,
-    /// What the controller asked for when it added the rule.
+    /// The flags of the flow-mod that added the rule.
     pub flags: FlowFlags,
-    /// What happens to a packet that matches.
+    /// The instructions for packets that match.
     pub instructions: Arc<Instructions>,
-    /// When it was added, or last modified.
+    /// Time of the addition, or of the last modification.
     pub modified: Time,
-    /// When it was added.
+    /// Time of the addition.
     pub created: Time,
-    /// Counters, shared by all revisions since they were last reset.
+    /// Counters, shared by all revisions since the last reset.
     pub stats: Arc<RuleStats>,
-    /// What packets have done to its timeouts.
+    /// Changes of the timeouts by packets.
     pub timers: SharedTimers,
 }
 
 impl Rule {
-    /// Its place in the total order of its table.
+    /// Returns the place of the rule in the total order of its table.
     #[must_use]
     pub const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: self.id.number() }
     }
 
-    /// Its idle timeout now: that of the flow-mod, or less if a packet has lowered it.
+    /// Returns the current idle timeout: that of the flow-mod, unless a packet lowered
+    /// it.
     #[must_use]
     pub fn idle_timeout_now(&self) -> Duration {
         self.timers.find().map_or(self.idle_timeout, |own| lower(self.idle_timeout, &own.idle_max))
     }
 
-    /// Its hard timeout now, as [`Self::idle_timeout_now`].
+    /// Returns the current hard timeout: that of the flow-mod, unless a packet lowered
+    /// it.
     #[must_use]
     pub fn hard_timeout_now(&self) -> Duration {
         self.timers.find().map_or(self.hard_timeout, |own| lower(self.hard_timeout, &own.hard_max))
     }
 
-    /// The moment at which its hard timeout began.
+    /// Returns the time at which the hard timeout started.
     #[must_use]
     pub fn refreshed(&self) -> Time {
         self.timers.find().map_or(self.modified, |timers| self.modified.max(timers.refreshed()))
     }
 
-    /// What packets have done to its timeouts, shared by all revisions.
+    /// Returns the changes of the timeouts by packets, shared by all revisions.
     #[must_use]
     pub fn timers(&self) -> &RuleTimers {
         self.timers.all()
     }
 }
 
-/// The lesser of a timeout and a bound in seconds; zero is neither.
+/// Returns the lower of a timeout and a bound in seconds; zero means no timeout or
+/// bound.
 fn lower(timeout: Duration, bound: &AtomicU32) -> Duration {
     let bound = Duration::from_secs(u64::from(bound.load(Ordering::Relaxed)));
     if timeout.is_zero() || !bound.is_zero() && bound < timeout { bound } else { timeout }
 }
 
-/// What a controller asked for when it added a rule (`ofp_flow_mod_flags`).
+/// The flags of the flow-mod that added a rule (`ofp_flow_mod_flags`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowFlags {
-    /// Tell controllers when the rule goes (`OFPFF_SEND_FLOW_REM`).
+    /// Notify controllers when the rule is removed (`OFPFF_SEND_FLOW_REM`).
     pub send_flow_removed: bool,
     /// Refuse the rule if it overlaps another of its priority (`OFPFF_CHECK_OVERLAP`).
     pub check_overlap: bool,
-    /// Reset counters when modified (`OFPFF_RESET_COUNTS`).
+    /// Reset the counters when the rule is modified (`OFPFF_RESET_COUNTS`).
     pub reset_counts: bool,
-    /// No need to count packets (`OFPFF_NO_PKT_COUNTS`); Shunt counts all the same.
+    /// Packets need not be counted (`OFPFF_NO_PKT_COUNTS`); Shunt counts them anyway.
     pub no_packet_counts: bool,
-    /// No need to count bytes (`OFPFF_NO_BYT_COUNTS`); Shunt counts all the same.
+    /// Bytes need not be counted (`OFPFF_NO_BYT_COUNTS`); Shunt counts them anyway.
     pub no_byte_counts: bool,
 }
 
-/// The instructions of a rule, in the order in which they are executed (OpenFlow 1.3.5, 5.9).
+/// The instructions of a rule, in the order of execution (OpenFlow 1.3.5, 5.9).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instructions {
     /// `meter`: pass this meter first.
@@ -122,13 +127,13 @@ pub struct Instructions {
     pub write: Box<[Action]>,
     /// `write_metadata`: value and mask.
     pub metadata: Option<(u64, u64)>,
-    /// `goto_table`: go on there.
+    /// `goto_table`: continue in this table.
     pub goto: Option<TableId>,
 }
 
 impl Instructions {
-    /// The table that they lead to, if they do nothing else.
-    pub(crate) fn leads_only(&self) -> Option<TableId> {
+    /// Returns the table that the instructions lead to, if they do nothing else.
+    pub(crate) fn goto_only(&self) -> Option<TableId> {
         let Self { meter, apply, clear, write, metadata, goto } = self;
         let is_all =
             meter.is_none() && apply.is_empty() && !clear && write.is_empty() && metadata.is_none();
@@ -138,9 +143,9 @@ impl Instructions {
 
 /// Counters of a rule, of all its revisions.
 ///
-/// Packet threads add to them when they hand in their counts, never per packet. So counters are not
-/// set back but replaced: what was counted by a revision before the reset is handed in to the
-/// counters of that revision, however late.
+/// Packet threads add to them when they report their counters, never per packet. So counters are
+/// replaced and not reset: hits of a revision before the reset go to the counters of that revision,
+/// however late they are reported.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
@@ -148,35 +153,39 @@ pub struct RuleStats {
     used: Used,
 }
 
-/// When the last packet came, of all revisions, whatever was reset: it decides when the rule
-/// expires.
+/// Time of the last packet, of all revisions.
+///
+/// A reset does not change it, because the expiry of the rule depends on it.
 #[derive(Debug)]
 enum Used {
-    /// It is noted here.
+    /// The time is stored here.
     Here(AtomicU64),
-    /// It is noted in the counters that these took the place of.
+    /// The time is stored in the counters that these replaced.
     There(Arc<RuleStats>),
 }
 
-/// The timers of all revisions of a rule: made when they are first needed, which for most rules is
-/// never.
+/// The timers of all revisions of a rule.
+///
+/// They are made at first use; most rules never need them.
 #[derive(Debug, Default)]
 pub struct SharedTimers(OnceLock<Arc<RuleTimers>>);
 
-/// What packets have done to the timeouts of a rule: a `learn` that would add it again begins its
-/// hard timeout anew, a TCP FIN or RST lowers both (`fin_timeout`).
+/// Changes of the timeouts of a rule by packets.
+///
+/// A `learn` that would add the rule again restarts its hard timeout. A TCP FIN or RST lowers both
+/// timeouts (`fin_timeout`).
 #[derive(Debug, Default)]
 pub struct RuleTimers {
-    /// When it was learned again last, in nanoseconds.
+    /// Time at which the rule was last learned again, in nanoseconds.
     refreshed: AtomicU64,
-    /// Bound of the idle timeout, in seconds; zero: none.
+    /// Upper bound of the idle timeout, in seconds; zero: none.
     idle_max: AtomicU32,
-    /// Bound of the hard timeout, in seconds; zero: none.
+    /// Upper bound of the hard timeout, in seconds; zero: none.
     hard_max: AtomicU32,
 }
 
 impl SharedTimers {
-    /// The same, for another revision.
+    /// Returns the same timers, for another revision.
     pub(crate) fn share(&self) -> Self {
         self.all();
         Self(self.0.clone())
@@ -198,19 +207,20 @@ impl Default for Used {
 }
 
 impl RuleTimers {
-    /// The hard timeout begins anew at `now`, if it did not begin later.
+    /// Restarts the hard timeout at `now`, unless it started later.
     pub fn refresh(&self, now: Time) {
         self.refreshed.fetch_max(now.nanoseconds(), Ordering::Relaxed);
     }
 
-    /// When it was learned again last; the beginning of time if never.
+    /// Returns the time at which the rule was last learned again; zero if never.
     #[must_use]
     pub fn refreshed(&self) -> Time {
         Time::from_nanoseconds(self.refreshed.load(Ordering::Relaxed))
     }
 
-    /// Lowers the timeouts to these numbers of seconds, where they are not lower; zero: leaves one
-    /// as it is. Answers whether a bound changed.
+    /// Lowers the timeouts to these numbers of seconds; zero leaves one as it is.
+    ///
+    /// Returns whether a bound changed.
     pub fn lower(&self, idle: u16, hard: u16) -> bool {
         let lower = |bound: &AtomicU32, to: u16| {
             let to = u32::from(to);
@@ -221,14 +231,15 @@ impl RuleTimers {
     }
 }
 
-/// What the counters of a rule say at one moment.
+/// The counters of a rule at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleTotals {
-    /// Packets that matched.
+    /// Number of packets that matched.
     pub packets: u64,
-    /// Their bytes, from the first of the Ethernet header on, without the frame check sequence.
+    /// Their bytes, from the first byte of the Ethernet header on, without the frame
+    /// check sequence.
     pub bytes: u64,
-    /// When the last of them came; the beginning of time if none did.
+    /// Time of the last packet; zero if there was none.
     pub used: Time,
 }
 
@@ -240,7 +251,7 @@ impl RuleStats {
         self.used().fetch_max(used.nanoseconds(), Ordering::Relaxed);
     }
 
-    /// What has been counted so far.
+    /// Returns the counters.
     #[must_use]
     pub fn totals(&self) -> RuleTotals {
         RuleTotals {
@@ -257,7 +268,7 @@ impl RuleStats {
         }
     }
 
-    /// Counters that begin anew; the time of the last hit stays common to both.
+    /// Returns new counters at zero, which share the time of the last hit with these.
     #[must_use]
     pub(crate) fn renewed(self: &Arc<Self>) -> Self {
         let first = match &self.used {

@@ -1,4 +1,4 @@
-//! Which rules a request means.
+//! Filters that select rules.
 
 use std::collections::BTreeSet;
 
@@ -13,29 +13,30 @@ use crate::{
     id::{Cookie, GroupId, MeterId},
 };
 
-/// Chooses rules, as the requests for flow statistics and the loose flow-mods do
-/// (OpenFlow 1.3.5, 6.4 and 7.3.5.2).
+/// Selects rules, for flow statistics and for flow-mods that are not strict.
+///
+/// See OpenFlow 1.3.5, 6.4 and 7.3.5.2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFilter {
-    /// Rules of this table.
+    /// Select rules of this table.
     pub table: TableSelector,
-    /// Rules whose match is this one or within it.
+    /// Select rules with this match or a narrower one.
     pub matching: Match,
     /// The cookie that rules must have under `cookie_mask`.
     pub cookie: Cookie,
-    /// The bits of the cookie that count; 0: all rules.
+    /// The bits of the cookie that count; 0 selects all rules.
     pub cookie_mask: u64,
-    /// Rules with an output to this port; [`PortNo::ANY`]: all rules.
+    /// Select rules with an output to this port; [`PortNo::ANY`]: all rules.
     pub out_port: PortNo,
-    /// Rules with an output to this group; [`RuleFilter::GROUP_ANY`]: all rules.
+    /// Select rules with an output to this group; [`RuleFilter::GROUP_ANY`]: all rules.
     pub out_group: u32,
 }
 
 impl RuleFilter {
-    /// `OFPG_ANY`: the filter does not look at groups.
+    /// `OFPG_ANY`: the filter ignores groups.
     pub const GROUP_ANY: u32 = 0xffff_ffff;
 
-    /// The filter that lets every rule through.
+    /// The filter that selects every rule.
     #[must_use]
     pub fn all() -> Self {
         Self {
@@ -48,7 +49,8 @@ impl RuleFilter {
         }
     }
 
-    /// Whether the filter lets a rule through that the caller has found by its match.
+    /// Returns whether the filter selects a rule that the caller has found by its
+    /// match.
     pub(crate) fn admits(&self, rule: &Rule) -> bool {
         let in_table = match self.table {
             TableSelector::One(table) => rule.table == table,
@@ -62,12 +64,12 @@ impl RuleFilter {
             && (group == Self::GROUP_ANY || rule.instructions.names_group(group))
     }
 
-    /// The rules that a request to modify means; it does not look at outputs.
+    /// Returns the filter of a request to modify; it ignores outputs.
     pub(crate) fn to_modify(request: &FlowMod) -> Self {
         Self { out_port: PortNo::ANY, out_group: Self::GROUP_ANY, ..Self::to_delete(request) }
     }
 
-    /// The rules that a request to delete means.
+    /// Returns the filter of a request to delete.
     pub(crate) fn to_delete(request: &FlowMod) -> Self {
         Self {
             table: request.table,
@@ -81,12 +83,12 @@ impl RuleFilter {
 }
 
 impl Instructions {
-    /// Whether some action, however deep, is so.
+    /// Returns whether `is` is true for some action, also inside clones.
     pub(crate) fn any(&self, is: impl FnMut(&Action) -> bool) -> bool {
         any_action(&[&self.apply, &self.write], is)
     }
 
-    /// Whether some action, however deep, is an output to `port`.
+    /// Returns whether some action, also inside clones, is an output to `port`.
     pub(crate) fn outputs_to(&self, port: PortNo) -> bool {
         self.any(|action| match action {
             Action::Output { port: own, .. } | Action::OutputTruncated { port: own, .. } => {
@@ -97,7 +99,7 @@ impl Instructions {
         })
     }
 
-    /// The groups that actions, however deep, name.
+    /// Returns the groups that actions name, also inside clones.
     pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
         let mut groups = BTreeSet::new();
         self.any(|action| {
@@ -107,7 +109,7 @@ impl Instructions {
         groups
     }
 
-    /// The meters that packets pass, by instruction or action.
+    /// Returns the meters that packets pass, by instruction or action.
     pub(crate) fn meters(&self) -> BTreeSet<MeterId> {
         let mut meters = BTreeSet::from_iter(self.meter);
         self.any(|action| {
@@ -117,13 +119,15 @@ impl Instructions {
         meters
     }
 
-    /// Whether some action, however deep, names a group.
+    /// Returns whether some action, also inside clones, names a group.
     fn names_group(&self, group: u32) -> bool {
         self.any(|action| matches!(action, Action::Group(own) if own.number() == group))
     }
 }
 
-/// Whether some action of these lists, or of those in them, is so. The order is that of a stack.
+/// Returns whether `is` is true for some action of these lists, also inside clones.
+///
+/// Lists are visited in the order of a stack.
 pub(crate) fn any_action(lists: &[&[Action]], mut is: impl FnMut(&Action) -> bool) -> bool {
     let mut lists = lists.to_vec();
     while let Some(list) = lists.pop() {

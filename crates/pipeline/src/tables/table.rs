@@ -1,7 +1,7 @@
-//! One table of a bridge: its rules, their number, its counters.
+//! One flow table of a bridge: its rules, their number, its counters.
 //!
-//! Rules that are clauses of conjunctions lie apart: they decide nothing alone, so that the
-//! classifier of the others, whose first answer is the one, must not find them.
+//! Clauses of conjunctions lie in a classifier of their own. They decide nothing alone, so the
+//! classifier of the other rules must not return them as its first match.
 
 use std::sync::{
     Arc,
@@ -14,23 +14,24 @@ use shunt_flow::{FlowKey, FlowMask, Match};
 use super::{conjunction::Decisions, rule::Rule};
 use crate::id::TableId;
 
-/// How the tables of this crate find rules.
+/// The classifier of the tables.
 type TableClassifier = TupleSpace<Arc<Rule>>;
 
-/// The rules of one table, those included that only older versions see.
-pub(crate) struct Table {
+/// The rules of one table, including rules that only older versions see.
+pub(crate) struct RuleTable {
     rules: TableClassifier,
     clauses: TableClassifier,
     rules_count: usize,
 }
 
-impl Table {
+impl RuleTable {
     pub(crate) fn new(seed: u64) -> Self {
         let empty = || TableClassifier::new(seed);
         Self { rules: empty(), clauses: empty(), rules_count: 0 }
     }
 
-    /// Number of rules that the newest version sees, one in the making included.
+    /// Returns the number of rules that the newest version sees, also one in
+    /// preparation.
     pub(crate) const fn rules_count(&self) -> usize {
         self.rules_count
     }
@@ -65,12 +66,12 @@ impl Table {
         found.or_else(|| self.clauses.find_exact(matching, priority, version))
     }
 
-    /// Whether some rules are clauses, those included that only older versions see.
+    /// Returns whether some rules are clauses, in any version.
     pub(crate) fn has_clauses(&self) -> bool {
         !self.clauses.is_empty()
     }
 
-    /// What decides for `key`, one decision after another.
+    /// Returns the decisions of a lookup of `key`, in order.
     pub(crate) fn decisions<'a>(
         &'a self,
         key: &FlowKey,
@@ -79,8 +80,9 @@ impl Table {
         Decisions::new(self.rules.matches(key, version), self.clauses.matches(key, version))
     }
 
-    /// The rule that wins for `key` among those that are no clauses; adds to `mask` the bits
-    /// that this depended on.
+    /// Returns the rule that wins for `key` among those that are not clauses.
+    ///
+    /// Adds to `mask` the bits that the lookup depends on.
     pub(crate) fn find_rule(
         &self,
         key: &FlowKey,
@@ -95,7 +97,7 @@ impl Table {
         listed.map(|(_, _, rule)| rule)
     }
 
-    /// The rules that match no packet beyond those of `matching`.
+    /// Returns the rules with a match within `matching`.
     pub(crate) fn rules_within(
         &self,
         matching: &Match,
@@ -106,7 +108,7 @@ impl Table {
         listed.map(|(_, _, rule)| rule)
     }
 
-    /// Whether some rule of this priority matches a packet that `matching` matches too.
+    /// Returns whether some rule of this priority overlaps `matching`.
     pub(crate) fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
         self.rules.overlaps(matching, priority, version)
             || self.clauses.overlaps(matching, priority, version)
@@ -147,15 +149,15 @@ impl TableStats {
     }
 }
 
-/// What is counted of a table (`ofp_table_stats`).
+/// The counters of a table (`ofp_table_stats`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableTotals {
     /// The table.
     pub table: TableId,
-    /// Rules that it holds (`active_count`).
+    /// Number of rules (`active_count`).
     pub rules_count: usize,
-    /// Packets that were looked up in it (`lookup_count`).
+    /// Number of packets looked up in the table (`lookup_count`).
     pub lookups: u64,
-    /// Packets that matched a rule of it (`matched_count`).
+    /// Number of packets that matched a rule of the table (`matched_count`).
     pub matches: u64,
 }

@@ -290,7 +290,7 @@ fn kind(error: ModificationError) -> String {
         ModificationError::Flow(FlowModError::NoSuchGroup(_) | FlowModError::NoSuchMeter(_)) => {
             "a name in a rule".to_owned()
         }
-        ModificationError::Group(GroupModError::NoSuchRule(_)) => "a name in a bucket".to_owned(),
+        ModificationError::Group(GroupModError::NoSuchGroup(_)) => "a name in a bucket".to_owned(),
         ModificationError::Group(GroupModError::Invalid(..)) => "an invalid group".to_owned(),
         other => format!("{other:?}"),
     }

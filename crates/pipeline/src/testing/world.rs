@@ -192,8 +192,8 @@ impl World {
             let mut tables = Tables { rules, groups, meters };
             let rules = &mut tables.rules;
             let owned = owned(rules);
-            let is_teacher = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.teacher;
-            if one.teacher.is_some() && !rules.iter().any(is_teacher) {
+            let is_teacher = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.learner;
+            if one.learner.is_some() && !rules.iter().any(is_teacher) {
                 continue;
             }
             let place = rules.iter().position(|rule| one.is_place_of(rule));

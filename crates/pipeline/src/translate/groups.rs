@@ -1,27 +1,23 @@
-//! Groups: which buckets run, and on what (OpenFlow 1.3.5, 5.6).
+//! Groups: the buckets that run, each on a copy of the packet (OpenFlow 1.3.5, 5.6).
 //!
-//! A bucket runs as an action set does, on a copy of the packet: what it changes, neither the next
-//! bucket nor what follows the group sees; and what ends it early ends nothing else.
+//! A bucket runs as an action set does, on a copy of the packet. Neither the next bucket nor the
+//! actions behind the group see its changes, and an early end of a bucket ends nothing else.
 //!
-//! A select group takes, of its live buckets, the one with the highest random weight: each bucket
+//! A select group takes, of its live buckets, the one with the highest random weight. Each bucket
 //! draws a number by the packet's hash and its own number, with a distribution that its weight
-//! stretches, so that its chances are as its weight, and a bucket that dies, comes back or changes
-//! its weight moves only the packets that it loses or wins (Schindelhauer and Schomaker, "Weighted
-//! Distributed Hash Tables").
+//! stretches. So its chances are proportional to its weight. A bucket that goes down, comes up or
+//! changes its weight moves only the packets that it loses or gains (Schindelhauer and Schomaker,
+//! "Weighted Distributed Hash Tables").
 
 use std::sync::Arc;
 
 use shunt_flow::PortNo;
 
-use super::{
-    context::{Step, Translation},
-    hash::Hash,
-};
+use super::{actions::hash::Hash, agenda::AgendaStep, translation::Translation};
 use crate::{
     bridges::port::PortInfo,
     groups::group::{Bucket, Group, GroupKind, Selection},
     id::{GroupId, MeterId},
-    meters::meter::Meter,
     traversals::{
         datapath_action::DatapathAction,
         traversal::{GroupHit, TraversalError},
@@ -30,14 +26,14 @@ use crate::{
 };
 
 impl<'a> Translation<'a> {
-    /// `group`: runs buckets. A group that is not there does nothing.
+    /// `group`: runs buckets. A group that does not exist does nothing.
     pub(super) fn run_group(&mut self, id: GroupId) -> Result<(), TraversalError> {
-        self.recorder.read(Object::Group(self.here.id, id));
-        let Some(group) = self.here.group(id, self.version) else { return Ok(()) };
+        self.packet.recorder.read(Object::Group(self.bridge.id, id));
+        let Some(group) = self.bridge.group(id) else { return Ok(()) };
         let bucket = match group.kind {
             GroupKind::All | GroupKind::Indirect => {
                 self.group_hits.push(GroupHit { group: Arc::clone(group), bucket: None });
-                self.agenda.push(Step::Buckets(group.buckets.iter()));
+                self.agenda.push(AgendaStep::Buckets(group.buckets.iter()));
                 return Ok(());
             }
             GroupKind::FastFailover => group.buckets.iter().position(|bucket| self.is_live(bucket)),
@@ -48,37 +44,31 @@ impl<'a> Translation<'a> {
         self.run_bucket(&group.buckets[index])
     }
 
-    /// Runs the next of some buckets, and comes back for the rest.
+    /// Runs the next bucket, and puts the rest back on the agenda.
     pub(super) fn run_buckets(
         &mut self,
         mut rest: std::slice::Iter<'a, Bucket>,
     ) -> Result<(), TraversalError> {
         let Some(bucket) = rest.next() else { return Ok(()) };
-        self.agenda.push(Step::Buckets(rest));
+        self.agenda.push(AgendaStep::Buckets(rest));
         self.run_bucket(bucket)
     }
 
-    /// `meter`: whoever executes it drops the packet if it comes too fast.
+    /// `meter`: the datapath drops packets above the rate.
     pub(super) fn meter(&mut self, id: MeterId) -> Result<(), TraversalError> {
-        match self.find_meter(id) {
-            Some(meter) => self.emit(DatapathAction::Meter(meter)),
+        match self.bridge.find_meter(id, &mut self.packet.recorder) {
+            Some(meter) => self.packet.emit(DatapathAction::Meter(meter)),
             None => Ok(()),
         }
     }
 
-    /// A meter of this bridge.
-    pub(super) fn find_meter(&mut self, id: MeterId) -> Option<Arc<Meter>> {
-        self.recorder.read(Object::Meter(self.here.id, id));
-        self.here.meter(id, self.version).cloned()
-    }
-
-    /// The bucket of a select group that the packet goes to; without a live one of some weight,
-    /// none.
+    /// Returns the bucket of a select group for the packet; `None` without a live one
+    /// with a weight.
     fn select(&mut self, group: &'a Group) -> Option<usize> {
         let hash = match &group.selection {
-            Selection::Default => self.hash_connection(0),
-            Selection::DatapathHash { basis } => self.hash_connection(*basis),
-            Selection::Fields { basis, fields } => self.hash_masked(fields, *basis),
+            Selection::Default => self.packet.hash_connection(0),
+            Selection::DatapathHash { basis } => self.packet.hash_connection(*basis),
+            Selection::Fields { basis, fields } => self.packet.hash_masked(fields, *basis),
         };
         let mut soonest: Option<(f64, usize)> = None;
         for (index, bucket) in group.buckets.iter().enumerate() {
@@ -93,8 +83,10 @@ impl<'a> Translation<'a> {
         soonest.map(|(_, index)| index)
     }
 
-    /// Whether a bucket is live: it watches nothing, its port is up, or its group has a live
-    /// bucket. Groups that watch groups are many but lead nowhere back.
+    /// Returns whether a bucket is live.
+    ///
+    /// It is live if it watches nothing, if its port is up, or if its group has a live bucket.
+    /// Chains of groups may be long, but have no loops.
     fn is_live(&mut self, bucket: &'a Bucket) -> bool {
         let mut ahead = vec![bucket];
         let mut seen = Vec::new();
@@ -107,8 +99,8 @@ impl<'a> Translation<'a> {
             }
             if let Some(watched) = bucket.watch_group.filter(|group| !seen.contains(group)) {
                 seen.push(watched);
-                self.recorder.read(Object::Group(self.here.id, watched));
-                let found = self.here.group(watched, self.version).into_iter();
+                self.packet.recorder.read(Object::Group(self.bridge.id, watched));
+                let found = self.bridge.group(watched).into_iter();
                 ahead.extend(found.flat_map(|group| &group.buckets));
             }
         }
@@ -116,10 +108,11 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// When a bucket would be the next to come, if its weight were the rate at which it comes: of
-/// several, each is the first as often as its weight says.
+/// Returns a random arrival time of a bucket, with its weight as the arrival rate.
+///
+/// Of several buckets, each is the first with a probability proportional to its weight.
 #[expect(clippy::cast_precision_loss, reason = "52 bits are what a float holds")]
 fn delay(hash: Hash, bucket: &Bucket) -> f64 {
-    let drawn = (hash.with(u128::from(bucket.id)).whole() >> 12) as f64 + 0.5;
-    -(drawn / (1_u64 << 52) as f64).ln() / f64::from(bucket.weight)
+    let draw = (hash.with(u128::from(bucket.id)).whole() >> 12) as f64 + 0.5;
+    -(draw / (1_u64 << 52) as f64).ln() / f64::from(bucket.weight)
 }

@@ -1,63 +1,49 @@
-//! Translation: what the tables decide about one packet, and every bit that this depended on.
+//! Translation: the decisions of the tables about one packet, and every bit that they depend on.
 //!
 //! ```text
-//! context     the agenda: visits, resubmits, clones, patch ports, bounds
-//! conjunction lookups, and the conjunctions that they meet
-//! actions     actions that write fields      vlan    actions that push and pop tags
-//! mpls        actions on labels              stack   push and pop of values
-//! output      outputs, floods, packet-ins    action_set
-//! normal      the learning switch
-//! groups      groups and meters              hash    which fields choose
-//! multipath   links by a hash                bundle  ports by a hash
-//! cut         where a translation ends for the packet to be parsed again
-//! piece       where it is cut for its pieces to be cached apart; in compose, pieces that are known
-//! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow; in reads,
-//!             the objects
-//! learn       what the packet learns        fin     timeouts after a FIN
-//! commit      what the packet on the wire still lacks
+//! translation      the parts of a translation, and the loop that runs its agenda
+//! agenda           the steps that are still to do
+//! working_packet   the packet: key, consulted bits, emitted actions
+//! bridge_view      the bridge that the packet is in, at one version
+//! limits           bounds of depth, lookups and recirculations
+//! lookup           table lookups and conjunctions
+//! groups           groups and meters
+//! actions          one file for each family of actions
+//! rule_context     the rule of the running actions, as packet-ins show it
+//! action_builder   datapath actions that bring the packet on the wire up to the key
+//! learn_requests   rules and MAC addresses to learn, and refreshes
+//! recirculation    where a packet is parsed again; pause: where it waits for a controller
+//! partition        where a cache partitions a traversal into sub-traversals
+//! record           the bits and objects that were consulted, visit by visit
 //! ```
 //!
-//! The semantics are those of OpenFlow 1.3.5, 5.9 to 5.12; what it leaves open, and the Nicira
-//! actions, are as Open vSwitch does them (`ovs-actions(7)`, `ofproto/trace`).
+//! The semantics are those of OpenFlow 1.3.5, 5.9 to 5.12. Where it leaves something open, and for the
+//! Nicira actions, they are those of Open vSwitch (`ovs-actions(7)`, `ofproto/trace`).
 
-mod action_set;
+mod action_builder;
 mod actions;
-mod bits;
-mod bundle;
-#[cfg(test)]
-mod call_sites;
-mod commit;
-mod compose;
-mod conjunction;
-mod context;
-mod cut;
-#[cfg(test)]
-mod depth_tests;
-mod fin;
+mod agenda;
+mod bridge_view;
 mod groups;
-mod hash;
-#[cfg(test)]
-mod laws;
-mod learn;
-mod mpls;
-mod multipath;
-mod normal;
-mod output;
+mod learn_requests;
+mod limits;
+mod lookup;
+mod partition;
 mod pause;
-mod piece;
-#[cfg(test)]
-mod piece_tests;
-mod reads;
-mod recorder;
-mod scope;
-mod stack;
+mod recirculation;
+mod record;
+mod rule_context;
 #[cfg(test)]
 mod tests;
-mod vlan;
+mod translation;
+mod working_packet;
 
-pub(crate) use compose::Tail;
-pub(crate) use context::{Tables, packet, packet_out, resume};
-pub(crate) use cut::Spent;
-pub(crate) use piece::{noted_piece, noting, one_piece, pieces};
-pub(crate) use scope::Scope;
-pub(crate) use stack::Stack;
+pub(crate) use actions::stack::Stack;
+pub(crate) use bridge_view::TablesAtVersion;
+pub(crate) use limits::LimitCounters;
+pub(crate) use partition::{
+    compose::TraversalTail,
+    partitioner::{noted_sub_traversal, sub_traversal_until, sub_traversals, translate_noted},
+};
+pub(crate) use rule_context::RuleContext;
+pub(crate) use translation::{packet, packet_out, resume};

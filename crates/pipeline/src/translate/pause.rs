@@ -1,39 +1,36 @@
-//! Pauses: a packet waits at a controller, which lets it go on, perhaps as another one.
+//! Pauses: a packet waits at a controller, which sends it back, possibly changed.
 //!
-//! `controller(pause)` ends the entry as a cut does (see [`super::cut`]), but the packet goes to
-//! controllers, and its packet-in has what is left of the translation. Whoever sends it back says
-//! what the packet is then, and what its pipeline fields are: those that a packet-in tells count as
-//! they come back, zero where they are left out, and the others as they were (Open vSwitch,
-//! `NXT_RESUME`).
+//! `controller(pause)` ends the entry as a recirculation does (see [`super::recirculation`]), but
+//! the packet goes to controllers, and its packet-in has the continuation. The controller that
+//! sends the packet back defines its content and its pipeline fields. The fields that a packet-in
+//! shows have the values that come back, zero if they are left out; the others keep their values
+//! (Open vSwitch, `NXT_RESUME`).
 
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, Match};
 
-use super::{
-    context::Translation,
-    cut::{Spent, hidden},
-    output::METADATA,
-};
-use crate::continuations::continuation::{Continuation, Frozen};
+use super::{actions::output::METADATA, recirculation::hidden, translation::Translation};
+use crate::continuations::continuation::{Continuation, FrozenState};
 
 impl Translation<'_> {
-    /// Freezes what is left. Who lets it go on has sent a message for it, so it may look up and be
-    /// parsed as often as any packet; the depth is one that what is left comes back to.
+    /// Freezes the remaining steps.
+    ///
+    /// The controller that resumes the packet sends a message for it, so the packet gets fresh
+    /// limits of lookups and recirculations. The depth stays: the remaining steps return to it.
     pub(super) fn pause(&mut self) -> Arc<Continuation> {
-        let spent = Spent { depth: self.spent.depth, ..Spent::default() };
-        let frozen = self.frozen(None, spent);
-        self.continuations.intern(frozen, None)
+        let frozen = self.frozen(None, self.limits.restarted());
+        self.tables.continuations.intern(frozen, None)
     }
 }
 
-impl Frozen {
-    /// What is left, with the pipeline fields that a controller sends back.
+impl FrozenState {
+    /// Returns the state with the pipeline fields that a controller sends back.
     pub(crate) fn resumed(&self, metadata: &Match) -> Self {
-        let (mut key, told) = (self.hidden.key(), metadata.key());
+        let (mut key, sent) = (self.hidden.key(), metadata.key());
         for field in METADATA.iter().filter(|field| **field != FieldId::InPort) {
-            key.set_field(*field, told.field(*field));
+            key.set_field(*field, sent.field(*field));
         }
-        Self { in_port: Some(told.in_port()), hidden: hidden(&key), ..self.clone() }
+        Self { in_port: Some(sent.in_port()), hidden: hidden(&key), ..self.clone() }
     }
 }

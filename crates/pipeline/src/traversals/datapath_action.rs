@@ -1,4 +1,4 @@
-//! What a translation decided: the few simple actions that a packet thread executes.
+//! Datapath actions: the few simple steps that a packet thread executes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     meters::meter::Meter,
 };
 
-/// One step of what happens to a packet, free of tables and of everything that must be looked up.
+/// One step of the execution, which needs no table and no lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatapathAction {
     /// Write these bits of these header fields; checksums follow.
@@ -27,21 +27,21 @@ pub enum DatapathAction {
     PopVlan,
     /// Send a copy of the packet as it is now.
     Output {
-        /// Where to.
+        /// The port.
         port: DatapathPort,
-        /// Not if the packet came in by this very port.
+        /// True if the packet is not sent when it arrived on this port.
         unless_ingress: bool,
-        /// Length to cut the copy to.
+        /// Length to truncate the copy to.
         max_len: Option<u32>,
     },
-    /// Send a copy back out of the port that it came in by.
+    /// Send a copy back on the ingress port.
     OutputIngress {
-        /// Length to cut the copy to.
+        /// Length to truncate the copy to.
         max_len: Option<u32>,
     },
-    /// Pass a meter: the packet ends here if it comes too fast, or its DSCP changes.
+    /// Pass a meter: above its rate, the packet is dropped or its DSCP changes.
     Meter(Arc<Meter>),
-    /// Do this to a copy of the packet; at most 64 deep.
+    /// Execute these actions on a copy of the packet; at most 64 copies nest.
     Copy(Arc<[Self]>),
     /// Send a copy to the controllers of a bridge.
     Punt(Arc<Punt>),
@@ -49,30 +49,32 @@ pub enum DatapathAction {
     PushMpls {
         /// Label, traffic class, bottom of stack, TTL.
         lse: u32,
-        /// The Ethernet type from then on.
+        /// The Ethernet type afterwards.
         ethertype: u16,
     },
     /// Remove the outermost MPLS label stack entry.
     PopMpls {
-        /// The Ethernet type from then on.
+        /// The Ethernet type afterwards.
         ethertype: u16,
     },
-    /// Parse a copy of the packet as it is now and look it up again, to go on as this says: the
-    /// headers that decide how were not parsed so far.
+    /// Parse a copy of the packet again and look it up to continue as this says.
+    ///
+    /// The headers that decide the rest were not parsed before.
     Recirculate(Arc<Continuation>),
-    /// As [`Self::Recirculate`], in one of two ways, by the length of the frame.
+    /// As [`Self::Recirculate`], with a continuation that depends on the length of the
+    /// frame.
     CheckLength {
         /// The most bytes of a frame that is not larger.
         length: u16,
-        /// How a frame goes on that is larger.
+        /// The continuation of a larger frame.
         larger: Arc<Continuation>,
-        /// How any other does.
+        /// The continuation of any other frame.
         other: Arc<Continuation>,
     },
 }
 
 impl DatapathAction {
-    /// Whether it, or what it does to a copy, has the packet parsed again.
+    /// Returns whether the action, also inside a copy, has the packet parsed again.
     #[must_use]
     pub fn recirculates(&self) -> bool {
         let mut ahead = Vec::new();
@@ -89,34 +91,35 @@ impl DatapathAction {
     }
 }
 
-/// What a packet-in says besides the packet.
+/// The metadata of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punt {
-    /// Whose controllers hear of it.
+    /// The bridge; its controllers receive the packet-in.
     pub bridge: BridgeId,
-    /// Why.
+    /// The reason.
     pub reason: PacketInReason,
     /// The table of the rule that sent it.
     pub table: TableId,
-    /// The cookie of that rule; all ones for none.
+    /// The cookie of that rule; all ones without a rule.
     pub cookie: Cookie,
-    /// Only controllers with this id.
+    /// Only controllers with this id receive the packet-in.
     pub controller_id: u16,
-    /// Bytes of the packet that were asked for.
+    /// Number of bytes of the packet that were requested.
     pub max_len: u16,
-    /// Bytes from the rule.
+    /// User data of the rule.
     pub userdata: Box<[u8]>,
-    /// Pipeline fields of the packet at this point (in_port, metadata, registers, tunnel).
+    /// Pipeline fields of the packet (in_port, metadata, registers, tunnel).
     pub metadata: Match,
-    /// How the packet goes on when a controller sends it back; `None`: it does not wait for that.
+    /// The continuation for when a controller sends the packet back; `None` if it does
+    /// not wait.
     pub continuation: Option<Arc<Continuation>>,
 }
 
 /// A packet on its way to the controllers.
 #[derive(Clone, Debug)]
-pub struct PacketIn {
-    /// What was said of it.
+pub struct PuntedPacket {
+    /// The metadata of the packet-in.
     pub punt: Arc<Punt>,
-    /// The frame, as it was at that point.
+    /// The frame at the time of the packet-in.
     pub frame: Vec<u8>,
 }

@@ -1,58 +1,66 @@
-//! Pieces of traversals, for caches that keep them apart.
+//! Sub-traversals, for caches that store them as separate entries (Gigaflow).
 
 use std::sync::Arc;
 
 use shunt_flow::{Match, SparseMask};
 
 use super::traversal::Traversal;
-use crate::translate::Tail;
+use crate::translate::TraversalTail;
 
-/// A place where a traversal can be cut.
+/// A point at which a traversal can be partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionPoint {
-    /// The number of the visit behind it; the first is 0.
+    /// Index of the visit behind the point; the first visit is 0.
     pub visit: usize,
-    /// A hash of the state there: equal states have equal names, and other states nearly never.
+    /// A hash of the state at the point.
+    ///
+    /// Equal states have equal names; different states have different names nearly always.
     pub name: u64,
 }
 
-/// A traversal, and where it can be cut.
+/// A traversal with its partition points.
 #[derive(Clone, Debug)]
 pub struct NotedTraversal {
-    /// What was decided, and what it depended on.
+    /// The traversal.
     pub traversal: Arc<Traversal>,
-    /// What the lookup of each visit depended on, without what its actions did; `None`: there were none.
+    /// The bits that the lookup of each visit consulted, without those of its actions.
+    ///
+    /// `None` if no action consulted more.
     pub(crate) lookups: Vec<Option<SparseMask>>,
-    /// What it did behind the visits that only led to others, if it began plainly.
-    pub(crate) tail: Option<Tail>,
-    /// Where it can be cut, in order.
+    /// The part behind the visits that only led to other tables, if the traversal began
+    /// in a plain state.
+    pub(crate) tail: Option<TraversalTail>,
+    /// The partition points, in order.
     pub points: Vec<PartitionPoint>,
-    /// What it needs of the bounds of a translation.
-    pub spending: Spending,
+    /// The share of the limits of a translation that it uses.
+    pub limit_use: LimitUse,
 }
 
-/// Some visits of a packet by themselves: a traversal from where the one before it was cut.
+/// Some consecutive visits of a packet: a traversal that begins at a partition
+/// point.
 ///
-/// Done one after the other, with the key of each rewritten for the next, the pieces of a packet do
-/// what its whole traversal does.
+/// Executed in order, each with the key that the one before rewrote, the sub-traversals of a packet
+/// have the effect of the whole traversal.
 #[derive(Clone, Debug)]
 pub struct SubTraversal {
-    /// What was decided, and what it depended on, from its `continuation` to its `next`.
+    /// The decisions and what they depend on, from its `continuation` to its `next`.
     pub traversal: Traversal,
-    /// The header bits that it wrote, with their values: also where the packet had these before.
-    /// Empty in the last piece.
+    /// The header bits that it wrote, with their values, even if the packet had these
+    /// before.
+    ///
+    /// Empty in the last sub-traversal.
     pub rewrite: Match,
-    /// What it needs of the bounds of a translation.
-    pub spending: Spending,
+    /// The share of the limits of a translation that it uses.
+    pub limit_use: LimitUse,
 }
 
-/// How much a piece needs of what is bounded for a whole translation.
+/// The amounts that a sub-traversal uses of the limits of a translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spending {
-    /// Lookups, buckets and patch ports.
+pub struct LimitUse {
+    /// Number of lookups, buckets and patch ports.
     pub lookups: usize,
-    /// Datapath actions, those inside copies too.
+    /// Number of datapath actions, including those inside copies.
     pub actions: usize,
-    /// Refreshes.
+    /// Number of refreshes.
     pub refreshes: usize,
 }

@@ -1,4 +1,4 @@
-//! Traversals: all that happened to one packet, and all that it depended on.
+//! Traversals: the lookups and actions of one packet, and all that they depend on.
 
 use std::sync::Arc;
 
@@ -17,38 +17,40 @@ use crate::{
     versions::delta::Object,
 };
 
-/// All visits of one packet, its reads, and what was decided.
+/// All visits of one packet, its reads, and its actions.
 ///
-/// Kept as long as its cache entry, so keys and masks are sparse, and shared where they are alike.
+/// A traversal lives as long as its cache entry. So keys and masks are sparse, and equal ones are
+/// shared.
 #[derive(Clone, Debug)]
 pub struct Traversal {
-    /// The version that it saw.
+    /// The version of the tables.
     pub version: Version,
-    /// The packet, as it came in or was parsed again.
+    /// The packet as it arrived, or as it was parsed again.
     pub key: SparseKey,
-    /// Where it went on, if it was parsed again.
+    /// The continuation where it began, if the packet was parsed again.
     pub continuation: Option<Arc<Continuation>>,
-    /// Where the packet goes on, if this is a piece that was cut off; `None`: it is over.
+    /// The continuation behind a sub-traversal; `None` at the end of the traversal.
     pub next: Option<Arc<Continuation>>,
-    /// Every bit of `key` that anything depended on: a packet that agrees under it fares alike.
+    /// The bits of `key` that it depends on: it is valid for all packets that agree
+    /// under this mask.
     pub mask: SparseMask,
-    /// Lookups, in order.
+    /// The table lookups, in order.
     pub visits: Box<[Visit]>,
-    /// Everything else that was consulted, each once.
+    /// All other objects that were consulted, each once.
     pub reads: Box<[Object]>,
     /// Groups that chose buckets, in order.
     pub group_hits: Box<[GroupHit]>,
-    /// What the packet teaches: a traversal with learnings is not cached.
+    /// The learn requests of the packet: a traversal with learn requests is not cached.
     pub learnings: Vec<Learning>,
-    /// What the packet and later hits refresh.
+    /// The refreshes of the packet and of later hits.
     pub refreshes: Box<[Refresh]>,
-    /// What happens to the packet. Empty: it is dropped.
+    /// The datapath actions. Empty: the packet is dropped.
     pub actions: Arc<[DatapathAction]>,
-    /// Why it came to nothing, if the switch and not a rule decided so.
+    /// The error for which the switch, and not a rule, dropped the packet.
     pub error: Option<TraversalError>,
 }
 
-/// One table lookup of a traversal, or one step of it, where conjunctions are met.
+/// One table lookup of a traversal, or one step of it for conjunctions.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The bridge.
@@ -61,17 +63,19 @@ pub struct Visit {
     pub mask: SparseMask,
     /// The rule that matched; `None`: a table miss, or a conjunction.
     pub rule: Option<Arc<Rule>>,
-    /// The rules that met a conjunction, all of one priority: the next visit is that of the lookup
-    /// with its `conj_id`, and if that has no rule, the one after it goes on with this lookup.
+    /// The clauses that satisfy a conjunction, all of one priority.
+    ///
+    /// The next visit is the lookup with its `conj_id`. If that finds no rule, the one after it
+    /// continues this lookup.
     pub clauses: Box<[Arc<Rule>]>,
 }
 
-// A cached flow has as many as it visits tables.
+// A cached flow has one visit per table.
 const _: () = assert!(size_of::<Visit>() <= 64, "a visit fills a cache line at most");
 
 impl Visit {
-    /// Whether another visit found the same in the same place.
-    fn says_as(&self, again: &Self) -> bool {
+    /// Returns whether another visit of the same table found the same rule.
+    fn decides_like(&self, again: &Self) -> bool {
         let revision = |rule: &Arc<Rule>| (rule.id, rule.revision);
         self.bridge == again.bridge
             && self.table == again.table
@@ -79,11 +83,11 @@ impl Visit {
             && self.clauses.iter().map(revision).eq(again.clauses.iter().map(revision))
     }
 
-    /// The rank of what decided: a rule that is added and matches the packet changes the decision
-    /// only if it ranks higher. `None`: a table miss.
+    /// Returns the rank of the decision; `None` for a table miss.
     ///
-    /// A conjunction ranks below every rule of its clauses' priority: one that is added there
-    /// decides in its place, or meets another conjunction.
+    /// A rule that is added and matches the packet changes the decision only if it ranks higher. A
+    /// conjunction ranks below every rule of its clauses' priority: a rule that is added there
+    /// decides instead, or satisfies another conjunction.
     #[must_use]
     pub fn rank(&self) -> Option<Rank> {
         let of_clause = |clause: &Arc<Rule>| Rank { priority: clause.priority, age: u64::MAX };
@@ -93,10 +97,13 @@ impl Visit {
 }
 
 impl Traversal {
-    /// Whether `again`, a translation of a packet of this one's region, says the same of it: the same
-    /// rules, groups and refreshes to credit, the same actions, and nothing to learn.
+    /// Returns whether `again`, a translation of a packet of the same region, decides
+    /// the same.
+    ///
+    /// That is: the same rules, groups and refreshes to credit, the same actions, and no learn
+    /// requests.
     #[must_use]
-    pub fn says_as(&self, again: &Self) -> bool {
+    pub fn decides_like(&self, again: &Self) -> bool {
         self.actions == again.actions
             && self.next == again.next
             && self.error == again.error
@@ -104,27 +111,36 @@ impl Traversal {
             && again.learnings.is_empty()
             && self.refreshes == again.refreshes
             && self.visits.len() == again.visits.len()
-            && self.visits.iter().zip(&again.visits).all(|(own, again)| own.says_as(again))
+            && self.visits.iter().zip(&again.visits).all(|(own, again)| own.decides_like(again))
     }
 
-    /// Whether these pieces, one behind the other, credit, refresh and teach what this whole translation
-    /// does. What they do to a packet is not compared: what is cut writes headers that the whole does not
-    /// write before it sends the packet.
+    /// Returns whether these sub-traversals credit, refresh and learn what this
+    /// traversal does.
+    ///
+    /// The effects on the packet are not compared: a sub-traversal writes headers at its end that
+    /// the whole traversal writes only before it sends the packet.
     #[must_use]
-    pub fn credits_as(&self, pieces: &[Arc<Self>]) -> bool {
-        let visits = || pieces.iter().flat_map(|piece| &piece.visits);
-        let refreshes = || pieces.iter().flat_map(|piece| &piece.refreshes);
-        self.error == pieces.iter().find_map(|piece| piece.error)
-            && self.learnings.iter().eq(pieces.iter().flat_map(|piece| &piece.learnings))
+    pub fn credits_like(&self, sub_traversals: &[Arc<Self>]) -> bool {
+        let visits = || sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.visits);
+        let refreshes = || sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.refreshes);
+        self.error == sub_traversals.iter().find_map(|sub_traversal| sub_traversal.error)
+            && self
+                .learnings
+                .iter()
+                .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.learnings))
             && self.visits.len() == visits().count()
-            && self.visits.iter().zip(visits()).all(|(own, cut)| own.says_as(cut))
-            && self.group_hits.iter().eq(pieces.iter().flat_map(|piece| &piece.group_hits))
-            && self.refreshes.iter().all(|own| refreshes().any(|cut| cut == own))
-            && refreshes().all(|cut| self.refreshes.contains(cut))
+            && self.visits.iter().zip(visits()).all(|(own, part)| own.decides_like(part))
+            && self
+                .group_hits
+                .iter()
+                .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.group_hits))
+            && self.refreshes.iter().all(|own| refreshes().any(|part| part == own))
+            && refreshes().all(|part| self.refreshes.contains(part))
     }
 
-    /// The visits that end a lookup, with the rule that it found: of those that a lookup takes
-    /// where conjunctions are met, the last.
+    /// Returns the visits that end a lookup, with the matched rule.
+    ///
+    /// Of a lookup with conjunctions that is the last visit.
     pub fn lookups(&self) -> impl Iterator<Item = &Visit> {
         let before = std::iter::once(None).chain(self.visits.iter().map(Some));
         let is_last = |before: Option<&Visit>, visit: &Visit| {
@@ -140,12 +156,12 @@ impl Traversal {
 pub struct GroupHit {
     /// The group.
     pub group: Arc<Group>,
-    /// The bucket; `None`: all of them.
+    /// The bucket; `None`: all buckets.
     pub bucket: Option<usize>,
 }
 
 impl GroupHit {
-    /// Counts hits, for the group and for what it chose.
+    /// Counts hits, for the group and for its chosen buckets.
     pub(crate) fn credit(&self, packets: u64, bytes: u64) {
         let stats = &self.group.stats;
         stats.credit(packets, bytes);
@@ -157,20 +173,20 @@ impl GroupHit {
     }
 }
 
-/// Something that a hit prolongs (law 7): always the same object, which it neither makes nor moves.
+/// An object that a hit prolongs (law 7). The hit neither creates nor moves it.
 #[derive(Clone, Debug)]
 pub enum Refresh {
     /// The rule that a `learn` would add again.
     Rule(Arc<Rule>),
     /// The MAC address that NORMAL would learn again.
     Mac(Arc<MacEntry>),
-    /// The rule whose timeouts a TCP FIN or RST lowers.
+    /// The rule of a `fin_timeout`: a TCP FIN or RST lowers its timeouts.
     FinTimeout {
         /// The rule.
         rule: Arc<Rule>,
-        /// Its idle timeout is not longer from then on, in seconds; 0: as it was.
+        /// New upper bound of its idle timeout, in seconds; 0: unchanged.
         idle: u16,
-        /// Its hard timeout, likewise.
+        /// New upper bound of its hard timeout, in seconds; 0: unchanged.
         hard: u16,
     },
 }
@@ -192,7 +208,9 @@ impl PartialEq for Refresh {
 impl Eq for Refresh {}
 
 impl Refresh {
-    /// A packet came at `now`. Answers with the rule that may expire earlier because of it.
+    /// Applies the refresh for a packet at `now`.
+    ///
+    /// Returns the rule that may expire earlier because of it.
     pub(crate) fn touch(&self, now: Time) -> Option<&Arc<Rule>> {
         match self {
             Self::Rule(rule) => {
@@ -210,31 +228,34 @@ impl Refresh {
     }
 }
 
-/// Why a translation was cut short; the whole packet is dropped, outputs already decided included.
+/// The reason for which a translation stopped. The packet is dropped, and no output
+/// is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {
-    /// Resubmits, buckets, patch ports, or copies that pass meters, nested deeper than the bound.
+    /// Resubmits, buckets, patch ports, or copies with meters are nested deeper than
+    /// the limit.
     #[error("resubmits, buckets, patch ports or copies are nested deeper than {0}")]
     TooDeep(u16),
-    /// More table lookups by resubmit, goto or patch ports than the bound.
+    /// More table lookups by resubmit, goto or patch ports than the limit.
     #[error("more than {0} resubmits")]
     TooManyResubmits(u16),
     /// More MPLS labels than a key holds.
     #[error("more than {0} MPLS labels")]
     TooManyMplsLabels(u8),
-    /// More bytes pushed to the stack than the bound.
+    /// More bytes on the stack than the limit.
     #[error("more than {0} bytes on the stack")]
     StackTooDeep(usize),
-    /// Parsed again, after pops of labels and checks of its length, more often than the bound.
+    /// The packet was parsed again more often than the limit, after label pops and
+    /// length checks.
     #[error("more than {0} recirculations")]
     TooManyRecirculations(u8),
-    /// The packet came in by a port that no bridge has.
-    #[error("the packet came in by a port that no bridge has")]
+    /// The packet arrived on a port that no bridge has.
+    #[error("the packet arrived on a port that no bridge has")]
     NoSuchPort,
-    /// More learnings or refreshes than one packet may ask for.
-    #[error("more than {0} learnings")]
+    /// More learn requests or refreshes than one packet may have.
+    #[error("more than {0} learn requests or refreshes")]
     TooManyLearnedRules(usize),
-    /// More steps than a packet thread is given.
-    #[error("more than {0} outputs and rewrites")]
+    /// More datapath actions than one packet may have.
+    #[error("more than {0} datapath actions")]
     TooManyActions(usize),
 }

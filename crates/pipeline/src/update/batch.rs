@@ -1,13 +1,15 @@
-//! Flow-mods: how requests of controllers change the rules of a bridge (OpenFlow 1.3.5, 6.4).
+//! Update batches: requests of controllers that become one version (OpenFlow 1.3.5, 6.4).
 //!
-//! A [`Batch`] collects the requests of one version, those for groups and meters too. Each takes effect in the tables at once, in a
-//! version that nobody sees yet, so that later requests of the batch see what earlier ones did.
-//! When one is refused, the batch undoes what it did, newest first: nothing was visible.
+//! An [`UpdateBatch`] applies the requests of one version: flow-mods, group-mods and meter-mods.
+//! Each takes effect in the tables at once, in a version that is not published yet. So later
+//! requests of the batch see the effect of earlier ones. If one is refused, the batch undoes its
+//! changes, newest first.
 //!
-//! Where the standard leaves room, Shunt does as Open vSwitch does:
-//! * `check_overlap` does not look at the rule that the new one replaces;
+//! Where the standard is open, Shunt does as Open vSwitch does:
+//!
+//! * `check_overlap` ignores the rule that the new one replaces;
 //! * a request to modify changes no cookie;
-//! * a modified rule's hard timeout begins anew;
+//! * the hard timeout of a modified rule restarts;
 //! * only rules with a timeout are evicted from a full table.
 
 use std::sync::Arc;
@@ -20,37 +22,37 @@ use super::{
     modification::{Modification, ModificationError},
 };
 use crate::{
-    bridges::{bridge::Bridge, settings::Overflow},
+    bridges::{bridge::VersionedBridge, settings::Overflow},
     id::{BridgeId, Cookie, RuleId, TableId},
     tables::{
         flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
         rule::{Instructions, Rule, RuleStats, SharedTimers},
         rule_filter::RuleFilter,
-        table::Table,
+        table::RuleTable,
     },
     time::Time,
     versions::delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta},
 };
 
-/// Changes to rules, groups and meters that become one version.
-pub(crate) struct Batch {
+/// Changes of rules, groups and meters that become one version.
+pub(crate) struct UpdateBatch {
     pub(crate) version: Version,
     pub(crate) now: Time,
     next_rule: RuleId,
     deltas: Vec<Delta>,
 }
 
-impl Batch {
-    /// A batch whose changes `version` is the first to see; its first new rule is `next_rule`.
+impl UpdateBatch {
+    /// Makes a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) const fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
         Self { version, now, next_rule, deltas: Vec::new() }
     }
 
-    /// Does what one request asks for. When it fails, it has done nothing.
+    /// Applies one request. If it fails, nothing has changed.
     pub(crate) fn modify(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: Modification,
     ) -> Result<(), ModificationError> {
         match request {
@@ -58,27 +60,27 @@ impl Batch {
             Modification::Group(request) => self.change_group(id, bridge, request)?,
             Modification::Meter(request) => self.change_meter(id, bridge, request)?,
         }
-        // Rules that go with their group or meter may have learned some.
+        // Rules that were removed with their group or meter may have been owners of learned rules.
         self.remove_orphans(bridge);
         Ok(())
     }
 
-    /// Does what one flow-mod asks for. When it fails, it has done nothing.
+    /// Applies one flow-mod. If it fails, nothing has changed.
     pub(crate) fn apply(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: &FlowMod,
     ) -> Result<(), FlowModError> {
-        self.obey(id, bridge, request)?;
+        self.apply_flow_mod(id, bridge, request)?;
         self.remove_orphans(bridge);
         Ok(())
     }
 
-    fn obey(
+    fn apply_flow_mod(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: &FlowMod,
     ) -> Result<(), FlowModError> {
         match request.command {
@@ -101,10 +103,10 @@ impl Batch {
         }
     }
 
-    /// Removes every rule that the filter lets through.
+    /// Removes every rule that the filter selects.
     pub(crate) fn remove_all(
         &mut self,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         filter: &RuleFilter,
         reason: RemovedReason,
     ) {
@@ -114,14 +116,19 @@ impl Batch {
     }
 
     /// Removes one rule.
-    pub(crate) fn remove(&mut self, bridge: &mut Bridge, rule: Arc<Rule>, reason: RemovedReason) {
+    pub(crate) fn remove(
+        &mut self,
+        bridge: &mut VersionedBridge,
+        rule: Arc<Rule>,
+        reason: RemovedReason,
+    ) {
         bridge.remove(&rule, self.version);
         self.push_rule(bridge, rule, RuleChange::Removed(reason));
     }
 
-    /// Removes what was learned by rules that are gone and said so (`delete_learned`).
-    pub(crate) fn remove_orphans(&mut self, bridge: &mut Bridge) {
-        // What goes may own something itself; each is removed once, so this ends.
+    /// Removes the learned rules of removed rules with `delete_learned`.
+    pub(crate) fn remove_orphans(&mut self, bridge: &mut VersionedBridge) {
+        // A removed rule may be an owner itself. Each rule is removed once, so the loop ends.
         loop {
             let orphans = bridge.take_orphans();
             if orphans.is_empty() {
@@ -136,33 +143,33 @@ impl Batch {
         }
     }
 
-    /// The version that is the first to see the batch.
+    /// Returns the version of the batch.
     pub(crate) const fn version(&self) -> Version {
         self.version
     }
 
-    /// When the batch is applied.
+    /// Returns the time of the batch.
     pub(crate) const fn now(&self) -> Time {
         self.now
     }
 
-    /// Notes what was changed.
+    /// Adds a delta.
     pub(crate) fn push(&mut self, delta: Delta) {
         self.deltas.push(delta);
     }
 
-    /// Undoes everything: the rules, groups, meters and ports of `bridge`, and what is live there, are,
-    /// for all versions, as they were.
+    /// Undoes all changes: rules, groups, meters, ports and liveness of `bridge` are as
+    /// before.
     ///
-    /// Answers with the number of the next new rule: no number is given twice.
-    pub(crate) fn roll_back(self, bridge: &mut Bridge) -> RuleId {
+    /// Returns the number of the next new rule: no number is used twice.
+    pub(crate) fn roll_back(self, bridge: &mut VersionedBridge) -> RuleId {
         for delta in self.deltas.into_iter().rev() {
             match delta {
                 Delta::Rule(delta) => undo_rule(bridge, delta, self.version),
                 Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
                 Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
                 Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-                // What is live is undone as a whole; the others no request changes.
+                // Liveness is undone as a whole; no request changes the other objects.
                 Delta::Changed(
                     Object::Live(_)
                     | Object::Bridge(_)
@@ -178,7 +185,7 @@ impl Batch {
         self.next_rule
     }
 
-    /// The batch succeeded: answers with what changed, and with the number of the next new rule.
+    /// Returns the deltas, and the number of the next new rule.
     pub(crate) fn finish(self) -> (Vec<Delta>, RuleId) {
         (self.deltas, self.next_rule)
     }
@@ -186,20 +193,23 @@ impl Batch {
     pub(crate) fn add(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         request: &FlowMod,
     ) -> Result<(), FlowModError> {
         let TableSelector::One(table) = request.table else { return Err(FlowModError::TableAll) };
         check_goto(request, table)?;
         check_instructions(bridge, &request.instructions, self.version)?;
-        let held = bridge.table(table);
-        let old = held
-            .and_then(|held| held.find_exact(&request.matching, request.priority, self.version))
+        let existing = bridge.table(table);
+        let old = existing
+            .and_then(|existing| {
+                existing.find_exact(&request.matching, request.priority, self.version)
+            })
             .cloned();
         if old.is_none() {
-            let overlaps =
-                |held: &Table| held.overlaps(&request.matching, request.priority, self.version);
-            if request.flags.check_overlap && held.is_some_and(overlaps) {
+            let overlaps = |existing: &RuleTable| {
+                existing.overlaps(&request.matching, request.priority, self.version)
+            };
+            if request.flags.check_overlap && existing.is_some_and(overlaps) {
                 return Err(FlowModError::Overlap(request.priority));
             }
             self.make_room(bridge, table)?;
@@ -209,21 +219,25 @@ impl Batch {
         if let Some(old) = old {
             self.remove(bridge, old, RemovedReason::Replaced);
         }
-        let matching = bridge.shared.matching(&request.matching);
-        let instructions = bridge.shared.instructions(&request.instructions);
-        let parts = Parts { matching, instructions, stats };
+        let matching = bridge.interner.matching(&request.matching);
+        let instructions = bridge.interner.instructions(&request.instructions);
+        let parts = NewRuleParts { matching, instructions, stats };
         let rule = Arc::new(self.new_rule(id, table, request, parts));
         bridge.insert(Arc::clone(&rule), self.version);
         self.push_rule(bridge, rule, RuleChange::Added);
         Ok(())
     }
 
-    /// Makes sure that a table can take one more rule: if it is full and its bridge says so, by
-    /// evicting others.
-    fn make_room(&mut self, bridge: &mut Bridge, table: TableId) -> Result<(), FlowModError> {
+    /// Makes room for one more rule: if the table is full and the bridge allows it,
+    /// evicts others.
+    fn make_room(
+        &mut self,
+        bridge: &mut VersionedBridge,
+        table: TableId,
+    ) -> Result<(), FlowModError> {
         let Some(settings) = bridge.settings(self.version) else { return Ok(()) };
         let (rules_max, overflow) = (settings.rules_max(table), settings.overflow);
-        let rules_count = bridge.table(table).map_or(0, Table::rules_count);
+        let rules_count = bridge.table(table).map_or(0, RuleTable::rules_count);
         let surplus = (rules_count + 1).saturating_sub(rules_max);
         if surplus == 0 {
             return Ok(());
@@ -245,9 +259,9 @@ impl Batch {
         bridge: BridgeId,
         table: TableId,
         request: &FlowMod,
-        parts: Parts,
+        parts: NewRuleParts,
     ) -> Rule {
-        let Parts { matching, instructions, stats } = parts;
+        let NewRuleParts { matching, instructions, stats } = parts;
         let id = self.next_rule;
         self.next_rule = RuleId::new(id.number() + 1);
         Rule {
@@ -270,7 +284,11 @@ impl Batch {
         }
     }
 
-    fn modify_rules(&mut self, bridge: &mut Bridge, request: &FlowMod) -> Result<(), FlowModError> {
+    fn modify_rules(
+        &mut self,
+        bridge: &mut VersionedBridge,
+        request: &FlowMod,
+    ) -> Result<(), FlowModError> {
         if let TableSelector::One(table) = request.table {
             check_goto(request, table)?;
         }
@@ -282,7 +300,7 @@ impl Batch {
         };
         chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
         check_instructions(bridge, &request.instructions, self.version)?;
-        let instructions = bridge.shared.instructions(&request.instructions);
+        let instructions = bridge.interner.instructions(&request.instructions);
         for old in chosen {
             let stats = if request.flags.reset_counts {
                 Arc::new(old.stats.renewed())
@@ -295,8 +313,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Puts a new revision in the place of a rule.
-    pub(crate) fn revise(&mut self, bridge: &mut Bridge, old: Arc<Rule>, revision: Revision<'_>) {
+    /// Replaces a rule by a new revision.
+    pub(crate) fn revise(
+        &mut self,
+        bridge: &mut VersionedBridge,
+        old: Arc<Rule>,
+        revision: Revision<'_>,
+    ) {
         let Revision { cookie, instructions, stats } = revision;
         let rule = Arc::new(Rule {
             id: old.id,
@@ -321,18 +344,18 @@ impl Batch {
         self.push_rule(bridge, rule, RuleChange::Modified(old));
     }
 
-    /// Notes that more hidden state can be read than before, if that is so.
-    pub(crate) fn push_live(&mut self, id: BridgeId, bridge: &mut Bridge) {
-        if bridge.liveness.take_untold() {
+    /// Adds a delta if more hidden state can be read than before.
+    pub(crate) fn push_live(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
+        if bridge.liveness.take_unpublished_growth() {
             self.push(Delta::Changed(Object::Live(id)));
         }
     }
 
-    fn push_rule(&mut self, bridge: &mut Bridge, rule: Arc<Rule>, change: RuleChange) {
+    fn push_rule(&mut self, bridge: &mut VersionedBridge, rule: Arc<Rule>, change: RuleChange) {
         self.push_live(rule.bridge, bridge);
-        let objects = bridge.taught().objects(&rule);
+        let objects = bridge.learn_index().objects(&rule);
         if let RuleChange::Modified(old) = &change {
-            let others = bridge.taught().objects(old);
+            let others = bridge.learn_index().objects(old);
             let others = others.into_iter().filter(|other| !objects.contains(other));
             self.deltas.extend(others.map(Delta::Changed));
         }
@@ -341,22 +364,22 @@ impl Batch {
     }
 }
 
-/// What a new rule may share with others.
-struct Parts {
+/// The parts of a new rule that it may share with others.
+struct NewRuleParts {
     matching: Match,
     instructions: Arc<Instructions>,
     stats: Arc<RuleStats>,
 }
 
-/// What a new revision of a rule does not take from the one before.
+/// The parts of a new revision that differ from the one before.
 pub(crate) struct Revision<'a> {
     pub(crate) cookie: Cookie,
     pub(crate) instructions: &'a Arc<Instructions>,
     pub(crate) stats: Arc<RuleStats>,
 }
 
-/// Undoes what happened to a rule in `version`.
-fn undo_rule(bridge: &mut Bridge, delta: RuleDelta, version: Version) {
+/// Undoes the change of a rule in `version`.
+fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
     let RuleDelta { rule, change } = delta;
     match change {
         RuleChange::Added => bridge.remove(&rule, version),
@@ -368,7 +391,7 @@ fn undo_rule(bridge: &mut Bridge, delta: RuleDelta, version: Version) {
     }
 }
 
-/// Makes sure that the instructions of a request lead up from `table`.
+/// Checks that `goto_table` of a request leads to a table above `table`.
 fn check_goto(request: &FlowMod, table: TableId) -> Result<(), FlowModError> {
     match request.instructions.goto {
         Some(target) if target <= table => Err(FlowModError::GotoNotUp { table, target }),
@@ -376,9 +399,10 @@ fn check_goto(request: &FlowMod, table: TableId) -> Result<(), FlowModError> {
     }
 }
 
-/// The rules with exactly the match and priority of a request; one at most in each table.
+/// Returns the rules with exactly the match and priority of a request, at most one
+/// in each table.
 fn find_strict(
-    bridge: &Bridge,
+    bridge: &VersionedBridge,
     request: &FlowMod,
     filter: &RuleFilter,
     version: Version,

@@ -1,24 +1,24 @@
-//! Bundles: requests of several kinds that become one version, each at its place.
+//! Bundles: requests of several kinds that become one version, in order.
 //!
-//! What a request does is in the tables at once, in a version that nobody sees yet (see
-//! [`crate::apply`]). So a packet of a bundle can be translated by just what stands before it there:
-//! the rules that follow are not in the tables yet. When a request is refused, what was translated is
-//! thrown away with the version (OpenFlow 1.4.1, 7.3.9.2; so does Open vSwitch).
+//! Each request takes effect in the tables at once, in a version that is not published yet (see
+//! [`UpdateBatch`]). So a packet of a bundle is translated by the requests in front of it: later
+//! rules are not in the tables yet. When a request is refused, the translations are dropped with
+//! the version (OpenFlow 1.4.1, 7.3.9.2; so does Open vSwitch).
 //!
-//! What packets of a bundle teach is not learned here: its caller does that afterwards, as for any
+//! Learn requests of the packets are not applied here: the caller does that afterwards, as for any
 //! packet.
 
 use shunt_flow::{FlowKey, PortNo};
 
 use super::{
-    batch::Batch,
+    batch::UpdateBatch,
     check::check_actions,
     modification::{Modification, ModificationError},
 };
 use crate::{
     action::Action,
     bridges::{
-        bridge::{Bridge, Bridges},
+        bridge::{VersionedBridge, VersionedBridges},
         port::PortConfig,
     },
     error::RejectedMod,
@@ -33,25 +33,26 @@ use crate::{
 pub enum BundleStep {
     /// Change rules, groups or meters.
     Modify(Modification),
-    /// Set what controllers can set of a port.
+    /// Change the settings of a port that controllers can change.
     Port(PortNo, PortConfig),
     /// Run actions on a packet; see [`Pipeline::translate_actions`].
     Packet {
         /// The packet; it names the bridge and the ingress port.
         key: Box<FlowKey>,
-        /// What to do with it.
+        /// The actions.
         actions: Vec<Action>,
     },
 }
 
 impl Pipeline {
-    /// Does what a bundle asks for, in order, as one version: all of it, or nothing. Answers with
-    /// what becomes of its packets, too.
+    /// Applies a bundle, in order, as one version: all of it or nothing.
+    ///
+    /// Returns the traversals of its packets, too.
     ///
     /// # Errors
     ///
-    /// The first request that is refused, and why. Then nothing was changed and no version was
-    /// published.
+    /// Returns the first request that was refused, and the reason. Then nothing has changed, and no
+    /// version was published.
     pub fn commit(
         &self,
         id: BridgeId,
@@ -77,12 +78,12 @@ impl Pipeline {
     }
 }
 
-impl Batch {
-    /// Sets what controllers can set of a port.
+impl UpdateBatch {
+    /// Changes the settings of a port that controllers can change.
     fn set_port(
         &mut self,
         id: BridgeId,
-        bridge: &mut Bridge,
+        bridge: &mut VersionedBridge,
         (port, config): (PortNo, PortConfig),
     ) -> Result<(), ModificationError> {
         let version = self.version();
@@ -95,7 +96,10 @@ impl Batch {
     }
 }
 
-/// The bridge of a request.
-pub(crate) fn own(bridges: &mut Bridges, id: BridgeId) -> Result<&mut Bridge, ModificationError> {
+/// Returns the bridge of a request.
+pub(crate) fn own(
+    bridges: &mut VersionedBridges,
+    id: BridgeId,
+) -> Result<&mut VersionedBridge, ModificationError> {
     bridges.get_mut(&id).ok_or(ModificationError::NoSuchBridge(id))
 }

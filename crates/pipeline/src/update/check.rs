@@ -1,16 +1,16 @@
-//! What actions ask for is there: groups, meters, and the actions themselves.
+//! Checks of actions: the groups and meters that they name exist, and they are supported.
 
 use shunt_classifier::Version;
 
 use crate::{
     action::Action,
-    bridges::bridge::Bridge,
+    bridges::bridge::VersionedBridge,
     tables::{flow_mod::FlowModError, rule::Instructions, rule_filter::any_action},
 };
 
-/// Makes sure that instructions name what the bridge has, and ask for what the switch can do.
+/// Checks that instructions name existing groups and meters, and supported actions.
 pub(crate) fn check_instructions(
-    bridge: &Bridge,
+    bridge: &VersionedBridge,
     instructions: &Instructions,
     version: Version,
 ) -> Result<(), FlowModError> {
@@ -23,11 +23,11 @@ pub(crate) fn check_instructions(
     check_actions(bridge, &[&instructions.apply, &instructions.write], version)
 }
 
-/// As [`check_instructions`], of lists of actions, whatever they are lists of.
+/// Checks lists of actions as [`check_instructions`] does.
 ///
-/// Of a meter that packet-ins pass nothing is asked, as in Open vSwitch: without it they pass.
+/// The meter of a packet-in need not exist, as in Open vSwitch: without it the packet-ins pass.
 pub(crate) fn check_actions(
-    bridge: &Bridge,
+    bridge: &VersionedBridge,
     lists: &[&[Action]],
     version: Version,
 ) -> Result<(), FlowModError> {
@@ -39,9 +39,9 @@ pub(crate) fn check_actions(
     result
 }
 
-/// As [`check_actions`], of one action; what is in it is not looked at.
+/// Checks one action as [`check_actions`] does, without the actions inside it.
 pub(crate) fn check_action(
-    bridge: &Bridge,
+    bridge: &VersionedBridge,
     action: &Action,
     version: Version,
 ) -> Result<(), FlowModError> {
@@ -60,7 +60,7 @@ pub(crate) fn check_action(
     }
 }
 
-/// Beside a `conjunction`, only a `note` may stand.
+/// Checks that only `note` actions accompany a `conjunction`.
 fn check_conjunction(instructions: &Instructions) -> Result<(), FlowModError> {
     let Instructions { meter, apply, clear, write, metadata, goto } = instructions;
     let is_clause = |action: &Action| matches!(action, Action::Conjunction { .. });

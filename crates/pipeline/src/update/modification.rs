@@ -1,4 +1,4 @@
-//! Requests of controllers that change what packets meet, and why they fail.
+//! Requests of controllers that change tables, and the reasons for which they are refused.
 
 use shunt_flow::PortNo;
 
@@ -20,7 +20,7 @@ pub enum Modification {
     Meter(MeterMod),
 }
 
-/// Why a request was refused. Nothing was changed.
+/// The reason for which a request was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModificationError {

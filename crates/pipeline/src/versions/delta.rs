@@ -1,4 +1,4 @@
-//! Deltas: what a version changed.
+//! Deltas: the changes of a version.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     tables::rule::Rule,
 };
 
-/// One thing that a version changed.
+/// One change of a version.
 #[derive(Clone, Debug)]
 pub enum Delta {
     /// A rule was added, removed or changed.
@@ -18,53 +18,53 @@ pub enum Delta {
     Changed(Object),
 }
 
-/// A rule added, removed or changed.
+/// A rule that was added, removed or changed.
 #[derive(Clone, Debug)]
 pub struct RuleDelta {
-    /// The rule: as it is now, or as it was if it is gone.
+    /// The rule after the change; the last revision of a removed rule.
     pub rule: Arc<Rule>,
-    /// What happened to it.
+    /// The change.
     pub change: RuleChange,
 }
 
-/// What happened to a rule.
+/// The change of a rule.
 #[derive(Clone, Debug)]
 pub enum RuleChange {
-    /// It is new.
+    /// The rule was added.
     Added,
-    /// It is gone.
+    /// The rule was removed.
     Removed(RemovedReason),
-    /// Its instructions or its cookie changed; this is what it was.
+    /// The instructions or the cookie changed; this is the revision before.
     Modified(Arc<Rule>),
 }
 
-/// Why a rule is gone (`ofp_flow_removed_reason`).
+/// The reason for which a rule was removed (`ofp_flow_removed_reason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedReason {
-    /// No hit within its idle timeout.
+    /// No packet hit the rule within its idle timeout.
     IdleTimeout,
     /// Its hard timeout passed.
     HardTimeout,
     /// A controller deleted it.
     Delete,
-    /// A group that it named was deleted.
+    /// A group that the rule named was deleted.
     GroupDelete,
-    /// A meter that it named was deleted (OpenFlow 1.4).
+    /// A meter that the rule named was deleted (OpenFlow 1.4).
     MeterDelete,
-    /// Its table was full, and it was worth less than a new rule (OpenFlow 1.4).
+    /// The table was full, and the rule was evicted for a new one (OpenFlow 1.4).
     Eviction,
-    /// An ADD replaced it; nobody is told.
+    /// An ADD replaced the rule; controllers are not notified.
     Replaced,
 }
 
-/// Something besides rules that a translation consults, by name.
+/// An object other than a rule that a translation can consult.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {
-    /// All ports of a bridge: which there are, their settings, their links.
+    /// The ports of a bridge: their list, settings and link states.
     Ports(BridgeId),
     /// A port of a bridge, or its absence.
     Port(BridgeId, PortNo),
-    /// Whether some port of a bridge drops what it receives, or what goes out of it.
+    /// The presence of a port of a bridge that drops received or sent packets.
     PortFilters(BridgeId),
     /// The settings of a bridge itself.
     Bridge(BridgeId),
@@ -72,11 +72,14 @@ pub enum Object {
     Group(BridgeId, GroupId),
     /// A meter, or its absence.
     Meter(BridgeId, MeterId),
-    /// Where a MAC address of a VLAN was seen last, or that it was not.
+    /// The port of a MAC address of a VLAN, or its absence.
     Mac(BridgeId, u16, [u8; 6]),
-    /// Which hidden state the tables of a bridge can read: what names of cuts hold.
+    /// The hidden state that the tables of a bridge can read: names of continuations
+    /// contain it.
     Live(BridgeId),
-    /// The rule of a table with a match and a priority, which a `learn` adds, or its absence; or the
-    /// number of rules of a table with a cookie, where a `learn` has a limit. Named by a hash.
+    /// The rule that a `learn` adds, or its absence; or a number of learned rules.
+    ///
+    /// The rule is that of a table with a match and a priority. The number is that of the rules of
+    /// a table with a cookie, where a `learn` has a limit. Both are named by a hash.
     Learned(BridgeId, TableId, u64),
 }

@@ -1,6 +1,6 @@
-//! A value that changes with versions, and all of its values that a version may still see.
+//! A value that changes by version, with all values that a retained version sees.
 //!
-//! The newest value is at the end; few versions are alive at a time, so a search from the end is
+//! The newest value is the last. Few versions are retained at a time, so a search from the end is
 //! short.
 
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use shunt_classifier::{Lifetime, Version};
 
 /// The values of one thing, oldest first.
 #[derive(Debug)]
-pub(crate) struct History<T: ?Sized> {
+pub(crate) struct Versioned<T: ?Sized> {
     values: Vec<(Lifetime, Arc<T>)>,
 }
 
-impl<T: ?Sized> History<T> {
-    /// A thing that has never had a value.
+impl<T: ?Sized> Versioned<T> {
+    /// Makes a thing that has never had a value.
     pub(crate) const fn new() -> Self {
         Self { values: Vec::new() }
     }
 
-    /// The value that `version` sees.
+    /// Returns the value that `version` sees.
     pub(crate) fn at(&self, version: Version) -> Option<&Arc<T>> {
         let visible = |(lifetime, _): &&(Lifetime, _)| lifetime.is_visible(version);
         self.values.iter().rev().find(visible).map(|(_, value)| value)
@@ -31,20 +31,20 @@ impl<T: ?Sized> History<T> {
         self.values.push((Lifetime::since(version), value));
     }
 
-    /// The value that `version`, which nobody has seen, gave the thing.
+    /// Returns the value that `version`, which is not published, has set.
     pub(crate) fn own_mut(&mut self, version: Version) -> Option<&mut T> {
         let (lifetime, value) = self.values.last_mut()?;
         if lifetime.added == version { Arc::get_mut(value) } else { None }
     }
 
-    /// Takes the value away from `version` on.
+    /// Removes the value from `version` on.
     pub(crate) fn end(&mut self, version: Version) {
         if let Some((lifetime, _)) = self.values.last_mut() {
             lifetime.end(Some(lifetime.removed().unwrap_or(version)));
         }
     }
 
-    /// Undoes everything that `version`, which nobody has seen, did.
+    /// Undoes all changes of `version`, which is not published.
     pub(crate) fn undo(&mut self, version: Version) {
         self.values.retain(|(lifetime, _)| lifetime.added < version);
         if let Some((lifetime, _)) = self.values.last_mut() {
@@ -52,22 +52,22 @@ impl<T: ?Sized> History<T> {
         }
     }
 
-    /// Whether the newest version, or one in the making, sees a value.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Returns whether the newest version, also one in preparation, sees a value.
+    pub(crate) fn is_current_value(&self) -> bool {
         self.values.last().is_some_and(|(lifetime, _)| lifetime.removed().is_none())
     }
 
-    /// Forgets the values that no version from `oldest` on sees.
+    /// Drops the values that no version from `oldest` on sees.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.values.retain(|(lifetime, _)| !lifetime.is_over(oldest));
     }
 
-    /// All values that are held, oldest first.
+    /// Returns all retained values, oldest first.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter().map(|(_, value)| &**value)
     }
 
-    /// Whether no value is held.
+    /// Returns whether no value is retained.
     pub(crate) const fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -79,11 +79,12 @@ mod tests {
 
     #[test]
     fn each_version_sees_the_value_of_its_time() {
-        let mut history = History::new();
+        let mut history = Versioned::new();
         history.set(Arc::new('a'), Version::new(2));
         history.set(Arc::new('b'), Version::new(4));
         history.end(Version::new(6));
-        let seen = |history: &History<char>, number| history.at(Version::new(number)).map(|v| **v);
+        let seen =
+            |history: &Versioned<char>, number| history.at(Version::new(number)).map(|v| **v);
         let all: Vec<_> = (1..8).map(|number| seen(&history, number)).collect();
         let (a, b) = (Some('a'), Some('b'));
         assert_eq!(all, [None, a, a, b, b, None, None]);
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn what_a_version_gave_is_changed_in_place_and_undone() {
         let [old, new] = [1, 2].map(Version::new);
-        let mut history = History::new();
+        let mut history = Versioned::new();
         history.set(Arc::new('a'), old);
         assert_eq!(history.own_mut(new), None);
         history.set(Arc::new('b'), new);

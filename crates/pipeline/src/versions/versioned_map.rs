@@ -1,63 +1,64 @@
-//! Things of a bridge that have numbers and change with versions: groups, meters.
+//! A map from numbers to values that change by version: groups, meters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
 
-use super::versioned::History;
+use super::versioned::Versioned;
 
-/// Values by number, each as every living version sees it.
+/// Values by number, each as every retained version sees it.
 #[derive(Debug)]
-pub(crate) struct Numbered<K, T> {
-    values: BTreeMap<K, History<T>>,
-    /// How many values the newest version sees, one in the making included.
+pub(crate) struct VersionedMap<K, T> {
+    values: BTreeMap<K, Versioned<T>>,
+    /// Number of values that the newest version sees, also one in preparation.
     count: usize,
 }
 
-impl<K: Copy + Ord, T> Numbered<K, T> {
+impl<K: Copy + Ord, T> VersionedMap<K, T> {
     pub(crate) const fn new() -> Self {
         Self { values: BTreeMap::new(), count: 0 }
     }
 
-    /// The value of a number.
+    /// Returns the value of a number.
     pub(crate) fn find(&self, number: K, version: Version) -> Option<&Arc<T>> {
         self.values.get(&number)?.at(version)
     }
 
-    /// All values, by number.
+    /// Returns all values, by number.
     pub(crate) fn iter(&self, version: Version) -> impl Iterator<Item = (K, &Arc<T>)> {
         self.values
             .iter()
             .filter_map(move |(number, history)| Some((*number, history.at(version)?)))
     }
 
-    /// How many values the newest version sees, one in the making included.
+    /// Returns the number of values that the newest version sees, also one in
+    /// preparation.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Gives a number a value, from `version` on.
+    /// Sets the value of a number, from `version` on.
     pub(crate) fn set(&mut self, number: K, value: Arc<T>, version: Version) {
         self.change(number, |history| history.set(value, version));
     }
 
-    /// Takes the value of a number away, from `version` on.
+    /// Removes the value of a number, from `version` on.
     pub(crate) fn end(&mut self, number: K, version: Version) {
         self.change(number, |history| history.end(version));
     }
 
-    /// Takes all values away, from `version` on.
+    /// Removes all values, from `version` on.
     pub(crate) fn end_all(&mut self, version: Version) {
         self.values.values_mut().for_each(|history| history.end(version));
         self.count = 0;
     }
 
-    /// Undoes all that `version`, which nobody has seen, did to a number.
+    /// Undoes all changes of `version`, which is not published, to a number.
     pub(crate) fn undo(&mut self, number: K, version: Version) {
         self.change(number, |history| history.undo(version));
     }
 
-    /// Forgets what no version from `oldest` on sees.
+    /// Drops the values that no version from `oldest` on sees.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.values.retain(|_, history| {
             history.reclaim(oldest);
@@ -65,16 +66,16 @@ impl<K: Copy + Ord, T> Numbered<K, T> {
         });
     }
 
-    /// Whether no version sees anything.
+    /// Returns whether no version sees a value.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    fn change(&mut self, number: K, change: impl FnOnce(&mut History<T>)) {
-        let history = self.values.entry(number).or_insert_with(History::new);
-        let before = usize::from(history.goes_on());
+    fn change(&mut self, number: K, change: impl FnOnce(&mut Versioned<T>)) {
+        let history = self.values.entry(number).or_insert_with(Versioned::new);
+        let before = usize::from(history.is_current_value());
         change(history);
-        self.count = self.count - before + usize::from(history.goes_on());
+        self.count = self.count - before + usize::from(history.is_current_value());
     }
 }
 
@@ -85,13 +86,13 @@ mod tests {
     #[test]
     fn what_nobody_saw_is_undone_as_if_it_had_never_been() {
         let [old, new] = [1, 2].map(Version::new);
-        let mut table = Numbered::new();
+        let mut table = VersionedMap::new();
         table.set('a', Arc::new(1), old);
         table.set('a', Arc::new(2), new);
         table.end('a', new);
         table.set('a', Arc::new(3), new);
         table.set('b', Arc::new(4), new);
-        let seen = |table: &Numbered<char, i32>, version| {
+        let seen = |table: &VersionedMap<char, i32>, version| {
             table.iter(version).map(|(number, value)| (number, **value)).collect::<Vec<_>>()
         };
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Requests that have no text here: groups, meters, and rules that name them.
+//! Requests without a text form here: groups, meters, and rules that name them.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
@@ -17,24 +17,24 @@ pub(crate) fn group(number: u32) -> Action {
     Action::Group(GroupId::new(number))
 }
 
-/// A rule that does this with what it matches.
+/// Returns a rule with these actions.
 pub(crate) fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
     let mut rule = request(FlowModCommand::Add, &format!("{matching},actions=drop"));
     rule.instructions.apply = actions.into();
     rule
 }
 
-/// A bucket that watches nothing and has no weight.
+/// Returns a bucket that watches nothing and has no weight.
 pub(crate) fn bucket(actions: Vec<Action>) -> Bucket {
     Bucket { id: 0, weight: 0, watch_port: PortNo::ANY, watch_group: None, actions: actions.into() }
 }
 
-/// A bucket that is live while a port is.
+/// Returns a bucket that watches a port.
 pub(crate) fn watching(port: u32, actions: Vec<Action>) -> Bucket {
     Bucket { watch_port: PortNo::new(port), ..bucket(actions) }
 }
 
-/// A bucket of a select group.
+/// Returns a bucket of a select group.
 pub(crate) fn weighted(weight: u16, actions: Vec<Action>) -> Bucket {
     Bucket { weight, ..bucket(actions) }
 }
@@ -82,7 +82,7 @@ pub(crate) fn meter_mod(command: MeterCommand, number: u32, bands: Vec<MeterBand
 }
 
 impl Switch {
-    /// Makes requests one version.
+    /// Applies requests as one version.
     pub(crate) fn modify(
         &self,
         mods: impl IntoIterator<Item = Modification>,
@@ -90,17 +90,17 @@ impl Switch {
         self.pipeline.modify(BRIDGE, mods, Time::ZERO).map_err(|rejected| rejected.error)
     }
 
-    /// As [`Self::modify`], of requests that are legal.
+    /// Applies requests as [`Self::modify`] does; all must be accepted.
     pub(crate) fn make(&self, mods: impl IntoIterator<Item = Modification>) -> Change {
         self.modify(mods).expect("the requests are legal")
     }
 
-    /// The numbers of the groups that there are.
+    /// Returns the numbers of all groups.
     pub(crate) fn group_numbers(&self) -> Vec<u32> {
         self.pipeline.groups(BRIDGE).iter().map(|group| group.id.number()).collect()
     }
 
-    /// The numbers of the meters that there are.
+    /// Returns the numbers of all meters.
     pub(crate) fn meter_numbers(&self) -> Vec<u32> {
         self.pipeline.meters(BRIDGE).iter().map(|meter| meter.id.number()).collect()
     }

@@ -10,7 +10,8 @@ use shunt_pipeline::{
 
 use crate::switch::{BRIDGE, Switch, key, request};
 
-/// A rule that is a clause of conjunctions: (id, clause, number of clauses).
+/// Returns a rule that is a clause of conjunctions: (id, clause, number of
+/// clauses).
 fn clause(matching: &str, of: &[(u32, u8, u8)]) -> FlowMod {
     let mut request = request(FlowModCommand::Add, &format!("{matching},actions=drop"));
     let action = |(id, clause, clauses_count): &(u32, u8, u8)| Action::Conjunction {
@@ -22,7 +23,7 @@ fn clause(matching: &str, of: &[(u32, u8, u8)]) -> FlowMod {
     request
 }
 
-/// From one of two sources to one of two targets: conjunction 7, which goes to port 3.
+/// Returns a switch with conjunction 7: two sources, two targets, output to port 3.
 fn switch(rules: &[&str]) -> Switch {
     let switch = Switch::new(&["conj_id=7,priority=12,actions=output:3"]);
     switch.add(rules);
@@ -67,13 +68,13 @@ fn a_rule_of_the_clauses_priority_or_above_wins() {
 }
 
 #[test]
-fn without_a_rule_for_the_id_it_is_as_if_nothing_had_been_met() {
+fn a_conjunction_without_a_rule_is_ignored() {
     let switch = switch(&["priority=0,conj_id=0,actions=output:4"]);
     switch.send(FlowModCommand::DeleteStrict, "priority=12,conj_id=7").expect("legal");
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, false), (0, 0, true)]);
-    // A lower priority comes after it.
+    // A lower priority follows it.
     let lower = [
         clause("priority=5,ip", &[(8, 0, 2)]),
         clause("priority=5,tcp", &[(8, 1, 2)]),
@@ -109,7 +110,7 @@ fn a_rule_can_be_a_clause_of_several_and_the_lowest_id_is_first() {
     ];
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "2");
-    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "2", "both are met");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "2", "both are satisfied");
     switch.send(FlowModCommand::Delete, "conj_id=5").expect("legal");
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "3");
 }
@@ -137,7 +138,7 @@ fn no_packet_brings_a_conj_id() {
 }
 
 #[test]
-fn a_conjunction_ranks_as_its_clauses_and_below_each_rule_beside_them() {
+fn a_conjunction_ranks_below_the_rules_of_its_priority() {
     let switch = switch(&[]);
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, true)]);
@@ -173,21 +174,23 @@ fn conjunctions_have_a_number() {
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "more than 4096 resubmits");
 }
 
-/// What a packet's fate depended on, as a match.
+/// Returns the mask and the result of a packet, as a match and a text.
 fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
     let traversal = switch.translate(packet);
     let mut mask = FlowMask::from(&traversal.mask);
     mask.remove_bits(FieldId::RecircId, u128::MAX);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
-    // A packet that is no fragment is no later one: the text has a word for both bits alone.
+    // A packet that is not a fragment is not a later one either: the text has a word for both bits
+    // alone.
     mask.add_bits(FieldId::NwFrag, 0b11);
     let megaflow = Match::new(&FlowKey::from(&traversal.key), &mask);
     let text = format_match(&megaflow, &NoPortNames);
     (megaflow, text)
 }
 
-/// The masks on the right are those of Open vSwitch 3.1 (`ofproto/trace`), which looks at `in_port`
-/// always.
+/// The masks on the right are those of Open vSwitch 3.1 (`ofproto/trace`).
+///
+/// Open vSwitch always consults `in_port`.
 #[test]
 fn a_mask_is_that_of_open_vswitch_or_wider() {
     let switch = switch(&[
@@ -236,7 +239,7 @@ fn what_ranks_below_a_conjunction_is_not_looked_at() {
 }
 
 #[test]
-fn clauses_overlap_rules_and_are_chosen_by_their_match_as_rules_are() {
+fn clauses_are_filtered_and_overlap_as_rules() {
     let switch = switch(&[]);
     let mut overlapping =
         request(FlowModCommand::Add, "priority=10,ip,nw_src=10.0.1.9,actions=drop");
@@ -255,7 +258,7 @@ fn clauses_overlap_rules_and_are_chosen_by_their_match_as_rules_are() {
 }
 
 #[test]
-fn each_conjunction_that_is_met_is_one_more_lookup() {
+fn each_satisfied_conjunction_is_one_more_lookup() {
     let run = |resubmits: usize| {
         let switch = Switch::new(&["table=1,conj_id=7,actions=output:3"]);
         let clauses = [("table=1,ip", 0), ("table=1,in_port=1", 1)];

@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(seconds))
 }
 
-/// A switch whose rules were added at 10 s.
+/// Returns a switch with rules that were added at 10 s.
 fn switch(rules: &[&str]) -> Switch {
     let switch = Switch::new(&[]);
     let mods: Vec<_> = rules.iter().map(|rule| request(FlowModCommand::Add, rule)).collect();
@@ -55,7 +55,7 @@ fn a_hit_prolongs_the_idle_timeout_and_not_the_hard_one() {
 }
 
 #[test]
-fn a_modification_begins_the_hard_timeout_anew() {
+fn a_modification_restarts_the_hard_timeout() {
     let switch = switch(&["cookie=1,tcp,hard_timeout=5,actions=drop"]);
     let request = request(FlowModCommand::Modify, "tcp,actions=output:1");
     switch.pipeline.apply(BRIDGE, &[request], at(13)).expect("legal");

@@ -1,4 +1,4 @@
-//! Flow-mods, claim by claim.
+//! Flow-mods.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
@@ -140,7 +140,7 @@ fn deletions_choose_by_cookie_port_and_table() {
 }
 
 #[test]
-fn a_deletion_tells_why() {
+fn a_deletion_reports_its_reason() {
     let switch = Switch::new(&["tcp,actions=output:1"]);
     let change = switch.send(FlowModCommand::Delete, "").expect("legal");
     let [Delta::Rule(delta)] = &change.deltas[..] else { panic!("one delta") };

@@ -1,4 +1,4 @@
-//! Group-mods and meter-mods, claim by claim.
+//! Group-mods and meter-mods.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
@@ -96,7 +96,7 @@ fn a_group_is_what_its_kind_allows() {
 fn a_bucket_names_a_group_that_is_there_and_leads_nowhere_back() {
     let switch = Switch::new(&[]);
     let to = |number, target| add_group(number, GroupKind::All, vec![bucket(vec![group(target)])]);
-    let missing = GroupModError::NoSuchRule(GroupId::new(2));
+    let missing = GroupModError::NoSuchGroup(GroupId::new(2));
     assert_eq!(refused_group(&switch, to(1, 2)), missing);
     assert_eq!(refused_group(&switch, to(1, 1)), GroupModError::Loop(GroupId::new(1)));
     switch.make([all(3), to(2, 3), to(1, 2)]);
@@ -239,7 +239,7 @@ fn a_refused_batch_leaves_rules_groups_and_meters_as_they_were() {
 }
 
 #[test]
-fn a_batch_is_one_version_in_which_later_requests_see_earlier_ones() {
+fn later_requests_of_a_batch_see_earlier_ones() {
     let switch = Switch::new(&[]);
     let before = switch.pipeline.version();
     let change = switch.make([all(1), rule("tcp", vec![group(1)]).into(), delete_group(1), all(1)]);

@@ -1,4 +1,4 @@
-//! Groups, multipath and bundles in packets' ways, claim by claim.
+//! Groups, multipath and bundles as packets use them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     switch::{BRIDGE, Switch, describe, request},
 };
 
-/// A switch that sends everything to group 1.
+/// Returns a switch that sends everything to group 1.
 fn to_group(kind: GroupKind, buckets: Vec<Bucket>) -> Switch {
     let switch = Switch::new(&[]);
     switch.make([add_group(1, kind, buckets), rule("", vec![group(1)]).into()]);
@@ -33,12 +33,12 @@ fn link_down(switch: &Switch, number: u32) {
     switch.set_ports(ports);
 }
 
-/// A packet of one of many connections.
+/// Returns a packet of connection `number`.
 fn connection(number: u32) -> String {
     format!("tcp,nw_src=10.0.0.1,nw_dst=10.0.{}.2,tp_src={},tp_dst=80", number % 7, 1000 + number)
 }
 
-/// How many of many connections leave by each way.
+/// Returns the number of connections for each result.
 fn shares(switch: &Switch, connections: u32) -> BTreeMap<String, u32> {
     let mut shares = BTreeMap::new();
     for number in 0..connections {
@@ -200,7 +200,7 @@ fn a_dead_bucket_of_select_moves_only_its_own_packets() {
 }
 
 #[test]
-fn both_directions_of_a_connection_take_one_bucket_by_its_addresses_and_ports_alone() {
+fn both_directions_of_a_connection_take_one_bucket() {
     let buckets = (2..=4).map(|port| weighted(1, vec![output(port)])).collect();
     let switch = to_group(GroupKind::Select, buckets);
     for port in 1000..1050 {
@@ -264,7 +264,7 @@ fn hits_are_counted_for_a_group_and_for_the_buckets_that_ran() {
 }
 
 #[test]
-fn a_packet_in_tells_what_sent_it() {
+fn a_packet_in_shows_its_rule() {
     let reason = |switch: &Switch| {
         let actions = switch.translate("ip").actions;
         let [DatapathAction::Punt(punt)] = &actions[..] else { panic!("{actions:?}") };
@@ -304,7 +304,7 @@ fn bundle(algorithm: BundleAlgorithm, members: &[u32], target: Option<Subfield>)
 }
 
 #[test]
-fn active_backup_takes_the_first_port_that_is_up_and_looks_at_no_field() {
+fn active_backup_takes_the_first_live_port() {
     let switch = Switch::of_actions(&[bundle(BundleAlgorithm::ActiveBackup, &[9, 3, 2], None)]);
     assert_eq!(switch.run("ip,in_port=4"), "3");
     assert_eq!(switch.translate("ip,in_port=4").mask.field(FieldId::EthSrc), 0);
@@ -315,7 +315,7 @@ fn active_backup_takes_the_first_port_that_is_up_and_looks_at_no_field() {
 }
 
 #[test]
-fn bundle_load_writes_the_port_that_an_output_takes_and_none_without_one() {
+fn bundle_load_writes_the_chosen_port() {
     let target = Subfield::whole(FieldId::Reg0);
     let load = bundle(BundleAlgorithm::HighestRandomWeight, &[3], Some(target));
     let output = Action::OutputField { source: target, max_len: 0 };
@@ -331,7 +331,7 @@ fn bundle_load_writes_the_port_that_an_output_takes_and_none_without_one() {
 }
 
 #[test]
-fn a_bundle_spreads_connections_and_moves_only_those_of_a_port_that_goes_down() {
+fn a_port_that_goes_down_moves_only_its_own_connections() {
     let members = [2, 3, 4];
     let switch =
         Switch::of_actions(&[bundle(BundleAlgorithm::HighestRandomWeight, &members, None)]);
@@ -355,7 +355,7 @@ fn bundle_load_writes_the_bits_that_it_names() {
 }
 
 #[test]
-fn reserved_ports_are_members_that_are_always_up_but_for_the_controller() {
+fn reserved_members_are_live_except_the_controller() {
     let first_of = |port: PortNo| {
         let members = [port.number(), 2];
         Switch::of_actions(&[bundle(BundleAlgorithm::ActiveBackup, &members, None)]).run("ip")
@@ -378,17 +378,17 @@ fn multipath_writes_the_bits_that_it_names() {
     }));
     let output = Action::OutputField { source: target, max_len: 0 };
     let switch = Switch::of_actions(&[multipath, output]);
-    let ways = shares(&switch, 100);
-    assert!(ways.keys().eq(["", "1", "2", "3"]), "{ways:?}");
+    let results = shares(&switch, 100);
+    assert!(results.keys().eq(["", "1", "2", "3"]), "{results:?}");
 }
 
 #[test]
 fn behind_a_group_actions_are_those_of_the_rule_again() {
     let switch = Switch::new(&[]);
-    let told = Action::Output { port: PortNo::CONTROLLER, max_len: 99 };
+    let punt = Action::Output { port: PortNo::CONTROLLER, max_len: 99 };
     switch.make([
         add_group(1, GroupKind::Indirect, vec![bucket(vec![output(2)])]),
-        rule("priority=1,cookie=9", vec![group(1), told]).into(),
+        rule("priority=1,cookie=9", vec![group(1), punt]).into(),
     ]);
     assert_eq!(switch.run("ip"), "2 punt(Action,table=0,cookie=0x9)");
 }

@@ -8,7 +8,7 @@ use crate::{
     switch::{BRIDGE, Switch, describe, key},
 };
 
-/// A packet with these label stack entries in sight, the outermost first.
+/// Returns a packet with these label stack entries in its key, the outermost first.
 fn labelled(entries: [u32; 3]) -> FlowKey {
     let mut key = key("in_port=1,dl_type=0x8847");
     let [first, second, third] = entries.map(u64::from);
@@ -49,7 +49,7 @@ fn run(actions: &[Action], key: &FlowKey) -> String {
     }
 }
 
-/// One label, then two, then three, then more.
+/// Packets with one label, two, three, and more than a key holds.
 fn stacks() -> [FlowKey; 4] {
     let [one, two, three] = [lse(16, 3, 9), lse(17, 0, 8), lse(18, 1, 7)];
     [
@@ -120,7 +120,7 @@ fn what_was_rewritten_is_in_the_packet_before_a_label_hides_it() {
 }
 
 #[test]
-fn a_label_goes_behind_the_tags_and_neither_is_in_the_way_of_the_other() {
+fn labels_and_tags_are_pushed_independently() {
     let actions =
         [Action::PushVlan { ethertype: 0x8100 }, push(0x8847), OUTPUT, Action::PopVlan, output(3)];
     assert_eq!(run(&actions, &key("arp")), "push(8100,1000) push(8847,0/0/64.) 2 pop 3");
@@ -134,7 +134,7 @@ fn a_rewritten_label_is_set_in_place() {
     assert_eq!(traversal.actions.len(), 2);
     assert_eq!(traversal.mask.field(FieldId::MplsLabel), 0);
     let actions = [set(FieldId::MplsLabel, 40), pop(0x0800), OUTPUT];
-    assert_eq!(run(&actions, &one), "pop(800) 2", "nobody sees it");
+    assert_eq!(run(&actions, &one), "pop(800) 2", "no output follows");
     let actions = [set(FieldId::MplsTc, 1), push(0x8847), OUTPUT];
     assert_eq!(run(&actions, &one), "pop(8847) push(8847,16/1/9.) push(8847,16/1/9) 2");
 }
@@ -154,7 +154,7 @@ fn a_clone_puts_the_labels_back() {
 }
 
 #[test]
-fn a_label_ttl_counts_down_and_is_told_of_when_it_is_used_up() {
+fn a_label_ttl_that_is_used_up_notifies_controllers() {
     let dec = [Action::DecMplsTtl, OUTPUT];
     let switch = Switch::of_actions(&dec);
     let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
@@ -205,7 +205,7 @@ fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
 }
 
 #[test]
-fn values_come_off_the_stack_in_the_order_in_which_they_were_not_pushed() {
+fn values_leave_the_stack_in_reverse_order() {
     let bits = |field, width| Subfield { field, offset: 0, width };
     let actions = [
         set(FieldId::Reg0, 0x1234),
@@ -245,7 +245,7 @@ fn a_stack_that_grows_without_end_drops_the_packet() {
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
     assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
     assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
-    // As many as there may be: 17 bytes each of these, and 2 of those.
+    // As many as the stack holds: 17 bytes each of these, and 2 of those.
     let small = Action::Push(Subfield { field: FieldId::Reg0, offset: 0, width: 8 });
     let full = |count| [&actions[..3855], &vec![small.clone(); count]].concat();
     assert_eq!(run(&full(9), &key("arp")), "2");
@@ -256,7 +256,7 @@ fn a_stack_that_grows_without_end_drops_the_packet() {
 }
 
 #[test]
-fn too_many_labels_end_the_bucket_that_pushes_them_and_nothing_else() {
+fn too_many_labels_end_only_their_bucket() {
     let switch = Switch::new(&["table=1,actions=output:3,push_mpls:0x8847,output:4"]);
     let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
     let outer = vec![bucket(vec![group(1)]), bucket(vec![output(3)])];
@@ -275,7 +275,7 @@ fn a_label_that_a_clone_pushed_and_rewrote_is_gone_behind_it() {
     let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
     let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
     assert_eq!(run(&[clone, output(3)], &key("arp")), expected);
-    // And one that it rewrote before it was emitted is another afterwards.
+    // A label that the clone rewrote before it was emitted is another one afterwards.
     let clone = Action::Clone([label, OUTPUT].into());
     let expected = "push(8847,5/0/64.) 2 pop(8847) push(8847,0/0/64.) 3";
     assert_eq!(run(&[push(0x8847), clone, output(3)], &key("arp")), expected);
@@ -306,10 +306,10 @@ fn labels_move_down_by_one_and_what_is_beside_them_stays() {
 }
 
 #[test]
-fn a_label_that_is_pushed_is_all_written_with_its_type_and_hides_what_was_there() {
+fn a_pushed_label_is_written_whole_and_hides_the_payload() {
     let switch =
         Switch::new(&["table=0,actions=push_mpls:0x8847,goto_table:1", "table=1,actions=output:2"]);
-    // A match on an address alone, which no text can ask for.
+    // A match on an address alone, which no text can express.
     let (packet, mut mask) = (key("ip,nw_src=10.0.0.1,nw_ttl=7"), FlowMask::EMPTY);
     mask.add_field(FieldId::Ipv4Src);
     let mut blind = rule("table=1,priority=9", vec![output(3)]);
@@ -321,8 +321,8 @@ fn a_label_that_is_pushed_is_all_written_with_its_type_and_hides_what_was_there(
     assert_eq!(traversal.mask.field(FieldId::Ipv4Src), 0, "whatever it was");
     assert_eq!(traversal.visits[1].key.field(FieldId::Ipv4Src), 0);
     let written = |packet: &FlowKey| {
-        let pieces = switch.pipeline.translate_sub_traversals(packet, None, version, &[1]);
-        let mask = FlowMask::from(pieces[0].rewrite.mask());
+        let sub_traversals = switch.pipeline.translate_sub_traversals(packet, None, version, &[1]);
+        let mask = FlowMask::from(sub_traversals[0].rewrite.mask());
         let [first, third] = [word::MPLS, word::MPLS_PBB].map(|at| mask.words()[usize::from(at)]);
         (mask.field(FieldId::EthType), first, third)
     };

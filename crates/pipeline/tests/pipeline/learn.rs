@@ -1,4 +1,4 @@
-//! Rules that packets teach.
+//! Rules that packets learn (`learn`).
 
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use crate::{
     switch::{BRIDGE, Switch, request},
 };
 
-/// `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`, and as `change` says.
+/// Returns a `learn` action, modified by `change`.
+///
+/// It is `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`.
 pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     let field = |field| LearnSource::Field(Subfield::whole(field));
     let matched = LearnSpec {
@@ -43,7 +45,7 @@ pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     Action::Learn(Box::new(action))
 }
 
-/// A rule with these actions before its own.
+/// Returns a rule with these actions in front of its own.
 fn rule(text: &str, actions: &[Action]) -> FlowMod {
     let mut request = request(FlowModCommand::Add, text);
     request.instructions.apply = [actions, &request.instructions.apply].concat().into();
@@ -59,7 +61,7 @@ impl Switch {
         self.pipeline.apply(BRIDGE, mods, Time::ZERO).expect("the rules are legal")
     }
 
-    /// A packet comes; what it teaches is learned.
+    /// Translates a packet, and applies its learn requests.
     fn receive(&self, packet: &str, now: Time) -> Traversal {
         let traversal = self.translate(packet);
         self.pipeline.learn(&traversal.learnings, now);
@@ -82,7 +84,7 @@ const PACKET: &str = "in_port=3,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:0
 const OTHER: &str = "in_port=2,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:03";
 
 #[test]
-fn the_next_packet_meets_what_a_packet_teaches_and_it_does_not_itself() {
+fn only_later_packets_match_a_learned_rule() {
     let switch = Switch::new(&["table=1,priority=1,actions=output:4"]);
     switch.apply(&[rule("actions=resubmit(,1)", &[learn(|_| {})])]);
     let traversal = switch.receive(PACKET, Time::ZERO);
@@ -97,7 +99,7 @@ fn what_is_known_is_refreshed_and_no_learning() {
     switch.receive(PACKET, at(0));
     let again = switch.receive(PACKET, at(6));
     assert!(again.learnings.is_empty() && again.refreshes.len() == 1);
-    // As hits of its entry do.
+    // Hits of its entry refresh it likewise.
     assert!(switch.pipeline.expire(at(15)).deltas.is_empty());
     switch.pipeline.credit(&again, 1, 60, at(15));
     assert!(switch.pipeline.expire(at(24)).deltas.is_empty());
@@ -105,26 +107,26 @@ fn what_is_known_is_refreshed_and_no_learning() {
 }
 
 #[test]
-fn a_refresh_that_comes_late_prolongs_what_it_met_and_makes_no_rule() {
+fn a_late_refresh_prolongs_and_adds_no_rule() {
     let switch = Switch::new(&[]);
     switch.apply(&[rule("actions=output:1", &[learn(|action| action.hard_timeout = 10)])]);
     switch.receive(PACKET, at(0));
-    let met = switch.translate(PACKET);
-    assert_eq!(met.refreshes.len(), 1);
-    // The same is taught once more, by another rule.
+    let refreshing = switch.translate(PACKET);
+    assert_eq!(refreshing.refreshes.len(), 1);
+    // Another rule learns the same once more.
     switch.send(FlowModCommand::Delete, "table=1").expect("it is there");
     switch.receive(PACKET, at(5));
-    switch.pipeline.credit(&met, 1, 60, at(9));
+    switch.pipeline.credit(&refreshing, 1, 60, at(9));
     assert!(switch.pipeline.expire(at(14)).deltas.is_empty());
     switch.pipeline.expire(at(15));
     assert!(switch.table(1).is_empty());
     let version = switch.pipeline.version();
-    switch.pipeline.credit(&met, 1, 60, at(16));
+    switch.pipeline.credit(&refreshing, 1, 60, at(16));
     assert!(switch.table(1).is_empty() && switch.pipeline.version() == version);
 }
 
 #[test]
-fn a_learned_rule_in_the_place_of_another_changes_its_actions_and_cookie_alone() {
+fn learning_over_a_rule_changes_actions_and_cookie() {
     let switch =
         Switch::new(&["table=1,priority=7,cookie=9,dl_src=02:00:00:00:00:02,idle_timeout=30,\
                        actions=drop"]);
@@ -134,7 +136,7 @@ fn a_learned_rule_in_the_place_of_another_changes_its_actions_and_cookie_alone()
     let rules = switch.table(1);
     assert!(rules[0].contains("cookie=0x5") && rules[0].contains("idle_timeout=30"), "{rules:?}");
     assert!(rules[0].contains("actions=output:3") || rules[0].contains("actions=3"), "{rules:?}");
-    // And then it is known, whatever its timeouts.
+    // Then the rule is known, with any timeouts.
     assert!(switch.translate(PACKET).learnings.is_empty());
 }
 
@@ -150,7 +152,7 @@ fn what_is_consulted_to_learn_is_in_the_mask() {
 }
 
 #[test]
-fn a_limit_counts_the_rules_of_the_cookie_and_tells_the_packet() {
+fn a_learn_limit_counts_rules_of_the_cookie() {
     let switch = Switch::new(&["table=1,priority=3,cookie=5,actions=drop"]);
     let result = Subfield::new(FieldId::Reg2, 3, 1);
     let limited = learn(|action| (action.limit, action.result) = (2, result));
@@ -159,9 +161,9 @@ fn a_limit_counts_the_rules_of_the_cookie_and_tells_the_packet() {
     let refused = switch.receive(OTHER, Time::ZERO);
     assert!(refused.learnings.is_empty() && refused.actions.is_empty(), "{refused:?}");
     assert_eq!(switch.table(1).len(), 2);
-    // What is there is refreshed all the same.
+    // An existing rule is refreshed anyway.
     assert_eq!(switch.translate(PACKET).refreshes.len(), 1);
-    // And the count is an object: a rule of the cookie that goes makes place.
+    // The number is an object: it changes when a rule of the cookie is removed.
     let change =
         switch.send(FlowModCommand::Delete, "table=1,dl_src=02:00:00:00:00:02").expect("legal");
     let changed = |delta: &shunt_pipeline::Delta| match delta {
@@ -184,7 +186,7 @@ fn rules_are_counted_on_when_old_versions_are_forgotten() {
 }
 
 #[test]
-fn the_limit_holds_when_two_packets_teach_at_once() {
+fn the_learn_limit_holds_for_concurrent_packets() {
     let switch = Switch::new(&[]);
     switch.apply(&[rule("actions=output:1", &[learn(|action| action.limit = 1)])]);
     let both: Vec<Learning> =
@@ -208,16 +210,16 @@ fn a_full_table_learns_nothing_and_counts_it() {
 }
 
 #[test]
-fn a_rule_that_is_gone_teaches_nothing_any_more() {
+fn a_removed_rule_learns_nothing_more() {
     let switch = Switch::new(&[]);
-    let teacher = || rule("priority=9,actions=output:1", &[learn(|_| {})]);
-    switch.apply(&[teacher()]);
+    let learner = || rule("priority=9,actions=output:1", &[learn(|_| {})]);
+    switch.apply(&[learner()]);
     let learnings = switch.translate(PACKET).learnings;
-    // A controller removes it, and what it has taught, while a lesson is on its way.
+    // A controller removes the rule and its learned rules, while a learn request is pending.
     switch.send(FlowModCommand::Delete, "").expect("legal");
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
-    // Another in its place is another rule.
-    switch.apply(&[teacher()]);
+    // A rule with the same match and priority is another rule.
+    switch.apply(&[learner()]);
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
     assert_eq!(switch.pipeline.learnings_refused(), 2);
 }
@@ -237,7 +239,7 @@ fn what_the_last_owner_learned_goes_with_it() {
     assert_eq!(switch.table(1).len(), 3);
     switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("legal");
     assert_eq!(switch.table(1).len(), 3, "there is another owner");
-    // An owner in the place of an owner leaves nothing alone.
+    // An owner that replaces an owner leaves no orphan.
     switch.apply(&[rule("priority=2,arp,actions=output:2", &[owner()])]);
     assert_eq!(switch.table(1).len(), 3);
     switch.send(FlowModCommand::Modify, "table=0,actions=drop").expect("legal");
@@ -245,12 +247,12 @@ fn what_the_last_owner_learned_goes_with_it() {
 }
 
 #[test]
-fn an_owner_that_expires_takes_what_it_taught_with_it() {
+fn an_owner_that_expires_removes_its_learned_rules() {
     let switch = Switch::new(&[]);
     let owner = learn(|action| (action.delete_learned, action.hard_timeout) = (true, 5));
     switch.apply(&[rule("hard_timeout=5,actions=output:1", &[owner])]);
     switch.receive(PACKET, Time::ZERO);
-    // Both at once: each goes once.
+    // Both expire at once: each is removed once.
     assert_eq!(switch.pipeline.expire(at(5)).deltas.iter().filter(is_rule).count(), 2);
     assert!(switch.table(1).is_empty());
 }
@@ -297,14 +299,14 @@ fn a_fin_lowers_the_timeouts_of_the_rule_that_says_so() {
     assert_eq!(acknowledged.mask.field(FieldId::TcpFlags), 0b101);
     let reset = switch.receive("in_port=1,tcp,tcp_flags=rst", at(2));
     assert_eq!(timeouts(), [(10, 20), (5, 0)]);
-    // Timeouts that were lowered count from where they did; cached hits lower too.
+    // Lowered timeouts count from the packet that lowered them; cached hits lower them too.
     switch.pipeline.credit(&reset, 1, 60, at(9));
     assert_eq!(switch.pipeline.expire(at(18)).deltas.len(), 1, "the other rule");
     assert_eq!(switch.pipeline.expire(at(19)).deltas.len(), 1);
 }
 
 #[test]
-fn a_modified_rule_keeps_its_lowered_timeouts_and_one_in_its_place_does_not() {
+fn only_a_modified_rule_keeps_its_lowered_timeouts() {
     let switch = Switch::new(&[]);
     let own = || {
         rule("tcp,idle_timeout=100,actions=output:2", &[Action::FinTimeout { idle: 3, hard: 0 }])
@@ -326,7 +328,7 @@ const NORMAL: Action = Action::Output { port: PortNo::NORMAL, max_len: 0 };
 
 #[test]
 fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
-    // As in Open vSwitch: a bucket runs what an action set can hold.
+    // As in Open vSwitch, a bucket runs only the actions that an action set can hold.
     let switch = Switch::new(&[]);
     let buckets = vec![bucket(vec![learn(|_| {}), output(4)]), bucket(vec![NORMAL])];
     switch.make([add_group(1, GroupKind::All, buckets)]);
@@ -339,7 +341,7 @@ fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
 }
 
 #[test]
-fn order_matters_once_something_can_teach_and_not_before() {
+fn packet_order_matters_once_a_rule_learns() {
     let learns = |request: shunt_pipeline::Modification| {
         let switch = Switch::new(&["actions=output:1"]);
         assert!(!switch.pipeline.learns());
@@ -362,14 +364,14 @@ fn order_matters_once_something_can_teach_and_not_before() {
         }))
     };
     let teachers = [NORMAL, learn(|_| {}), to_field, to_member(PortNo::NORMAL)];
-    for teacher in teachers {
-        assert!(of_rule(Action::Clone([teacher.clone()].into())), "{teacher:?}");
+    for learner in teachers {
+        assert!(of_rule(Action::Clone([learner.clone()].into())), "{learner:?}");
     }
     assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));
 }
 
 #[test]
-fn what_one_packet_teaches_twice_becomes_what_it_teaches_last() {
+fn the_last_of_two_learn_requests_wins() {
     let loads = |value: u64| {
         learn(|action| {
             let to_reg = LearnTarget::Load(Subfield::whole(FieldId::Reg0));
@@ -405,7 +407,7 @@ fn a_learned_write_of_more_than_64_bits_is_several_loads() {
 }
 
 #[test]
-fn only_where_there_is_a_limit_the_rules_of_the_cookie_are_looked_at() {
+fn only_a_limit_reads_the_number_of_rules() {
     let reads = |limit| {
         let switch = Switch::of_actions(&[learn(|action| action.limit = limit)]);
         switch.translate(PACKET).reads.len()
@@ -413,8 +415,8 @@ fn only_where_there_is_a_limit_the_rules_of_the_cookie_are_looked_at() {
     assert_eq!(reads(0) + 1, reads(1));
 }
 
-/// What a packet teaches that comes by the port LOCAL, if this is what it is taught.
-fn taught(spec: LearnSpec) -> FlowMod {
+/// Returns the rule that a packet on port LOCAL learns by this specification.
+fn learned_rule(spec: LearnSpec) -> FlowMod {
     let switch = Switch::of_actions(&[learn(|action| action.specs = Box::new([spec]))]);
     let learnings = switch.translate("in_port=LOCAL").learnings;
     let [Learning::Rule(learned)] = &learnings[..] else { panic!("one rule") };
@@ -422,7 +424,7 @@ fn taught(spec: LearnSpec) -> FlowMod {
 }
 
 #[test]
-fn a_learned_port_of_16_bits_is_the_whole_port_and_a_part_is_a_part() {
+fn a_learned_port_of_16_bits_is_the_whole_port() {
     for (offset, width, value, mask) in [
         (0, 16, u128::from(PortNo::LOCAL.number()), 0xffff_ffff),
         (0, 8, 0xfe, 0xff),
@@ -431,7 +433,7 @@ fn a_learned_port_of_16_bits_is_the_whole_port_and_a_part_is_a_part() {
     ] {
         let part = Subfield { field: FieldId::InPort, offset, width };
         let (source, target) = (LearnSource::Field(part), LearnTarget::Match(part));
-        let matching = taught(LearnSpec { source, target, width }).matching;
+        let matching = learned_rule(LearnSpec { source, target, width }).matching;
         let of_port = (matching.key().field(FieldId::InPort), FlowMask::from(matching.mask()));
         assert_eq!((of_port.0, of_port.1.field(FieldId::InPort)), (value, mask), "{part:?}");
     }
@@ -441,14 +443,14 @@ fn a_learned_port_of_16_bits_is_the_whole_port_and_a_part_is_a_part() {
 fn a_learned_write_is_as_wide_as_its_target() {
     let target = Subfield { field: FieldId::Xxreg0, offset: 8, width: 100 };
     let source = LearnSource::Value(5 << 64 | 7);
-    let write = taught(LearnSpec { source, target: LearnTarget::Load(target), width: 100 });
+    let write = learned_rule(LearnSpec { source, target: LearnTarget::Load(target), width: 100 });
     let part =
         |offset, width, value| Action::Load { target: Subfield { offset, width, ..target }, value };
     assert_eq!(*write.instructions.apply, [part(8, 64, 7), part(72, 36, 5)]);
 }
 
 #[test]
-fn whether_a_rule_was_learned_is_written_to_the_bit_that_is_named() {
+fn learn_writes_its_result_bit() {
     let result = Subfield::new(FieldId::Reg2, 1, 1);
     let switch = Switch::new(&[]);
     let limited = learn(|action| (action.limit, action.result) = (1, result));
@@ -460,7 +462,7 @@ fn whether_a_rule_was_learned_is_written_to_the_bit_that_is_named() {
 }
 
 #[test]
-fn one_packet_teaches_so_much_and_no_more() {
+fn learn_requests_of_one_packet_are_limited() {
     let learns = |count: u128| {
         let value = |value| LearnSpec {
             source: LearnSource::Value(value),
@@ -473,5 +475,5 @@ fn one_packet_teaches_so_much_and_no_more() {
         traversal.error.map(|error| error.to_string())
     };
     assert_eq!(learns(1024), None);
-    assert_eq!(learns(1025).as_deref(), Some("more than 1024 learnings"));
+    assert_eq!(learns(1025).as_deref(), Some("more than 1024 learn requests or refreshes"));
 }

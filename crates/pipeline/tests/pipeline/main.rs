@@ -1,10 +1,9 @@
-//! What tables do to packets, and controllers to tables, claim by claim.
+//! Tests of the tables through the public API: packets, requests and versions.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod build;
 mod conjunction;
-mod cuts;
 mod expiry;
 mod flow_mods;
 mod group_mods;
@@ -17,9 +16,10 @@ mod outputs;
 mod ovn;
 mod patches;
 mod pause;
-mod pieces;
 mod reads;
+mod recirculation;
 mod rewrites;
+mod sub_traversals;
 mod switch;
 mod tables;
 mod tags;

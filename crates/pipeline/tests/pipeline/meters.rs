@@ -1,4 +1,4 @@
-//! Meters: how much they let through, and where they stand in packets' ways.
+//! Meters: their rates, and their place in a traversal.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -55,7 +55,7 @@ fn without_a_burst_a_band_takes_at_once_what_a_second_brings() {
 }
 
 #[test]
-fn of_several_exceeded_bands_the_one_with_the_highest_rate_acts_and_counts() {
+fn the_exceeded_band_with_the_highest_rate_acts() {
     let bands = vec![drop_band(1, 1), remark_band(2, 2, 1), drop_band(4, 3)];
     let meter = meter(1, config(MeterUnit::Packets, bands));
     let verdicts: Vec<_> = (0..4).map(|_| meter.admit(Time::ZERO, 100)).collect();
@@ -75,7 +75,7 @@ fn threads_together_get_what_one_would_have_got() {
             let (meter, passed) = (&meter, &passed);
             scope.spawn(move || {
                 for packet in 0..10_000_u64 {
-                    // All clocks end at one second, none goes at the pace of another.
+                    // All clocks end at one second, and each runs at its own pace.
                     let now = after(if packet == 9_999 { 1_000_000 } else { packet * 10 * thread });
                     let is_passed = meter.admit(now, 60) == MeterVerdict::Pass;
                     passed.fetch_add(is_passed.into(), Ordering::Relaxed);
@@ -93,8 +93,9 @@ fn threads_together_get_what_one_would_have_got() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a bucket of exact fractions: what a band lets through differs by a tick for each
-    /// packet at most.
+    /// Compares a band with a bucket of exact fractions.
+    ///
+    /// The results differ by at most one tick per packet.
     #[test]
     fn a_band_is_a_bucket_that_fills_at_its_rate(
         rate in 1_u32..100_000_000,
@@ -102,7 +103,7 @@ proptest! {
         arrivals in prop::collection::vec((0_u64..2_000_000, 60_usize..1600), 1..200),
     ) {
         let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(rate, burst)]));
-        // In bits times a million: a nanosecond brings `rate` of them.
+        // In bits times a million: a nanosecond adds `rate` of them.
         let full = i128::from(burst) * 1_000 * 1_000_000;
         let (mut level, mut now, mut packets) = (full, 0_u64, 0_i128);
         for (gap, bytes) in arrivals {
@@ -113,7 +114,7 @@ proptest! {
             let slack = packets * i128::from(rate) / 32 + packets;
             let verdict = meter.admit(Time::from_nanoseconds(now), bytes);
             if (level - cost).abs() <= slack {
-                // Either is right, and what follows depends on it.
+                // Either result is right, and the rest depends on it.
                 return Ok(());
             }
             prop_assert_eq!(verdict == MeterVerdict::Pass, level >= cost);
@@ -224,8 +225,8 @@ fn a_meter_of_packet_ins_ends_no_packet() {
 }
 
 #[test]
-fn a_copy_that_a_meter_of_packet_ins_makes_counts_and_none_is_forgotten_for_another() {
-    let asked = ControllerAction {
+fn copies_for_metered_packet_ins_count_as_nesting() {
+    let packet_in = ControllerAction {
         meter: Some(MeterId::new(1)),
         pause: false,
         max_len: 0xffff,
@@ -236,11 +237,11 @@ fn a_copy_that_a_meter_of_packet_ins_makes_counts_and_none_is_forgotten_for_anot
     let nested = |depth, innermost: Vec<Action>| {
         (0..depth).fold(innermost, |list, _| vec![Action::Clone(list.into()), pass()])
     };
-    let told = || vec![pass(), Action::Controller(Box::new(asked.clone()))];
-    assert!(metered(nested(63, told())).run("tcp").starts_with("copy("));
+    let metered_punt = || vec![pass(), Action::Controller(Box::new(packet_in.clone()))];
+    assert!(metered(nested(63, metered_punt())).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
-    assert_eq!(metered(nested(64, told())).run("tcp"), bound);
-    // A clone without a meter stands between the copies and the end of what is around them.
+    assert_eq!(metered(nested(64, metered_punt())).run("tcp"), bound);
+    // A clone without a meter lies between the copies and the end of the outer part.
     let around = |depth| {
         let copies = nested(depth, vec![pass(), output(2)]);
         let idle = Action::Clone([output(3)].into());

@@ -12,7 +12,7 @@ use crate::switch::{BRIDGE, Switch, describe, key, ports};
 const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
 const B_TO_A: &str = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
 
-/// A learning switch whose ports 1 to 4 have these VLANs.
+/// Returns a learning switch with these VLANs on ports 1 to 4.
 fn switch(vlans: [PortVlans; 4]) -> Switch {
     let switch = Switch::of_actions(&[Action::Output { port: PortNo::NORMAL, max_len: 0 }]);
     let mut all = ports();
@@ -33,7 +33,7 @@ fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
-/// Sends a packet, and lets the switch learn what it teaches.
+/// Sends a packet, and applies its learn requests.
 fn send(switch: &Switch, packet: &str, second: u64) -> String {
     let mut key = key(packet);
     let tags = &mut key.words_mut()[usize::from(word::VLAN)];
@@ -65,7 +65,7 @@ fn a_packet_to_an_unknown_address_is_flooded_and_its_source_learned() {
 }
 
 #[test]
-fn a_packet_that_teaches_fares_as_before_and_the_next_teaches_nothing() {
+fn a_packet_that_learns_is_handled_by_the_old_rules() {
     let switch = plain();
     let first = switch.translate(A_TO_B);
     assert_eq!(first.learnings.len(), 1);
@@ -238,7 +238,7 @@ fn ports_that_are_not_flooded_still_get_what_is_for_them() {
 }
 
 #[test]
-fn what_a_controller_sends_is_flooded_to_all_and_teaches_nothing() {
+fn a_packet_out_is_flooded_and_learns_nothing() {
     let switch = plain();
     let mut packet = key(A_TO_B);
     packet.set_in_port(PortNo::CONTROLLER);
@@ -263,20 +263,20 @@ fn an_address_is_forgotten_when_it_ages_unless_a_hit_came_in_time() {
 }
 
 #[test]
-fn a_refresh_that_comes_late_prolongs_what_it_met_and_neither_moves_nor_makes_an_address() {
+fn a_late_refresh_neither_moves_nor_adds_an_address() {
     let switch = plain();
     send(&switch, A_TO_B, 0);
-    let met = switch.translate(A_TO_B);
-    assert!(matches!(*met.refreshes, [Refresh::Mac(_)]));
+    let refreshing = switch.translate(A_TO_B);
+    assert!(matches!(*refreshing.refreshes, [Refresh::Mac(_)]));
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 100);
-    // Hits of an entry that was made before it moved.
-    switch.pipeline.credit(&met, 1, 60, at(250));
+    // Hits of an entry that was made before the address moved.
+    switch.pipeline.credit(&refreshing, 1, 60, at(250));
     assert_eq!(known(&switch), [(0, 0x0a, 3)], "it is where it was seen last");
     assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(100));
     switch.pipeline.expire(at(400));
     assert!(known(&switch).is_empty());
     let version = switch.pipeline.version();
-    switch.pipeline.credit(&met, 1, 60, at(401));
+    switch.pipeline.credit(&refreshing, 1, 60, at(401));
     assert!(known(&switch).is_empty() && switch.pipeline.version() == version);
 }
 
@@ -325,7 +325,7 @@ fn a_full_table_learns_all_the_same_and_forgets_the_oldest() {
 }
 
 #[test]
-fn a_flush_forgets_all_and_tells_whose_entries_go() {
+fn a_flush_removes_all_addresses_and_reports_them() {
     let switch = plain();
     send(&switch, A_TO_B, 1);
     assert_eq!(switch.pipeline.flush_macs(BRIDGE).deltas.len(), 1);

@@ -87,7 +87,7 @@ fn a_field_can_name_the_port() {
 }
 
 #[test]
-fn only_ports_of_the_datapath_cut() {
+fn only_datapath_ports_truncate() {
     let switch =
         Switch::new(&["actions=output(port=2,max_len=64),output(port=IN_PORT,max_len=20)"]);
     assert_eq!(switch.run("in_port=1"), "2/64 back/20");
@@ -116,19 +116,19 @@ fn a_port_without_packet_ins_sends_no_table_misses() {
 }
 
 #[test]
-fn a_packet_in_tells_the_hidden_state() {
+fn a_packet_in_shows_the_hidden_state() {
     let switch = Switch::new(&[
         "actions=load:7->NXM_NX_REG3[],write_metadata:5,goto_table:2",
         "table=2,actions=controller(userdata=01.02,id=9,max_len=77)",
     ]);
     let traversal = switch.translate("in_port=2");
     let [DatapathAction::Punt(punt)] = &*traversal.actions else { panic!("one packet-in") };
-    let told = punt.metadata.key();
-    assert_eq!(told.in_port(), PortNo::new(2));
+    let metadata = punt.metadata.key();
+    assert_eq!(metadata.in_port(), PortNo::new(2));
     let fields = FlowMask::from(punt.metadata.mask());
     let fields = [FieldId::InPort, FieldId::Reg3, FieldId::Reg4].map(|field| fields.field(field));
     assert_eq!(fields, [0xffff_ffff, 0xffff_ffff, 0], "of the others, those that are set");
-    assert_eq!((told.field(FieldId::Reg3), told.field(FieldId::Metadata)), (7, 5));
+    assert_eq!((metadata.field(FieldId::Reg3), metadata.field(FieldId::Metadata)), (7, 5));
     assert_eq!((punt.controller_id, punt.max_len, &*punt.userdata), (9, 77, &[1, 2][..]));
     assert_eq!(punt.table.number(), 2);
     assert_eq!(traversal.mask.field(FieldId::InPort), 0xffff_ffff);

@@ -1,7 +1,7 @@
-//! The tables that OVN fills, with packets in them.
+//! The tables of OVN, with packets.
 //!
-//! `data/ovn/README.md` says how the recordings were made. Packets are made from the rules: each is
-//! one that a rule matches in its table, with everything else at random.
+//! `data/ovn/README.md` describes how the recordings were made. Packets are made from the rules:
+//! each matches a rule of its table, with random other fields.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::{
     switch::{BRIDGE, Switch},
 };
 
-/// The bridge of the recordings, and how many requests it refuses, by why.
+/// Returns the bridge of the recordings, and the number of refused requests by
+/// reason.
 fn bridge() -> (Switch, BTreeMap<String, usize>) {
     let switch = Switch::new(&[]);
     let mut refused = BTreeMap::new();
@@ -45,7 +46,8 @@ fn groups() -> impl Iterator<Item = Modification> {
     texts.map(move |text| parsed(text).expect("a group").into())
 }
 
-/// The rules, but for those that write a tunnel option, which has no text that could be read.
+/// Returns the rules, without those that write a tunnel option: no text can express
+/// these.
 fn rules() -> impl Iterator<Item = Modification> {
     let texts = include_str!("../data/ovn/small.flows").lines();
     let texts = texts.filter(|text| !text.contains("->tun_metadata0"));
@@ -53,8 +55,9 @@ fn rules() -> impl Iterator<Item = Modification> {
     texts.map(move |text| parsed(text).expect("a rule").into())
 }
 
-/// Numbers without a pattern, the same in every run (Steele, Lea and Flood: Fast Splittable
-/// Pseudorandom Number Generators).
+/// Random numbers, the same in every run.
+///
+/// See Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators".
 struct Numbers(u64);
 
 impl Numbers {
@@ -66,12 +69,13 @@ impl Numbers {
     }
 }
 
-/// A packet with some bits of another, and others at random; its fields fit together no better than
-/// those of hostile packets.
+/// Returns a packet with some bits of another one, and random other bits.
+///
+/// Its fields are as inconsistent as those of hostile packets.
 fn random(numbers: &mut Numbers, kept: &FlowKey, mask: &FlowMask) -> FlowKey {
     let mut key = FlowKey::ZERO;
     for index in 0..FLOW_WORDS {
-        // Often few bits differ: a good many rules are near one another.
+        // Often few bits differ: many rules are similar.
         let noise = numbers.next() & numbers.next() & numbers.next();
         key.words_mut()[index] = kept.words()[index] ^ (noise & !mask.words()[index]);
     }
@@ -80,13 +84,15 @@ fn random(numbers: &mut Numbers, kept: &FlowKey, mask: &FlowMask) -> FlowKey {
     key
 }
 
-/// Takes a packet through the tables from one on.
+/// Sends a packet through the tables from one on.
 fn run_from(switch: &Switch, table: TableId, key: &FlowKey) -> Traversal {
     let start = [Action::Resubmit { port: None, table: Some(table) }];
     switch.pipeline.translate_actions(key, &start, switch.pipeline.version())
 }
 
-/// What the best of all rules of a table is for a packet; `None` where a conjunction may decide.
+/// Returns the best rule of a visit by a linear search.
+///
+/// `None` if a conjunction may decide.
 fn best<'a>(rules: &'a [std::sync::Arc<Rule>], visit: &Visit) -> Option<Option<&'a Rule>> {
     let key = FlowKey::from(&visit.key);
     let matching =
@@ -108,8 +114,8 @@ fn every_rule_of_ovn_loads_but_those_of_what_there_is_not_yet() {
     let reasons: Vec<_> = refused.iter().map(|(why, count)| format!("{count}: {why}")).collect();
     let expected = [
         "15: a group that is refused",
-        "218: this switch has no action ct yet",
-        "11: this switch has no action ct_clear yet",
+        "218: action ct is not supported",
+        "11: action ct_clear is not supported",
     ];
     assert_eq!(reasons, expected);
     let (rules, groups) =
@@ -119,7 +125,7 @@ fn every_rule_of_ovn_loads_but_those_of_what_there_is_not_yet() {
 }
 
 #[test]
-fn packets_for_every_rule_of_ovn_fare_as_a_list_of_rules_says_and_as_their_masks_say() {
+fn packets_of_every_ovn_rule_match_a_linear_search() {
     let (switch, _) = bridge();
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     let mut numbers = Numbers(7);
@@ -136,14 +142,15 @@ fn packets_for_every_rule_of_ovn_fare_as_a_list_of_rules_says_and_as_their_masks
             assert_eq!(found, expected.map(|rule| rule.id), "in table {}", visit.table);
         }
         let mut other = random(&mut numbers, &(&traversal.key).into(), &(&traversal.mask).into());
-        // That of a packet-out is given with it, and no bit that a mask could hold.
+        // The ingress port of a packet-out is a parameter of its translation, and not part of the
+        // mask.
         other.set_in_port(packet.in_port());
         let again = run_from(&switch, rule.table, &other);
         assert_eq!(again.actions, traversal.actions, "of {rule:?}");
-        let ways = [&traversal, &again].map(|own| {
+        let runs = [&traversal, &again].map(|own| {
             own.lookups().map(|visit| visit.rule.as_ref().map(|rule| rule.id)).collect::<Vec<_>>()
         });
-        assert_eq!(ways[0], ways[1]);
+        assert_eq!(runs[0], runs[1]);
     }
     assert!(decided > rules.len() && errors == 0, "{decided} lookups, {errors} errors");
 }
@@ -171,12 +178,12 @@ fn a_packet_that_pauses_in_a_rule_of_ovn_goes_on_as_if_it_had_not() {
         switch.make([flow_mod(rule, instructions).into()]);
         let straight = run_from(&switch, rule.table, &packet);
         switch.make([flow_mod(rule, (*rule.instructions).clone()).into()]);
-        let mut ways = [&straight, &resumed].map(|own| {
+        let mut runs = [&straight, &resumed].map(|own| {
             let found = |visit: &Visit| Some((visit.table, visit.rule.as_ref()?.priority));
             own.lookups().map(found).collect::<Vec<_>>()
         });
-        let way = ways[0].split_off(1);
-        assert_eq!(way, ways[1], "behind {rule:?}");
+        let rest = runs[0].split_off(1);
+        assert_eq!(rest, runs[1], "behind {rule:?}");
         count += 1;
     }
     assert!(count > 30, "{count} packets paused");

@@ -10,7 +10,9 @@ use crate::switch::{BRIDGE, Switch, port, ports, request};
 
 pub(crate) const PEER: BridgeId = BridgeId::new(2);
 
-/// Port 5 of the bridge leads to port 1 of its peer, which has a port 2 of number 22.
+/// Returns a bridge with a peer.
+///
+/// Port 5 of the bridge leads to port 1 of the peer. Port 2 of the peer is datapath port 22.
 pub(crate) fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {
     let switch = Switch::new(rules);
     let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
@@ -122,9 +124,9 @@ fn a_peer_sees_nothing_of_the_state_of_the_bridge_before_it() {
 }
 
 #[test]
-fn a_peer_acts_for_its_own_rules_and_the_bridge_before_it_then_for_its_own() {
-    let told = ["cookie=3,actions=controller"];
-    let switch = pair(&["cookie=9,actions=write_actions(output:5)"], &told);
+fn packet_ins_show_the_rule_of_the_right_bridge() {
+    let peer_rules = ["cookie=3,actions=controller"];
+    let switch = pair(&["cookie=9,actions=write_actions(output:5)"], &peer_rules);
     assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x3)");
     let switch = pair(&["cookie=9,actions=output:5,controller"], &["cookie=3,actions=output:2"]);
     assert_eq!(switch.run("in_port=1"), "22! punt(Action,table=0,cookie=0x9)");
@@ -144,7 +146,7 @@ fn what_is_looked_at_behind_a_patch_is_of_the_rule_before_it() {
 }
 
 #[test]
-fn a_patch_takes_no_packet_that_is_cut() {
+fn a_patch_takes_no_truncated_packet() {
     let switch = pair(&["actions=output(port=5,max_len=64),output:2"], &["actions=output:2"]);
     assert_eq!(switch.run("in_port=1"), "2");
 }

@@ -1,4 +1,4 @@
-//! Packets that pause at a controller, and go on when it sends them back.
+//! Packets that pause at a controller and continue when it sends them back.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use shunt_pipeline::{DatapathAction, Punt, Traversal};
 
 use crate::switch::{Switch, describe, key};
 
-/// The packet-ins of a traversal.
+/// Returns the packet-ins of a traversal.
 pub(crate) fn punts(traversal: &Traversal) -> Vec<Arc<Punt>> {
     let punt = |action: &DatapathAction| match action {
         DatapathAction::Punt(punt) => Some(Arc::clone(punt)),
@@ -16,7 +16,7 @@ pub(crate) fn punts(traversal: &Traversal) -> Vec<Arc<Punt>> {
     traversal.actions.iter().filter_map(punt).collect()
 }
 
-/// The headers of a packet, which is all that a frame shows.
+/// Returns the headers of a packet, which are all that a frame shows.
 fn frame(packet: &str) -> FlowKey {
     let mut frame = key(packet);
     frame.set_bridge(0);
@@ -25,12 +25,12 @@ fn frame(packet: &str) -> FlowKey {
 }
 
 impl Switch {
-    /// Pauses a packet; answers with its packet-in.
+    /// Pauses a packet, and returns its packet-in.
     fn pause(&self, packet: &str) -> Arc<Punt> {
         punts(&self.translate(packet)).remove(0)
     }
 
-    /// What becomes of a packet that is sent back just as it was.
+    /// Returns the result of a packet that is sent back unchanged.
     fn resume(&self, packet: &str, punt: &Punt) -> String {
         self.resume_as(packet, punt, &punt.metadata)
     }
@@ -43,7 +43,7 @@ impl Switch {
 }
 
 #[test]
-fn a_packet_that_is_sent_back_goes_on_behind_the_action_that_paused_it() {
+fn a_resumed_packet_continues_behind_the_pause() {
     let switch = Switch::new(&[
         "table=0,actions=set_field:7->reg0,push:NXM_NX_REG0[],resubmit(,1),output:3",
         "table=1,actions=output:4,controller(pause),set_field:2->reg1,resubmit(,2)",
@@ -51,17 +51,17 @@ fn a_packet_that_is_sent_back_goes_on_behind_the_action_that_paused_it() {
     ]);
     assert_eq!(switch.run("in_port=1"), "4 punt(Action,table=1,cookie=0x0)");
     let punt = switch.pause("in_port=1");
-    // The rest of table 1, then what called it.
+    // The rest of table 1, then the rule that resubmitted to it.
     assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
 }
 
 #[test]
-fn what_is_left_is_what_it_was_whatever_has_become_of_the_rules() {
+fn a_continuation_keeps_the_old_actions() {
     let switch =
         Switch::new(&["actions=controller(pause),resubmit(,1)", "table=1,actions=output:2"]);
     let punt = switch.pause("in_port=1");
     switch.add(&["actions=drop", "table=1,actions=output:3"]);
-    assert_eq!(switch.resume("in_port=1", &punt), "3!", "lookups meet the rules of now");
+    assert_eq!(switch.resume("in_port=1", &punt), "3!", "lookups use the current rules");
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn pipeline_fields_count_as_they_come_back() {
     ]);
     let punt = switch.pause("in_port=4");
     assert_eq!(switch.resume("in_port=4", &punt), "1! 4!");
-    let mut told = punt.metadata.key();
-    told.set_field(FieldId::Reg0, 2);
-    told.set_in_port(shunt_flow::PortNo::new(3));
+    let mut metadata = punt.metadata.key();
+    metadata.set_field(FieldId::Reg0, 2);
+    metadata.set_in_port(shunt_flow::PortNo::new(3));
     let mask = FlowMask::from(punt.metadata.mask());
-    assert_eq!(switch.resume_as("in_port=4", &punt, &Match::new(&told, &mask)), "2! 3!");
+    assert_eq!(switch.resume_as("in_port=4", &punt, &Match::new(&metadata, &mask)), "2! 3!");
     // A field that is left out is zero, and there is no port 0.
     assert_eq!(switch.resume_as("in_port=4", &punt, &Match::any()), "");
 }

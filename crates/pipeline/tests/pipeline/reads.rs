@@ -1,7 +1,7 @@
-//! What translations look at, kind by kind: each test fails if that one look is not told.
+//! The dependencies of translations, kind by kind: each test fails if one is not recorded.
 //!
-//! A bit that is looked at and not in the mask makes cache entries for packets that should fare
-//! otherwise; an object that is not among the reads keeps entries alive that a change makes stale.
+//! A consulted bit that is missing in the mask makes cache entries for packets that need another
+//! result. An object that is missing in the reads keeps stale entries alive.
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
@@ -25,7 +25,7 @@ fn set(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
-/// A packet that meets a rule which matches everything and does this.
+/// Translates a packet with a rule that matches everything and has these actions.
 fn run(actions: &[Action], packet: &str) -> Traversal {
     Switch::of_actions(actions).translate(packet)
 }
@@ -35,7 +35,7 @@ fn run_key(actions: &[Action], key: &FlowKey) -> Traversal {
     switch.pipeline.translate(key, switch.pipeline.version())
 }
 
-/// The bits of a field that the fate of every packet of the entry depends on.
+/// Returns the bits of a field in the mask of a traversal.
 fn looked_at(traversal: &Traversal, field: FieldId) -> u128 {
     traversal.mask.field(field)
 }
@@ -52,7 +52,7 @@ fn assert_reads(traversal: &Traversal, object: Object) {
     assert!(traversal.reads.contains(&object), "{object:?} in {:?}", traversal.reads);
 }
 
-/// A packet with these label stack entries in sight.
+/// Returns a packet with these label stack entries in its key.
 fn labelled(entries: [u64; 3]) -> FlowKey {
     let mut key = key("in_port=1,dl_type=0x8847");
     let [first, second, third] = entries;
@@ -71,7 +71,7 @@ fn the_bridge_and_that_it_is_the_first_round() {
     assert_eq!(traversal.visits[0].mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
     assert_reads(&traversal, Object::Bridge(BRIDGE));
-    // Of what is not even looked up, too.
+    // Also for a bridge without rules.
     let switch = Switch::new(&[]);
     switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
     let traversal = switch.translate("in_port=1");
@@ -107,7 +107,7 @@ fn what_excludes_the_rules_above() {
 }
 
 #[test]
-fn whether_a_packet_that_is_looked_up_by_its_ports_is_a_fragment() {
+fn the_fragment_bit_of_a_lookup_by_ports() {
     let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
     assert_eq!(looked_at(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
     let first = switch.translate("tcp,nw_frag=first");
@@ -129,7 +129,7 @@ fn the_clauses_of_conjunctions() {
 }
 
 #[test]
-fn whether_a_packet_that_meets_clauses_by_its_ports_is_a_fragment() {
+fn the_fragment_bit_of_clauses_on_ports() {
     let switch = Switch::new(&["conj_id=7,actions=output:3"]);
     let clause = |matching: &str, clause| {
         rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
@@ -142,7 +142,7 @@ fn whether_a_packet_that_meets_clauses_by_its_ports_is_a_fragment() {
 }
 
 #[test]
-fn what_the_actions_of_a_rule_look_at_behind_those_of_another() {
+fn bits_of_an_action_behind_another_rule() {
     let move_to = |source, target| {
         let [source, target] =
             [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
@@ -161,7 +161,7 @@ fn what_the_actions_of_a_rule_look_at_behind_those_of_another() {
         [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
     };
     assert_eq!(first(&switch), [0, 0xff], "what the other has written is no bit of the packet");
-    // The same where the other table meets a conjunction that leads nowhere.
+    // The same if the other table satisfies a conjunction without a rule.
     let clause = |clause| {
         let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
         let matching = ["table=1,priority=3,ip", "table=1,priority=3,in_port=1"];
@@ -173,7 +173,7 @@ fn what_the_actions_of_a_rule_look_at_behind_those_of_another() {
 }
 
 #[test]
-fn what_a_rule_has_written_is_a_bit_of_the_packet_where_the_next_rule_begins() {
+fn written_bits_count_for_the_next_visit() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),resubmit(,2)",
         "table=1,actions=load:5->NXM_OF_ETH_SRC[]",
@@ -235,7 +235,7 @@ fn a_ttl_that_is_checked() {
 }
 
 #[test]
-fn the_port_of_a_packet_whose_bridge_has_a_port_that_receives_nothing() {
+fn the_ingress_port_where_a_port_receives_nothing() {
     let switch = Switch::of_actions(&[output(2)]);
     switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
     assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
@@ -278,13 +278,14 @@ fn the_ports_that_a_patch_joins() {
 }
 
 #[test]
-fn whether_ports_filter_where_a_packet_goes_back_behind_a_cut() {
+fn the_port_filters_of_an_ingress_output_behind_a_partition() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,actions=in_port"]);
     let version = switch.pipeline.version();
-    let pieces = switch.pipeline.translate_sub_traversals(&key("in_port=1"), None, version, &[1]);
-    assert_eq!(pieces.len(), 2);
-    for piece in &pieces {
-        assert_reads(&piece.traversal, Object::PortFilters(BRIDGE));
+    let sub_traversals =
+        switch.pipeline.translate_sub_traversals(&key("in_port=1"), None, version, &[1]);
+    assert_eq!(sub_traversals.len(), 2);
+    for sub_traversal in &sub_traversals {
+        assert_reads(&sub_traversal.traversal, Object::PortFilters(BRIDGE));
     }
 }
 
@@ -299,7 +300,7 @@ fn an_output_to_one_port_reads_no_other() {
 }
 
 #[test]
-fn what_a_packet_in_tells() {
+fn the_fields_that_a_packet_in_shows() {
     let punt = Action::Controller(Box::new(ControllerAction {
         meter: Some(MeterId::new(9)),
         pause: false,
@@ -309,8 +310,8 @@ fn what_a_packet_in_tells() {
         userdata: Box::new([]),
     }));
     let traversal = run(&[punt], "in_port=1");
-    let told = [FieldId::InPort, FieldId::Metadata, FieldId::Reg0, FieldId::Reg15, FieldId::TunId];
-    assert_whole(&traversal, &told);
+    let shown = [FieldId::InPort, FieldId::Metadata, FieldId::Reg0, FieldId::Reg15, FieldId::TunId];
+    assert_whole(&traversal, &shown);
     assert_reads(&traversal, Object::Meter(BRIDGE, MeterId::new(9)));
 }
 
@@ -372,7 +373,7 @@ fn labels_that_are_pushed_popped_and_put_back() {
 
 #[test]
 fn how_many_labels_there_are() {
-    // The fourth is refused, whatever the others are.
+    // A fourth label is refused, whatever the others are.
     let push = Action::PushMpls { ethertype: 0x8847 };
     let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
     let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
@@ -465,7 +466,7 @@ fn the_meter_or_its_absence() {
 
 #[test]
 fn that_a_type_is_not_that_of_a_tag() {
-    // One bit is enough to tell it from one of the two, or from both.
+    // One bit is enough to distinguish it from one of the two, or from both.
     for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
         let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
         assert_eq!(looked_at(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
@@ -521,32 +522,32 @@ fn the_learned_rule_or_its_absence() {
             shunt_pipeline::Delta::Changed(object) => traversal.reads.contains(object),
             shunt_pipeline::Delta::Rule(_) => false,
         });
-        assert!(named, "{command:?} is told of by {:?}", change.deltas);
+        assert!(named, "{command:?} is not reported by {:?}", change.deltas);
     }
 }
 
 #[test]
-fn what_hidden_state_can_be_read_where_a_traversal_is_cut() {
+fn the_liveness_at_a_partition_point() {
     let switch = Switch::new(&[
         "table=0,actions=load:5->NXM_NX_REG5[],goto_table:1",
         "table=1,actions=output:2",
     ]);
     let key = key("in_port=1");
-    let cut = || {
+    let parts = || {
         let version = switch.pipeline.version();
         switch.pipeline.translate_sub_traversals(&key, None, version, &[1])
     };
-    let before = cut();
+    let before = parts();
     assert_eq!(before.len(), 2);
-    for piece in &before {
-        assert_reads(&piece.traversal, Object::Live(BRIDGE));
+    for sub_traversal in &before {
+        assert_reads(&sub_traversal.traversal, Object::Live(BRIDGE));
     }
     let change = switch.add(&["table=1,priority=9,reg5=5,actions=output:3"]);
-    let is_told = |delta: &shunt_pipeline::Delta| {
+    let is_reported = |delta: &shunt_pipeline::Delta| {
         matches!(delta, shunt_pipeline::Delta::Changed(Object::Live(BRIDGE)))
     };
-    assert!(change.deltas.iter().any(is_told), "{:?}", change.deltas);
-    assert_ne!(cut()[0].traversal.next, before[0].traversal.next, "a name without the register");
+    assert!(change.deltas.iter().any(is_reported), "{:?}", change.deltas);
+    assert_ne!(parts()[0].traversal.next, before[0].traversal.next, "a name without the register");
 }
 
 #[test]
@@ -558,7 +559,7 @@ fn how_many_rules_of_a_cookie_there_are_where_that_is_limited() {
         shunt_pipeline::Delta::Changed(object) => traversal.reads.contains(object),
         shunt_pipeline::Delta::Rule(_) => false,
     });
-    assert!(named, "{:?} tells of {:?}", traversal.reads, change.deltas);
+    assert!(named, "{:?} reports {:?}", traversal.reads, change.deltas);
 }
 
 #[test]
@@ -569,7 +570,7 @@ fn the_flags_that_end_a_connection() {
 }
 
 #[test]
-fn all_that_is_carried_over_a_cut() {
+fn all_state_carried_over_a_recirculation() {
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let actions = [pop, set(FieldId::NwTtl, 5), output(2)];
     let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
@@ -579,7 +580,7 @@ fn all_that_is_carried_over_a_cut() {
 }
 
 #[test]
-fn the_port_that_is_carried_over_a_cut_where_it_was_rewritten() {
+fn the_rewritten_port_carried_over_a_recirculation() {
     let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let actions = [some, pop, set(FieldId::NwTtl, 5)];
@@ -588,7 +589,7 @@ fn the_port_that_is_carried_over_a_cut_where_it_was_rewritten() {
 }
 
 #[test]
-fn all_that_is_carried_over_a_check_of_the_length() {
+fn all_state_carried_over_a_length_check() {
     let target = Subfield::new(FieldId::Reg1, 0, 1).expect("a bit");
     let check = Action::CheckPktLarger { length: 100, target };
     let traversal = run(&[check, output(2)], "in_port=1");

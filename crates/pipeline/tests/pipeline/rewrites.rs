@@ -103,7 +103,7 @@ fn dec_ttl_counts_down_and_consults() {
 }
 
 #[test]
-fn a_ttl_that_is_used_up_leaves_the_rest_of_the_rule_and_not_the_action_set() {
+fn a_used_up_ttl_keeps_the_action_set() {
     let switch = Switch::new(&[
         "cookie=1,actions=write_actions(output:4),goto_table:1",
         "cookie=2,table=1,ip,actions=dec_ttl(3,5),output:2,goto_table:2",
@@ -114,11 +114,11 @@ fn a_ttl_that_is_used_up_leaves_the_rest_of_the_rule_and_not_the_action_set() {
         let punt = "punt(InvalidTtl,table=1,cookie=0x2)";
         assert_eq!(switch.run(&packet), format!("{punt} {punt} 4"));
         let traversal = switch.translate(&packet);
-        let told = traversal.actions.iter().filter_map(|action| match action {
+        let cookies = traversal.actions.iter().filter_map(|action| match action {
             DatapathAction::Punt(punt) => Some(punt.controller_id),
             _ => None,
         });
-        assert_eq!(told.collect::<Vec<_>>(), [3, 5]);
+        assert_eq!(cookies.collect::<Vec<_>>(), [3, 5]);
     }
 }
 
@@ -186,7 +186,7 @@ fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
     let other = "set_field:02:00:00:00:00:06->eth_dst";
     let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
     assert_eq!(run(&format!("{write},clone({other}),output:3")), "set(eth_src=20000000005) 3");
-    // What an inner clone has not written is still to be put back behind the outer.
+    // A field that the inner clone did not write must still be put back behind the outer one.
     let nested = format!("clone({write},output:2,clone({other},output:2)),output:3");
     let expected =
         "set(eth_src=20000000005) 2 set(eth_dst=20000000006) 2 set(eth_src=0,eth_dst=0) 3";
@@ -197,23 +197,23 @@ fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
 
 #[test]
 fn a_traversal_has_as_many_actions_as_it_may_and_no_more() {
-    let fares = |count| Switch::of_actions(&vec![output(2); count]).translate("ip").error;
-    assert_eq!(fares(1 << 16), None);
-    assert_eq!(fares((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
+    let error_of = |count| Switch::of_actions(&vec![output(2); count]).translate("ip").error;
+    assert_eq!(error_of(1 << 16), None);
+    assert_eq!(error_of((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
 }
 
 #[test]
 fn outputs_to_ports_that_are_not_there_are_bounded_too() {
-    let fares = |count| Switch::of_actions(&vec![output(99); count]).translate("ip").error;
-    assert_eq!(fares(1 << 16), None);
-    assert_eq!(fares((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
+    let error_of = |count| Switch::of_actions(&vec![output(99); count]).translate("ip").error;
+    assert_eq!(error_of(1 << 16), None);
+    assert_eq!(error_of((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
 }
 
-const TOO_MANY: &str = "more than 65536 outputs and rewrites";
+const TOO_MANY: &str = "more than 65536 datapath actions";
 
 #[test]
 fn an_action_set_has_as_many_writes_as_a_traversal_actions() {
-    let fares = |count| {
+    let error_of = |count| {
         let load = Action::SetField { field: FieldId::Reg0, value: 1, mask: 1 };
         let switch = Switch::new(&[]);
         let mut rule = crate::build::rule("", vec![]);
@@ -221,12 +221,12 @@ fn an_action_set_has_as_many_writes_as_a_traversal_actions() {
         switch.make([rule.into()]);
         switch.translate("ip").error.map(|error| error.to_string())
     };
-    assert_eq!(fares(1 << 16), None);
-    assert_eq!(fares((1 << 16) + 1).as_deref(), Some(TOO_MANY));
+    assert_eq!(error_of(1 << 16), None);
+    assert_eq!(error_of((1 << 16) + 1).as_deref(), Some(TOO_MANY));
 }
 
 #[test]
-fn who_looks_at_ports_or_writes_them_looks_whether_it_is_a_fragment_and_nobody_else() {
+fn only_port_accesses_consult_the_fragment_bit() {
     let moved = Action::Move {
         source: Subfield::whole(FieldId::TcpSrc),
         target: Subfield { width: 16, ..Subfield::whole(FieldId::Reg0) },

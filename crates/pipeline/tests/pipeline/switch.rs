@@ -1,4 +1,4 @@
-//! A bridge to try rules on.
+//! A bridge for tests of rules.
 
 use std::sync::Arc;
 
@@ -13,16 +13,19 @@ use shunt_pipeline::{
     text::{parse_actions, parse_rule},
 };
 
-/// The bridge that packets come in by.
+/// The bridge on which packets arrive.
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// A pipeline whose bridge has ports 1 to 4, of the same numbers in the datapath, and LOCAL, 100.
+/// A pipeline with one bridge.
+///
+/// It has ports 1 to 4, with the same numbers in the datapath, and LOCAL, which is datapath port
+/// 100.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
 }
 
 impl Switch {
-    /// A switch with these rules.
+    /// Makes a switch with these rules.
     pub(crate) fn new(rules: &[&str]) -> Self {
         let switch = Self { pipeline: Arc::new(Pipeline::new(1)) };
         switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -31,7 +34,9 @@ impl Switch {
         switch
     }
 
-    /// A switch that does this with every packet; text would ask for more of a match.
+    /// Makes a switch that runs these actions for every packet.
+    ///
+    /// Text would require more of a match.
     pub(crate) fn of_actions(actions: &[Action]) -> Self {
         let mut rule = request(FlowModCommand::Add, "actions=drop");
         rule.instructions.apply = actions.into();
@@ -72,7 +77,7 @@ impl Switch {
         self.pipeline.translate(&key(packet), self.pipeline.version())
     }
 
-    /// What happens to a packet.
+    /// Returns the result of a packet.
     pub(crate) fn run(&self, packet: &str) -> String {
         let traversal = self.translate(packet);
         match traversal.error {
@@ -81,26 +86,26 @@ impl Switch {
         }
     }
 
-    /// What happens to a packet that a packet-out brings.
+    /// Returns the result of a packet-out.
     pub(crate) fn packet_out(&self, packet: &str, actions: &str) -> String {
         let actions = parse_actions(actions, &NoPortNames).expect("the actions are legal");
         let version = self.pipeline.version();
         describe(&self.pipeline.translate_actions(&key(packet), &actions.apply, version).actions)
     }
 
-    /// The cookies of the rules that there are, by table and age.
+    /// Returns the cookies of all rules, by table and age.
     pub(crate) fn cookies(&self) -> Vec<u64> {
         let rules = self.pipeline.rules(BRIDGE, &RuleFilter::all());
         rules.iter().map(|rule| rule.cookie.number()).collect()
     }
 }
 
-/// A request, as `ovs-ofctl` reads it.
+/// Parses a request as `ovs-ofctl` does.
 pub(crate) fn request(command: FlowModCommand, rule: &str) -> FlowMod {
     parse_rule(command, rule, &NoPortNames).unwrap_or_else(|error| panic!("{rule}: {error}"))
 }
 
-/// A packet with these fields.
+/// Returns a packet with these fields.
 pub(crate) fn key(packet: &str) -> FlowKey {
     let matching = parse_match(packet, &NoPortNames).expect("the packet is well described");
     let mut key = matching.key();
@@ -111,7 +116,7 @@ pub(crate) fn key(packet: &str) -> FlowKey {
     key
 }
 
-/// Ports 1 to 4 and LOCAL.
+/// Returns ports 1 to 4 and LOCAL.
 pub(crate) fn ports() -> Vec<PortInfo> {
     let numbers = (1..=4).map(|number| (number, number)).chain([(PortNo::LOCAL.number(), 100)]);
     let kind = |port| PortKind::Datapath(DatapathPort::new(port));
@@ -122,17 +127,19 @@ pub(crate) fn port(number: u32, kind: PortKind) -> PortInfo {
     PortInfo::new(PortNo::new(number), kind)
 }
 
-/// Actions in few words: ports by number, with `!` where the ingress port gets it too.
+/// Describes actions in short: ports by number, with `!` if the ingress port is
+/// included.
 pub(crate) fn describe(actions: &[DatapathAction]) -> String {
-    let cut = |max_len: &Option<u32>| max_len.map_or_else(String::new, |len| format!("/{len}"));
-    let say = |action: &DatapathAction| match action {
+    let truncated =
+        |max_len: &Option<u32>| max_len.map_or_else(String::new, |len| format!("/{len}"));
+    let describe_action = |action: &DatapathAction| match action {
         DatapathAction::SetHeader(set) => format!("set({})", describe_fields(set)),
         DatapathAction::PushVlan { tpid, tci } => format!("push({tpid:x},{tci:x})"),
         DatapathAction::PopVlan => "pop".to_owned(),
         DatapathAction::Output { port, unless_ingress, max_len } => {
-            format!("{port}{}{}", if *unless_ingress { "" } else { "!" }, cut(max_len))
+            format!("{port}{}{}", if *unless_ingress { "" } else { "!" }, truncated(max_len))
         }
-        DatapathAction::OutputIngress { max_len } => format!("back{}", cut(max_len)),
+        DatapathAction::OutputIngress { max_len } => format!("back{}", truncated(max_len)),
         DatapathAction::Punt(punt) => {
             format!("punt({:?},table={},cookie={})", punt.reason, punt.table, punt.cookie)
         }
@@ -147,7 +154,7 @@ pub(crate) fn describe(actions: &[DatapathAction]) -> String {
         DatapathAction::Recirculate(_) => "recirculate".to_owned(),
         DatapathAction::CheckLength { length, .. } => format!("larger({length})"),
     };
-    actions.iter().map(say).collect::<Vec<_>>().join(" ")
+    actions.iter().map(describe_action).collect::<Vec<_>>().join(" ")
 }
 
 fn describe_fields(set: &Match) -> String {

@@ -1,4 +1,4 @@
-//! Tables, metadata, action sets, resubmits, clones, bounds.
+//! Tables, metadata, action sets, resubmits, clones, limits.
 
 use shunt_flow::FieldId;
 use shunt_pipeline::TraversalError;
@@ -119,7 +119,7 @@ fn resubmit_looks_up_with_another_port_and_goes_on_with_its_own() {
 }
 
 #[test]
-fn a_foreign_port_costs_the_entry_nothing_and_the_own_one_costs_the_visit_around() {
+fn a_resubmit_port_is_not_consulted_but_the_own_port_is() {
     let switch = Switch::new(&[
         "actions=resubmit(2,1)",
         "table=1,in_port=2,actions=move:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15]",
@@ -221,7 +221,7 @@ fn a_note_does_nothing() {
 }
 
 #[test]
-fn behind_a_resubmit_a_rule_stands_where_it_stood() {
+fn a_resubmit_returns_to_its_rule() {
     let many = vec!["resubmit(2,1)"; 100].join(",");
     let switch = Switch::new(&[
         "cookie=9,actions=resubmit(,1),controller",
@@ -233,7 +233,7 @@ fn behind_a_resubmit_a_rule_stands_where_it_stood() {
 }
 
 #[test]
-fn what_a_rule_looks_at_behind_one_that_went_to_another_table_is_its_own() {
+fn bits_behind_a_goto_belong_to_the_next_visit() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
         "table=1,actions=goto_table:2",

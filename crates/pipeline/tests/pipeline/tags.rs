@@ -5,7 +5,7 @@ use shunt_pipeline::Action;
 
 use crate::switch::{Switch, describe, key};
 
-/// What happens to a packet with these tags, the outer one first.
+/// Returns the result of a packet with these tags, the outer one first.
 fn run(switch: &Switch, tags: u64) -> String {
     let mut key = key("in_port=1");
     key.words_mut()[usize::from(word::VLAN)] = tags;
@@ -57,7 +57,7 @@ fn a_push_and_a_pop_come_to_nothing() {
 }
 
 #[test]
-fn a_rewritten_id_is_set_in_place_and_asks_only_whether_there_is_a_tag() {
+fn a_rewritten_vlan_id_consults_only_the_present_bit() {
     let switch = Switch::new(&["vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,output:2"]);
     assert_eq!(run(&switch, ONE), "set(vlan_tci=1007) 2");
     let mut key = key("in_port=1");
@@ -99,7 +99,7 @@ fn a_tag_that_a_clone_rewrote_is_put_back_whole() {
 }
 
 #[test]
-fn a_tag_pushed_before_a_clone_and_rewritten_inside_is_put_back() {
+fn a_tag_rewritten_in_a_clone_is_put_back() {
     let switch = Switch::new(&[
         "actions=push_vlan:0x8100,clone(load:0x1005->NXM_OF_VLAN_TCI[],output:2),output:3",
     ]);

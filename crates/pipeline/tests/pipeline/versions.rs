@@ -1,4 +1,4 @@
-//! Versions: who sees what, and until when.
+//! Versions: their visible state, and their reclamation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +38,7 @@ fn a_version_sees_the_ports_of_its_time() {
 }
 
 #[test]
-fn a_version_sees_the_groups_meters_vlans_and_addresses_of_its_time() {
+fn a_version_sees_all_objects_of_its_time() {
     let switch = Switch::new(&["ipv6,actions=normal"]);
     let groups_and_meters = |(to_group, to_meter), port, rate| {
         let buckets = vec![bucket(vec![output(port)])];
@@ -59,20 +59,20 @@ fn a_version_sees_the_groups_meters_vlans_and_addresses_of_its_time() {
     let learned = switch.pipeline.learn(&[Learning::Mac(sighting)], Time::ZERO).version;
 
     let actions = |packet, version| switch.pipeline.translate(&key(packet), version).actions;
-    let says = |packet, version| describe(&actions(packet, version));
-    assert_eq!([old, changed].map(|version| says("ip", version)), ["2", "3"]);
+    let result = |packet, version| describe(&actions(packet, version));
+    assert_eq!([old, changed].map(|version| result("ip", version)), ["2", "3"]);
     let rate = |version| match &actions("arp", version)[0] {
         DatapathAction::Meter(meter) => meter.config.bands[0].rate,
         other => panic!("{other:?}"),
     };
     assert_eq!([old, changed].map(rate), [20, 30]);
     let flow = "ipv6,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
-    let seen = [changed, in_vlan, learned].map(|version| says(flow, version));
+    let seen = [changed, in_vlan, learned].map(|version| result(flow, version));
     assert_eq!(seen, ["2 3 4 100", "2 4 100", "4"]);
 }
 
 #[test]
-fn who_looks_at_the_newest_version_is_not_overtaken_by_a_reclaim() {
+fn a_reclaim_does_not_overtake_a_newest_translation() {
     let switch = Switch::new(&["actions=output:2"]);
     let (packet, done) = (key("in_port=1"), AtomicBool::new(false));
     let table = [Action::Output { port: PortNo::TABLE, max_len: 0 }];
@@ -84,7 +84,8 @@ fn who_looks_at_the_newest_version_is_not_overtaken_by_a_reclaim() {
         }
     };
     std::thread::scope(|scope| {
-        // More than the machine runs at a time: somebody is always stopped between two steps.
+        // More threads than the machine runs at a time: some thread is always stopped between two
+        // steps.
         (0..8).for_each(|_| drop(scope.spawn(look)));
         for port in [3, 2].repeat(5000) {
             let rule = format!("actions=output:{port}");
@@ -101,11 +102,11 @@ fn a_version_is_kept_until_what_it_sees_is_reclaimed() {
     let old = switch.pipeline.version();
     let new = switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal").version;
     switch.pipeline.reclaim(old);
-    assert_eq!([old, new].map(|version| switch.pipeline.is_kept(version)), [true, true]);
+    assert_eq!([old, new].map(|version| switch.pipeline.is_retained(version)), [true, true]);
     switch.pipeline.reclaim(new);
-    assert_eq!([old, new].map(|version| switch.pipeline.is_kept(version)), [false, true]);
+    assert_eq!([old, new].map(|version| switch.pipeline.is_retained(version)), [false, true]);
     switch.pipeline.reclaim(old);
-    assert!(!switch.pipeline.is_kept(old), "what is forgotten stays so");
+    assert!(!switch.pipeline.is_retained(old), "what is forgotten stays so");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The text of groups and meters against what Open vSwitch 3.1 printed for the same text.
+//! The text of groups and meters, compared with the output of Open vSwitch 3.1 for the same text.
 //!
-//! `data/group-texts.json` says how it was made.
+//! `data/group-texts.json` describes how it was recorded.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use shunt_pipeline::{
     text::{RuleTextError, format_group, format_meter, parse_group_mod, parse_meter_mod},
 };
 
-/// Reads the text of a group or a meter and prints it again.
+/// Parses the text of a group or a meter and formats it again.
 type Again = fn(&str) -> Result<String, RuleTextError>;
 
-/// The group of a text, in text.
+/// Parses and formats the text of a group.
 pub(crate) fn group_again(text: &str) -> Result<String, RuleTextError> {
     let GroupMod { group, kind, selection, buckets, .. } =
         parse_group_mod(GroupCommand::Add, text, &NoPortNames)?;
@@ -24,7 +24,7 @@ pub(crate) fn group_again(text: &str) -> Result<String, RuleTextError> {
     Ok(format_group(&group, &NoPortNames))
 }
 
-/// The meter of a text, in text.
+/// Parses and formats the text of a meter.
 pub(crate) fn meter_again(text: &str) -> Result<String, RuleTextError> {
     let request = parse_meter_mod(MeterCommand::Add, text)?;
     Ok(format_meter(request.meter.unwrap(), &request.config))

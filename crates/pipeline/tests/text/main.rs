@@ -6,7 +6,7 @@ mod groups;
 mod ovn;
 mod rules;
 
-/// A list of recorded texts.
+/// Returns a list of recorded texts.
 fn recorded(data: &str, list: &str) -> Vec<serde_json::Value> {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     data[list].as_array().unwrap().clone()

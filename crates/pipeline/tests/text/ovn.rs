@@ -1,6 +1,6 @@
-//! The tables that OVN fills: every line that was dumped reads back as the same line.
+//! The tables of OVN: every dumped line parses and formats to the same line.
 //!
-//! `data/ovn/README.md` says how the recordings were made.
+//! `data/ovn/README.md` describes how the recordings were made.
 
 use shunt_flow::{FieldId, text::NoPortNames};
 use shunt_pipeline::{
@@ -13,7 +13,8 @@ use super::{
     rules::{parsed, printed},
 };
 
-/// Whether an action of a rule writes a tunnel option, which none can yet.
+/// Returns whether an action of a rule writes a tunnel option, which no text can
+/// express yet.
 fn writes_tunnel_option(line: &str) -> bool {
     line.contains("->tun_metadata0")
 }
@@ -25,7 +26,7 @@ fn every_rule_of_ovn_is_printed_as_it_was_dumped() {
         .map(str::trim)
         .partition(|line| writes_tunnel_option(line));
     for line in &lines {
-        // The mask is the whole field; Open vSwitch cannot read its own text here.
+        // The mask is the whole field; Open vSwitch cannot parse its own text here.
         let expected = line.replace("46/0x3f->ip_dscp", "46->ip_dscp");
         assert_eq!(printed(&parsed(line)), expected);
     }

@@ -1,6 +1,6 @@
-//! The text of rules against what Open vSwitch 3.1 printed for the same text.
+//! The text of rules, compared with the output of Open vSwitch 3.1 for the same text.
 //!
-//! `data/rule-texts.json` says how it was made.
+//! `data/rule-texts.json` describes how it was recorded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,13 +37,13 @@ fn rule(request: FlowMod) -> Rule {
     }
 }
 
-/// The rule of a text.
+/// Returns the rule of a text.
 pub(crate) fn parsed(text: &str) -> Rule {
     let request = parse_rule(FlowModCommand::Add, text, &NoPortNames);
     rule(request.unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.span)))
 }
 
-/// Its text in a dump.
+/// Returns the text of a rule in a dump.
 pub(crate) fn printed(rule: &Rule) -> String {
     format_rule(rule, RuleFormat { ports: &NoPortNames, stats_at: None })
 }

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, PacketIn, PortInfo, RemovedReason, Rule};
+use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, RemovedReason, Rule};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::error::SwitchError;
@@ -23,7 +23,7 @@ pub(crate) struct News {
     /// What happened on the control side.
     pub(crate) events: mpsc::Receiver<Event>,
     /// Packets for controllers.
-    pub(crate) packet_ins: mpsc::Receiver<PacketIn>,
+    pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
 }
 
 /// Something that happened.

@@ -14,7 +14,7 @@ use shunt_ofproto::{
     message::{FlowRemoved, PortStatus, PortStatusReason},
     server::{OpenFlowServer, ReconnectState, ServerEndpoint},
 };
-use shunt_pipeline::{BridgeId, PacketIn, PortInfo, Time};
+use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, Time};
 use tracing::{error, info};
 
 use crate::{
@@ -141,7 +141,7 @@ impl OpenFlow {
         self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
-    fn tell_packet(&self, packet: PacketIn) {
+    fn tell_packet(&self, packet: PuntedPacket) {
         let id = packet.punt.bridge;
         let side =
             self.bridges.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));

@@ -23,7 +23,7 @@ use shunt_datapath::{
     },
 };
 use shunt_flow::extract::VlanLimit;
-use shunt_pipeline::{BridgeId, Change, Evictor, OwnerId, PacketIn, Pipeline};
+use shunt_pipeline::{BridgeId, Change, Evictor, OwnerId, Pipeline, PuntedPacket};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
@@ -102,7 +102,7 @@ const TARGET: &str = "target thread";
 pub(crate) struct Started {
     pub(crate) plane: Plane,
     /// Packets for controllers.
-    pub(crate) packet_ins: mpsc::Receiver<PacketIn>,
+    pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
 }
 
 /// What makes the eviction engine of a pipeline.

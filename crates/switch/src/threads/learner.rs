@@ -88,7 +88,7 @@ mod tests {
 
         let text = "table=1,priority=7,actions=output:2";
         let request = parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
-        let rule = LearnedRule { bridge, teacher: None, request, limit: 0 };
+        let rule = LearnedRule { bridge, learner: None, request, limit: 0 };
         let mut learn = |number| {
             let learnings = vec![Learning::Rule(Box::new(rule.clone()))];
             learn_requests.push(LearnRequest { number: LearnSeq(number), learnings }).unwrap();

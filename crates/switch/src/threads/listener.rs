@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::Mutex;
 use shunt_datapath::{Waker, thread::ControlEnds};
-use shunt_pipeline::PacketIn;
+use shunt_pipeline::PuntedPacket;
 use tokio::sync::mpsc;
 
 use crate::threads::worker::Worker;
@@ -33,7 +33,7 @@ impl Listener {
     pub(crate) fn start(
         waker: Arc<Waker>,
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
-    ) -> io::Result<(Self, mpsc::Receiver<PacketIn>)> {
+    ) -> io::Result<(Self, mpsc::Receiver<PuntedPacket>)> {
         let (sender, receiver) = mpsc::channel(PACKET_INS_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
         let taker = Taker { threads, sender, dropped: Arc::clone(&dropped) };
@@ -49,7 +49,7 @@ impl Listener {
 
 struct Taker {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
-    sender: mpsc::Sender<PacketIn>,
+    sender: mpsc::Sender<PuntedPacket>,
     dropped: Arc<AtomicU64>,
 }
 

@@ -128,7 +128,7 @@ impl Control {
         keeper: &Keeper,
     ) -> Result<TraceSubTraversals, Overtaken> {
         let pipeline = &self.plane.pipeline;
-        let noted = pipeline.translate_noting(key, start, version);
+        let noted = pipeline.translate_noted(key, start, version);
         let mut way = TraversalOutline::new();
         outline_of(&noted, 0, &mut way);
         let (policy, parts) = keeper.partition(&way);
@@ -139,7 +139,7 @@ impl Control {
         let mut pieces = pipeline.translate_sub_traversals(key, start, version, &visits);
         if pieces.len() > 1 {
             let stages_count = usize::from(keeper.stages);
-            let near = !pieces.iter().all(|piece| piece.spending.fits(stages_count));
+            let near = !pieces.iter().all(|piece| piece.limit_use.fits(stages_count));
             whole = if near {
                 Some("one entry: its pieces come near to a bound".to_owned())
             } else {
@@ -149,7 +149,7 @@ impl Control {
                 pieces = pipeline.translate_sub_traversals(key, start, version, &[]);
             }
         }
-        if !pipeline.is_kept(version) {
+        if !pipeline.is_retained(version) {
             return Err(Overtaken);
         }
         if let [one] = &pieces[..] {

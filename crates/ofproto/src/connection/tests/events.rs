@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, ControllerAction, Cookie, DatapathAction, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, PacketIn, PacketInReason, Punt, TableId,
+    Instructions, PacketInReason, Punt, PuntedPacket, TableId,
 };
 
 use super::{add, code};
@@ -32,7 +32,7 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Contr
         continuation: None,
     };
     ControllerEvent::PacketIn(
-        Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }),
+        Arc::new(PuntedPacket { punt: Arc::new(punt), frame: vec![7; length] }),
         None,
     )
 }

@@ -30,7 +30,7 @@ pub enum Taught {
 pub struct TaughtRule {
     pub(in crate::testing) bridge: BridgeId,
     /// The rule that learns, and its revision.
-    pub(in crate::testing) teacher: Option<(RuleId, u32)>,
+    pub(in crate::testing) learner: Option<(RuleId, u32)>,
     pub(in crate::testing) request: FlowMod,
     pub(in crate::testing) limit: u32,
 }
@@ -63,7 +63,7 @@ impl Taught {
         match learning {
             Learning::Rule(rule) => Self::Rule(Box::new(TaughtRule {
                 bridge: rule.bridge,
-                teacher: rule.teacher.as_ref().map(|teacher| (teacher.id, teacher.revision)),
+                learner: rule.learner.as_ref().map(|learner| (learner.id, learner.revision)),
                 request: rule.request.clone(),
                 limit: rule.limit,
             })),
@@ -101,8 +101,8 @@ impl Walker<'_> {
     #[inline(never)]
     pub(super) fn learn(&mut self, action: &LearnAction) {
         let request = self.learned_rule(action);
-        let teacher = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
-        let taught = TaughtRule { bridge: self.id(), teacher, request, limit: action.limit };
+        let learner = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
+        let taught = TaughtRule { bridge: self.id(), learner, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
         let old = rules.iter().find(|rule| taught.is_place_of(rule));
         let place =

@@ -52,7 +52,7 @@ impl Tables {
         if let Some(missing) =
             named.into_iter().map(GroupId::new).find(|named| !self.groups.contains_key(named))
         {
-            return Err(GroupModError::NoSuchRule(missing));
+            return Err(GroupModError::NoSuchGroup(missing));
         }
         self.groups.insert(id, request.clone());
         Ok(())

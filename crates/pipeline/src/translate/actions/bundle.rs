@@ -1,0 +1,59 @@
+//! `bundle` and `bundle_load`: one of several ports with links that are up (`nx_action_bundle`).
+
+use shunt_flow::PortNo;
+
+use crate::{
+    action::{BundleAction, BundleAlgorithm},
+    bridges::port::PortInfo,
+    translate::{bridge_view::BridgeView, working_packet::WorkingPacket},
+};
+
+/// Chooses a live member, and writes its number if the action has a target.
+///
+/// The number has 16 bits; it is `OFPP_NONE` without a live member. An action without a target
+/// returns the port to send the packet to.
+pub(in crate::translate) fn bundle(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'_>,
+    action: &BundleAction,
+) -> Option<PortNo> {
+    let chosen = match action.algorithm {
+        BundleAlgorithm::ActiveBackup => {
+            let mut members = action.members.iter().copied();
+            members.find(|port| is_live_member(packet, bridge, *port))
+        }
+        BundleAlgorithm::HighestRandomWeight => heaviest_member(packet, bridge, action),
+    };
+    let Some(target) = action.target else { return chosen };
+    // In 16 bits, as the action has it on the wire.
+    let number = chosen.unwrap_or(PortNo::NONE).number() & 0xffff;
+    let value = u128::from(number) << target.offset & target.bits();
+    packet.set_field(target.field, value, target.bits());
+    None
+}
+
+/// Returns the live member with the highest random weight.
+///
+/// A port that goes down moves only the packets that it had.
+fn heaviest_member(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'_>,
+    action: &BundleAction,
+) -> Option<PortNo> {
+    if let [only] = *action.members {
+        return Some(only).filter(|port| is_live_member(packet, bridge, *port));
+    }
+    let hash = packet.hash_fields(action.fields, action.basis);
+    let members =
+        (0_u32..).zip(&action.members).filter(|(_, port)| is_live_member(packet, bridge, **port));
+    let heaviest = members.max_by_key(|(index, _)| hash.with(u128::from(*index)).whole());
+    heaviest.map(|(_, port)| *port)
+}
+
+/// Returns whether a member may be chosen: reserved ports may, except CONTROLLER.
+fn is_live_member(packet: &mut WorkingPacket, bridge: BridgeView<'_>, port: PortNo) -> bool {
+    match port {
+        PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL => true,
+        _ => bridge.find_port(port, &mut packet.recorder).is_some_and(PortInfo::is_live),
+    }
+}

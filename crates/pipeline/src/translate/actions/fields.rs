@@ -1,0 +1,73 @@
+//! Actions that write fields of the packet.
+
+use std::ops::ControlFlow;
+
+use shunt_flow::{FieldId, PortNo};
+
+use crate::{action::Subfield, translate::working_packet::WorkingPacket};
+
+/// The source port of each protocol that has one.
+pub(in crate::translate) const SOURCE_PORTS: [FieldId; 3] =
+    [FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc];
+/// The destination port of each protocol that has one.
+pub(in crate::translate) const DESTINATION_PORTS: [FieldId; 3] =
+    [FieldId::TcpDst, FieldId::UdpDst, FieldId::SctpDst];
+
+impl WorkingPacket {
+    /// Writes bits of a field, if the packet has it (`set_field`, `load` and others).
+    pub(in crate::translate) fn set_field(&mut self, field: FieldId, value: u128, mask: u128) {
+        if !self.has_field(field) {
+            return;
+        }
+        match field {
+            FieldId::VlanTci
+            | FieldId::VlanVid
+            | FieldId::VlanPcp
+            | FieldId::DlVlan
+            | FieldId::DlVlanPcp => self.set_tag(field, value, mask),
+            FieldId::InPort if mask == 0xffff => {
+                let port = PortNo::widened(u32::from(low_half(value)));
+                self.write(field, u128::from(port.number()), u128::MAX);
+            }
+            _ => self.write(field, value, mask),
+        }
+    }
+
+    /// `move`: copies bits, if the packet has both fields.
+    pub(in crate::translate) fn move_bits(&mut self, source: Subfield, target: Subfield) {
+        if self.has_field(target.field) && self.has_field(source.field) {
+            let value = self.read_bits(source) << target.offset;
+            self.set_field(target.field, value, target.bits());
+        }
+    }
+
+    /// Writes the port of the packet's transport protocol.
+    pub(in crate::translate) fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
+        if let Some(field) = ports.into_iter().find(|field| self.has_field(*field)) {
+            self.write(field, port.into(), u128::MAX);
+        }
+    }
+
+    /// Decrements the TTL; `Break` if it is used up.
+    pub(in crate::translate) fn dec_ttl(&mut self) -> ControlFlow<()> {
+        if !self.has_field(FieldId::NwTtl) {
+            return ControlFlow::Continue(());
+        }
+        let ttl = self.read_bits(Subfield::whole(FieldId::NwTtl));
+        if ttl > 1 {
+            self.write(FieldId::NwTtl, ttl - 1, u128::MAX);
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(())
+    }
+
+    /// `set_queue`: the queue is stored with the packet; no port uses it yet.
+    pub(in crate::translate) fn set_queue(&mut self, queue: u32) {
+        self.write(FieldId::SkbPriority, u128::from(queue), u128::MAX);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only 16 bits were written")]
+const fn low_half(value: u128) -> u16 {
+    value as u16
+}

@@ -1,0 +1,203 @@
+//! Hashes of the packet, which choose buckets, links and ports.
+//!
+//! A choice is a function of the hashed fields, and each of them is consulted. So all packets that
+//! agree in these fields make the same choice, and share the entry.
+//!
+//! Fields are added one by one, each mixed by the finalizer of MurmurHash3 (Austin Appleby). If
+//! both directions of a connection must agree, the lower end comes first. A field that the packet
+//! lacks adds nothing. A fragment has no ports, not even the first one: all fragments of a packet
+//! make the same choice. There is no seed, so switches side by side, and a switch after a restart,
+//! choose alike; another basis gives another choice.
+
+use shunt_flow::FieldId;
+
+use crate::{action::HashFields, translate::working_packet::WorkingPacket};
+
+/// A partial hash.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::translate) struct Hash(u64);
+
+/// The protocols that have ports, named by their source port fields.
+const TCP: FieldId = FieldId::TcpSrc;
+const UDP: FieldId = FieldId::UdpSrc;
+const SCTP: FieldId = FieldId::SctpSrc;
+/// The bit of `nw_frag` that fragments have.
+const ANY_FRAGMENT: u128 = 1;
+
+impl Hash {
+    /// A hash that begins with a parameter of the controller.
+    pub(in crate::translate) const fn of(basis: u64) -> Self {
+        Self(basis)
+    }
+
+    /// Returns the hash with one more value.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+    pub(in crate::translate) const fn with(self, value: u128) -> Self {
+        Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
+    }
+
+    /// Returns all bits.
+    pub(in crate::translate) const fn whole(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the 32 bits that the algorithms of `multipath` use.
+    pub(in crate::translate) const fn short(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Mixes a number so that every bit depends on every other.
+const fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
+}
+
+impl WorkingPacket {
+    /// Returns the hash of a transport connection, the same for both of its directions.
+    ///
+    /// It covers addresses, protocol and ports; for packets other than IP: MAC addresses, VLAN and
+    /// type.
+    pub(in crate::translate) fn hash_connection(&mut self, basis: u64) -> Hash {
+        let hash = Hash::of(basis);
+        if self.has_field(FieldId::IpProto) {
+            let hash = self.add_addresses(hash);
+            let hash = self.add(hash, FieldId::IpProto);
+            self.add_ports(hash, &[TCP, UDP, SCTP])
+        } else {
+            self.add_link(hash)
+        }
+    }
+
+    /// Returns the hash of the fields that an action names.
+    pub(in crate::translate) fn hash_fields(&mut self, fields: HashFields, basis: u16) -> Hash {
+        let hash = Hash::of(basis.into());
+        match fields {
+            HashFields::EthSrc => self.add(hash, FieldId::EthSrc),
+            HashFields::NwSrc => self.add_either(hash, FieldId::Ipv4Src, FieldId::Ipv6Src),
+            HashFields::NwDst => self.add_either(hash, FieldId::Ipv4Dst, FieldId::Ipv6Dst),
+            HashFields::SymmetricL3 => self.add_addresses(hash),
+            HashFields::SymmetricL3L4 => {
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, SCTP])
+            }
+            HashFields::SymmetricL3L4Udp => {
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, UDP, SCTP])
+            }
+            HashFields::SymmetricL4 => {
+                let hash = self.add_link(hash);
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, SCTP])
+            }
+        }
+    }
+
+    /// Returns the hash of any fields, under masks.
+    pub(in crate::translate) fn hash_masked(
+        &mut self,
+        fields: &[(FieldId, u128)],
+        basis: u64,
+    ) -> Hash {
+        fields.iter().fold(Hash::of(basis), |hash, (field, mask)| {
+            if self.has_field(*field) { self.add_masked(hash, *field, *mask) } else { hash }
+        })
+    }
+
+    /// Adds MAC addresses, VLAN and type.
+    fn add_link(&mut self, hash: Hash) -> Hash {
+        let hash = self.add_ends(hash, FieldId::EthSrc, FieldId::EthDst);
+        let hash = self.add(hash, FieldId::VlanVid);
+        self.add(hash, FieldId::EthType)
+    }
+
+    /// Adds the addresses of an IP packet.
+    fn add_addresses(&mut self, hash: Hash) -> Hash {
+        if self.has_field(FieldId::Ipv4Src) {
+            self.add_ends(hash, FieldId::Ipv4Src, FieldId::Ipv4Dst)
+        } else if self.has_field(FieldId::Ipv6Src) {
+            self.add_ends(hash, FieldId::Ipv6Src, FieldId::Ipv6Dst)
+        } else {
+            hash
+        }
+    }
+
+    /// Adds the ports of a packet of some protocols, each named by its source port
+    /// field.
+    fn add_ports(&mut self, hash: Hash, sources: &[FieldId]) -> Hash {
+        if !sources.iter().any(|source| self.has_field(*source)) {
+            return hash;
+        }
+        self.recorder.consult(FieldId::NwFrag, ANY_FRAGMENT);
+        if self.key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
+            return hash;
+        }
+        // The ports of all protocols are the same bits.
+        self.add_ends(hash, FieldId::TcpSrc, FieldId::TcpDst)
+    }
+
+    fn add_either(&mut self, hash: Hash, first: FieldId, second: FieldId) -> Hash {
+        match [first, second].into_iter().find(|field| self.has_field(*field)) {
+            Some(field) => self.add(hash, field),
+            None => hash,
+        }
+    }
+
+    /// Adds two fields in ascending order of their values.
+    fn add_ends(&mut self, hash: Hash, source: FieldId, target: FieldId) -> Hash {
+        let ends = [source, target].map(|field| {
+            self.recorder.consult(field, u128::MAX);
+            self.key.field(field)
+        });
+        hash.with(ends[0].min(ends[1])).with(ends[0].max(ends[1]))
+    }
+
+    fn add(&mut self, hash: Hash, field: FieldId) -> Hash {
+        self.add_masked(hash, field, u128::MAX)
+    }
+
+    fn add_masked(&mut self, hash: Hash, field: FieldId, mask: u128) -> Hash {
+        self.recorder.consult(field, mask);
+        hash.with(self.key.field(field) & mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The highest bits choose buckets and links. So each bit of each value must reach
+    /// all bits of the hash: it changes about half of them.
+    #[test]
+    fn every_bit_of_every_value_changes_about_half_of_the_hash() {
+        for value in [0, 1, 0x0a00_0001, u128::MAX] {
+            for bit in 0..128 {
+                let hashes = [value, value ^ 1 << bit].map(|value| Hash::of(7).with(value));
+                let [whole, other] = hashes.map(Hash::whole);
+                let changed = (whole ^ other).count_ones();
+                assert!((12..=52).contains(&changed), "{changed} by bit {bit} of {value:x}");
+                let [short, other] = hashes.map(Hash::short);
+                let changed = (short ^ other).count_ones();
+                assert!((4..=28).contains(&changed), "{changed} by bit {bit} of {value:x}");
+            }
+        }
+    }
+
+    /// Computed independently: switches side by side, of any version, choose alike.
+    #[test]
+    fn the_hash_of_some_values_is_what_it_always_was() {
+        assert_eq!(Hash::of(7).with(1).whole(), 0x8c33_56ff_d800_1115);
+        let two = Hash::of(8).with(2 << 64 | 3).with(0x0a00_0001);
+        assert_eq!((two.whole(), two.short()), (0x023b_4607_903b_a87b, 0x023b_4607));
+    }
+
+    #[test]
+    fn the_hash_knows_its_basis_and_the_order_of_values() {
+        let hash = Hash::of(7).with(1).with(2).whole();
+        assert_ne!(hash, Hash::of(8).with(1).with(2).whole());
+        assert_ne!(hash, Hash::of(7).with(2).with(1).whole());
+    }
+}

@@ -1,0 +1,150 @@
+//! `multipath`: a hash of the packet as the number of a link (`nx_action_multipath`).
+
+use super::hash::Hash;
+use crate::{
+    action::{MultipathAction, MultipathAlgorithm},
+    translate::working_packet::WorkingPacket,
+};
+
+/// The most links that `hrw` compares; with more links it takes a remainder, as
+/// Open vSwitch does.
+const HRW_LINKS_MAX: u32 = 64;
+/// The most iterations of `iter_hash`: at least half of the numbers are links, so
+/// it ends long before.
+const ITERATIONS_MAX: u128 = 64;
+
+impl WorkingPacket {
+    /// Writes the number of the link that the packet's hash chooses.
+    pub(in crate::translate) fn multipath(&mut self, action: &MultipathAction) {
+        let hash = self.hash_fields(action.fields, action.basis);
+        let link = choose(action, hash);
+        let value = u128::from(link) << action.target.offset;
+        self.set_field(action.target.field, value, action.target.bits());
+    }
+}
+
+/// Returns the number of a link, from 0 to `link_max`.
+fn choose(action: &MultipathAction, hash: Hash) -> u32 {
+    let links_count = u32::from(action.link_max) + 1;
+    match action.algorithm {
+        MultipathAlgorithm::HighestRandomWeight if links_count <= HRW_LINKS_MAX => (0..links_count)
+            .max_by_key(|link| hash.with(u128::from(*link)).whole())
+            .unwrap_or_default(),
+        MultipathAlgorithm::ModuloN | MultipathAlgorithm::HighestRandomWeight => {
+            hash.short() % links_count
+        }
+        // Each link has a range of the same length; the last link gets the remainder.
+        MultipathAlgorithm::HashThreshold if links_count > 1 => {
+            hash.short() / (u32::MAX / links_count + 1)
+        }
+        MultipathAlgorithm::HashThreshold => 0,
+        MultipathAlgorithm::IterativeHash => iterate(hash, links_count, action.argument),
+    }
+}
+
+/// Hashes again until the remainder is a link.
+///
+/// The modulus is the argument, if it is at least the number of links and at most twice that; else
+/// the next power of two.
+fn iterate(hash: Hash, links_count: u32, argument: u32) -> u32 {
+    let fits = argument >= links_count && argument / 2 <= links_count;
+    let modulus = if fits { argument } else { links_count.next_power_of_two() };
+    let mut candidates = (0..ITERATIONS_MAX).map(|round| hash.with(round).short() % modulus);
+    candidates.find(|link| *link < links_count).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{HashFields, Subfield};
+    use shunt_flow::FieldId;
+
+    const ALGORITHMS: [MultipathAlgorithm; 4] = [
+        MultipathAlgorithm::ModuloN,
+        MultipathAlgorithm::HashThreshold,
+        MultipathAlgorithm::HighestRandomWeight,
+        MultipathAlgorithm::IterativeHash,
+    ];
+
+    fn action(algorithm: MultipathAlgorithm, link_max: u16, argument: u32) -> MultipathAction {
+        let target = Subfield::whole(FieldId::Reg0);
+        let fields = HashFields::EthSrc;
+        MultipathAction { fields, basis: 0, algorithm, link_max, argument, target }
+    }
+
+    #[test]
+    fn each_link_is_chosen_about_as_often_as_any_other() {
+        for algorithm in ALGORITHMS {
+            for (link_max, argument) in [(0, 0), (2, 5), (4, 5), (6, 0), (6, 14), (99, 130)] {
+                let action = action(algorithm, link_max, argument);
+                let mut counts = vec![0; usize::from(link_max) + 1];
+                let share = 1000;
+                for packet in 0..share * counts.len() {
+                    let hash = Hash::of(7).with(packet as u128);
+                    counts[choose(&action, hash) as usize] += 1;
+                }
+                let fair = share * 7 / 8..share * 9 / 8 + 1;
+                assert!(counts.iter().all(|count| fair.contains(count)), "{action:?}: {counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_more_link_takes_only_its_own_packets() {
+        let algorithm = MultipathAlgorithm::HighestRandomWeight;
+        let (few, many) = (action(algorithm, 5, 0), action(algorithm, 6, 0));
+        for packet in 0..1000_u64 {
+            let hash = Hash::of(packet);
+            let now = choose(&many, hash);
+            assert!(now == 6 || now == choose(&few, hash));
+        }
+    }
+
+    #[test]
+    fn many_links_are_chosen_by_a_remainder() {
+        let hashes = || (0..100).map(|packet| Hash::of(7).with(packet));
+        let choice = |links_count: u16| {
+            [MultipathAlgorithm::HighestRandomWeight, MultipathAlgorithm::ModuloN].map(
+                |algorithm| {
+                    let action = action(algorithm, links_count - 1, 0);
+                    hashes().map(|hash| choose(&action, hash)).collect::<Vec<_>>()
+                },
+            )
+        };
+        let ([few, few_by_remainder], [many, many_by_remainder]) = (choice(64), choice(65));
+        assert_ne!(few, few_by_remainder);
+        assert_eq!(many, many_by_remainder);
+    }
+
+    #[test]
+    fn the_highest_hash_is_of_the_last_link() {
+        for link_max in [0, 1, 2, 4, 6, 99] {
+            let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
+            assert_eq!(choose(&action, Hash::of(u64::MAX)), link_max.into());
+            assert_eq!(choose(&action, Hash::of(0)), 0);
+        }
+    }
+
+    #[test]
+    fn a_fitting_argument_is_the_modulus() {
+        for (argument, modulus) in [(4, 8), (5, 5), (6, 6), (10, 10), (11, 11), (12, 8), (0, 8)] {
+            let action = action(MultipathAlgorithm::IterativeHash, 4, argument);
+            for hash in (0..100).map(|packet| Hash::of(7).with(packet)) {
+                let mut hashes = (0..).map(|round| hash.with(round).short() % modulus);
+                assert_eq!(
+                    Some(choose(&action, hash)),
+                    hashes.find(|link| *link < 5),
+                    "{argument}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn links_of_the_widest_number_are_counted() {
+        for algorithm in ALGORITHMS {
+            let action = action(algorithm, u16::MAX, u32::MAX);
+            assert!((0..100).all(|packet| choose(&action, Hash::of(packet)) <= u16::MAX.into()));
+        }
+    }
+}

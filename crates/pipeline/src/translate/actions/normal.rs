@@ -1,0 +1,203 @@
+//! NORMAL: forwards the packet as a learning switch with VLANs (IEEE 802.1Q).
+//!
+//! Where the standard is open, it is as Open vSwitch.
+//!
+//! * The ingress port decides the VLAN of the packet, or drops it.
+//! * Frames to the reserved addresses of bridges are dropped, except those of a controller. So are
+//!   frames with a tag that was not parsed, because it is truncated or lies below others.
+//! * The source address is learned; if it is known on this port, hits refresh it.
+//! * The packet goes to the port of its destination address, or is flooded to every port of its
+//!   VLAN; never to its ingress port.
+//! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
+//!   tag of its own if necessary, unless the port removes the tag of its own VLAN.
+
+use std::slice;
+
+use shunt_flow::{FieldId, PortNo, layout::word};
+
+use crate::{
+    bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
+    learn::learning::Learning,
+    translate::{agenda::AgendaStep, translation::Translation, working_packet::WorkingPacket},
+    traversals::traversal::{Refresh, TraversalError},
+    versions::delta::Object,
+};
+
+/// The remaining ports of a flood by NORMAL.
+pub(in crate::translate) struct NormalFlood<'a> {
+    rest: slice::Iter<'a, PortInfo>,
+    ingress: PortNo,
+    vlan: u16,
+}
+
+const VLAN: usize = word::VLAN as usize;
+const OUTER_PRESENT: u64 = 0x1000 << 32;
+const OUTER_PRIORITY: u64 = 0xe000 << 32;
+/// The VLAN id of the tag below the outer one.
+const INNER_ID: u64 = 0xfff;
+/// The Ethernet types of a tag.
+const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
+/// The bit of the first byte of a MAC address that marks group addresses.
+const GROUP_ADDRESS: u64 = 1 << 40;
+
+impl<'a> Translation<'a> {
+    /// `output:NORMAL`.
+    pub(in crate::translate) fn normal(&mut self) -> Result<(), TraversalError> {
+        let ingress = self.packet.in_port();
+        let (source, target) =
+            (self.packet.address(FieldId::EthSrc), self.packet.address(FieldId::EthDst));
+        self.packet.recorder.consult_word(VLAN, u64::MAX);
+        if self.packet.hides_tag() {
+            return Ok(());
+        }
+        let Some((vlan, learns)) = self.admit(ingress) else { return Ok(()) };
+        if learns && is_reserved(target) {
+            return Ok(());
+        }
+        if learns && source & GROUP_ADDRESS == 0 {
+            self.learn_source(vlan, bytes(source), ingress)?;
+            // The source and the destination are the same: its port is the ingress port.
+            if source == target {
+                return Ok(());
+            }
+        }
+        self.packet.recorder.read(Object::Mac(self.bridge.id, vlan, bytes(target)));
+        let known = self.bridge.state.macs.find(vlan, bytes(target), self.tables.version);
+        match known.map(|known| known.port) {
+            Some(port) if port == ingress => Ok(()),
+            Some(port) => match self.find_port(port) {
+                Some(port) => self.send_tagged(port, vlan),
+                None => Ok(()),
+            },
+            None => {
+                let rest = self.bridge.all_ports(&mut self.packet.recorder).iter();
+                self.agenda.push(AgendaStep::NormalFlood(NormalFlood { rest, ingress, vlan }));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends to the next port of a flood, and puts the rest back on the agenda.
+    pub(in crate::translate) fn normal_flood(
+        &mut self,
+        mut flood: NormalFlood<'a>,
+    ) -> Result<(), TraversalError> {
+        let Some(port) = flood.rest.next() else { return Ok(()) };
+        let (ingress, vlan) = (flood.ingress, flood.vlan);
+        self.agenda.push(AgendaStep::NormalFlood(flood));
+        // A packet that is sent without a tag must not have a tag of another VLAN below.
+        let is_tagged_twice = self.packet.key.words()[VLAN] & INNER_ID != 0;
+        let is_reached = port.number != ingress
+            && !port.config.no_flood
+            && port.vlans.carries(vlan)
+            && !(is_tagged_twice && is_access(port));
+        if is_reached { self.send_tagged(port, vlan) } else { Ok(()) }
+    }
+
+    /// Returns the VLAN of the packet, and whether its source address is learned.
+    ///
+    /// `None` if the ingress port drops it. A packet of a controller has no ingress port, and every
+    /// VLAN is accepted.
+    fn admit(&mut self, ingress: PortNo) -> Option<(u16, bool)> {
+        let id = self.packet.vlan_id();
+        if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
+            return Some((id, false));
+        }
+        let port = self.find_port(ingress)?;
+        port.vlans.admit(id).map(|vlan| (vlan, true))
+    }
+
+    fn learn_source(
+        &mut self,
+        vlan: u16,
+        mac: [u8; 6],
+        port: PortNo,
+    ) -> Result<(), TraversalError> {
+        let bridge = self.bridge.id;
+        self.packet.recorder.read(Object::Mac(bridge, vlan, mac));
+        match self.bridge.state.macs.find(vlan, mac, self.tables.version) {
+            Some(known) if known.port == port => {
+                self.learn_requests.refresh(Refresh::Mac(known.clone()))
+            }
+            _ => self.learn_requests.learn(Learning::Mac(MacSighting { bridge, vlan, mac, port })),
+        }
+    }
+
+    /// Sends the packet with the tag that its VLAN has on the wire of a port.
+    fn send_tagged(&mut self, port: &PortInfo, vlan: u16) -> Result<(), TraversalError> {
+        let (now, then) = (self.packet.vlan_id(), port.vlans.id_on_wire(vlan));
+        let tags = self.packet.key.words()[VLAN];
+        let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
+        // The priority is removed with the tag.
+        let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
+        let keeps_priority = has_priority && !loses_tag;
+        let is_tagged_then = then != 0 || keeps_priority;
+        if now != then || is_tagged != is_tagged_then {
+            self.restore_later();
+            if is_tagged_then {
+                self.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
+            } else {
+                self.packet.pop_vlan();
+                if is_access(port) {
+                    self.packet.pop_vlan();
+                }
+            }
+        }
+        self.output_to(port, None)
+    }
+}
+
+impl WorkingPacket {
+    /// Returns whether the Ethernet type is the type of a tag that was not parsed.
+    fn hides_tag(&mut self) -> bool {
+        if self.key.words()[VLAN] & OUTER_PRESENT != 0 {
+            return false;
+        }
+        let ethertype = self.key.eth_type();
+        TAG_TYPES.into_iter().any(|tag_type| {
+            // One bit distinguishes the two.
+            let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
+            self.recorder.consult(FieldId::EthType, bit);
+            ethertype == tag_type
+        })
+    }
+
+    /// Returns the VLAN id of the packet; 0 without a tag. The caller has consulted the
+    /// tags.
+    fn vlan_id(&self) -> u16 {
+        u16::try_from(self.key.words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
+    }
+
+    /// Returns an address of the packet, in the low 48 bits.
+    fn address(&mut self, field: FieldId) -> u64 {
+        self.recorder.consult(field, u128::MAX);
+        u64::try_from(self.key.field(field)).unwrap_or_default()
+    }
+}
+
+const fn is_access(port: &PortInfo) -> bool {
+    matches!(port.vlans.mode, VlanMode::Access(_))
+}
+
+/// Returns whether a bridge must not forward frames to this address.
+///
+/// See IEEE 802.1Q, 8.6.3; and the vendor addresses that `ovs-vswitchd.conf.db(5)` lists under
+/// `forward-bpdu`.
+const fn is_reserved(address: u64) -> bool {
+    const SIXTEEN: u64 = !0xf;
+    address & SIXTEEN == 0x0180_c200_0000
+        || address & SIXTEEN == 0x0100_0ccc_ccc0
+        || matches!(
+            address,
+            0x00e0_2b00_0000
+                | 0x00e0_2b00_0004
+                | 0x00e0_2b00_0006
+                | 0x0100_0c00_0000
+                | 0x0100_0ccd_cdcd
+        )
+}
+
+const fn bytes(address: u64) -> [u8; 6] {
+    let [_, _, mac @ ..] = address.to_be_bytes();
+    mac
+}

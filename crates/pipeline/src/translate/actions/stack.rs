@@ -1,0 +1,64 @@
+//! The stack of `push` and `pop`: values that a packet carries from rule to rule.
+//!
+//! A clone and a continuation have a copy of it; the peer bridge of a patch port starts with an
+//! empty one.
+
+use crate::{
+    action::Subfield, translate::working_packet::WorkingPacket,
+    traversals::traversal::TraversalError,
+};
+
+/// The pushed values, the last one last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Stack {
+    values: Vec<Pushed>,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Pushed {
+    value: u128,
+    /// Number of bytes that count against the limit: those of the value and one more.
+    bytes: usize,
+}
+
+/// The most bytes on a stack, as in Open vSwitch.
+const STACK_MAX: usize = 1 << 16;
+
+impl Stack {
+    fn push(&mut self, value: u128, width: u8) -> Result<(), TraversalError> {
+        let pushed = Pushed { value, bytes: usize::from(width.div_ceil(8)) + 1 };
+        self.bytes += pushed.bytes;
+        self.values.push(pushed);
+        if self.bytes > STACK_MAX {
+            return Err(TraversalError::StackTooDeep(STACK_MAX));
+        }
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<u128> {
+        let popped = self.values.pop()?;
+        self.bytes -= popped.bytes;
+        Some(popped.value)
+    }
+
+    /// `push`: pushes bits of a field; zero if the packet does not have it.
+    pub(in crate::translate) fn push_bits(
+        &mut self,
+        packet: &mut WorkingPacket,
+        source: Subfield,
+    ) -> Result<(), TraversalError> {
+        let value = if packet.has_field(source.field) { packet.read_bits(source) } else { 0 };
+        self.push(value, source.width)
+    }
+
+    /// `pop`: writes the value that was pushed last, or its lower bits.
+    ///
+    /// Does nothing if the stack is empty.
+    pub(in crate::translate) fn pop_bits(&mut self, packet: &mut WorkingPacket, target: Subfield) {
+        if let Some(value) = self.pop() {
+            let bits = target.bits();
+            packet.set_field(target.field, value << target.offset & bits, bits);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The agenda: the remaining steps of a translation.
+//!
+//! Rules choose how deep resubmits, clones and patch ports nest, so no function here calls itself.
+//! The steps behind a nested part lie on a stack of [`AgendaStep`]s, and one loop takes the
+//! topmost. A walk through the tables from the first one is, from bottom to top:
+//!
+//! ```text
+//! EndVisit       closes the last visit of the walk
+//! ActionSet      executes the action set
+//! Instructions   the rest of the rule: action set, metadata, goto
+//! Actions        the rest of the actions of the rule
+//! ```
+//!
+//! If a step needs headers that were not parsed, the agenda is frozen: see `recirculation`.
+//!
+//! `goto` ends the visit and begins the next in its place. `resubmit` puts `Return`, `EndVisit` and
+//! the lookup on top. `clone` puts `Restore` under its actions and under an execution of its copy
+//! of the action set. A patch port puts `Leave` under a walk of its own, a group under the actions
+//! of a bucket. `exit` drops all steps down to the nearest `Leave`; too many labels, to the one of
+//! a bucket.
+
+use std::{ops::ControlFlow, slice, sync::Arc, vec};
+
+use shunt_flow::PortNo;
+
+use super::{
+    actions::{action_set::ActionSet, normal::NormalFlood, output::Flood, stack::Stack},
+    bridge_view::BridgeView,
+    rule_context::RuleContext,
+    working_packet::SavedPacket,
+};
+use crate::{
+    action::Action,
+    groups::group::Bucket,
+    id::TableId,
+    tables::rule::{Instructions, Rule},
+};
+
+/// A stack of steps, the next one last.
+#[derive(Default)]
+pub(super) struct Agenda<'a> {
+    steps: Vec<AgendaStep<'a>>,
+}
+
+/// One remaining step.
+pub(super) enum AgendaStep<'a> {
+    /// The rest of a list of actions.
+    Actions(slice::Iter<'a, Action>),
+    /// The rest of an action set that is being executed.
+    Set(vec::IntoIter<&'a Action>),
+    /// The instructions of a rule behind its actions.
+    Instructions(&'a Instructions),
+    /// Execute the action set, as this rule.
+    ActionSet(RuleContext),
+    /// The rest of the buckets of a group.
+    Buckets(slice::Iter<'a, Bucket>),
+    /// The rest of a flood.
+    Flood(Flood<'a>),
+    /// The rest of a flood by NORMAL.
+    NormalFlood(NormalFlood<'a>),
+    /// Walk through the tables from the first one.
+    Walk,
+    /// Look up in a table and run the matched rule. `port` replaces the ingress port.
+    LookUp { table: TableId, port: Option<PortNo> },
+    /// Close the innermost visit.
+    EndVisit,
+    /// Return from a resubmit.
+    Return {
+        /// The rule of the resubmit, as packet-ins show it.
+        context: RuleContext,
+        /// The rule itself, as in `Translation`.
+        rule: Option<&'a Arc<Rule>>,
+        /// The nesting depth of the resubmit.
+        depth: u16,
+    },
+    /// Put the packet back behind a clone.
+    Restore(Box<Saved<'a>>),
+    /// Put the packet back behind the peer bridge, or behind a bucket.
+    Leave(Box<Saved<'a>>),
+}
+
+/// The state that a clone, a bucket or a patch port puts back.
+pub(super) struct Saved<'a> {
+    pub(super) packet: SavedPacket,
+    pub(super) action_set: ActionSet<'a>,
+    pub(super) stack: Stack,
+    pub(super) bridge: BridgeView<'a>,
+    pub(super) context: RuleContext,
+    pub(super) rule: Option<&'a Arc<Rule>>,
+    pub(super) depth: u16,
+    /// True if the state is put back behind a bucket.
+    pub(super) is_bucket: bool,
+}
+
+impl<'a> Agenda<'a> {
+    /// An agenda of these steps, the next one last.
+    pub(super) const fn new(steps: Vec<AgendaStep<'a>>) -> Self {
+        Self { steps }
+    }
+
+    /// Puts a step on top: it is the next.
+    pub(super) fn push(&mut self, step: AgendaStep<'a>) {
+        self.steps.push(step);
+    }
+
+    /// Takes the next step.
+    pub(super) fn pop(&mut self) -> Option<AgendaStep<'a>> {
+        self.steps.pop()
+    }
+
+    /// Returns all steps, the next one last.
+    pub(super) fn steps(&self) -> &[AgendaStep<'a>] {
+        &self.steps
+    }
+
+    /// Drops all steps.
+    pub(super) fn clear(&mut self) {
+        self.steps.clear();
+    }
+
+    /// On `Break`, drops the rest of the current list and the instructions behind it.
+    pub(super) fn apply_flow(&mut self, flow: ControlFlow<()>) {
+        if flow.is_continue() {
+            return;
+        }
+        self.steps.pop();
+        if let Some(AgendaStep::Instructions(_)) = self.steps.last() {
+            self.steps.pop();
+        }
+    }
+
+    /// Returns whether a bucket is being run.
+    pub(super) fn is_in_bucket(&self) -> bool {
+        let is_bucket =
+            |step: &AgendaStep<'_>| matches!(step, AgendaStep::Leave(saved) if saved.is_bucket);
+        self.steps.iter().any(is_bucket)
+    }
+
+    /// Returns the index above which all steps concern the packet as it is now.
+    pub(super) fn nearest_boundary(&self) -> usize {
+        let is_boundary =
+            |step: &AgendaStep<'_>| matches!(step, AgendaStep::Restore(_) | AgendaStep::Leave(_));
+        self.steps.iter().rposition(is_boundary).map_or(0, |index| index + 1)
+    }
+
+    /// Takes the steps above the nearest boundary, the next one first.
+    pub(super) fn drain_frozen(&mut self) -> impl Iterator<Item = AgendaStep<'a>> {
+        let boundary = self.nearest_boundary();
+        self.steps.drain(boundary..).rev()
+    }
+}

@@ -1,0 +1,63 @@
+//! Learn requests and refreshes that a translation collects.
+//!
+//! A translation changes no table: a packet that learns lists its requests in its traversal, and
+//! control applies them as a version. A request for what the tables already have becomes a refresh,
+//! which each later hit of the cache entry repeats.
+
+use crate::{
+    learn::learning::{LearnedRule, Learning},
+    traversals::traversal::{Refresh, TraversalError},
+};
+
+/// The learn requests and refreshes of one packet.
+#[derive(Default)]
+pub(super) struct LearnRequests {
+    learnings: Vec<Learning>,
+    refreshes: Vec<Refresh>,
+}
+
+/// The most learn requests, and the most refreshes, of one packet.
+pub(super) const LEARN_REQUESTS_MAX: usize = 1024;
+
+impl LearnRequests {
+    /// Adds a learn request: the traversal is not cached.
+    ///
+    /// The translation has read the object that the request depends on.
+    pub(super) fn learn(&mut self, learning: Learning) -> Result<(), TraversalError> {
+        if !self.learnings.contains(&learning) {
+            self.learnings.push(learning);
+        }
+        bounded(self.learnings.len())
+    }
+
+    /// Adds a refresh of something that the packet prolongs, as later hits will.
+    pub(super) fn refresh(&mut self, refresh: Refresh) -> Result<(), TraversalError> {
+        if !self.refreshes.contains(&refresh) {
+            self.refreshes.push(refresh);
+        }
+        bounded(self.refreshes.len())
+    }
+
+    /// Returns whether `rule` would take the place of a rule that was requested before.
+    pub(super) fn is_replaced_by(&self, rule: &LearnedRule) -> bool {
+        self.learnings.iter().any(|other| rule.replaces(other))
+    }
+
+    /// Returns the number of refreshes.
+    pub(super) const fn refreshes_count(&self) -> usize {
+        self.refreshes.len()
+    }
+
+    /// Returns the learn requests and the refreshes.
+    pub(super) fn finish(self) -> (Vec<Learning>, Vec<Refresh>) {
+        (self.learnings, self.refreshes)
+    }
+}
+
+const fn bounded(count: usize) -> Result<(), TraversalError> {
+    if count > LEARN_REQUESTS_MAX {
+        Err(TraversalError::TooManyLearnedRules(LEARN_REQUESTS_MAX))
+    } else {
+        Ok(())
+    }
+}

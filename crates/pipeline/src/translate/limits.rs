@@ -1,0 +1,78 @@
+//! Limits of one translation: nesting depth, table lookups, recirculations.
+//!
+//! Rules choose how deep resubmits, clones, groups and patch ports nest, so each of these is counted
+//! and bounded. The counters are part of a continuation: they are summed up along a chain of
+//! recirculations.
+
+use crate::traversals::{sub_traversal::LimitUse, traversal::TraversalError};
+
+use super::{action_builder::ACTIONS_MAX, learn_requests::LEARN_REQUESTS_MAX};
+
+/// The most nested resubmits to the same or a lower table, buckets and patch ports.
+const DEPTH_MAX: u16 = 64;
+/// The most table lookups of a translation after its first.
+pub(super) const RESUBMITS_MAX: u16 = 4096;
+/// The most times that a packet is parsed again, as in Open vSwitch.
+const RECIRCULATIONS_MAX: u8 = 6;
+
+/// Counters of what a translation has used of its limits so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct LimitCounters {
+    /// Nesting depth: resubmits to the same or a lower table, buckets and patch ports.
+    pub(super) depth: u16,
+    /// Number of lookups after the first.
+    pub(super) resubmits: u16,
+    /// Number of times that the packet was parsed again.
+    pub(super) recirculations: u8,
+}
+
+impl LimitCounters {
+    /// Counts one more lookup, which nests one level deeper if `deepens`.
+    pub(super) const fn count_lookup(&mut self, deepens: bool) -> Result<(), TraversalError> {
+        if self.depth >= DEPTH_MAX {
+            return Err(TraversalError::TooDeep(DEPTH_MAX));
+        }
+        if self.resubmits >= RESUBMITS_MAX {
+            return Err(TraversalError::TooManyResubmits(RESUBMITS_MAX));
+        }
+        self.resubmits += 1;
+        self.depth += deepens as u16;
+        Ok(())
+    }
+
+    /// Counts one more lookup, with the `conj_id` of a conjunction.
+    pub(super) const fn count_conjunction(&mut self) -> Result<(), TraversalError> {
+        if self.resubmits >= RESUBMITS_MAX {
+            return Err(TraversalError::TooManyResubmits(RESUBMITS_MAX));
+        }
+        self.resubmits += 1;
+        Ok(())
+    }
+
+    /// Returns the counters behind one more recirculation.
+    pub(super) const fn recirculated(self) -> Result<Self, TraversalError> {
+        let recirculations = self.recirculations + 1;
+        if recirculations > RECIRCULATIONS_MAX {
+            return Err(TraversalError::TooManyRecirculations(RECIRCULATIONS_MAX));
+        }
+        Ok(Self { recirculations, ..self })
+    }
+
+    /// Returns counters that start at zero, at the same depth.
+    pub(super) const fn restarted(self) -> Self {
+        Self { depth: self.depth, resubmits: 0, recirculations: 0 }
+    }
+}
+
+impl LimitUse {
+    /// Returns whether `parts` sub-traversals stay within the limits of one
+    /// translation.
+    ///
+    /// Each of them uses no more than this one.
+    #[must_use]
+    pub const fn fits(&self, parts: usize) -> bool {
+        self.lookups.saturating_add(1).saturating_mul(parts) <= RESUBMITS_MAX as usize
+            && self.actions.saturating_mul(parts) <= ACTIONS_MAX
+            && self.refreshes.saturating_mul(parts) <= LEARN_REQUESTS_MAX
+    }
+}

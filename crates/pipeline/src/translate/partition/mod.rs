@@ -1,0 +1,4 @@
+//! Partitioning of traversals into sub-traversals.
+
+pub(super) mod compose;
+pub(super) mod partitioner;

@@ -1,0 +1,302 @@
+//! Every call that records a dependency of a translation is needed.
+//!
+//! In tests the recorder asks here whether the calling line is disabled. So each line that records
+//! something is left out in turn, without a new compilation, and a law of translation must break
+//! for some packet of the generated worlds.
+//!
+//! A call that may be left out without breaking a law is listed in [`SPARE`], with the name of the
+//! test that fails instead.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    panic::{self, AssertUnwindSafe, Location},
+    path::Path,
+};
+
+use shunt_flow::FlowKey;
+
+use super::laws;
+use crate::testing::{
+    Twin, draw,
+    generate::{self, Op},
+    runner, visible,
+};
+
+/// A place in the source: file, line and column.
+type Site = (&'static str, u32, u32);
+
+thread_local! {
+    static CALLS: RefCell<Calls> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Calls {
+    /// The calls since the set was last cleared.
+    made: BTreeSet<Site>,
+    disabled: Option<Site>,
+}
+
+/// Returns whether the call at this place is disabled; notes that it was made.
+pub(in crate::translate) fn is_disabled(place: &'static Location<'static>) -> bool {
+    let site = (place.file(), place.line(), place.column());
+    CALLS.with_borrow_mut(|calls| {
+        calls.made.insert(site);
+        calls.disabled == Some(site)
+    })
+}
+
+/// A world, packets that arrive in it, and changes that follow.
+struct CallSiteCase {
+    world: Vec<Op>,
+    packets: Vec<FlowKey>,
+    changes: Vec<Op>,
+}
+
+impl CallSiteCase {
+    fn draw(runner: &mut proptest::test_runner::TestRunner) -> Self {
+        let mut some = |count| (0..count).map(|_| draw(runner, &generate::packet())).collect();
+        let packets: Vec<FlowKey> = some(PACKETS);
+        let mut changes: Vec<Op> = (0..CHANGES).map(|_| draw(runner, &generate::op())).collect();
+        let world = draw(runner, &generate::world());
+        changes.extend(aimed(&world, &packets, runner));
+        Self { world, packets, changes }
+    }
+
+    /// Returns the calls that it reaches.
+    fn sites(&self) -> BTreeSet<Site> {
+        CALLS.with_borrow_mut(|calls| calls.made.clear());
+        let _ = self.laws_hold();
+        CALLS.with_borrow_mut(|calls| std::mem::take(&mut calls.made))
+    }
+
+    fn laws_hold(&self) -> Result<(), proptest::test_runner::TestCaseError> {
+        let mut runner = runner();
+        let mut twin = Twin::new(&self.world);
+        for key in &self.packets {
+            laws::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
+            laws::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
+            laws::visits_are_uniform(&twin, key, &mut runner)?;
+        }
+        for op in &self.changes {
+            let sub_traversals = laws::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
+            laws::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
+            laws::changes_are_named(&mut twin, &self.packets, op)?;
+        }
+        self.sub_traversals_change_by_name()
+    }
+
+    /// As `changes_are_named`, for sub-traversals.
+    fn sub_traversals_change_by_name(&self) -> Result<(), proptest::test_runner::TestCaseError> {
+        let mut twin = Twin::new(&self.world);
+        self.changes.iter().try_for_each(|op| {
+            let sub_traversals = laws::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
+            laws::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, op)
+        })
+    }
+
+    /// Returns whether a law or an assertion breaks when the call is left out.
+    fn breaks_without(&self, site: Site) -> bool {
+        CALLS.with_borrow_mut(|calls| calls.disabled = Some(site));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.laws_hold()));
+        CALLS.with_borrow_mut(|calls| calls.disabled = None);
+        !matches!(outcome, Ok(Ok(())))
+    }
+}
+
+/// Returns changes of objects that these packets read, and the learn requests of
+/// one.
+fn aimed(
+    world: &[Op],
+    packets: &[FlowKey],
+    runner: &mut proptest::test_runner::TestRunner,
+) -> Vec<Op> {
+    let twin = Twin::new(world);
+    let traversals = packets.iter().flat_map(|key| twin.traversals(key));
+    let reads: BTreeSet<_> = traversals.flat_map(|traversal| traversal.reads).collect();
+    let changes = reads.into_iter().filter_map(generate::change_of).take(AIMED);
+    let changes = changes.map(|change| draw(runner, &change));
+    let learn = packets.first().map(|key| Op::Teach(Box::new(key.clone())));
+    changes.chain(learn).collect()
+}
+
+const AIMED: usize = 3;
+const CASES: usize = 400;
+/// The most cases that are tried for one call, of those that reach it.
+const CASES_EACH: usize = 60;
+const PACKETS: usize = 6;
+const CHANGES: usize = 6;
+
+/// A call that the generated packets do not always need.
+struct Spare {
+    file: &'static str,
+    /// Words of its line.
+    words: &'static str,
+    proof: Proof,
+}
+
+/// The proof that replaces the generated packets.
+enum Proof {
+    /// A test of `tests/pipeline/reads.rs` that fails without the call.
+    Test(&'static str),
+    /// The reason why nothing can fail without it, and why it stays.
+    Reason(&'static str),
+}
+
+const fn spare(file: &'static str, words: &'static str, test: &'static str) -> Spare {
+    Spare { file, words, proof: Proof::Test(test) }
+}
+
+/// Calls that too few generated packets need.
+const SPARE: &[Spare] = &[
+    Spare {
+        file: "translate/action_builder.rs",
+        words: "FieldId::EthType",
+        proof: Proof::Reason(
+            "labels on the wire differ from the key's only behind an action on labels, and each \
+             has consulted the type; it stays because the type is what is emitted here",
+        ),
+    },
+    spare(
+        "translate/action_builder.rs",
+        "self.pending.words()",
+        "what_a_clone_has_written_and_is_put_back",
+    ),
+    spare(
+        "translate/action_builder.rs",
+        "consult_word(word, 0xffff_ffff",
+        "labels_that_are_pushed_popped_and_put_back",
+    ),
+    // Packets that agree are generated in one bridge, never recirculated; no change is one of
+    // settings.
+    spare("translate/translation.rs", "word::BRIDGE", "the_bridge_and_that_it_is_the_first_round"),
+    spare(
+        "translate/translation.rs",
+        "FieldId::RecircId",
+        "the_bridge_and_that_it_is_the_first_round",
+    ),
+    spare(
+        "translate/bridge_view.rs",
+        "Object::Bridge(id)",
+        "the_bridge_and_that_it_is_the_first_round",
+    ),
+    // No generated change is one of a single port.
+    spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "the_ports_of_a_bridge"),
+    spare("translate/translation.rs", "Object::Port(bridge, port)", "the_ports_that_a_patch_joins"),
+    // The object is read where a packet arrives, except in a sub-traversal.
+    spare(
+        "actions/output.rs",
+        "Object::PortFilters(self.bridge.id)",
+        "the_port_filters_of_an_ingress_output_behind_a_partition",
+    ),
+    // No packet reaches the entries behind an old name; they are evicted a little earlier.
+    spare(
+        "translate/recirculation.rs",
+        "Object::Live(frozen.bridge)",
+        "the_liveness_at_a_partition_point",
+    ),
+    spare(
+        "translate/groups.rs",
+        "Object::Group(self.bridge.id, watched)",
+        "the_group_and_each_that_its_buckets_watch",
+    ),
+    spare("actions/hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
+    // A change that affects only a counted rule, and no other visited rule, is rare.
+    spare(
+        "actions/learn.rs",
+        "read(counted)",
+        "how_many_rules_of_a_cookie_there_are_where_that_is_limited",
+    ),
+    spare("actions/mpls.rs", "THIRD, u64::MAX << 32", "labels_that_are_pushed_popped_and_put_back"),
+    // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
+    spare("actions/normal.rs", "FieldId::EthType, bit", "that_a_type_is_not_that_of_a_tag"),
+    spare(
+        "actions/normal.rs",
+        "Object::Mac(bridge, vlan, mac)",
+        "where_addresses_are_or_that_nobody_knows",
+    ),
+    spare(
+        "partition/partitioner.rs",
+        "Object::Live(self.bridge.id)",
+        "the_liveness_at_a_partition_point",
+    ),
+    spare("actions/vlan.rs", "VLAN, INNER", "tags_that_are_pushed_over_popped_and_looked_for"),
+];
+
+/// The source of the named tests.
+const READS: &str = include_str!("../../../tests/pipeline/reads.rs");
+
+#[test]
+fn what_generated_packets_do_not_need_has_a_test_by_name() {
+    let lines = lines();
+    for spare in SPARE {
+        let Spare { file, words, proof } = spare;
+        assert!(lines.iter().any(|line| spare.is_of(line)), "{file} has no {words}");
+        match proof {
+            Proof::Test(name) => assert!(READS.contains(&format!("fn {name}()")), "no {name}"),
+            Proof::Reason(reason) => assert!(!reason.is_empty()),
+        }
+    }
+}
+
+impl Spare {
+    fn is_of(&self, ((file, _), words): (&(String, u32), &String)) -> bool {
+        file == self.file && words.contains(self.words)
+    }
+}
+
+#[test]
+fn every_call_that_records_something_is_needed() {
+    let mut runner = runner();
+    let cases: Vec<CallSiteCase> = (0..CASES).map(|_| CallSiteCase::draw(&mut runner)).collect();
+    let mut reached: BTreeMap<Site, Vec<&CallSiteCase>> = BTreeMap::new();
+    for case in &cases {
+        case.sites().into_iter().for_each(|site| reached.entry(site).or_default().push(case));
+    }
+    // The failure may be an assertion.
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let is_needed = |(site, cases): (&Site, &Vec<&CallSiteCase>)| {
+        (*site, cases.iter().take(CASES_EACH).any(|case| case.breaks_without(*site)))
+    };
+    let needed: BTreeMap<Site, bool> = reached.iter().map(is_needed).collect();
+    panic::set_hook(hook);
+    let lines = lines();
+    let judge = |line: (&(String, u32), &String)| {
+        let (file, number) = line.0;
+        let mut own = needed.iter().filter(|((f, n, _), _)| f.ends_with(file) && n == number);
+        let verdict = match own.next() {
+            Some((_, true)) => return None,
+            _ if SPARE.iter().any(|spare| spare.is_of(line)) => return None,
+            Some((_, false)) => "no law breaks without",
+            None => "no packet reaches",
+        };
+        Some(format!("{verdict} {file}:{number} {}", line.1))
+    };
+    let wrong: Vec<String> = lines.iter().filter_map(judge).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Returns the source lines that record something, by file and number.
+///
+/// A file is named with its folder.
+fn lines() -> BTreeMap<(String, u32), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/translate");
+    let mut lines = BTreeMap::new();
+    let folders = ["", "actions", "partition", "record"].map(|folder| root.join(folder));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let [folder, file] = [path.parent().and_then(Path::file_name), path.file_name()]
+            .map(|name| name.and_then(|name| name.to_str()).unwrap());
+        let name = format!("{folder}/{file}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let calls = (1..).zip(text.lines()).filter(|(_, line)| {
+            ["read", "consult", "consult_mask", "consult_word", "visit", "visit_conjunction"]
+                .iter()
+                .any(|call| line.contains(&format!("recorder.{call}(")))
+        });
+        let named = calls.map(|(at, line)| ((name.clone(), at), line.trim().to_owned()));
+        lines.extend(named);
+    }
+    lines
+}

@@ -1,0 +1,261 @@
+//! The laws of translation, against the oracle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use shunt_flow::PortNo;
+
+use super::laws;
+use crate::{
+    action::Action,
+    learn::learning::Learning,
+    testing::{
+        Twin, draw,
+        generate::{self, Op},
+        runner, visible,
+    },
+    traversals::{
+        datapath_action::DatapathAction,
+        traversal::{Refresh, Traversal, TraversalError},
+    },
+    versions::delta::Object,
+};
+
+proptest! {
+    #![proptest_config(crate::testing::cases(300))]
+
+    #[test]
+    fn a_traversal_does_what_the_tables_say(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 8),
+    ) {
+        let twin = Twin::new(&world);
+        for key in &packets {
+            let traversal = twin.translate(key);
+            prop_assert_eq!(twin.fate(&traversal, key), twin.world.translate(key));
+        }
+    }
+
+    #[test]
+    fn packets_that_agree_under_the_mask_get_one_result(
+        world in generate::world(),
+        // With the packets generated for each, a hundred thousand in all.
+        packets in prop::collection::vec(generate::packet(), 84),
+    ) {
+        let (twin, mut runner) = (Twin::new(&world), runner());
+        for key in &packets {
+            laws::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn recirculated_packets_that_agree_get_one_result(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 8),
+    ) {
+        let (twin, mut runner) = (Twin::new(&world), runner());
+        for key in &packets {
+            laws::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn each_visit_is_uniform_under_its_own_mask(
+        world in generate::world(),
+        packet in generate::packet(),
+    ) {
+        laws::visits_are_uniform(&Twin::new(&world), &packet, &mut runner())?;
+    }
+
+    #[test]
+    fn changes_of_a_traversal_are_in_its_visits_or_reads(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 4),
+        ops in prop::collection::vec(generate::op(), 1..8),
+    ) {
+        let mut twin = Twin::new(&world);
+        for op in &ops {
+            laws::changes_are_named(&mut twin, &packets, op)?;
+        }
+    }
+
+    #[test]
+    fn a_packet_out_does_what_its_actions_say(
+        world in generate::world(),
+        mut packet in generate::packet(),
+        actions in prop::collection::vec(generate::action(), 0..5),
+        port in prop::sample::select(vec![1, 2, 4, 0xffff_fffd, 0xffff_fffe, 0xffff_ffff]),
+    ) {
+        let twin = Twin::new(&world);
+        packet.set_in_port(PortNo::new(port));
+        let traversal =
+            twin.pipeline.translate_actions(&visible(&packet), &actions, twin.pipeline.version());
+        prop_assert_eq!(twin.fate(&traversal, &packet), twin.world.packet_out(&packet, &actions));
+    }
+
+    #[test]
+    fn what_reads_no_object_that_changed_stays_as_it_was(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 8),
+        ops in prop::collection::vec(generate::op(), 1..6),
+    ) {
+        let mut twin = Twin::new(&world);
+        for op in &ops {
+            laws::objects_not_read_change_nothing(&mut twin, &packets, op)?;
+        }
+    }
+}
+
+/// The coverage of the laws above: packets of generated worlds use every feature
+/// often enough, also after they were parsed again.
+#[test]
+fn the_generated_worlds_reach_every_feature() {
+    let mut runner = runner();
+    let mut counts: BTreeMap<Feature, usize> = BTreeMap::new();
+    for _ in 0..600 {
+        let mut twin = Twin::new(&draw(&mut runner, &generate::world()));
+        let keys: Vec<_> = (0..4).map(|_| draw(&mut runner, &generate::packet())).collect();
+        // The second time, they match what they have learned.
+        for key in keys.iter().chain(&keys) {
+            let traversals = twin.traversals(key);
+            let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
+            features.into_iter().for_each(|feature| *counts.entry(feature).or_default() += 1);
+            let fate = twin.fate(&traversals[0], key);
+            let fates = [
+                (Feature::Metered, fate.was_metered),
+                (Feature::LaterError, !fate.later_errors.is_empty()),
+                (
+                    Feature::SixRecirculations,
+                    traversals.iter().any(|last| last.error == Some(TOO_MANY_RECIRCULATIONS)),
+                ),
+            ];
+            fates.iter().filter(|(_, is_satisfied)| *is_satisfied).for_each(|(feature, _)| {
+                *counts.entry(*feature).or_default() += 1;
+            });
+            twin.apply(&Op::Teach(Box::new(key.clone())));
+        }
+    }
+    let rare: Vec<_> = Feature::ALL
+        .iter()
+        .filter(|feature| counts.get(*feature).is_none_or(|count| *count < LEAST))
+        .collect();
+    assert!(rare.is_empty(), "{rare:?} of {counts:?}");
+}
+
+/// The least number of packets that use each feature.
+const LEAST: usize = 12;
+
+const TOO_MANY_RECIRCULATIONS: TraversalError = TraversalError::TooManyRecirculations(6);
+
+macro_rules! features {
+    ($($name:ident),* $(,)?) => {
+        /// A feature that a packet uses.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        enum Feature { $($name),* }
+
+        impl Feature {
+            const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+features! {
+    All, Select, Indirect, FastFailover, ChainedGroups, GroupLater,
+    Meter, Remark, Metered, MeterLater,
+    Copy, Recirculate, CheckLength, TtlCopy, TwoRecirculations, SixRecirculations, LaterError,
+    PushLabel, PopLabel, PushValue, PopValue,
+    LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
+    Conjunction, ConjunctionLater, Pause, PauseLater, MeteredRecirculation,
+}
+
+/// Returns the features that a traversal used.
+fn features(traversal: &Traversal) -> Vec<Feature> {
+    use Feature as F;
+    let mut used = Vec::new();
+    let is_later = traversal.continuation.is_some();
+    let mut add = |first: F, later: Option<F>| {
+        used.push(first);
+        used.extend(later.filter(|_| is_later));
+    };
+    for hit in &traversal.group_hits {
+        let kinds = [F::All, F::Select, F::Indirect, F::FastFailover];
+        add(kinds[hit.group.kind as usize], Some(F::GroupLater));
+    }
+    if traversal.group_hits.len() > 1 {
+        add(F::ChainedGroups, None);
+    }
+    for learning in &traversal.learnings {
+        match learning {
+            Learning::Rule(_) => add(F::LearnRule, Some(F::LearnLater)),
+            Learning::Mac(_) => add(F::LearnMac, None),
+        }
+    }
+    for refresh in &traversal.refreshes {
+        match refresh {
+            Refresh::Rule(_) => add(F::KnownRule, None),
+            Refresh::Mac(_) => add(F::KnownMac, None),
+            Refresh::FinTimeout { .. } => add(F::FinTimeout, None),
+        }
+    }
+    if traversal.reads.iter().any(|read| matches!(read, Object::Mac(..))) {
+        add(F::Normal, Some(F::NormalLater));
+    }
+    for visit in &traversal.visits {
+        if !visit.clauses.is_empty() {
+            add(F::Conjunction, Some(F::ConjunctionLater));
+        }
+        for action in visit.rule.iter().flat_map(|rule| &rule.instructions.apply) {
+            match action {
+                Action::Push(_) => add(F::PushValue, None),
+                Action::Pop(_) => add(F::PopValue, None),
+                _ => {}
+            }
+        }
+    }
+    for action in &*traversal.actions {
+        emitted(action, &mut add);
+    }
+    if traversal.actions.iter().filter(|action| is_recirculated(action)).count() > 1 {
+        add(F::TwoRecirculations, None);
+    }
+    used
+}
+
+fn emitted(action: &DatapathAction, add: &mut impl FnMut(Feature, Option<Feature>)) {
+    use Feature as F;
+    match action {
+        DatapathAction::Meter(meter) => {
+            add(F::Meter, Some(F::MeterLater));
+            if meter.remarks() {
+                add(F::Remark, None);
+            }
+        }
+        DatapathAction::Copy(inner) => {
+            add(F::Copy, None);
+            let is_metered = inner.iter().any(|own| matches!(own, DatapathAction::Meter(_)));
+            if is_metered && inner.iter().any(is_recirculated) {
+                add(F::MeteredRecirculation, None);
+            }
+            inner.iter().for_each(|action| emitted(action, add));
+        }
+        DatapathAction::Recirculate(continuation) => {
+            let is_copy = continuation.ttl_copy().is_some();
+            add(if is_copy { F::TtlCopy } else { F::Recirculate }, None);
+        }
+        DatapathAction::CheckLength { .. } => add(F::CheckLength, None),
+        DatapathAction::Punt(punt) if punt.continuation.is_some() => {
+            add(F::Pause, Some(F::PauseLater));
+        }
+        DatapathAction::PushMpls { .. } => add(F::PushLabel, None),
+        DatapathAction::PopMpls { .. } => add(F::PopLabel, None),
+        _ => {}
+    }
+}
+
+fn is_recirculated(action: &DatapathAction) -> bool {
+    match action {
+        DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. } => true,
+        DatapathAction::Copy(inner) => inner.iter().any(is_recirculated),
+        _ => false,
+    }
+}

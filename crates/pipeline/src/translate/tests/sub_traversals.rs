@@ -1,0 +1,149 @@
+//! Sub-traversals have the effect of their whole traversal, for every packet of their region.
+
+use super::laws;
+use crate::testing::{
+    Twin, cases,
+    generate::{self, BRIDGES},
+    merged, runner, traversals, visible,
+};
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
+
+/// The partition points to use: all of them, or some.
+fn choice() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(u64::MAX), any::<u64>()]
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    #[test]
+    fn sub_traversals_equal_the_traversal(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets {
+            let expected = twin.world.translate(&key);
+            let whole = twin.translate(&key);
+            let noted = twin.pipeline.translate_noted(&visible(&key), None, whole.version);
+            prop_assert!(whole.decides_like(&noted.traversal) || !whole.learnings.is_empty());
+            // A traversal that learns is not cached, and its sub-traversals do not know the
+            // learning rule.
+            if expected.error.is_none() && whole.learnings.is_empty() {
+                let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
+                prop_assert_eq!(twin.fate(&merged(traversals(&sub_traversals)), &key), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sub_traversal_is_that_of_its_whole_region(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let (twin, mut runner) = (Twin::new(&world), runner());
+        for key in packets {
+            let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
+            laws::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn a_noted_sub_traversal_equals_a_translated_one(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets.iter().map(visible) {
+            let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+            if sub_traversals.iter().any(|sub_traversal| !sub_traversal.traversal.learnings.is_empty())
+                || sub_traversals.iter().any(|sub_traversal| sub_traversal.traversal.error.is_some())
+            {
+                continue;
+            }
+            // A sub-traversal with a plain end is translated at first and composed later.
+            for _ in 0..2 {
+                laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+            }
+        }
+    }
+
+    #[test]
+    fn composed_sub_traversals_equal_translated_ones(
+        world in generate::leading_world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets.iter().map(visible) {
+            let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+            if sub_traversals.iter().all(|sub_traversal| sub_traversal.traversal.learnings.is_empty()) {
+                for _ in 0..2 {
+                    laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_a_sub_traversal_are_in_its_visits_or_reads(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+        op in generate::op(),
+    ) {
+        let mut twin = Twin::new(&world);
+        let sub_traversals: Vec<_> =
+            packets.iter().flat_map(|key| laws::sub_traversals(&twin, &visible(key), choice)).collect();
+        laws::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, &op)?;
+    }
+
+    #[test]
+    fn later_changes_keep_sub_traversals_of_a_version(
+        world in prop_oneof![generate::world().boxed(), generate::leading_world().boxed()],
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+        ops in prop::collection::vec(generate::op(), 1..5),
+    ) {
+        let mut twin = Twin::new(&world);
+        let sub_traversals: Vec<_> =
+            packets.iter().flat_map(|key| laws::sub_traversals(&twin, &visible(key), choice)).collect();
+        for op in &ops {
+            twin.apply(op);
+            laws::sub_traversals_keep_their_version(&twin, &sub_traversals)?;
+        }
+    }
+}
+
+/// Bits that a tail writes before it reads them are not bits of the packet. Neither
+/// a composed nor a translated sub-traversal consults them there.
+#[test]
+fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
+    let twin = Twin::with_rules(
+        BRIDGES[0],
+        &[
+            "table=0,actions=goto_table:1",
+            "table=1,actions=load:3->NXM_OF_IN_PORT[],mod_dl_dst:00:00:00:00:00:07,goto_table:2",
+            "table=2,in_port=3,dl_dst=00:00:00:00:00:07,actions=output:2",
+        ],
+    );
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGES[0].number().into());
+    key.set_in_port(PortNo::new(1));
+    // As one sub-traversal, and partitioned in front of the tail.
+    for choice in [0, 1] {
+        let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+        for _ in 0..2 {
+            laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+        }
+        for sub_traversal in &sub_traversals {
+            let mask = FlowMask::from(&sub_traversal.traversal.mask);
+            assert_eq!((mask.field(FieldId::InPort), mask.field(FieldId::EthDst)), (0, 0));
+        }
+    }
+    Ok(())
+}
