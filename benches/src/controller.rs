@@ -122,8 +122,8 @@ impl Controller {
     }
 
     /// The next message that is none for the connection itself; `None` if none comes in time.
-    fn next(&mut self, patience: Duration) -> Option<(Xid, Message)> {
-        let end = Instant::now() + patience;
+    fn next(&mut self, stall_budget: Duration) -> Option<(Xid, Message)> {
+        let end = Instant::now() + stall_budget;
         let mut bytes = [0; 4096];
         loop {
             let framed = self.framer.next_frame();

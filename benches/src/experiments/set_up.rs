@@ -119,7 +119,7 @@ impl Lab {
         let switch = contender.start(folder, &Setup { ports, ..Setup::default() });
         let socket = UdpSocket::bind((address, 0));
         let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
-        let sink = Sink { devices: vec![format!("{}-far", devices[1])], patience: PATIENCE };
+        let sink = Sink { devices: vec![format!("{}-far", devices[1])], stall_budget: PATIENCE };
         Self { switch, socket, sink, next: u32::from(index) << 22 }
     }
 

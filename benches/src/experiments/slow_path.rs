@@ -163,7 +163,7 @@ impl Bed {
             })
         };
         let senders = (1..=most).map(open).collect();
-        let sink = Sink { devices: vec![cables.far(2)], patience: PATIENCE };
+        let sink = Sink { devices: vec![cables.far(2)], stall_budget: PATIENCE };
         Self { switch, senders, sink, _cables: cables }
     }
 

@@ -11,7 +11,7 @@ use std::{
 pub(crate) struct Sink {
     pub(crate) devices: Vec<String>,
     /// How long a window is waited for.
-    pub(crate) patience: Duration,
+    pub(crate) stall_budget: Duration,
 }
 
 impl Sink {
@@ -32,7 +32,7 @@ impl Sink {
                 self.arrived() + (numbers.start..end).map(&mut send).map(u32::from).sum::<u32>();
             numbers.start = end;
             let start = Instant::now();
-            while self.arrived() < due && start.elapsed() < self.patience {
+            while self.arrived() < due && start.elapsed() < self.stall_budget {
                 sleep(Duration::from_micros(100));
             }
         }

@@ -100,7 +100,7 @@ impl Bench {
                 sent += 1;
             }
             self.now = self.now.after(Duration::from_micros(10));
-            self.thread.turn(self.now);
+            self.thread.run_iteration(self.now);
             if let Some(rx) = &mut self.ends[1].rx {
                 while rx.rx(&mut self.pool, &mut burst).is_ok() && !burst.is_empty() {
                     came += u16::try_from(burst.len()).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Captures: copies of packets for people, at a port or where packets are dropped.
+//! Packet captures: copies of packets at a port, or of dropped packets.
 //!
-//! A capture has a bounded ring for each packet thread. The thread copies frames into it while
-//! there is room and counts what found none; it never waits. Without a capture a burst pays for one
-//! look at an empty list.
+//! A capture has a bounded ring for each packet thread. The thread copies frames into the ring, and
+//! counts frames that do not fit; it never waits. Without a capture a burst costs one check of an
+//! empty list.
 
 use std::fmt;
 
@@ -11,37 +11,39 @@ use shunt_pipeline::{DatapathPort, Time};
 
 use crate::packet::{buffer::Packet, virtio};
 
-/// Packets of one thread that a capture holds until they are read.
+/// Capacity of the ring between one thread and the reader of a capture.
 pub const CAPTURE_RING: usize = 1024;
 
-/// Where a capture looks.
+/// The point at which a capture copies packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePlace {
-    /// At a port: what comes in by it, and what goes out of it.
+    /// A port: packets received and sent.
     Port(DatapathPort),
-    /// Where packets are dropped: by rules, by a bound, or by a full transmit queue. What an output
-    /// port cannot take at all (too long, not to be segmented) is counted and not captured.
+    /// Drops: by rules, by a limit, or by a full transmit queue.
+    ///
+    /// Packets that an output port cannot send at all (too long, not segmentable) are counted and
+    /// not captured.
     Drops,
 }
 
 /// A captured packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// When.
+    /// Time of the iteration.
     pub time: Time,
-    /// The frame; its checksums are complete.
+    /// The frame, with complete checksums.
     pub frame: Vec<u8>,
 }
 
-/// One thread's end of a capture.
+/// The endpoint of a capture in one packet thread.
 pub struct Tap {
     /// Number of the capture.
     pub id: u64,
-    /// Where it looks.
+    /// The point of the capture.
     pub place: CapturePlace,
-    /// Where copies go.
+    /// The ring for copies.
     pub packets: Producer<Captured>,
-    /// Copies that found no room.
+    /// Number of copies that did not fit the ring.
     pub lost: u64,
 }
 
@@ -74,13 +76,13 @@ impl Taps {
         self.taps.push(tap);
     }
 
-    /// Ends a capture; answers how many copies found no room.
+    /// Ends a capture. Returns the number of copies that did not fit its ring.
     pub(crate) fn remove(&mut self, id: u64) -> u64 {
         let place = self.taps.iter().position(|tap| tap.id == id);
         place.map_or(0, |place| self.taps.swap_remove(place).lost)
     }
 
-    /// Packets that come in by a port or go out of it.
+    /// Captures packets that were received or sent on a port.
     #[inline]
     pub(crate) fn at_port(&mut self, port: DatapathPort, packets: &[Packet]) {
         if !self.taps.is_empty() {
@@ -88,7 +90,7 @@ impl Taps {
         }
     }
 
-    /// Packets that are dropped.
+    /// Captures packets that are dropped.
     #[inline]
     pub(crate) fn at_drop(&mut self, packets: &[Packet]) {
         if !self.taps.is_empty() {
@@ -125,7 +127,7 @@ mod tests {
     use crate::packet::buffer::Pool;
 
     #[test]
-    fn a_capture_sees_its_place_alone_and_counts_what_found_no_room() {
+    fn a_capture_sees_its_point_alone_and_counts_losses() {
         let (packets, mut captured) = RingBuffer::new(2);
         let (mut taps, port) = (Taps::new(), DatapathPort::new(7));
         taps.set_time(Time::from_nanoseconds(5));

@@ -1,7 +1,7 @@
-//! What control asks of a packet thread, between two turns.
+//! Commands of the control plane to a packet thread, handled between bursts.
 //!
-//! Commands are rare and may allocate. Where there is an answer it is given by a closure, which runs
-//! on the packet thread and must only hand the answer on.
+//! Commands are rare and may allocate. A reply is a closure that runs on the packet thread; it must only
+//! pass the result on.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,66 +16,67 @@ use crate::{
     port::{Capabilities, Queues},
 };
 
-/// The ingress of a packet that came in by no port of the datapath: a controller's.
+/// The ingress port of a packet from a controller.
 pub const NO_INGRESS: DatapathPort = DatapathPort::new(u32::MAX);
 
-/// The highest number of a port of the datapath: threads index ports by number.
+/// The maximum number of a datapath port: threads index ports by number.
 pub const DATAPATH_PORT_MAX: u32 = 65_535;
 
-/// Hands an answer on.
+/// Passes the result of a command on.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
 
 /// A request to a packet thread.
 pub enum Command {
-    /// Take these queues of a port.
+    /// Take the queues of a port.
     AddPort(Box<ThreadPort>),
-    /// Give the queues of a port back: closing them is not for a packet thread. `None` if it has
-    /// none.
+    /// Return the queues of a port, since a packet thread does not close them.
+    ///
+    /// `None` if it has none.
     RemovePort(DatapathPort, Reply<Option<Queues>>),
-    /// From now on what the port receives enters this bridge by this port number.
+    /// Bind a port to a bridge, with its port number there.
     Bind(DatapathPort, BridgeId, PortNo),
-    /// Run the actions of a traversal on a packet of a controller, and credit it.
+    /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
-    /// Credit what was counted until now, then answer.
+    /// Credit all hits until now, then reply.
     Pull(Reply<()>),
-    /// Say which entries there are.
+    /// Return all entries.
     Dump(Reply<Vec<DumpedEntry>>),
-    /// Say which entry is in a slot.
+    /// Return the entry in a slot.
     Entry(u32, Reply<Option<DumpedEntry>>),
-    /// Work by these settings from now on.
+    /// Change settings.
     Tune(Tuning),
-    /// Offer the packets that no cache knows to the owner of this target from now on; `None`: to nobody.
+    /// Send keys that missed to this offload agent from now on; `None` stops it.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
-    /// Copy packets to a capture.
+    /// Start a capture.
     StartCapture(Tap),
-    /// End a capture; the answer is how many copies found no room.
+    /// End a capture; returns the number of copies that did not fit its ring.
     StopCapture(u64, Reply<u64>),
 }
 
 /// Settings of a packet thread that can be changed while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Time without a hit after which an entry goes.
+    /// Time without a hit after which an entry expires.
     pub max_idle: Duration,
-    /// Translations that a turn makes at most.
+    /// Maximum number of translations in an iteration.
     pub translations_per_iteration: usize,
-    /// One hit of so many is translated anew and compared; 0: none.
+    /// One random hit in `verify_one_in` is translated and compared; 0 compares none.
     pub verify_one_in: u32,
-    /// Whether entries that a change made stale are made anew.
+    /// Selects whether stale entries are re-translated.
     pub repair: Repair,
-    /// What knows packets by the bits that mattered. Another one than before begins empty.
+    /// Selects the wildcard cache. A different one starts empty.
     pub wildcard: Wildcard,
 }
 
-/// Whether entries that a change made stale are made anew.
+/// Selects whether a thread re-translates entries that a change made stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repair {
-    /// The next packet does it.
+    /// No: the next packet misses and is translated.
     #[default]
     Off,
-    /// Those that packets come to.
+    /// Re-translate entries that still receive packets.
     On,
-    /// The same, but so many a second at most.
+    /// As `On`, but at most this number per second.
     Rate(u32),
 }
 
@@ -103,45 +104,45 @@ impl fmt::Debug for Command {
     }
 }
 
-/// The queues of a port that a packet thread takes, and what it needs to know of it.
+/// The queues and the properties of a port for a packet thread.
 pub struct ThreadPort {
     /// The port; at most [`DATAPATH_PORT_MAX`].
     pub port: DatapathPort,
-    /// The bridge that its packets enter.
+    /// The bridge of the port.
     pub bridge: BridgeId,
-    /// Its number there.
+    /// The port number in the bridge.
     pub number: PortNo,
-    /// What it can do.
+    /// The offload capabilities of the port.
     pub capabilities: Capabilities,
     /// The queues.
     pub queues: Queues,
-    /// Where this thread counts its packets.
+    /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
 }
 
-/// A packet of a controller.
+/// A packet from a controller.
 pub struct Injection {
     /// The frame.
     pub frame: Vec<u8>,
-    /// The port that it pretends to have come in by, or [`NO_INGRESS`].
+    /// The ingress port to assume, or [`NO_INGRESS`].
     pub ingress: DatapathPort,
-    /// What happens to it; its key says bridge and ingress port.
+    /// The traversal to execute; its key holds bridge and ingress port.
     pub traversal: Arc<Traversal>,
 }
 
-/// A cache entry, as it was found.
+/// A snapshot of a cache entry.
 #[derive(Clone, Debug)]
 pub struct DumpedEntry {
-    /// Its name.
+    /// The id of the entry.
     pub entry: EntryId,
-    /// What made it.
+    /// The traversal of the entry.
     pub traversal: Arc<Traversal>,
-    /// Packets that hit it.
+    /// Number of hits.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that hit.
     pub bytes: u64,
-    /// When the last of them came.
+    /// Time of the last hit.
     pub used: Time,
-    /// Where it stands in a chain of stages, if it is a piece of one.
+    /// The position in a chain of stages, if this is an LTM entry.
     pub link: Option<ChainLink>,
 }

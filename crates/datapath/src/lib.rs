@@ -42,4 +42,4 @@ pub use packet::{
 };
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
 #[cfg(not(loom))]
-pub use thread::{PacketThread, ThreadConfig, Turn};
+pub use thread::{Iteration, PacketThread, ThreadConfig};

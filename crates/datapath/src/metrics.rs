@@ -1,45 +1,45 @@
 //! Counters of packet threads: one writer each, relaxed, summed when read.
 //!
-//! Every packet has one end, and it is counted. With R received, I injected by a controller and C
-//! copied (a packet that goes to three ports is copied twice; the last output takes the original):
+//! Every packet ends exactly once and is counted there. With R received, I injected by a controller and
+//! C copied (a packet to three ports is copied twice; the last output takes the original):
 //!
 //! ```text
 //!   R + I + C  =  sent + punted + dropped (by reason) + held
 //! ```
 //!
-//! where *sent* was taken by a transmit queue, *punted* by the queue to the controllers, *dropped*
-//! has one [`DropReason`], and *held* waits for a translation or in a batch for a transmit queue.
-//! *Forwarded* counts original packets with at least one output or punt, whatever became of the
-//! copies.
+//! where a transmit queue took the *sent* packets, the queue to the controllers took the *punted*
+//! packets, each *dropped* packet has one [`DropReason`], and *held* packets wait in an upcall queue or a
+//! transmit batch. *Forwarded* counts original packets with at least one output or punt, even if their
+//! copies were dropped later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::reasons::reasons;
 
-/// The most stages of a chain that a packet walks.
+/// Maximum number of stages of a chain.
 pub const CHAIN_MAX: usize = 16;
 
 /// A counter that one thread adds to and any thread reads.
 ///
-/// Adding is a load and a store, not an atomic addition: twenty times cheaper, and right because
+/// An addition is a load and a store, twenty times cheaper than an atomic addition. It is right because
 /// there is one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; only the one writer may.
+    /// Adds to the value; only the one writer may call it.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Sets; only the one writer may.
+    /// Sets the value; only the one writer may call it.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     #[inline]
     pub fn get(&self) -> u64 {
@@ -101,17 +101,19 @@ reasons! {
     }
 }
 
-/// Places of [`ThreadCounters::answers`].
+/// Number of buckets of [`ThreadCounters::acks`].
 pub const ACK_BUCKETS: usize = 4;
 
-/// What one packet thread counts. Two threads never write to one cache line, nor to two that the
-/// processor fetches together.
+/// The counters of one packet thread.
+///
+/// Two threads never write to the same cache line, nor to two lines that the processor fetches
+/// together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ThreadCounters {
     /// Packets received on all ports.
     pub received: Counter,
-    /// Packets that controllers sent out.
+    /// Packets injected by controllers.
     pub injected: Counter,
     /// Copies made.
     pub copied: Counter,
@@ -121,7 +123,7 @@ pub struct ThreadCounters {
     pub sent: Counter,
     /// Packets that the queue to the controllers took.
     pub punted: Counter,
-    /// Packets that wait for a translation or a transmit queue, at the end of the last turn.
+    /// Packets in upcall queues and transmit batches at the end of the last iteration.
     pub held: Counter,
     /// Packets dropped, by [`DropReason`].
     pub dropped: [Counter; DropReason::COUNT],
@@ -131,122 +133,124 @@ pub struct ThreadCounters {
     pub megaflow: CacheCounters,
     /// The chain of stages.
     pub chain: ChainCounters,
-    /// Subtables of the wildcard cache asked, once per packet.
+    /// Subtables of the megaflow cache probed, summed over packets.
     pub probes: Counter,
     /// Masks in the wildcard cache.
     pub masks: Counter,
-    /// Packets translated.
+    /// Packets that missed and were translated.
     pub upcalls: Counter,
-    /// Entries live.
+    /// Live entries.
     pub entries: Counter,
-    /// Entries not made because no slot was free.
+    /// Entries not installed because no slot was free.
     pub refused_full: Counter,
-    /// Entries not made because their report did not fit.
+    /// Entries not installed because the ring of reports was full.
     pub refused_ring: Counter,
-    /// Versions answered, by the turns that were begun from when they were posted: none, one, two,
-    /// and more. Those that a thread has answered by sleeping are not among them.
-    pub answers: [Counter; ACK_BUCKETS],
-    /// Entries that advances named.
+    /// Versions acknowledged, by the iterations started since they were posted.
+    ///
+    /// The buckets are 0, 1, 2, and 3 or more. Versions that a sleeping thread acknowledged are not
+    /// counted.
+    pub acks: [Counter; ACK_BUCKETS],
+    /// Entries evicted by invalidations.
     pub evicted: Counter,
-    /// Entries that advances dropped because nobody had looked at them.
+    /// Entries dropped because they were installed after the invalidation was computed.
     pub install_conflicts: Counter,
-    /// Of the entries that advances named, those that were made anew and do what they did.
+    /// Evicted entries that were re-translated with the same actions.
     pub repaired_same: Counter,
-    /// Those that were made anew and do something else.
+    /// Evicted entries that were re-translated with other actions.
     pub repaired_changed: Counter,
-    /// Those that waited to be made anew, and by then there was another that takes their packets.
+    /// Evicted entries whose packets another entry covered before the repair.
     pub repair_covered: Counter,
-    /// Those that waited and were not made anew.
+    /// Evicted entries in the repair queue that were not re-translated.
     pub repair_dropped: Counter,
-    /// Entries that were idle for too long.
+    /// Entries that expired because they were idle.
     pub expired: Counter,
-    /// Lessons handed to control.
-    pub taught: Counter,
-    /// Hits that were translated anew, to see whether the cache was right.
+    /// Learn requests sent to the control plane.
+    pub learn_requests: Counter,
+    /// Hits that were compared with a fresh translation.
     pub verified: Counter,
-    /// Of these, those of which the tables said something else.
+    /// Compared hits that differed from the translation.
     pub differences: Counter,
-    /// Turns, idle ones too.
-    pub turns: Counter,
+    /// Iterations, idle ones included.
+    pub iterations: Counter,
 }
 
-/// What one cache counts.
+/// The counters of one cache.
 #[derive(Debug, Default)]
 pub struct CacheCounters {
-    /// Packets that it answered for.
+    /// Packets that hit.
     pub hits: Counter,
-    /// Packets that it was asked for in vain.
+    /// Packets that missed.
     pub misses: Counter,
-    /// Entries put in.
+    /// Entries inserted.
     pub inserts: Counter,
 }
 
-/// What a chain of stages counts.
+/// The counters of a chain of stages.
 #[derive(Debug, Default)]
 pub struct ChainCounters {
-    /// Packets that came to an end.
+    /// Packets that hit in every stage that they needed.
     pub hits: Counter,
-    /// Entries that these met, one after the other.
+    /// Entries that these packets hit.
     pub steps: Counter,
-    /// Packets that met no entry.
+    /// Packets that hit no entry.
     pub misses: Counter,
-    /// Packets that met some, and no end.
+    /// Packets that hit some entries and then missed.
     pub partial: Counter,
-    /// Translations that went on where their packets missed.
+    /// Translations that resumed where the packet missed.
     pub resumed: Counter,
-    /// Pieces that became entries.
+    /// Sub-traversals that became entries.
     pub made: Counter,
-    /// Pieces that were entries already.
+    /// Sub-traversals that were entries already.
     pub shared: Counter,
-    /// Entries that made room for others, or gave way to them.
+    /// Entries evicted or replaced for others.
     pub evicted: Counter,
-    /// Translations that left no entry, as they teach.
-    pub teaching: Counter,
-    /// Translations that are one entry, as their pieces would come near to a bound.
+    /// Translations not cached because they learn.
+    pub learning: Counter,
+    /// Translations cached as one entry because of a nearby limit.
     pub near_bounds: Counter,
-    /// Translations that are one entry, or none, as no tag was left.
+    /// Translations cached as one entry, or not at all, because no tag was free.
     pub without_tags: Counter,
-    /// Translations of which not all is cached, as no stage had room.
+    /// Translations cached partly or not at all because a stage was full.
     pub without_room: Counter,
-    /// Pieces for which no slot was free, or whose report did not fit.
+    /// Sub-traversals not installed: no slot was free or the ring was full.
     pub refused: Counter,
     /// Tags in use.
     pub tags: Counter,
-    /// Its stages; those that it does not have stay empty.
+    /// The stages; counters of stages that do not exist stay zero.
     pub stages: [StageCounters; CHAIN_MAX],
 }
 
-/// What a stage holds.
+/// The contents of a stage.
 #[derive(Debug, Default)]
 pub struct StageCounters {
-    /// Entries, dead ones included that nobody has unlinked.
+    /// Entries, including dead ones that are not removed yet.
     pub entries: Counter,
-    /// Masks, those of different tags counted apart.
+    /// Masks, counted separately for each tag.
     pub masks: Counter,
 }
 
-/// What one packet thread counts of one port; on cache lines of its own.
+/// The counters of one packet thread for one port, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct PortTraffic {
     /// Packets received.
     pub rx_packets: Counter,
-    /// Their bytes.
+    /// Bytes received.
     pub rx_bytes: Counter,
-    /// Frames that the queue could not take: too long, or cut.
+    /// Received frames that were refused: too long, or truncated.
     pub rx_refused: Counter,
-    /// Whether the receive queue is broken: 1, else 0.
+    /// 1 if the receive queue is broken, else 0.
     pub rx_broken: Counter,
     /// Packets sent.
     pub tx_packets: Counter,
-    /// Their bytes.
+    /// Bytes sent.
     pub tx_bytes: Counter,
-    /// Packets that were to be sent and were dropped.
+    /// Packets dropped at transmission.
     pub tx_dropped: Counter,
 }
 
 impl ChainCounters {
-    /// Nothing is held any more, as far as is known; only the one writer may say so.
+    /// Sets the tags and stages to empty; only the one writer may call it.
     pub fn clear_stages(&self) {
         self.tags.set(0);
         for stage in &self.stages {
@@ -269,13 +273,15 @@ impl ThreadCounters {
         self.dropped[reason as usize].add(count);
     }
 
-    /// Packets dropped, whatever the reason.
+    /// Returns the number of dropped packets, all reasons together.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().map(Counter::get).sum()
     }
 
-    /// What came in or was made, less what has come to its end or is held: zero between turns.
+    /// Returns packets received or made minus packets ended or held.
+    ///
+    /// The result is zero between iterations.
     #[must_use]
     pub fn unaccounted(&self) -> i128 {
         let came = self.received.get() + self.injected.get() + self.copied.get();

@@ -441,7 +441,7 @@ impl Place {
         let (_, seen) = self.translated.take().unwrap_or_else(|| (flow, current.number()));
         let entry = self.owner.install(traversal(flow, seen, current), Time::ZERO).unwrap();
         self.installs += 1;
-        let id = self.owner.name(entry);
+        let id = self.owner.entry_id(entry);
         self.sent.push_back((id, true));
         self.numbers.insert(id, self.installs);
     }
@@ -452,7 +452,7 @@ impl Place {
             assert!(self.owner.entries_mut().kill(entry));
         } else {
             assert!(self.owner.expire(entry));
-            self.sent.push_back((self.owner.name(entry), false));
+            self.sent.push_back((self.owner.entry_id(entry), false));
         }
         self.owner.entries_mut().reclaim();
     }
@@ -460,7 +460,7 @@ impl Place {
     fn invalidation(&mut self) {
         let invalidation = self.link.mailbox().take().unwrap();
         let before = self.owner.reported();
-        self.owner.invalidation(&invalidation);
+        self.owner.apply(&invalidation);
         assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
         self.link.answer(invalidation.version);
         while self.owner.entries_mut().reclaim().is_some() {}
@@ -489,7 +489,7 @@ impl Place {
         let slots = 0..u32::try_from(entries.slots()).unwrap();
         let live = slots.filter_map(|slot| entries.live_at(slot));
         let named = live.map(|entry: EntryRef| {
-            let id = self.owner.name(entry);
+            let id = self.owner.entry_id(entry);
             let (flow, seen) = flow_and_version(entries.traversal(entry.slot).unwrap());
             (id, self.numbers[&id], flow, seen)
         });

@@ -1,7 +1,7 @@
 //! What happens to threads and ports by itself: threads that end, links that go up or down, devices
 //! that vanish and come back.
 
-use shunt_datapath::thread::Difference;
+use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::BridgeId;
 use tracing::{error, info, warn};
 
@@ -90,7 +90,7 @@ impl Control {
     /// Says which cached answers were wrong, of many at once the first.
     pub(crate) fn tell_differences(&self) {
         let found = self.plane.take_differences();
-        let Some(Difference { cached, fresh }) = found.first() else { return };
+        let Some(CacheMismatch { cached, fresh }) = found.first() else { return };
         let bridge = BridgeId::new(u16::try_from(fresh.key.bridge()).unwrap_or_default());
         let fresh = self.explain_alone(fresh, bridge);
         let pieces = cached.iter().map(|piece| answer(&self.explain_alone(piece, bridge)));

@@ -54,7 +54,7 @@ impl Bed {
         let setup = Setup { ports, controller, keeps_entries: true, ..setup.clone() };
         let switch = contender.start(folder, &setup);
         let devices = [OTHERS, A, B].map(|port| cables.far(port)).to_vec();
-        let sink = Sink { devices, patience: PATIENCE };
+        let sink = Sink { devices, stall_budget: PATIENCE };
         let sender = WireSender::open(&cables.far(IN));
         let bed = Self { switch, sender, sink, cables };
         bed.load();

@@ -36,10 +36,12 @@ pub(crate) struct Caches {
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
     trial: ExactTrial,
-    /// Maximum number of entries to reclaim. Within a burst only entries that were dead before it may be
-    /// reclaimed, since packets of the burst may have hit the others and still need their actions.
+    /// Maximum number of entries to reclaim.
+    ///
+    /// Within a burst only entries that were dead before it may be reclaimed, since packets of the
+    /// burst may have hit the others and still need their actions.
     reclaims_left: usize,
-    /// The limit of entries once all entries of the former index are gone; 0 if there are none.
+    /// The limit after all entries of the former index are gone; 0 if none are left.
     limit: usize,
     /// The counts of indexes that were replaced.
     totals: IndexTotals,
@@ -66,7 +68,7 @@ struct ExactTally {
     inserts: u64,
 }
 
-/// Decides whether lookups use the exact-match cache, by the average cost of the wildcard cache.
+/// Decides whether to use the exact-match cache, by the cost of the wildcard cache.
 #[derive(Debug)]
 struct ExactTrial {
     uses_exact: bool,
@@ -77,7 +79,7 @@ struct ExactTrial {
 /// Number of wildcard lookups between two decisions.
 const PACKETS_PER_TRIAL: u32 = 1 << 14;
 
-/// Average number of probes per packet from which on the exact-match cache is faster.
+/// Probes per packet from which on the exact-match cache is faster.
 const PROBES_WORTH_EXACT: u32 = 2;
 
 impl ExactTrial {
@@ -168,13 +170,15 @@ impl Caches {
         self.oldest_outdated().is_none()
     }
 
-    /// Returns whether idle entries should expire sooner. An index that evicts by itself needs no help.
+    /// Returns whether idle entries should expire sooner.
+    ///
+    /// An index that evicts by itself needs no help.
     pub(crate) fn is_crowded(&self) -> bool {
         let entries = self.owner.entries().len();
         self.index.capacity().entries_max.is_none() && entries > self.config.entries_max / 8 * 7
     }
 
-    /// Looks up the packets of a burst, by their keys at ingress, and sets their `hits`.
+    /// Looks up the packets of a burst by their ingress keys, and sets their `hits`.
     ///
     /// Returns the positions of the hits to pass to [`Self::observe`].
     pub(crate) fn find_burst(
@@ -195,7 +199,9 @@ impl Caches {
         self.index.sample_burst(&hits[..keys.len()])
     }
 
-    /// Takes back the count of a hit of the last burst: the packet waits and is looked up again.
+    /// Takes back the count of a hit of the last burst.
+    ///
+    /// The packet waits and is looked up again.
     pub(crate) fn uncount_hit(&mut self, position: usize, hit: &HitSlots) {
         if self.exact_hits.contains(position) {
             self.tally.hits -= 1;
@@ -214,7 +220,7 @@ impl Caches {
         self.index.observe(upcall);
     }
 
-    /// Translates a packet that missed, and adds entries for all packets that match like it.
+    /// Translates a packet that missed, and adds entries for it.
     ///
     /// `partial` is the result of [`Self::find`] for the same key, or the default.
     pub(crate) fn handle_miss(
@@ -231,13 +237,15 @@ impl Caches {
         entries.room() < 2 * CHAIN_MAX && entries.retired() > 0
     }
 
-    /// Starts or ends a burst. Within it, only entries that are dead by now may be reclaimed.
+    /// Starts or ends a burst.
+    ///
+    /// Within it, only entries that are dead by now may be reclaimed.
     pub(crate) fn hold_reclaims(&mut self, holds: bool) {
         let dead = self.owner.entries().reclaimable();
         self.reclaims_left = if holds { dead } else { usize::MAX };
     }
 
-    /// Takes entries out of the repair queue, as [`Entries::give_up`](super::Entries::give_up) does.
+    /// Takes entries out of the repair queue as [`Entries::give_up`](super::Entries::give_up) does.
     ///
     /// These were dead before the current burst, and are reclaimed before entries that died in it.
     pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
@@ -254,8 +262,10 @@ impl Caches {
         Some(reclaimed)
     }
 
-    /// Reclaims the most recently hit entry of the repair queue, and translates its traversal again at the
-    /// owner's version. `None` if the queue is empty.
+    /// Repairs the most recently hit entry of the repair queue.
+    ///
+    /// Reclaims the entry and translates its traversal at the owner's version. `None` if the queue
+    /// is empty.
     pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<RepairedEntry> {
         let reclaimed = self.owner.entries_mut().reclaim_pending()?;
         let (outcome, translations) = self.index.repair(&mut self.owner, pipeline, &reclaimed);
@@ -315,7 +325,7 @@ impl Caches {
         hit_positions
     }
 
-    /// Inserts some of the packets that only the wildcard index knew into the exact-match cache.
+    /// Inserts some of the index's hits into the exact-match cache.
     fn insert_exact(&mut self, keys: &[FlowKey], hits: &[HitSlots; BURST], asked: PositionSet) {
         let entries = self.owner.entries();
         for position in asked.positions() {
@@ -344,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_burst_may_have_found_is_buried_when_it_is_over() {
+    fn entries_that_a_burst_may_have_hit_are_reclaimed_after_it() {
         let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
@@ -360,15 +370,15 @@ mod tests {
         };
         let before = dead(&mut caches);
         caches.hold_reclaims(true);
-        let found = dead(&mut caches);
+        let hit = dead(&mut caches);
         assert_eq!(caches.reclaim().map(|reclaimed| reclaimed.reference), Some(before));
-        assert!(caches.reclaim().is_none(), "a packet of the burst may have found it");
+        assert!(caches.reclaim().is_none(), "a packet of the burst may have hit it");
         caches.hold_reclaims(false);
-        assert_eq!(caches.reclaim().map(|reclaimed| reclaimed.reference), Some(found));
+        assert_eq!(caches.reclaim().map(|reclaimed| reclaimed.reference), Some(hit));
     }
 
     #[test]
-    fn what_waits_to_be_made_anew_is_given_up_before_what_a_burst_may_have_found() {
+    fn abandoned_repairs_are_reclaimed_before_the_hits_of_a_burst() {
         let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
@@ -380,24 +390,24 @@ mod tests {
             let upcall = Upcall { pipeline: &pipeline, key: &key, start: None, version, now };
             caches.handle_miss(upcall, PartialLookup::default()).entry.unwrap()
         };
-        let [first, second, found] = [made(), made(), made()];
-        for fallen in [first, second] {
-            assert!(caches.owner.entries_mut().evict_for_repair(fallen, now));
+        let [first, second, hit] = [made(), made(), made()];
+        for evicted in [first, second] {
+            assert!(caches.owner.entries_mut().evict_for_repair(evicted, now));
         }
         caches.hold_reclaims(true);
-        assert!(caches.owner.expire(found));
-        assert!(caches.reclaim().is_none(), "those that fell are still to be made anew");
+        assert!(caches.owner.expire(hit));
+        assert!(caches.reclaim().is_none(), "the evicted entries are still to be re-translated");
         let reference = |reclaimed: Reclaimed| reclaimed.reference;
         assert_eq!((caches.give_up(1, None), caches.reclaim().map(reference)), (1, Some(first)));
-        assert!(caches.reclaim().is_none(), "a packet of the burst may have found it");
+        assert!(caches.reclaim().is_none(), "a packet of the burst may have hit it");
         assert_eq!((caches.give_up(8, None), caches.reclaim().map(reference)), (1, Some(second)));
         assert!(caches.reclaim().is_none());
         caches.hold_reclaims(false);
-        assert_eq!(caches.reclaim().map(reference), Some(found));
+        assert_eq!(caches.reclaim().map(reference), Some(hit));
     }
 
     #[test]
-    fn the_exact_match_cache_is_asked_while_the_wildcard_cache_needs_many_probes() {
+    fn the_exact_match_cache_is_used_while_probes_are_many() {
         let mut trial = ExactTrial { uses_exact: true, packets: 0, probes: 0 };
         let mut run = |probes_per_packet: u32, may_use| {
             for _ in 0..PACKETS_PER_TRIAL / 32 {

@@ -67,7 +67,7 @@ pub(crate) struct ChainTally {
 /// The counts of all chains that a packet thread has used.
 pub(crate) type ChainTotals = (ChainTally, GigaflowCounts);
 
-/// Entry slots beyond the capacity of a chain, for dead entries that are not reclaimed yet.
+/// Entry slots beyond the capacity of a chain, for dead entries.
 const RETIRED_MAX: usize = 1024;
 
 impl WildcardIndex for GigaflowIndex {
@@ -159,8 +159,9 @@ impl WildcardIndex for GigaflowIndex {
         self.gigaflow.ltm_mut().forget(entry.into());
     }
 
-    /// Translates again from the start if `old` was the first sub-traversal. A later one is made again
-    /// by the packets that miss at its state.
+    /// Translates again from the start if `old` was the first sub-traversal.
+    ///
+    /// A later one is made again by the packets that miss at its state.
     fn repair(
         &mut self,
         owner: &mut Owner,
@@ -190,7 +191,7 @@ impl WildcardIndex for GigaflowIndex {
             (&counters.made, counts.made),
             (&counters.shared, counts.shared),
             (&counters.evicted, counts.evicted),
-            (&counters.teaching, counts.learning),
+            (&counters.learning, counts.learning),
             (&counters.near_bounds, counts.near_bounds),
             (&counters.without_tags, counts.without_tags),
             (&counters.without_room, counts.without_room),

@@ -5,7 +5,7 @@ use super::{ExactConfig, chain::GigaflowConfig};
 /// Sizes of the caches of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Maximum number of entries of the megaflow cache, dead ones that are not reclaimed yet included.
+    /// Maximum number of entries of the megaflow cache, dead ones included.
     pub entries_max: usize,
     /// The exact-match cache, which is asked before the wildcard cache.
     pub exact: ExactConfig,
@@ -19,8 +19,10 @@ pub enum Wildcard {
     /// Megaflows: one entry for the whole traversal of a packet.
     #[default]
     Megaflow,
-    /// Gigaflow: LTM entries in a chain of at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The
-    /// thread's seed replaces that of the config.
+    /// Gigaflow: LTM entries in a chain of stages.
+    ///
+    /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The thread's seed
+    /// replaces that of the config.
     Gigaflow(GigaflowConfig),
 }
 

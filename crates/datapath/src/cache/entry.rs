@@ -1,19 +1,20 @@
-//! The entries of one owner: what happens to a flow, and how often it happened.
+//! The entry store of one owner: the actions and the counts of cached flows.
 //!
-//! An entry lives in a slot of a slab. What a hit touches fills one cache line ([`Hot`]); the rest
-//! (the traversal, totals) lies apart ([`Cold`]).
+//! An entry lives in a slot of a slab. The fields that a hit touches fill one cache line ([`Hot`]). The
+//! others (traversal, totals) are stored separately ([`Cold`]).
 //!
 //! ```text
 //!   free ──insert──► live ──kill──► dead ──reclaim──► free
 //! ```
 //!
-//! *Killing* is what an eviction must do at once, and it is short: the generation grows, so that
-//! every [`EntryRef`] to the slot is refused from then on. *Burying* is the rest (credit what was
-//! counted, unlink from the wildcard cache, free the traversal) and is done a few a turn, so that a
-//! version that makes ten thousand entries stale does not stop the thread for a millisecond.
+//! *Killing* is the part of an eviction that must happen at once, and it is short: the generation
+//! grows, so every [`EntryRef`] to the slot is refused from then on. *Reclaiming* is the rest: credit
+//! the counts, remove the entry from the wildcard index, free the traversal. A few entries are reclaimed
+//! per iteration, so a version that makes ten thousand entries stale does not stop the thread for a
+//! millisecond.
 //!
 //! Live entries are linked in the order of their install numbers, so that "all installs after
-//! `seq`" is a walk from the end over exactly those.
+//! `seq`" is a walk from the newest over exactly those.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,7 +22,7 @@ use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, T
 
 use super::repair_queue::RepairQueue;
 
-/// A reference to an entry: the slot, and the generation that distinguishes its uses.
+/// A reference to an entry: its slot and the generation of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryRef {
     /// The slot of the entry.
@@ -30,34 +31,34 @@ pub struct EntryRef {
     pub generation: u32,
 }
 
-/// Counts that have not been credited to rules yet.
+/// Hits that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, as they came in.
+    /// Bytes of the packets at ingress.
     pub bytes: u64,
-    /// When the last of them came.
+    /// Time of the last hit.
     pub used: Time,
 }
 
-/// An entry that is gone for good.
+/// An entry that was taken out of its slot.
 #[derive(Debug)]
 pub struct Reclaimed {
-    /// What the indexes called it.
+    /// The reference that indexes had to the entry.
     pub reference: EntryRef,
-    /// What made it.
+    /// The traversal that the entry was made from.
     pub traversal: Arc<Traversal>,
-    /// What is still to be credited.
+    /// Hits that are still to be credited.
     pub credit: Option<Credit>,
-    /// When it was last hit, or made.
+    /// Time of the last hit, or of the installation.
     pub used: Time,
 }
 
-/// What happens to a packet that hits an entry.
+/// The actions of an entry that a packet hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// All of it.
+    /// The list of actions.
     pub actions: &'a [DatapathAction],
     forward: u32,
     unless_ingress: bool,
@@ -70,8 +71,8 @@ pub struct Entries {
     cold: Vec<Cold>,
     free: Vec<u32>,
     retired: VecDeque<EntryRef>,
-    /// Dead ones that may be made anew before they are buried.
-    fallen: RepairQueue,
+    /// Dead entries that may be re-translated before they are reclaimed.
+    repair_queue: RepairQueue,
     dirty: VecDeque<u32>,
     oldest: u32,
     newest: u32,
@@ -80,7 +81,7 @@ pub struct Entries {
     no_actions: Arc<[DatapathAction]>,
 }
 
-/// What a hit touches: one cache line.
+/// The fields that a hit touches: one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Hot {
@@ -89,16 +90,16 @@ struct Hot {
     used: Time,
     actions: Arc<[DatapathAction]>,
     generation: u32,
-    /// The port of [`Hit::forward`], by number; [`NONE`] if there is none.
+    /// Number of the port of [`Hit::forward`]; [`NONE`] if there is none.
     forward: u32,
     unless_ingress: bool,
-    /// On the list of those with something to credit.
+    /// Set while the slot is in the list of slots to credit.
     is_dirty: bool,
-    state: State,
+    state: SlotState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SlotState {
     Free,
     Live,
     Dead,
@@ -120,7 +121,7 @@ const NONE: u32 = u32::MAX;
 const _: () = assert!(size_of::<Hot>() == 64, "a hit touches one cache line");
 
 impl Entries {
-    /// Room for `limit` entries, dead ones included. Memory is used as it is needed.
+    /// Creates a store for `limit` entries, dead ones included. Memory grows with use.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let mut entries = Self {
@@ -128,7 +129,7 @@ impl Entries {
             cold: Vec::new(),
             free: Vec::new(),
             retired: VecDeque::new(),
-            fallen: RepairQueue::default(),
+            repair_queue: RepairQueue::default(),
             dirty: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
@@ -140,7 +141,7 @@ impl Entries {
         entries
     }
 
-    /// From now on there is room for so many. What is there already stays, though it be more.
+    /// Changes the maximum number of entries. Entries above the new limit stay.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(NONE as usize - 1);
         let more = self.limit.saturating_sub(self.hot.len());
@@ -152,37 +153,39 @@ impl Entries {
         self.dirty.reserve_exact(slots - self.dirty.len());
     }
 
-    /// Number of live entries.
+    /// Returns the number of live entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.live
     }
 
-    /// Whether no entry is live.
+    /// Returns whether no entry is live.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Whether no slot is free; dead entries that wait to be buried hold theirs.
+    /// Returns whether no slot is free.
+    ///
+    /// Dead entries hold their slots until they are reclaimed.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// How many entries more there is room for now.
+    /// Returns the number of free slots.
     #[must_use]
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.live + self.retired())
     }
 
-    /// Number of slots that were ever used: every slot lies below it.
+    /// Returns the number of slots that were ever used; every slot number is lower.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.hot.len()
     }
 
-    /// Makes an entry; `None` when no slot is free. Numbers must grow.
+    /// Adds an entry; `None` if no slot is free. Install numbers must grow.
     pub fn insert(
         &mut self,
         number: InstallNo,
@@ -195,11 +198,11 @@ impl Entries {
         let slot = self.free.pop().unwrap_or_else(|| self.new_slot());
         let index = slot as usize;
         let hot = &mut self.hot[index];
-        debug_assert!(hot.state == State::Free && hot.packets == 0);
+        debug_assert!(hot.state == SlotState::Free && hot.packets == 0);
         hot.actions = Arc::clone(&traversal.actions);
         (hot.forward, hot.unless_ingress) = forward(&traversal.actions);
         hot.used = now;
-        hot.state = State::Live;
+        hot.state = SlotState::Live;
         let generation = hot.generation;
         self.cold[index] = Cold {
             traversal: Some(traversal),
@@ -221,19 +224,19 @@ impl Entries {
         Some(EntryRef { slot, generation })
     }
 
-    /// Whether the entry is still there.
+    /// Returns whether the entry is live.
     #[must_use]
     #[inline]
     pub fn is_live(&self, entry: EntryRef) -> bool {
         let hot = self.hot.get(entry.slot as usize);
-        hot.is_some_and(|hot| hot.generation == entry.generation && hot.state == State::Live)
+        hot.is_some_and(|hot| hot.generation == entry.generation && hot.state == SlotState::Live)
     }
 
-    /// Counts a packet of `bytes` bytes at `now` for a live entry, and answers what happens to it.
+    /// Counts a packet for a live entry, and returns the actions of the entry.
     #[inline]
     pub fn hit(&mut self, slot: u32, bytes: u64, now: Time) -> Hit<'_> {
         let hot = &mut self.hot[slot as usize];
-        debug_assert!(hot.state == State::Live);
+        debug_assert!(hot.state == SlotState::Live);
         hot.packets += 1;
         hot.bytes += bytes;
         hot.used = now;
@@ -244,20 +247,22 @@ impl Entries {
         Hit { actions: &hot.actions, forward: hot.forward, unless_ingress: hot.unless_ingress }
     }
 
-    /// What happens to a packet that hits a live entry.
+    /// Returns the actions of a live entry.
     #[must_use]
     pub fn actions(&self, slot: u32) -> &Arc<[DatapathAction]> {
         &self.hot[slot as usize].actions
     }
 
-    /// A live entry is of use now, though no packet has hit it.
+    /// Marks a live entry as used at `now` without counting a packet.
     pub fn touch(&mut self, slot: u32, now: Time) {
         if let Some(hot) = self.hot.get_mut(slot as usize) {
             hot.used = hot.used.max(now);
         }
     }
 
-    /// Drops an entry at once: nothing can hit it from now on. Answers whether it was live.
+    /// Makes an entry dead at once: no packet can hit it from now on.
+    ///
+    /// Returns whether it was live.
     pub fn kill(&mut self, entry: EntryRef) -> bool {
         let is_killed = self.end(entry);
         if is_killed {
@@ -266,12 +271,13 @@ impl Entries {
         is_killed
     }
 
-    /// Drops an entry as [`Self::kill`] does. If packets came to it until now, it waits to be
-    /// [made anew](Self::reclaim_pending).
+    /// Kills an entry as [`Self::kill`] does.
+    ///
+    /// If packets hit it until now, it enters the [repair queue](Self::reclaim_pending).
     pub fn evict_for_repair(&mut self, entry: EntryRef, now: Time) -> bool {
         let is_killed = self.end(entry);
         let used = self.hot[entry.slot as usize].used;
-        if is_killed && !self.fallen.push(entry, now, now.since(used)) {
+        if is_killed && !self.repair_queue.push(entry, now, now.since(used)) {
             self.retired.push_back(entry);
         }
         is_killed
@@ -283,51 +289,51 @@ impl Entries {
         }
         let index = entry.slot as usize;
         let hot = &mut self.hot[index];
-        hot.state = State::Dead;
+        hot.state = SlotState::Dead;
         hot.generation = hot.generation.wrapping_add(1);
         self.unlink(index);
         self.live -= 1;
         true
     }
 
-    /// The newest live entry, by install number.
+    /// Returns the newest live entry by install number.
     #[must_use]
     pub fn newest(&self) -> Option<(EntryRef, InstallNo)> {
         self.numbered(self.newest)
     }
 
-    /// The oldest live entry, by install number.
+    /// Returns the oldest live entry by install number.
     #[must_use]
     pub fn oldest(&self) -> Option<(EntryRef, InstallNo)> {
         self.numbered(self.oldest)
     }
 
-    /// The live entry of a slot.
+    /// Returns the live entry of a slot.
     #[must_use]
     pub fn live_at(&self, slot: u32) -> Option<EntryRef> {
         let hot = self.hot.get(slot as usize)?;
-        (hot.state == State::Live).then_some(EntryRef { slot, generation: hot.generation })
+        (hot.state == SlotState::Live).then_some(EntryRef { slot, generation: hot.generation })
     }
 
-    /// When the live entry of a slot was last hit, or made.
+    /// Returns the live entry of a slot with the time of its last hit or installation.
     #[must_use]
     pub fn used_at(&self, slot: u32) -> Option<(EntryRef, Time)> {
         self.live_at(slot).map(|entry| (entry, self.hot[slot as usize].used))
     }
 
-    /// What made a live entry.
+    /// Returns the traversal of a live entry.
     #[must_use]
     pub fn traversal(&self, slot: u32) -> Option<&Arc<Traversal>> {
         self.cold.get(slot as usize)?.traversal.as_ref()
     }
 
-    /// Why the packets of a live entry come to nothing, if the switch and not a rule decided so.
+    /// Returns the translation error that drops the packets of the entry, if any.
     #[must_use]
     pub fn error(&self, slot: u32) -> Option<TraversalError> {
         self.traversal(slot)?.error
     }
 
-    /// All that a live entry has counted, credited or not.
+    /// Returns all hits of a live entry, credited or not.
     #[must_use]
     pub fn totals(&self, slot: u32) -> Credit {
         match (self.hot.get(slot as usize), self.cold.get(slot as usize)) {
@@ -340,31 +346,33 @@ impl Entries {
         }
     }
 
-    /// Number of dead entries that wait to be buried.
+    /// Returns the number of dead entries, those in the repair queue included.
     #[must_use]
     pub fn retired(&self) -> usize {
-        self.retired.len() + self.fallen.len()
+        self.retired.len() + self.repair_queue.len()
     }
 
-    /// Number of these that wait to be made anew.
+    /// Returns the number of entries in the repair queue.
     #[must_use]
-    pub const fn fallen(&self) -> usize {
-        self.fallen.len()
+    pub const fn pending_repairs(&self) -> usize {
+        self.repair_queue.len()
     }
 
-    /// Number of dead entries that [`Self::reclaim`] would end.
+    /// Returns the number of dead entries that [`Self::reclaim`] can take.
     #[must_use]
     pub fn reclaimable(&self) -> usize {
         self.retired.len()
     }
 
-    /// Lets up to so many of those that wait to be made anew be buried before all others: those first
-    /// that were hit longest ago, or those alone that fell at `until` or before. Answers how many.
+    /// Moves up to `count` entries from the repair queue to the reclaim queue.
+    ///
+    /// Takes those that were hit longest ago first, or only those evicted at `until` or before. Returns
+    /// the number of entries moved.
     pub fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
         for given_up in 0..count {
             let popped = match until {
-                Some(until) => self.fallen.pop_evicted_by(until),
-                None => self.fallen.pop_oldest(),
+                Some(until) => self.repair_queue.pop_evicted_by(until),
+                None => self.repair_queue.pop_oldest(),
             };
             let Some(entry) = popped else { return given_up };
             self.retired.push_front(entry);
@@ -372,16 +380,19 @@ impl Entries {
         count
     }
 
-    /// Ends a dead entry that does not wait to be made anew; `None` when there is none. Its slot is
-    /// free afterwards.
+    /// Frees the slot of a dead entry; `None` if there is none.
+    ///
+    /// Entries in the repair queue are left there.
     pub fn reclaim(&mut self) -> Option<Reclaimed> {
         let reference = self.retired.pop_front()?;
         self.reclaim_one(reference)
     }
 
-    /// Ends the one that was hit last of those that wait to be made anew; `None` when there is none.
+    /// Frees the slot of the most recently hit entry of the repair queue.
+    ///
+    /// `None` if the queue is empty.
     pub fn reclaim_pending(&mut self) -> Option<Reclaimed> {
-        let reference = self.fallen.pop_newest()?;
+        let reference = self.repair_queue.pop_newest()?;
         self.reclaim_one(reference)
     }
 
@@ -390,29 +401,28 @@ impl Entries {
         let credit = self.take_credit(index);
         let hot = &mut self.hot[index];
         let used = hot.used;
-        hot.state = State::Free;
+        hot.state = SlotState::Free;
         hot.actions = Arc::clone(&self.no_actions);
         let traversal = self.cold[index].traversal.take();
-        // A slot whose generations are used up stays free for ever: no reference comes back to
-        // life.
+        // A slot with no generation left is never used again, so no reference becomes live again.
         if hot.generation != u32::MAX {
             self.free.push(reference.slot);
         }
         traversal.map(|traversal| Reclaimed { reference, traversal, credit, used })
     }
 
-    /// Number of slots that may have something to credit.
+    /// Returns the number of slots that may have hits to credit.
     #[must_use]
     pub fn dirty(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Takes what the slot that was hit longest ago has to credit, and hands it to `credit`.
+    /// Passes the uncredited hits of the next slot in the list to `credit`.
     pub fn credit_one(&mut self, credit: impl FnOnce(&Traversal, Credit)) {
         let Some(slot) = self.dirty.pop_front() else { return };
         let index = slot as usize;
         self.hot[index].is_dirty = false;
-        // A dead entry is credited too; a slot that was buried since has nothing left.
+        // A dead entry is credited too; a slot that was reclaimed since has nothing left.
         let taken = self.take_credit(index);
         if let (Some(taken), Some(traversal)) = (taken, &self.cold[index].traversal) {
             credit(traversal, taken);
@@ -444,7 +454,7 @@ impl Entries {
             forward: NONE,
             unless_ingress: false,
             is_dirty: false,
-            state: State::Free,
+            state: SlotState::Free,
         });
         self.cold.push(Cold {
             traversal: None,
@@ -471,10 +481,10 @@ impl Entries {
 }
 
 impl Hit<'_> {
-    /// The port, if all that happens is one output of the packet as it is.
+    /// Returns the port if the only action is one output of the unchanged packet.
     ///
-    /// So it is with nearly every packet, and then the list of actions, which lies elsewhere in
-    /// memory, is not even looked at.
+    /// Nearly every packet has such an entry. The list of actions, which is elsewhere in memory, is then
+    /// not read.
     #[must_use]
     #[inline]
     pub fn forward(&self, ingress: DatapathPort) -> Option<DatapathPort> {

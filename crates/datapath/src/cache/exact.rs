@@ -1,27 +1,27 @@
-//! The exact-match cache: flows that were seen just now, by all of their header bits.
+//! The exact-match cache: recently active flows by all of their header bits.
 //!
 //! A fixed number of lines in sets of four. The tags of a set, 32 bits of the hash each, lie
 //! together in 16 bytes, so a lookup that misses reads 16 bytes, and one that hits reads the tags
-//! and the three cache lines of one [`Line`]. All words are compared: a tag never decides.
+//! and the three cache lines of one [`CacheLine`]. All words are compared: a tag never decides.
 //!
-//! A flow has one entry of the megaflow cache, or those of a chain that its packets meet one after the
-//! other. The first is in the line of the flow, and the others are elsewhere. A remembered walk is as
-//! good as one that is walked: while all of its entries live, each says what the tables say of packets
-//! with its tag, and the tags that they hold keep their names. So whoever asks has to see that *all* live.
+//! A flow has one megaflow, or the LTM entries that its packets hit in the stages of a chain. The line
+//! of the flow holds the first entry, and a separate array the others. A cached list of LTM entries is as
+//! good as a walk through the stages: while all of its entries live, each is right for packets with its
+//! tag, and the tags keep their names. So the caller must check that *all* entries live.
 //!
-//! It serves keys as they are at ingress: hidden state is zero but for bridge and ingress port,
-//! and all that is read lies in the last [`INGRESS_WORDS`] words of the key, one behind the other.
-//! What was recirculated has hidden state and goes to the wildcard cache alone.
+//! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
+//! port, so all that is read lies in the last [`INGRESS_WORDS`] words of the key, which are
+//! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
 //!
-//! **When to ask.** A hit here costs about as much as one or two probes of the wildcard cache: the
-//! hash covers every word, a line is three cache lines. So it is asked only while the wildcard cache
-//! needs two probes or more on average; with few masks, it is faster to leave it out.
+//! **When to look up.** A hit here costs about as much as one or two probes of the wildcard cache: the
+//! hash covers every word, and a line is three cache lines. So the caches use it only while the wildcard
+//! cache needs two probes or more on average. With few masks the wildcard cache alone is faster.
 //!
-//! **When to insert.** With fewer flows than lines it does not matter: all are in after a moment.
-//! With many more, inserting at every miss throws a line out for each packet and almost never has a
-//! flow twice; inserting one in a hundred (as Open vSwitch does) costs a hundredth of the writes,
-//! and large flows, which come often, get in and stay while small ones hardly try. The choice is
-//! drawn at random: a counter would fall in step with traffic that repeats.
+//! **When to insert.** With fewer flows than lines every flow gets a line soon. With many more flows,
+//! an insertion at every miss evicts a line per packet, and the new line is almost never hit.
+//! Inserting one miss in a hundred, as Open vSwitch does, costs a hundredth of the writes. Large
+//! flows still get a line, as they miss often, and small flows rarely evict them. The choice is
+//! random: a counter would fall in step with traffic that repeats.
 
 use std::hint::black_box;
 
@@ -29,7 +29,7 @@ use shunt_flow::{FlowKey, layout::FLOW_WORDS, layout::word};
 
 use super::{EntryRef, KeyHasher, split_mix};
 
-/// Words of a key that a packet brings along at ingress: bridge, ingress port, headers.
+/// Number of key words that are set at ingress: bridge, ingress port, headers.
 pub const INGRESS_WORDS: usize = FLOW_WORDS - word::BRIDGE as usize;
 
 /// Sizes of an exact-match cache.
@@ -37,7 +37,7 @@ pub const INGRESS_WORDS: usize = FLOW_WORDS - word::BRIDGE as usize;
 pub struct ExactConfig {
     /// Number of flows; rounded up to a power of two, at least four.
     pub lines: usize,
-    /// One flow of so many that come is inserted; 0: none, the cache is off.
+    /// One miss in `insert_inverse` is inserted; 0 switches the cache off.
     pub insert_inverse: u32,
 }
 
@@ -51,8 +51,8 @@ impl Default for ExactConfig {
 #[derive(Debug)]
 pub struct ExactCache {
     tags: Box<[Tags]>,
-    lines: Box<[Line]>,
-    /// What a flow has behind its first entry, for all lines alike many.
+    lines: Box<[CacheLine]>,
+    /// The entries after the first of each line, `further_max` per line.
     further: Box<[EntryRef]>,
     further_max: usize,
     /// Number of sets less one.
@@ -64,24 +64,25 @@ pub struct ExactCache {
 /// The tags of one set.
 type Tags = [u32; WAYS];
 
-/// One flow and the first entry that it has.
+/// One flow and its first entry.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-struct Line {
+struct CacheLine {
     words: [u64; INGRESS_WORDS],
     first: EntryRef,
 }
 
-/// Lines that a flow can be in.
+/// Lines per set.
 const WAYS: usize = 4;
 
 /// The tag of a line that holds no flow.
 const EMPTY: u32 = 0;
 
-const _: () = assert!(size_of::<Line>() == 192, "a line is three cache lines");
-const _: () = assert!(word::IN_PORT == word::BRIDGE + 1, "what ingress brings is consecutive");
+const _: () = assert!(size_of::<CacheLine>() == 192, "a line is three cache lines");
+const _: () =
+    assert!(word::IN_PORT == word::BRIDGE + 1, "the words set at ingress are consecutive");
 
-/// The words of a key that a packet brings along at ingress.
+/// Returns the words of a key that are set at ingress.
 ///
 /// # Panics
 ///
@@ -94,14 +95,14 @@ pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
 }
 
 impl ExactCache {
-    /// The name of no entry.
+    /// A reference to no entry.
     pub const NO_ENTRY: EntryRef = EntryRef { slot: u32::MAX, generation: 0 };
 
-    /// An empty cache of flows that have up to so many entries.
+    /// Creates an empty cache for flows of up to `entries_max` entries.
     #[must_use]
     pub fn new(config: ExactConfig, entries_max: usize, seed: u64) -> Self {
         let sets = config.lines.div_ceil(WAYS).next_power_of_two();
-        let line = Line { words: [0; INGRESS_WORDS], first: Self::NO_ENTRY };
+        let line = CacheLine { words: [0; INGRESS_WORDS], first: Self::NO_ENTRY };
         let further_max = entries_max.saturating_sub(1);
         Self {
             tags: vec![[EMPTY; WAYS]; sets].into_boxed_slice(),
@@ -114,21 +115,22 @@ impl ExactCache {
         }
     }
 
-    /// Whether it holds anything, ever.
+    /// Returns whether flows are inserted at all.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.insert_inverse != 0
     }
 
-    /// The hash that the other functions take.
+    /// Returns the hash that the other functions take.
     #[must_use]
     #[inline]
     pub fn hash(hasher: &KeyHasher, key: &FlowKey) -> u64 {
         hasher.hash_array(ingress_words(key))
     }
 
-    /// Which line may hold the flow: to be asked with [`Self::confirm`], for all packets of a burst
-    /// first, so that their lines are on the way together.
+    /// Returns the line that may hold the flow, to be checked with [`Self::confirm`].
+    ///
+    /// The caller finds the candidates of a whole burst first, so that their lines load in parallel.
     #[must_use]
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
@@ -139,8 +141,9 @@ impl ExactCache {
         Some((set * WAYS + way) as u32)
     }
 
-    /// Has the memory of a line come, before it is compared: so short are these steps that those of many
-    /// packets are on the way together.
+    /// Loads a line before it is compared.
+    ///
+    /// The step is so short that the loads of many packets overlap.
     #[inline]
     pub fn fetch(&self, line: u32) {
         let words = &self.lines[line as usize].words;
@@ -148,8 +151,9 @@ impl ExactCache {
         black_box(words[0] | words[8] | words[16] | further.map_or(0, |entry| entry.slot.into()));
     }
 
-    /// The first entry of `key`, if that line holds this very flow. It may be dead, as may those
-    /// [behind](Self::further) it.
+    /// Returns the first entry of `key` if the line holds exactly this flow.
+    ///
+    /// The entry may be dead, and so may its [further](Self::further) entries.
     #[must_use]
     #[inline]
     pub fn confirm(&self, line: u32, key: &FlowKey) -> Option<EntryRef> {
@@ -159,7 +163,7 @@ impl ExactCache {
         (differing == 0).then_some(line.first)
     }
 
-    /// The entries that the flow of a line has behind the first.
+    /// Returns the entries of a line after the first.
     #[inline]
     pub fn further(&self, line: u32) -> impl Iterator<Item = EntryRef> + use<'_> {
         let start = line as usize * self.further_max;
@@ -167,7 +171,7 @@ impl ExactCache {
         further.iter().copied().take_while(|entry| *entry != Self::NO_ENTRY)
     }
 
-    /// Whether this flow is one of those that are inserted.
+    /// Returns whether to insert the flow that just missed.
     #[inline]
     pub fn chooses(&mut self) -> bool {
         match self.insert_inverse {
@@ -177,8 +181,11 @@ impl ExactCache {
         }
     }
 
-    /// Inserts a flow with its entries, first to last; one of its set goes if there is no line left.
-    /// A flow without entries, or with more than there may be, is not inserted.
+    /// Inserts a flow with its entries, first to last.
+    ///
+    /// A random line of a full set is overwritten.
+    ///
+    /// A flow without entries, or with more than `entries_max`, is not inserted.
     pub fn insert(&mut self, hash: u64, key: &FlowKey, entries: &[EntryRef]) {
         let Some((first, further)) = entries.split_first() else { return };
         if further.len() > self.further_max {
@@ -187,7 +194,7 @@ impl ExactCache {
         let set = set_of(hash, self.mask);
         let tag = tag_of(hash);
         let tags = &mut self.tags[set];
-        // The same tag first: it is the same flow, with a dead entry, or one that hides it.
+        // A line with the same tag goes first: it is the same flow with a dead entry, or it hides this flow.
         let way = tags
             .iter()
             .position(|own| *own == tag)
@@ -195,7 +202,7 @@ impl ExactCache {
             .unwrap_or_else(|| any_way(&mut self.random));
         tags[way] = tag;
         let line = set * WAYS + way;
-        self.lines[line] = Line { words: *ingress_words(key), first: *first };
+        self.lines[line] = CacheLine { words: *ingress_words(key), first: *first };
         let start = line * self.further_max;
         let room = &mut self.further[start..start + self.further_max];
         let (used, rest) = room.split_at_mut(further.len());
@@ -215,7 +222,7 @@ const fn set_of(hash: u64, mask: u64) -> usize {
     (hash & mask) as usize
 }
 
-/// The high half of the hash; the set is named by the low one.
+/// Returns the high half of the hash; the low half selects the set.
 #[inline]
 const fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1

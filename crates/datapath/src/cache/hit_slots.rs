@@ -73,7 +73,7 @@ impl PositionSet {
     }
 }
 
-/// The action lists of the entries that a packet hit, in order; empty lists are left out.
+/// The action lists of the entries that a packet hit, without empty lists.
 pub(crate) struct ActionLists<'a> {
     lists: [&'a Arc<[DatapathAction]>; CHAIN_MAX],
     count: usize,
@@ -128,7 +128,7 @@ impl<'a> ActionLists<'a> {
         Self::of(slots.iter().map(|slot| entries.actions(*slot)))
     }
 
-    /// Collects at most [`CHAIN_MAX`] lists that are not empty; `None` if all are empty.
+    /// Collects the lists that are not empty, at most [`CHAIN_MAX`]; `None` if all are.
     pub(crate) fn of(lists: impl IntoIterator<Item = &'a Arc<[DatapathAction]>>) -> Option<Self> {
         let mut lists = lists.into_iter().filter(|list| !list.is_empty());
         let mut own = Self { lists: [lists.next()?; CHAIN_MAX], count: 1 };

@@ -28,7 +28,9 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// The index's own settings.
     type Config;
 
-    /// The state of a lookup that missed, for [`Self::handle_miss`]. The default knows nothing.
+    /// The state of a lookup that missed, for [`Self::handle_miss`].
+    ///
+    /// The default knows nothing.
     type Partial: Default;
 
     /// Counts that continue when the index is replaced and later selected again.
@@ -60,7 +62,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Takes back the count of a hit of a burst: the packet will be looked up again.
     fn uncount_hit(&mut self, hit: &HitSlots);
 
-    /// Translates a packet that missed, and adds entries for all packets that match like it.
+    /// Translates a packet that missed, and adds entries for it.
     ///
     /// `partial` is the result of [`Self::find`] for the same key, or the default. A traversal that
     /// learns is not cached.
@@ -98,7 +100,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Observes a sampled packet that hit, to learn where to partition traversals.
     fn observe(&mut self, _upcall: Upcall<'_>) {}
 
-    /// Returns the position of a live entry in a chain of stages, if it is an LTM entry.
+    /// Returns the position of a live entry in the chain, if it is an LTM entry.
     fn link(&self, _entry: EntryRef) -> Option<ChainLink> {
         None
     }
@@ -152,15 +154,16 @@ pub(crate) enum RepairOutcome {
     Changed,
     /// Another live entry already covers the packets.
     Covered,
-    /// There is no new entry: the traversal learns, or no slot is free, or it is not the first
-    /// sub-traversal of a chain.
+    /// There is no new entry.
+    ///
+    /// The traversal learns, no slot is free, or it is not the first sub-traversal of a chain.
     Dropped,
 }
 
 /// The room of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexCapacity {
-    /// Entry slots needed, if the index evicts entries by itself; `None`: as many as configured.
+    /// Slots needed by an index that evicts by itself; `None`: as configured.
     pub(crate) entries_max: Option<usize>,
     /// Maximum number of entries that one packet hits.
     pub(crate) hits_per_packet_max: usize,
@@ -198,7 +201,7 @@ impl RepairOutcome {
     }
 }
 
-/// Lists the indexes: a field for the totals, a variant, the type, and the setting with its config.
+/// Lists the indexes: field of the totals, variant, type, setting and config.
 macro_rules! wildcard_indexes {
     ($($field:ident: $name:ident($index:ty), if $setting:pat => $config:expr;)*) => {
         /// The wildcard cache of a packet thread.

@@ -1,13 +1,13 @@
-//! The wildcard cache: entries by the bits that their decision depended on.
+//! The megaflow cache: tuple space search over the masks of traversals.
 //!
-//! Entries with one mask form a subtable, a hash table of masked words. A lookup asks subtable
-//! after subtable until one answers. There are no priorities: entries that overlap agree (law 1),
-//! so the first answer is the answer.
+//! Entries with the same mask form a subtable, a hash table of masked words. A lookup probes the
+//! subtables one after another. There are no priorities: entries that overlap agree (law 1), so the
+//! first hit is the result.
 //!
-//! A burst goes through a subtable in step: all hashes, all slots of the index, all rows, all entries
-//! (see [`MaskedTable`]). What was not found goes on to the next subtable. Subtables are asked in the order of how much they found of
-//! late (as Open vSwitch's `dpcls` does per port), which is what keeps the average number of probes
-//! near one.
+//! The packets of a burst go through a subtable in lockstep: all hashes, all index slots, all rows, all
+//! entries (see [`MaskedTable`]). Packets that miss go on to the next subtable. Subtables are ordered by
+//! their recent hits, as Open vSwitch's `dpcls` orders them per port. This keeps the average number of
+//! probes near one.
 
 use std::sync::Arc;
 
@@ -49,37 +49,37 @@ struct RowAddress {
     row: u32,
 }
 
-/// The wildcard cache of one packet thread.
+/// A tuple space of entries, one subtable per mask.
 #[derive(Debug)]
 pub struct MegaflowCache {
     hasher: KeyHasher,
-    /// By number; a number is used again when its subtable has become empty.
-    subtables: Vec<Subtable>,
+    /// The subtables by number. The number of an empty subtable is used again.
+    subtables: Vec<MegaflowSubtable>,
     unused: Vec<u32>,
     numbers: HashMap<SparseMask, u32, foldhash::fast::FixedState>,
-    /// The numbers of all subtables that are not empty, those that find most first.
+    /// The numbers of all subtables that are not empty, those with most hits first.
     order: Vec<u32>,
-    /// The address of each entry, by its slot; [`RowAddress::NONE`] where there is none.
+    /// The address of each entry by slot; [`RowAddress::NONE`] if there is none.
     addresses: Vec<RowAddress>,
     probes: u32,
 }
 
-/// All entries of one mask.
+/// The entries of one mask.
 #[derive(Debug)]
-struct Subtable {
+struct MegaflowSubtable {
     /// The entry of each row.
     table: MaskedTable<1>,
     hits: u32,
 }
 
-/// Packets of a burst that no cache has answered for yet, by their places in the burst.
+/// The packets of a burst that have missed so far, by their positions.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
     places: [u8; BURST],
     count: usize,
 }
 
-/// Probes of subtables after which these are put in order.
+/// Number of probes between two orderings of the subtables.
 const PROBES_PER_ORDERING: u32 = 1 << 16;
 
 impl RowAddress {
@@ -88,7 +88,7 @@ impl RowAddress {
 }
 
 impl MegaflowIndex {
-    /// Makes an entry of a traversal; `None` if the traversal learns or the owner refuses.
+    /// Installs a traversal; `None` if it learns or the owner refuses.
     fn install(
         &mut self,
         owner: &mut Owner,
@@ -206,7 +206,7 @@ impl WildcardIndex for MegaflowIndex {
 }
 
 impl MegaflowCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(hasher: KeyHasher, seed: u64) -> Self {
         Self {
@@ -220,17 +220,16 @@ impl MegaflowCache {
         }
     }
 
-    /// Number of masks in use.
+    /// Returns the number of masks in use.
     #[must_use]
     pub fn subtables(&self) -> usize {
         self.order.len()
     }
 
-    /// Looks up the packets of `missing` among `keys`; of those that are found `is_hit` is told the
-    /// place and the entry, and they leave `missing`. Answers how many subtables were asked in all,
-    /// once per packet.
+    /// Looks up the packets of `missing`, and removes those that hit from it.
     ///
-    /// An entry counts only if `is_hit` says so.
+    /// A match is a hit if `is_hit(position, entry)` returns true. Returns the number of subtables probed,
+    /// summed over packets.
     pub fn find_burst(
         &mut self,
         keys: &[FlowKey],
@@ -256,7 +255,7 @@ impl MegaflowCache {
         probes
     }
 
-    /// The live entry that covers `key`.
+    /// Returns the live entry that covers `key`.
     #[must_use]
     pub fn find(&self, key: &FlowKey, is_live: impl Fn(EntryRef) -> bool) -> Option<EntryRef> {
         let covering = self
@@ -266,8 +265,9 @@ impl MegaflowCache {
         covering.into_iter().find(|entry| is_live(*entry))
     }
 
-    /// Adds an entry for every key that agrees with `key` under `mask`. A dead entry with the same
-    /// bits loses its row.
+    /// Adds an entry for every key that agrees with `key` under `mask`.
+    ///
+    /// A dead entry with the same bits loses its row.
     pub fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) {
         let subtable = match self.numbers.get(mask) {
             Some(number) => *number,
@@ -299,7 +299,7 @@ impl MegaflowCache {
 
     #[expect(clippy::cast_possible_truncation, reason = "indices of subtables")]
     fn add_subtable(&mut self, mask: &SparseMask) -> u32 {
-        let subtable = Subtable { table: MaskedTable::new(mask), hits: 0 };
+        let subtable = MegaflowSubtable { table: MaskedTable::new(mask), hits: 0 };
         let number = match self.unused.pop() {
             Some(number) => {
                 self.subtables[number as usize] = subtable;
@@ -320,12 +320,12 @@ impl MegaflowCache {
         let subtables = &mut self.subtables;
         self.order
             .sort_unstable_by_key(|number| std::cmp::Reverse(subtables[*number as usize].hits));
-        // What was long ago counts less and less.
+        // Old hits count less and less.
         subtables.iter_mut().for_each(|subtable| subtable.hits /= 2);
     }
 }
 
-impl Subtable {
+impl MegaflowSubtable {
     fn find_burst(
         &mut self,
         hasher: &KeyHasher,
@@ -384,38 +384,38 @@ impl Subtable {
 }
 
 impl Missing {
-    /// Nobody is missing.
+    /// Removes all packets.
     pub const fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Adds the packet at a place of the burst.
+    /// Adds the packet at a position of the burst.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a burst has fewer than 256 places")]
+    #[expect(clippy::cast_possible_truncation, reason = "a burst has fewer than 256 positions")]
     pub const fn push(&mut self, place: usize) {
         self.places[self.count] = place as u8;
         self.count += 1;
     }
 
-    /// Whether everybody was found.
+    /// Returns whether no packet is missing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Number of packets missing.
+    /// Returns the number of missing packets.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Their places, ascending.
+    /// Returns the positions in ascending order.
     pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.places[..self.count].iter().map(|place| usize::from(*place))
     }
 }
 
-const _: () = assert!(BURST <= 256, "a place in a burst is a byte");
+const _: () = assert!(BURST <= 256, "a position in a burst is a byte");
 
 const fn packed(entry: EntryRef) -> u64 {
     (entry.generation as u64) << 32 | entry.slot as u64
@@ -436,7 +436,7 @@ mod tests {
         EntryRef { slot, generation: 0 }
     }
 
-    /// A key of two small fields and one of the masks over them.
+    /// Returns a key with two small fields.
     fn key(source: u8, target: u8) -> FlowKey {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::Ipv4Src, u128::from(source));
@@ -473,7 +473,7 @@ mod tests {
 
     struct Model {
         cache: MegaflowCache,
-        /// Every entry ever made: key, mask, whether it lives.
+        /// Every entry ever made: key, mask, and true while it lives.
         entries: Vec<(FlowKey, FlowMask, bool)>,
     }
 
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subtable_that_became_empty_is_asked_no_more() {
+    fn an_empty_subtable_is_not_probed() {
         let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
         cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 0)), entry(0));
         cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 7)), entry(1));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subtable_that_finds_most_is_asked_first() {
+    fn the_subtable_with_most_hits_is_probed_first() {
         let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
         cache.insert(&key(1, 0), &SparseMask::from(&mask(7, 0)), entry(0));
         cache.insert(&key(0, 2), &SparseMask::from(&mask(0, 7)), entry(1));

@@ -1,45 +1,46 @@
-//! What the owner of a cache keeps in order so that no race loses an eviction (law 5).
+//! The owner of cache entries: its half of the protocol in which no race loses an eviction (law 5).
 //!
-//! The protocol, with the numbers by which tests and comments call its rules:
+//! The rules of the protocol, with the numbers that tests and comments use:
 //!
-//! 1. `seq` is the last install of an owner *over which the evictions of an advance were computed*.
-//! 2. An install older than the engine's version is ignored by the engine: its owner drops it, by
-//!    the rule of `seq`.
-//! 3. An owner reports `removed` for what it expires, never for what an advance took.
-//! 4. Advances merge: newest version, union of evictions, least `seq`.
-//! 5. An owner installs only what was translated under the version it is at.
-//! 6. Before it computes, the engine takes in what is queued.
-//! 7. Entry ids are (owner, slot, generation); a slot is used again only after its `removed` was
-//!    sent.
+//! 1. `seq` is the last install of an owner *over which the evictions of an invalidation were computed*.
+//! 2. The engine ignores an install that is older than its version. The owner drops the entry by the
+//!    rule of `seq`.
+//! 3. An owner reports `removed` for entries that it expires, never for entries that an invalidation
+//!    evicted.
+//! 4. Invalidations merge: newest version, union of evictions, least `seq`.
+//! 5. An owner installs only traversals that were translated at its own version.
+//! 6. The engine takes all queued reports before it computes evictions.
+//! 7. Entry ids are (owner, slot, generation). A slot is used again only after its `removed` was sent.
 //!
-//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::evict::coordinator`] the rest. An example of
-//! what 1 is for:
+//! [`Owner`] enforces rules 3, 5 and 7 and its half of rule 1; [`crate::evict::coordinator`] enforces the
+//! others. An example for rule 1:
 //!
 //! ```text
 //!   owner                          engine                      control
 //!   at version 4                   at version 4
-//!   translate, install no. 7 ──►   (on the way)                publish 5: deltas
+//!   translate, install no. 7 ──►   (in the ring)               publish 5: deltas
 //!                                  evictions of 5, seq = 6  ◄──
-//!                                  no. 7 arrives, made under 4: late, ignored
+//!                                  no. 7 arrives, made at 4: late, ignored
 //!   invalidation(5, .., seq 6):  ◄──
-//!   drops the evictions and no. 7, which nobody tested against 5
+//!   drops the evictions and no. 7, which was not compared with 5
 //! ```
 //!
-//! What packets teach goes to control, which makes a version of it. An owner counts its [`LearnRequest`]s,
-//! and an advance says up to which of them its version has learned (or found that all was known):
+//! Learn requests of packets go to the control plane, which publishes a version with the learned rules. An
+//! owner numbers its [`LearnRequest`]s. An invalidation carries the number up to which its version
+//! contains the requests, or found nothing new in them:
 //!
-//! 8. Nothing that came behind a packet that taught is forwarded before its owner has taken an
-//!    advance that contains the lesson.
-//! 9. The number of an advance grows with its version and never before it; merged advances carry
-//!    the greatest; and a lesson that changed nothing is answered too.
+//! 8. No packet behind one that sent a learn request is forwarded before its owner has taken an
+//!    invalidation that contains the request.
+//! 9. The number in an invalidation grows with its version and never before it. Merged invalidations carry
+//!    the greatest number. A request that changed nothing is acknowledged too.
 //!
-//! A thread that sleeps need not be woken to adopt a version that nobody can catch it without:
+//! A sleeping thread need not be woken for a version, since it forwards nothing:
 //!
-//! 10. An owner that is found asleep after an advance was posted to it has answered the advance: when
-//!     it wakes it takes what was posted before it meets a packet.
+//! 10. An owner that is asleep after an invalidation was posted to it counts as having acknowledged it.
+//!     When it wakes, it takes the invalidation before it processes a packet.
 //!
-//! Nothing here waits: if the ring to the engine is full, an entry is not made, and one that should
-//! expire lives on until its report fits.
+//! Nothing here waits: if the ring to the engine is full, an entry is not installed, and an entry that
+//! should expire lives until its report fits.
 
 use std::sync::Arc;
 
@@ -52,78 +53,80 @@ use crate::{
     evict::mailbox::Invalidation,
 };
 
-/// What an owner tells the engine, in order.
+/// A report of an owner to the engine; reports stay in order.
 #[derive(Clone, Debug)]
 pub enum Report {
-    /// It made an entry.
+    /// The owner installed an entry.
     Installed {
         /// The entry.
         entry: EntryId,
-        /// Its number among the installs of this owner.
+        /// The install number, counted per owner.
         number: InstallNo,
-        /// What made it.
+        /// The traversal of the entry.
         traversal: Arc<Traversal>,
     },
-    /// It lost an entry of its own accord.
+    /// The owner removed an entry by itself.
     Removed(EntryId),
 }
 
-/// What a packet taught, on its way to control.
+/// A request of a packet to learn rules, sent to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnRequest {
-    /// Its number among the lessons of its owner.
+    /// The number of the request, counted per owner.
     pub number: LearnSeq,
-    /// What is to be learned.
+    /// The rules to learn.
     pub learnings: Vec<Learning>,
 }
 
-/// The number of a lesson: each owner counts its own, from 1.
+/// The number of a learn request; each owner counts from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LearnSeq(pub u64);
 
-/// Control does not keep up with lessons.
+/// The ring of learn requests is full: the control plane does not keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the ring of lessons to control is full")]
+#[error("the ring of learn requests to the control plane is full")]
 pub struct LearnQueueFull;
 
-/// Why an entry was not made.
+/// The reason why an entry was not installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// It was translated under another version than the owner is at (rule 5).
-    #[error("the traversal saw version {seen}, the cache is at {current}")]
+    /// The traversal was translated at another version than the owner's (rule 5).
+    #[error(
+        "the traversal is of version {seen}, but the owner is at version {current}: translate it again"
+    )]
     OtherVersion {
-        /// The version that the traversal saw.
+        /// The version of the traversal.
         seen: Version,
         /// The owner's version.
         current: Version,
     },
     /// No slot is free.
-    #[error("the cache holds {0} entries, its limit")]
+    #[error("no free slot: {0} entries are live, and dead ones hold the other slots")]
     Full(usize),
-    /// The engine does not keep up with reports.
-    #[error("the ring to the eviction thread is full")]
+    /// The ring of reports is full: the engine does not keep up.
+    #[error("the ring of reports to the eviction thread is full")]
     RingFull,
 }
 
-/// How many entries an advance took.
+/// Number of entries that an invalidation dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Named as stale.
+    /// Entries named as stale.
     pub evicted: usize,
-    /// Installed after `seq`: the price of the race, not of the update.
+    /// Entries installed after `seq`: the cost of the race, not of the change.
     pub install_conflicts: usize,
 }
 
-/// How many entries were not made, by why not.
+/// Number of entries that were not installed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// No slot was free.
+    /// Refused because no slot was free.
     pub full: u64,
-    /// The engine did not keep up with reports.
+    /// Refused because the ring of reports was full.
     pub ring: u64,
 }
 
-/// The entries of one owner, its version, and its end of the ring to the engine.
+/// The entries and the version of one owner, and its ring to the engine.
 #[derive(Debug)]
 pub struct Owner {
     id: OwnerId,
@@ -133,13 +136,13 @@ pub struct Owner {
     refused: Refused,
     entries: Entries,
     reports: Producer<Report>,
-    taught: LearnSeq,
+    requested: LearnSeq,
     learned: LearnSeq,
     learn_requests: Producer<LearnRequest>,
 }
 
 impl Owner {
-    /// An owner without entries, at the version at which the engine knows it.
+    /// Creates an owner without entries, at the version that the engine has for it.
     #[must_use]
     pub fn new(
         id: OwnerId,
@@ -156,52 +159,53 @@ impl Owner {
             refused: Refused::default(),
             entries: Entries::new(limit),
             reports,
-            taught: LearnSeq(0),
+            requested: LearnSeq(0),
             learned: LearnSeq(0),
             learn_requests,
         }
     }
 
-    /// The version that it is at.
+    /// Returns the version of the owner.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Its entries.
+    /// Returns the entries.
     #[must_use]
     pub const fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// Its entries, to count hits, credit and bury. Killing goes through [`Self::expire`] and
-    /// [`Self::invalidation`] alone.
+    /// Returns the entries, to count hits, credit and reclaim.
+    ///
+    /// Only [`Self::expire`] and [`Self::apply`] may kill entries.
     #[inline]
     pub const fn entries_mut(&mut self) -> &mut Entries {
         &mut self.entries
     }
 
-    /// Number of reports sent so far.
+    /// Returns the number of reports sent.
     #[must_use]
     pub const fn reported(&self) -> u64 {
         self.reported
     }
 
-    /// Number of entries that were not made so far.
+    /// Returns the number of entries that were not installed.
     #[must_use]
     pub const fn refused(&self) -> Refused {
         self.refused
     }
 
-    /// The number of its last install.
+    /// Returns the number of the last install.
     #[must_use]
     pub const fn last_install(&self) -> InstallNo {
         self.last
     }
 
-    /// How an entry is called outside of this owner.
+    /// Returns the id of an entry, as other threads use it.
     #[must_use]
-    pub const fn name(&self, entry: EntryRef) -> EntryId {
+    pub const fn entry_id(&self, entry: EntryRef) -> EntryId {
         EntryId { owner: self.id, slot: entry.slot, generation: entry.generation }
     }
 
@@ -211,12 +215,12 @@ impl Owner {
         !self.entries.is_full() && !self.reports.is_full()
     }
 
-    /// Makes an entry and reports it.
+    /// Installs an entry and reports it.
     ///
     /// # Errors
     ///
-    /// When the traversal saw another version (rule 5), no slot is free, or the report does not
-    /// fit; then there is no entry and nothing was reported.
+    /// Fails if the traversal is of another version (rule 5), no slot is free, or the report does not
+    /// fit. Then there is no entry and nothing was reported.
     pub fn install(
         &mut self,
         traversal: Arc<Traversal>,
@@ -236,76 +240,82 @@ impl Owner {
             return Err(InstallError::Full(self.entries.len()));
         };
         self.last = number;
-        let report = Report::Installed { entry: self.name(entry), number, traversal };
+        let report = Report::Installed { entry: self.entry_id(entry), number, traversal };
         let sent = self.reports.push(report);
         debug_assert!(sent.is_ok(), "only this end fills the ring");
         self.reported += 1;
         Ok(entry)
     }
 
-    /// An entry is of use now, if it lives, though no packet has hit it.
+    /// Marks an entry as used at `now` if it is live, without counting a packet.
     pub fn touch(&mut self, entry: EntryRef, now: Time) {
         if self.entries.is_live(entry) {
             self.entries.touch(entry.slot, now);
         }
     }
 
-    /// Drops an entry of its own accord and reports it (rule 3). Answers `false`, and the entry
-    /// lives on, if the report does not fit now.
+    /// Removes an entry and reports it (rule 3).
+    ///
+    /// Returns `false`, and the entry lives on, if the report does not fit.
     pub fn expire(&mut self, entry: EntryRef) -> bool {
         if self.reports.is_full() || !self.entries.kill(entry) {
             return false;
         }
-        let sent = self.reports.push(Report::Removed(self.name(entry)));
+        let sent = self.reports.push(Report::Removed(self.entry_id(entry)));
         debug_assert!(sent.is_ok(), "only this end fills the ring");
         self.reported += 1;
         true
     }
 
-    /// Hands on what a packet teaches. Answers with the number of the lesson, to wait for.
+    /// Sends a learn request. Returns its number, to wait for.
     ///
     /// # Errors
     ///
-    /// When it does not fit; then nothing was taught.
+    /// Fails if the ring is full; then nothing was sent.
     pub fn learn(&mut self, learnings: Vec<Learning>) -> Result<LearnSeq, LearnQueueFull> {
-        let number = LearnSeq(self.taught.0 + 1);
+        let number = LearnSeq(self.requested.0 + 1);
         self.learn_requests.push(LearnRequest { number, learnings }).map_err(|_| LearnQueueFull)?;
-        self.taught = number;
+        self.requested = number;
         Ok(number)
     }
 
-    /// The last lesson that it handed on.
+    /// Returns the number of the last learn request.
     #[must_use]
-    pub const fn taught(&self) -> LearnSeq {
-        self.taught
+    pub const fn last_learn_request(&self) -> LearnSeq {
+        self.requested
     }
 
-    /// Whether its version has learned a lesson (rule 8).
+    /// Returns whether the owner's version contains a learn request (rule 8).
     #[must_use]
     pub fn has_learned(&self, learn_request: LearnSeq) -> bool {
         learn_request <= self.learned
     }
 
-    /// Drops what an advance names and what was installed after its `seq`, and adopts its version.
+    /// Applies an invalidation: drops entries and adopts its version.
+    ///
+    /// Drops the entries that it names and those installed after its `seq`.
+    ///
     /// Nothing is reported: the engine has forgotten the former and ignores the latter.
-    pub fn invalidation(&mut self, invalidation: &Invalidation) -> Dropped {
-        self.invalidation_and(invalidation, Entries::kill)
+    pub fn apply(&mut self, invalidation: &Invalidation) -> Dropped {
+        self.apply_and(invalidation, Entries::kill)
     }
 
-    /// The same at `now`; of what it names as stale, that which packets came to until then waits to be
-    /// [made anew](Entries::reclaim_pending).
-    pub fn invalidation_to_repair(&mut self, invalidation: &Invalidation, now: Time) -> Dropped {
-        self.invalidation_and(invalidation, |entries, entry| entries.evict_for_repair(entry, now))
+    /// Applies an invalidation, and queues named entries in use for repair.
+    ///
+    /// Named entries that received packets until `now` enter the [repair
+    /// queue](Entries::reclaim_pending).
+    pub fn apply_with_repair(&mut self, invalidation: &Invalidation, now: Time) -> Dropped {
+        self.apply_and(invalidation, |entries, entry| entries.evict_for_repair(entry, now))
     }
 
-    fn invalidation_and(
+    fn apply_and(
         &mut self,
         invalidation: &Invalidation,
         mut drop: impl FnMut(&mut Entries, EntryRef) -> bool,
     ) -> Dropped {
         let mut dropped = Dropped::default();
         for id in invalidation.evictions.iter().flatten() {
-            debug_assert!(id.owner == self.id, "an advance names entries of its owner");
+            debug_assert!(id.owner == self.id, "an invalidation names entries of its owner");
             let entry = EntryRef { slot: id.slot, generation: id.generation };
             dropped.evicted += usize::from(drop(&mut self.entries, entry));
         }

@@ -176,7 +176,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             return false;
         }
         let Some(invalidation) = self.link.mailbox().take() else { return false };
-        self.owner.invalidation(&invalidation);
+        self.owner.apply(&invalidation);
         self.reclaim(Some(self.now));
         self.ledger.adopt(self.now);
         true
@@ -231,7 +231,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     fn dumped(&self) -> Vec<DumpedEntry> {
         let dumped = self.ledger.pieces().map(|(piece, counters)| DumpedEntry {
-            entry: self.owner.name(piece.entry.into()),
+            entry: self.owner.entry_id(piece.entry.into()),
             traversal: Arc::clone(&piece.traversal),
             packets: counters.packets,
             bytes: counters.bytes,

@@ -16,7 +16,7 @@ use shunt_gigaflow::offload::OffloadDevice;
 use super::OffloadAgent;
 use crate::thread::{
     Running,
-    runner::{Sleeper, time_since},
+    runner::{EpollSleeper, time_since},
 };
 
 /// Starts the thread of a target, `shunt-target`. `epoch` is the moment that is
@@ -31,7 +31,7 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
 ) -> io::Result<Running<OffloadAgent<T>>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(owner.link());
-    let mut sleeper = Sleeper::new(None)?;
+    let mut sleeper = EpollSleeper::new(None)?;
     let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
     let handle = Builder::new().name("shunt-target".to_owned()).spawn(move || {
         while !stopped.load(Ordering::Relaxed) {

@@ -1,12 +1,12 @@
-//! Packets, and the pool that their buffers come from and go back to.
+//! Packets, and the pool of their buffers.
 //!
-//! A packet is a frame somewhere in a buffer, with room in front for tags and encapsulation, so that
-//! a header is added or removed by moving one offset. Buffers have two sizes: almost every frame fits
-//! the small one, packets that are still to be segmented need the large one.
+//! A packet is a frame in a buffer, with headroom for tags and encapsulation, so adding or removing a
+//! header moves one offset. Buffers have two sizes: almost every frame fits the small one, and packets
+//! that are still to be segmented need the large one.
 //!
-//! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer
-//! that was given back last is the one still in the cache. Starts of buffers are spread over the
-//! cache sets by their size: 2176 bytes and what the allocator adds are no multiple of a page.
+//! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer that
+//! was returned last is still in the CPU cache. The size of a buffer, 2176 bytes and the allocator's
+//! header, is no multiple of a page, so the starts of buffers are spread over the cache sets.
 
 use std::fmt;
 
@@ -14,57 +14,59 @@ use shunt_pipeline::DatapathPort;
 
 use crate::packet::virtio::Offload;
 
-/// Packets handled together: between two of these a thread takes messages.
+/// Maximum number of packets in a burst. A thread takes messages between bursts.
 ///
 /// 32 bounds the time until a thread adopts a version: a system call that sends 32 frames takes
 /// tens of microseconds.
 pub const BURST: usize = 32;
 
-/// One packet: a frame in a buffer with room in front, and what its port said of it.
+/// A frame in a buffer with headroom, and the metadata of its ingress port.
 pub struct Packet {
     buffer: Box<[u8]>,
     start: u32,
     length: u32,
-    /// The port that it came in by.
+    /// The ingress port.
     pub ingress: DatapathPort,
-    /// Checksums and segments that are still to be made.
+    /// The checksum and the segmentation that are still to be done.
     pub offload: Offload,
 }
 
-// A burst of packets is 32 lines of the cache, no more.
+// A burst of packets fits 32 cache lines.
 const _: () = assert!(size_of::<Packet>() <= 64);
 
 impl Packet {
     /// Bytes kept free in front of a received frame, for tags and encapsulation.
     pub const HEADROOM: usize = 128;
 
-    /// The frame, from the Ethernet header on, without the frame check sequence.
+    /// Returns the frame from the Ethernet header on, without the check sequence.
     #[must_use]
     pub fn frame(&self) -> &[u8] {
         let start = self.start as usize;
         &self.buffer[start..start + self.length as usize]
     }
 
-    /// The frame, to write.
+    /// Returns the frame for writing.
     #[must_use]
     pub fn frame_mut(&mut self) -> &mut [u8] {
         let start = self.start as usize;
         &mut self.buffer[start..start + self.length as usize]
     }
 
-    /// Length of the frame in bytes.
+    /// Returns the length of the frame in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// Whether the frame is empty.
+    /// Returns whether the frame is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Length of the longest frame that this packet becomes on a wire: itself, or its first segment.
+    /// Returns the length of the longest frame on the wire.
+    ///
+    /// That is the frame itself, or the first segment.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         if self.offload.is_segmented() {
@@ -74,8 +76,10 @@ impl Packet {
         }
     }
 
-    /// Lets the frame begin `count` bytes earlier; what is there now is unspecified. The offsets of
-    /// [`Self::offload`] move along. `false`, and nothing is changed, where the headroom is shorter.
+    /// Extends the frame by `count` bytes of unspecified content at the front.
+    ///
+    /// The offsets of [`Self::offload`] move along. Returns `false` and changes nothing if the headroom is
+    /// shorter.
     #[must_use]
     pub fn push_front(&mut self, count: usize) -> bool {
         if count > self.start as usize {
@@ -88,8 +92,9 @@ impl Packet {
         true
     }
 
-    /// Lets the frame begin `count` bytes later, at most at its end. The offsets of
-    /// [`Self::offload`] move along; a checksum whose place is cut off is no longer due.
+    /// Removes `count` bytes at the front of the frame, at most all of them.
+    ///
+    /// The offsets of [`Self::offload`] move along. A checksum field that is removed is no longer due.
     pub fn pop_front(&mut self, count: usize) {
         debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
         let count = count.min(self.len());
@@ -100,10 +105,10 @@ impl Packet {
         self.offload.moved_forward(count);
     }
 
-    /// Cuts the frame to its first `length` bytes; does nothing if it is not longer.
+    /// Truncates the frame to at most `length` bytes.
     ///
-    /// What is left of a cut frame is a sample of it: its checksum cannot be made any more, nor its
-    /// segments, so nothing is left to be done to it.
+    /// A truncated frame is only a sample: it can no longer be checksummed or segmented, so its offload
+    /// metadata is cleared.
     pub fn truncate(&mut self, length: usize) {
         if length < self.len() {
             #[expect(clippy::cast_possible_truncation, reason = "less than the length, a u32")]
@@ -124,13 +129,13 @@ impl fmt::Debug for Packet {
     }
 }
 
-/// Free buffers of one thread, in two sizes. Taking and giving back allocate nothing once warm.
+/// The free buffers of one thread, in two sizes. A warm pool allocates nothing.
 ///
-/// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are out at a time: a thread that
-/// holds on to packets runs out of buffers, not the machine out of memory.
+/// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are in use at a time, so a thread that
+/// keeps packets runs out of buffers before the machine runs out of memory.
 ///
-/// Whoever keeps a buffer beyond its thread gives another of the same size for it, so that the
-/// counts of both threads stay true.
+/// If a buffer moves to another thread, a buffer of the same size must come back for it, so that
+/// the counts of both pools stay right.
 #[derive(Debug)]
 pub struct Pool {
     small: FreeList,
@@ -138,16 +143,16 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Longest frame of a small buffer.
+    /// Maximum frame length of a small buffer.
     pub const SMALL: usize = 2048;
-    /// Longest frame at all: a segmented packet of 64 KiB and its headers.
+    /// Maximum frame length: a packet of 64 KiB to segment, and its headers.
     pub const LARGE: usize = 65536 + 256;
-    /// Small buffers that may be out at a time: 17 MiB.
+    /// Maximum number of small buffers in use: 17 MiB.
     pub const SMALL_MAX: usize = 8192;
-    /// Large buffers that may be out at a time: 16 MiB.
+    /// Maximum number of large buffers in use: 16 MiB.
     pub const LARGE_MAX: usize = 256;
 
-    /// A pool that has no buffer yet.
+    /// Creates a pool without buffers.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -156,8 +161,9 @@ impl Pool {
         }
     }
 
-    /// A packet with a frame of `length` bytes of unspecified content; `None` above
-    /// [`Self::LARGE`], and when too many buffers of that size are out.
+    /// Returns a packet with a frame of `length` bytes of unspecified content.
+    ///
+    /// `None` if `length` exceeds [`Self::LARGE`], or if too many buffers of that size are in use.
     pub fn take(&mut self, length: usize, ingress: DatapathPort) -> Option<Packet> {
         let list = if length <= Self::SMALL {
             &mut self.small
@@ -176,8 +182,9 @@ impl Pool {
         })
     }
 
-    /// A packet with the same frame, or its first `max_len` bytes, in a buffer of its own; `None`
-    /// when too many buffers are out.
+    /// Copies a packet, or its first `max_len` bytes, to another buffer.
+    ///
+    /// `None` if too many buffers are in use.
     pub fn copy(&mut self, packet: &Packet, max_len: Option<usize>) -> Option<Packet> {
         let length = max_len.map_or(packet.len(), |max| packet.len().min(max));
         let mut copy = self.take(length, packet.ingress)?;
@@ -188,14 +195,14 @@ impl Pool {
         Some(copy)
     }
 
-    /// Takes a packet's buffer back.
+    /// Returns the buffer of a packet to the pool.
     pub fn give(&mut self, packet: Packet) {
         let list =
             if packet.buffer.len() == self.small.size { &mut self.small } else { &mut self.large };
         list.give(packet.buffer);
     }
 
-    /// How many packets are out: taken, and not yet given back.
+    /// Returns the number of buffers in use.
     #[must_use]
     pub const fn out(&self) -> usize {
         self.small.out + self.large.out
@@ -208,14 +215,14 @@ impl Default for Pool {
     }
 }
 
-/// Buffers of one size: a stack of free ones, and how many are out.
+/// The buffers of one size: a stack of free ones, and the number in use.
 struct FreeList {
     free: Vec<Box<[u8]>>,
     /// Length of each buffer.
     size: usize,
-    /// Buffers taken and not given back.
+    /// Number of buffers in use.
     out: usize,
-    /// Most buffers that may be out.
+    /// Maximum number of buffers in use.
     max: usize,
 }
 

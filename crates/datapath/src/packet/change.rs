@@ -1,4 +1,4 @@
-//! Changes of a packet's headers: what an action writes, inserts or removes.
+//! Header changes: fields to set, VLAN tags and MPLS labels to push or pop.
 
 use shunt_flow::{
     FieldId,
@@ -7,14 +7,15 @@ use shunt_flow::{
 };
 use shunt_pipeline::DatapathAction;
 
-use crate::{packet::buffer::Packet, thread::execute::Parsed};
+use crate::{packet::buffer::Packet, thread::execute::ParsedPacket};
 
-/// Changes a packet's headers; `false` if they do not allow it. An output that does not happen
-/// changes nothing.
+/// Applies a header change; returns `false` if the packet does not allow it.
+///
+/// Other actions change nothing.
 pub(crate) fn change(
     packet: &mut Packet,
     action: &DatapathAction,
-    parsed: &mut Parsed<'_>,
+    parsed: &mut ParsedPacket<'_>,
 ) -> bool {
     match action {
         DatapathAction::SetHeader(set) => {
@@ -40,7 +41,7 @@ pub(crate) fn change(
             }
             let header = MplsHeader { ether_type: *ethertype, entry: *lse };
             rewrite::push_mpls(packet.frame_mut(), payload, header);
-            // Of labels, a rewrite asks the key no more than whether there are any.
+            // A rewrite needs from the key only whether there are labels.
             parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
             parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
             true
@@ -77,7 +78,7 @@ pub(crate) fn change(
     }
 }
 
-/// Whether the transport checksum of a packet still lacks the payload.
+/// Returns whether the transport checksum still lacks the payload.
 pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
     if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
 }

@@ -1,4 +1,4 @@
-//! Meters on the way of a packet (OpenFlow 1.3.5, 5.7).
+//! Meters in action lists (OpenFlow 1.3.5, 5.7).
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,20 @@ use shunt_pipeline::{DatapathAction, Meter, MeterVerdict, Time, raise_drop_prece
 
 use crate::{
     packet::{buffer::Packet, change::checksum_state},
-    thread::execute::Parsed,
+    thread::execute::ParsedPacket,
 };
 
-/// Passes a meter as one packet of all its bytes, as the rules count it, still to be segmented or
-/// not; answers whether the packet goes on, perhaps with another DSCP.
-pub(crate) fn pass(packet: &mut Packet, meter: &Meter, parsed: &mut Parsed<'_>, now: Time) -> bool {
+/// Applies a meter to a packet, and remarks its DSCP if the meter says so.
+///
+/// Returns false if the meter drops the packet.
+///
+/// A packet that is still to be segmented counts as one packet, as it does for rules.
+pub(crate) fn pass(
+    packet: &mut Packet,
+    meter: &Meter,
+    parsed: &mut ParsedPacket<'_>,
+    now: Time,
+) -> bool {
     match meter.admit(now, packet.len()) {
         MeterVerdict::Pass => true,
         MeterVerdict::Drop => false,
@@ -23,8 +31,9 @@ pub(crate) fn pass(packet: &mut Packet, meter: &Meter, parsed: &mut Parsed<'_>, 
     }
 }
 
-/// Passes the meters of a list of which nothing is sent, or nothing any more: they count a packet of
-/// this length all the same. Answers whether it has passed them all.
+/// Applies the meters of actions that send nothing, or nothing more.
+///
+/// They count the packet all the same. Returns whether it passed them all.
 pub(crate) fn count<'a>(
     actions: impl IntoIterator<Item = &'a DatapathAction>,
     now: Time,
@@ -35,7 +44,7 @@ pub(crate) fn count<'a>(
             DatapathAction::Meter(meter) if meter.admit(now, length) == MeterVerdict::Drop => {
                 return false;
             }
-            // What a copy meets ends the copy alone; copies are at most 64 deep.
+            // A meter in a copy drops the copy alone; copies nest at most 64 deep.
             DatapathAction::Copy(inner) => {
                 count(inner.iter(), now, length);
             }
@@ -45,7 +54,7 @@ pub(crate) fn count<'a>(
     true
 }
 
-/// What writes each DSCP, by its number: made once, so that whoever remarks allocates nothing.
+/// The header change for each DSCP value, so that remarking allocates nothing.
 static REMARKS: LazyLock<Vec<Match>> = LazyLock::new(|| {
     let mut mask = FlowMask::EMPTY;
     mask.add_field(FieldId::IpDscp);
@@ -57,8 +66,8 @@ static REMARKS: LazyLock<Vec<Match>> = LazyLock::new(|| {
     (0..=FieldId::IpDscp.value_max()).map(remark).collect()
 });
 
-/// Raises the drop precedence of an IP packet by so many levels; others have none.
-fn remark(packet: &mut Packet, parsed: &mut Parsed<'_>, levels: u8) {
+/// Raises the drop precedence of an IP packet by `levels`.
+fn remark(packet: &mut Packet, parsed: &mut ParsedPacket<'_>, levels: u8) {
     if !matches!(parsed.key.eth_type(), 0x0800 | 0x86dd) {
         return;
     }

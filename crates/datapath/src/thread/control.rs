@@ -1,4 +1,4 @@
-//! Commands of control, executed between two turns' bursts; and the way to sleep.
+//! Commands of the control plane, and the transition to sleep.
 
 use std::{collections::VecDeque, os::fd::AsFd as _, os::fd::BorrowedFd};
 
@@ -14,23 +14,23 @@ use crate::{
     command::{Command, Injection, ThreadPort},
     metrics::DropReason,
     port::Queues,
-    thread::execute::{Parsed, TxPort},
+    thread::execute::{ParsedPacket, TxPort},
 };
 
-/// Commands taken in a turn.
+/// Maximum number of commands taken in an iteration.
 const COMMANDS_PER_ITERATION: usize = 32;
 
 impl PacketThread {
-    /// Takes the commands that wait; answers how many there were.
+    /// Handles the queued commands. Returns their number.
     pub(super) fn take_commands(&mut self) -> usize {
         for count in 0..COMMANDS_PER_ITERATION {
             let Ok(command) = self.commands.pop() else { return count };
-            self.obey(command);
+            self.handle_command(command);
         }
         COMMANDS_PER_ITERATION
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             Command::AddPort(port) => self.add_port(*port),
             Command::RemovePort(port, reply) => reply(self.remove_port(port)),
@@ -51,7 +51,9 @@ impl PacketThread {
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }
-            Command::OffloadCandidate(offers) => self.offers = offers.map(|offers| *offers),
+            Command::OffloadCandidate(candidates) => {
+                self.candidates = candidates.map(|candidates| *candidates)
+            }
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
         }
@@ -59,7 +61,7 @@ impl PacketThread {
 
     fn add_port(&mut self, added: ThreadPort) {
         let ThreadPort { port, bridge, number, capabilities, queues, traffic } = added;
-        // A port of the same number gives way, as if it had been removed before.
+        // A port with the same number is removed first.
         drop(self.remove_port(port));
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
@@ -72,7 +74,7 @@ impl PacketThread {
                 state: RxState::Open,
                 traffic,
                 waiting: VecDeque::with_capacity(self.config.waiting_per_port),
-                patience: StallBudget::new(self.config.patience, self.now),
+                stall_budget: StallBudget::new(self.config.stall_budget, self.now),
             });
         }
         self.ports_changed += 1;
@@ -89,7 +91,7 @@ impl PacketThread {
             }
             removed.queue
         });
-        self.served_first = 0;
+        self.next_served = 0;
         self.ports_changed += 1;
         Some(Queues { rx, tx })
     }
@@ -107,21 +109,22 @@ impl PacketThread {
         let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
         key.set_bridge(traversal.key.bridge());
         key.set_in_port(traversal.key.in_port());
-        let parsed = Parsed { key: &mut key, layers };
+        let parsed = ParsedPacket { key: &mut key, layers };
         self.execute_traversals(packet, std::slice::from_ref(traversal), parsed);
         self.recirculate();
     }
 
-    /// Says that the thread is about to sleep, if it may: it holds no packet, has handed in its
-    /// counts, can be woken by every queue, and nothing has come meanwhile. If the answer is `true`
-    /// the caller waits on [`Self::wait_fds`] and then calls [`Self::unpark`].
+    /// Announces that the thread is about to sleep, if it may. Returns whether it may.
+    ///
+    /// It may if it holds no packet, has credited all hits, every queue can wake it, and no message has
+    /// arrived. The caller then waits on [`Self::wait_fds`] and calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
         let can_be_woken =
             |input: &RxPort| input.state != RxState::Open || input.queue.wait_fd().is_some();
-        if self.held() > 0 || !self.is_kept_up() || !self.inputs.iter().all(can_be_woken) {
+        if self.held() > 0 || !self.is_upkeep_done() || !self.inputs.iter().all(can_be_woken) {
             return false;
         }
-        // Whoever finds it asleep counts on its looking into the mailbox first (rule 10).
+        // A sender that finds the thread asleep relies on it to check the mailbox first (rule 10).
         self.slept = true;
         self.link.waker().prepare_park();
         if self.link.mailbox().is_flagged() || !self.commands.is_empty() {
@@ -131,20 +134,20 @@ impl PacketThread {
         true
     }
 
-    /// What wakes the thread when it sleeps.
+    /// Returns the descriptors that wake the thread.
     pub fn wait_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let open = self.inputs.iter().filter(|input| input.state == RxState::Open);
         let queues = open.filter_map(|input| input.queue.wait_fd());
         std::iter::once(self.link.waker().as_fd()).chain(queues)
     }
 
-    /// How often [`Self::wait_fds`] has changed.
+    /// Returns the number of changes of [`Self::wait_fds`].
     #[must_use]
     pub const fn ports_changed(&self) -> u64 {
         self.ports_changed
     }
 
-    /// Says that the thread is awake again; a turn follows.
+    /// Announces that the thread is awake; an iteration must follow.
     pub fn unpark(&self) {
         self.link.waker().unpark();
     }

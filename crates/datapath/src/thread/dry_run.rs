@@ -1,9 +1,9 @@
-//! Lists of actions that say the same in other words, compared by what comes of them.
+//! Dry runs of action lists: are the effects of two lists on a packet the same?
 //!
-//! Both are done to a copy of the packet: the same frames must go to the same places, in the same order,
-//! and the same meters be asked. What is done to a copy of the packet is compared likewise; and where a
-//! frame waits for a controller, or is parsed again, both states are gone on with, and must come to the
-//! same, as far as [`RESUMES_MAX`] reaches: rules may make a packet go on for ever.
+//! Both lists run on a copy of the packet. They must send the same frames to the same ports in the same
+//! order, and apply the same meters. Actions on a copy of the packet are compared likewise. Where a frame
+//! waits for a controller or is recirculated, both runs resume there and must have the same
+//! effects. At most [`RESUMES_MAX`] resumptions are compared, since rules may recirculate for ever.
 
 use std::sync::Arc;
 
@@ -20,56 +20,57 @@ use crate::{
         buffer::{Packet, Pool},
         change::change,
     },
-    thread::execute::Parsed,
+    thread::execute::ParsedPacket,
 };
 
-/// A comparison of what is done to a packet.
-pub(super) struct Trial<'a> {
+/// A comparison of action lists on one packet.
+pub(super) struct DryRun<'a> {
     pool: &'a mut Pool,
     pipeline: &'a Pipeline,
     version: Version,
     vlan_limit: VlanLimit,
-    /// States that are still gone on with, of those that one list leaves.
+    /// Resumptions left for the current list.
     resumes_left: usize,
 }
 
-/// What comes of an action.
+/// The effect of an action.
 #[derive(PartialEq)]
-enum Effect {
-    /// A meter is asked.
-    Asked(DatapathAction),
-    /// The frame is handed on.
-    Left { action: DatapathAction, frame: Vec<u8> },
-    /// This is done to a copy.
+enum ActionEffect {
+    /// A meter is applied.
+    Metered(DatapathAction),
+    /// The frame is output or punted.
+    Emitted { action: DatapathAction, frame: Vec<u8> },
+    /// Actions run on a copy.
     Copied(Vec<Self>),
-    /// The frame goes to the controllers, and this comes of it when one sends it back. The punt is
-    /// without its state.
-    Waits { punt: Punt, frame: Vec<u8>, then: Option<Resumed> },
-    /// The frame is parsed again, and goes on.
-    Again { frame: Vec<u8>, then: Option<Resumed> },
+    /// The frame is punted, and resumes when a controller sends it back.
+    ///
+    /// The punt is stored without its continuation.
+    PausedPunt { punt: Punt, frame: Vec<u8>, then: Option<ResumedEffects> },
+    /// The frame is recirculated.
+    Recirculated { frame: Vec<u8>, then: Option<ResumedEffects> },
 }
 
-/// What comes of a packet that goes on.
-struct Resumed {
+/// The effects of a packet after it resumed.
+struct ResumedEffects {
     traversal: Arc<Traversal>,
-    effects: Vec<Effect>,
+    effects: Vec<ActionEffect>,
 }
 
-impl PartialEq for Resumed {
+impl PartialEq for ResumedEffects {
     fn eq(&self, other: &Self) -> bool {
         self.traversal.credits_like(std::slice::from_ref(&other.traversal))
             && self.effects == other.effects
     }
 }
 
-/// No buffer is left to try it with.
+/// The pool has no buffer for a dry run.
 struct NoBuffer;
 
-/// States that are gone on with for one list at most. What comes of those behind them is not compared.
+/// Maximum number of resumptions compared for one list.
 const RESUMES_MAX: usize = 16;
 
-impl<'a> Trial<'a> {
-    /// A comparison by the tables of a version, where packets are parsed as far as a limit says.
+impl<'a> DryRun<'a> {
+    /// Creates a comparison that resumes by the tables of a version.
     pub(super) const fn new(
         pool: &'a mut Pool,
         pipeline: &'a Pipeline,
@@ -79,37 +80,38 @@ impl<'a> Trial<'a> {
         Self { pool, pipeline, version, vlan_limit, resumes_left: 0 }
     }
 
-    /// Whether lists, one behind the other, do what a whole one does. Where no buffer is left to try it
-    /// with, they have the benefit of the doubt.
-    pub(super) fn do_the_same(
+    /// Returns whether several lists in sequence have the effects of one whole list.
+    ///
+    /// Returns true if the pool has no buffer.
+    pub(super) fn have_same_effects(
         &mut self,
         lists: &[&[DatapathAction]],
         whole: &[DatapathAction],
         packet: &Packet,
-        parsed: &Parsed<'_>,
+        parsed: &ParsedPacket<'_>,
     ) -> bool {
-        let mut come_of = |actions: &mut dyn Iterator<Item = &DatapathAction>| {
+        let mut run = |actions: &mut dyn Iterator<Item = &DatapathAction>| {
             self.resumes_left = RESUMES_MAX;
             self.effects(actions, packet, parsed)
         };
-        let cut = come_of(&mut lists.iter().copied().flatten());
-        let whole = come_of(&mut whole.iter());
-        match (cut, whole) {
-            (Ok(cut), Ok(whole)) => cut == whole,
+        let split = run(&mut lists.iter().copied().flatten());
+        let whole = run(&mut whole.iter());
+        match (split, whole) {
+            (Ok(split), Ok(whole)) => split == whole,
             (Err(NoBuffer), _) | (_, Err(NoBuffer)) => true,
         }
     }
 
-    /// What comes of actions that are done to a copy of a packet.
+    /// Returns the effects of actions on a copy of a packet.
     fn effects(
         &mut self,
         actions: &mut dyn Iterator<Item = &DatapathAction>,
         packet: &Packet,
-        parsed: &Parsed<'_>,
-    ) -> Result<Vec<Effect>, NoBuffer> {
+        parsed: &ParsedPacket<'_>,
+    ) -> Result<Vec<ActionEffect>, NoBuffer> {
         let mut copy = self.pool.copy(packet, None).ok_or(NoBuffer)?;
         let mut key = parsed.key.clone();
-        let mut state = Parsed { key: &mut key, layers: parsed.layers };
+        let mut state = ParsedPacket { key: &mut key, layers: parsed.layers };
         let mut effects = Vec::new();
         let end = self.note(&mut effects, actions, &mut copy, &mut state);
         self.pool.give(copy);
@@ -118,10 +120,10 @@ impl<'a> Trial<'a> {
 
     fn note(
         &mut self,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ActionEffect>,
         actions: &mut dyn Iterator<Item = &DatapathAction>,
         packet: &mut Packet,
-        parsed: &mut Parsed<'_>,
+        parsed: &mut ParsedPacket<'_>,
     ) -> Result<(), NoBuffer> {
         for action in actions {
             match action {
@@ -134,10 +136,10 @@ impl<'a> Trial<'a> {
                         break;
                     }
                 }
-                DatapathAction::Meter(_) => effects.push(Effect::Asked(action.clone())),
+                DatapathAction::Meter(_) => effects.push(ActionEffect::Metered(action.clone())),
                 DatapathAction::Copy(list) => {
                     let copied = self.effects(&mut list.iter(), packet, parsed)?;
-                    effects.push(Effect::Copied(copied));
+                    effects.push(ActionEffect::Copied(copied));
                 }
                 DatapathAction::Punt(punt) if punt.continuation.is_some() => {
                     effects.push(self.wait(punt, packet, parsed)?);
@@ -154,7 +156,7 @@ impl<'a> Trial<'a> {
                 | DatapathAction::OutputIngress { .. }
                 | DatapathAction::Punt(_) => {
                     let (action, frame) = (action.clone(), packet.frame().to_vec());
-                    effects.push(Effect::Left { action, frame });
+                    effects.push(ActionEffect::Emitted { action, frame });
                 }
             }
         }
@@ -165,8 +167,8 @@ impl<'a> Trial<'a> {
         &mut self,
         punt: &Punt,
         packet: &Packet,
-        parsed: &Parsed<'_>,
-    ) -> Result<Effect, NoBuffer> {
+        parsed: &ParsedPacket<'_>,
+    ) -> Result<ActionEffect, NoBuffer> {
         let then = match &punt.continuation {
             Some(state) => {
                 self.resume(state, packet, (state.entering(parsed.key), parsed.layers))?
@@ -174,15 +176,15 @@ impl<'a> Trial<'a> {
             None => None,
         };
         let punt = Punt { continuation: None, ..punt.clone() };
-        Ok(Effect::Waits { punt, frame: packet.frame().to_vec(), then })
+        Ok(ActionEffect::PausedPunt { punt, frame: packet.frame().to_vec(), then })
     }
 
     fn parse_again(
         &mut self,
         state: &Arc<Continuation>,
         packet: &Packet,
-        parsed: &Parsed<'_>,
-    ) -> Result<Effect, NoBuffer> {
+        parsed: &ParsedPacket<'_>,
+    ) -> Result<ActionEffect, NoBuffer> {
         let mut copy = self.pool.copy(packet, None).ok_or(NoBuffer)?;
         if let (Some(ttl), Some(payload)) = (state.ttl_copy(), parsed.layers.payload()) {
             rewrite::copy_ttl(copy.frame_mut(), payload, ttl);
@@ -194,22 +196,22 @@ impl<'a> Trial<'a> {
         let then = self.resume(state, &copy, (key, layers));
         let frame = copy.frame().to_vec();
         self.pool.give(copy);
-        Ok(Effect::Again { frame, then: then? })
+        Ok(ActionEffect::Recirculated { frame, then: then? })
     }
 
-    /// What comes of a packet that goes on with a state, unless too many have.
+    /// Resumes a packet at a continuation; `None` if too many have resumed.
     fn resume(
         &mut self,
         state: &Arc<Continuation>,
         packet: &Packet,
         (mut key, layers): (FlowKey, Layers),
-    ) -> Result<Option<Resumed>, NoBuffer> {
+    ) -> Result<Option<ResumedEffects>, NoBuffer> {
         let Some(left) = self.resumes_left.checked_sub(1) else { return Ok(None) };
         self.resumes_left = left;
         let traversal = Arc::new(self.pipeline.resume(&key, state, self.version));
-        let parsed = Parsed { key: &mut key, layers };
+        let parsed = ParsedPacket { key: &mut key, layers };
         let effects = self.effects(&mut traversal.actions.iter(), packet, &parsed)?;
-        Ok(Some(Resumed { traversal, effects }))
+        Ok(Some(ResumedEffects { traversal, effects }))
     }
 }
 

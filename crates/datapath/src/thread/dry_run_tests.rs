@@ -44,10 +44,10 @@ fn alike_by(
     packet.frame_mut().copy_from_slice(&frame);
     let mut key = FlowKey::ZERO;
     let layers = extract(packet.frame(), VlanLimit::Two, &mut key);
-    let parsed = Parsed { key: &mut key, layers };
+    let parsed = ParsedPacket { key: &mut key, layers };
     let out = pool.out();
-    let mut trial = Trial::new(pool, tables, tables.version(), VlanLimit::Two);
-    let alike = trial.do_the_same(pieces, whole, &packet, &parsed);
+    let mut dry_run = DryRun::new(pool, tables, tables.version(), VlanLimit::Two);
+    let alike = dry_run.have_same_effects(pieces, whole, &packet, &parsed);
     assert_eq!(pool.out(), out, "what was taken is given back");
     pool.give(packet);
     alike

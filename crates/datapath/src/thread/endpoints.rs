@@ -1,4 +1,4 @@
-//! The joints of a packet thread: with control, and with the eviction thread.
+//! The queues between a packet thread, the control plane and the eviction thread.
 //!
 //! ```text
 //!             commands (bounded, refused when full)
@@ -12,7 +12,7 @@
 //!                                                    eviction thread
 //! ```
 //!
-//! No end ever waits to send.
+//! No endpoint ever waits to send.
 
 use std::{io, sync::Arc};
 
@@ -20,7 +20,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_classifier::Version;
 use shunt_pipeline::{OwnerId, PuntedPacket};
 
-use super::Difference;
+use super::CacheMismatch;
 use crate::{
     command::Command,
     evict::{
@@ -32,19 +32,21 @@ use crate::{
     metrics::ThreadCounters,
 };
 
-/// Differences that wait to be told of: each of them says the same, that something is wrong.
+/// Capacity of the ring of mismatches.
+///
+/// A single one already shows that something is wrong.
 const DIFFERENCES_MAX: usize = 16;
 
 /// Sizes of the queues of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSizes {
-    /// Commands from control.
+    /// Commands from the control plane.
     pub commands: usize,
     /// Reports to the eviction thread.
     pub reports: usize,
     /// Packets to the controllers.
     pub packet_ins: usize,
-    /// What packets teach, to control.
+    /// Learn requests to the control plane.
     pub learn_requests: usize,
 }
 
@@ -54,18 +56,18 @@ impl Default for QueueSizes {
     }
 }
 
-/// Who is woken when a packet thread has something for them.
+/// The threads that a packet thread wakes.
 #[derive(Clone, Debug)]
 pub struct Wakers {
-    /// The thread that turns the eviction desk.
+    /// Wakes the thread that runs the eviction coordinator.
     pub coordinator: Arc<Waker>,
-    /// The thread that takes packet-ins.
+    /// Wakes the thread that takes packet-ins.
     pub control: Arc<Waker>,
-    /// The thread that makes versions of lessons.
+    /// Wakes the thread that applies learn requests.
     pub learner: Arc<Waker>,
 }
 
-/// The packet thread's end.
+/// The endpoint of the packet thread.
 #[derive(Debug)]
 pub struct ThreadEnds {
     pub(crate) owner: OwnerId,
@@ -74,32 +76,34 @@ pub struct ThreadEnds {
     pub(crate) reports: Producer<Report>,
     pub(crate) packet_ins: Producer<PuntedPacket>,
     pub(crate) learn_requests: Producer<LearnRequest>,
-    pub(crate) differences: Producer<Difference>,
+    pub(crate) differences: Producer<CacheMismatch>,
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
 }
 
-/// Control's end.
+/// The endpoint of the control plane.
 #[derive(Debug)]
 pub struct ControlEnds {
     commands: Producer<Command>,
-    /// Packets on their way to controllers.
+    /// Packets for the controllers.
     pub packet_ins: Consumer<PuntedPacket>,
-    /// What packets taught, for whoever makes a version of it, who takes it out of here.
+    /// Learn requests; the thread that applies them takes the consumer.
     pub learn_requests: Option<Consumer<LearnRequest>>,
-    /// Hits of which the tables said something else; what found no room here is counted only.
-    pub differences: Consumer<Difference>,
+    /// Cache hits that differed from a fresh translation.
+    ///
+    /// If the ring is full, they are counted only.
+    pub differences: Consumer<CacheMismatch>,
     /// What the thread counts.
     pub counters: Arc<ThreadCounters>,
     link: Arc<Link>,
 }
 
-/// Makes the joints of a packet thread that begins at `version`, at which the desk is too.
+/// Creates the endpoints of a packet thread at `version`, the coordinator's version.
 ///
 /// # Errors
 ///
-/// When the system has no descriptor left.
+/// Fails if the system has no file descriptor left.
 pub fn thread_ends(
     owner: OwnerId,
     version: Version,
@@ -142,20 +146,20 @@ impl ControlEnds {
     ///
     /// # Errors
     ///
-    /// Gives the command back when the thread has too many before it.
+    /// Returns the command if the queue is full.
     pub fn send(&mut self, command: Command) -> Result<(), Command> {
         let sent = self.commands.push(command);
         self.link.waker().wake();
         sent.map_err(|rtrb::PushError::Full(command)| command)
     }
 
-    /// Whether the thread sleeps.
+    /// Returns whether the thread sleeps.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.link.waker().is_asleep()
     }
 
-    /// The version that the thread has answered.
+    /// Returns the last version that the thread has acknowledged.
     #[must_use]
     pub fn answered(&self) -> Version {
         self.link.answered()

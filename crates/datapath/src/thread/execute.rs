@@ -1,14 +1,14 @@
-//! The execution of actions: from a decided packet to the transmit queues.
+//! The execution of action lists, and the transmit side of the ports.
 //!
-//! A list of actions ends with its last output, punt or recirculation: that one takes the packet
-//! itself, those before it take copies, header changes after it concern nobody. So a packet with
-//! one output, which is nearly every packet, is moved and never copied.
+//! The last output, punt or recirculation of a list takes the packet itself; earlier ones take copies,
+//! and header changes after it have no effect. So a packet with one output, which is nearly every
+//! packet, is moved and never copied.
 //!
-//! A recirculation stops the list: what is left of it waits under the packet that goes on first, so
-//! that copies leave in the order of the actions however deep they are recirculated.
+//! A recirculation interrupts its list: the rest of the list is pushed on the stack of pending work, below
+//! the recirculated packet. So copies leave in the order of the actions, however deep they recirculate.
 //!
-//! Outputs collect in a batch per port; a full batch is sent at once, the rest at the end of the
-//! turn. What a port cannot do itself (checksums, segments) is done as a packet enters its batch.
+//! Outputs collect in a batch per port. A full batch is sent at once, the others at the end of the
+//! iteration. Checksums and segments that a port cannot make are made when a packet enters its batch.
 
 use std::{iter, sync::Arc};
 
@@ -30,17 +30,17 @@ use crate::{
     port::{Capabilities, TxEnd, TxQueue},
 };
 
-/// Where packets go: the transmit queues of one thread, and the queue to the controllers.
+/// The transmit queues of one thread, and its queue to the controllers.
 pub(crate) struct Outputs {
     ports: Vec<TxPort>,
-    /// Place in `ports` by number of the port; [`ABSENT`] where there is none.
+    /// Index into `ports` by port number; [`ABSENT`] where there is none.
     places: Vec<u32>,
     packet_ins: Producer<PuntedPacket>,
-    /// What is left to do with packets that are recirculated, the next at the end.
-    pub(crate) left: Vec<Left>,
-    /// What a packet for the controllers becomes on a wire; empty in between.
+    /// The stack of pending work on recirculated packets; the next is at the end.
+    pub(crate) pending: Vec<Pending>,
+    /// The frames of a packet-in after segmentation; empty between packets.
     wire: Vec<Packet>,
-    /// The time of this turn.
+    /// Time of this iteration.
     pub(crate) now: Time,
     pub(crate) tally: Tally,
     pub(crate) taps: Taps,
@@ -55,37 +55,37 @@ pub(crate) struct TxPort {
     batch: Vec<Packet>,
 }
 
-/// Which of the transmit queues of a thread; good until one is added or removed.
+/// The index of a transmit queue; valid until a port is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TxPlace(u32);
+pub(crate) struct TxPortIndex(u32);
 
-impl TxPlace {
+impl TxPortIndex {
     #[inline]
     const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A packet with what is known of it.
-pub(crate) struct Parsed<'a> {
-    /// Its fields; header changes are applied to it.
+/// The parsed headers of a packet.
+pub(crate) struct ParsedPacket<'a> {
+    /// The header fields; header changes update them.
     pub(crate) key: &'a mut FlowKey,
-    /// Where its headers lie.
+    /// Offsets of the headers.
     pub(crate) layers: Layers,
 }
 
-/// Something left to do with a packet after a recirculation.
+/// Pending work on a recirculated packet.
 #[expect(clippy::large_enum_variant, reason = "the list of them keeps its memory, a box does not")]
-pub(crate) enum Left {
-    /// Parse it again, look it up and go on.
-    Again {
+pub(crate) enum Pending {
+    /// Parse the packet again, look it up, and resume at the continuation.
+    Recirculate {
         packet: Packet,
-        /// The ingress port that it was looked up with before.
+        /// The ingress port of the previous lookup.
         in_port: PortNo,
         continuation: Arc<Continuation>,
     },
-    /// The rest of a list of actions.
-    Rest {
+    /// Execute the rest of an action list.
+    ResumeActions {
         packet: Packet,
         actions: Arc<[DatapathAction]>,
         next: usize,
@@ -94,7 +94,7 @@ pub(crate) enum Left {
     },
 }
 
-/// The ends of packets, counted in plain words and published once a turn.
+/// Packet counts as plain integers, published once per iteration.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) received: u64,
@@ -108,8 +108,9 @@ pub(crate) struct Tally {
 
 const ABSENT: u32 = u32::MAX;
 
-/// Packets in a batch for which memory is there from the beginning: what is in it when a burst is
-/// added, and the burst. Only segments may be more.
+/// Initial capacity of a batch: a nearly full batch and a burst.
+///
+/// Only segments may need more.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl Outputs {
@@ -118,7 +119,7 @@ impl Outputs {
             ports: Vec::new(),
             places: Vec::new(),
             packet_ins,
-            left: Vec::new(),
+            pending: Vec::new(),
             wire: Vec::new(),
             now: Time::ZERO,
             tally: Tally::new(),
@@ -126,7 +127,7 @@ impl Outputs {
         }
     }
 
-    /// Adds a port; one of the same number is replaced by it and given back.
+    /// Adds a port. Returns the port of the same number that it replaces.
     pub(crate) fn add(&mut self, port: TxPort) -> Option<TxPort> {
         debug_assert!(port.port.number() <= DATAPATH_PORT_MAX);
         let replaced = self.remove(port.port);
@@ -142,7 +143,7 @@ impl Outputs {
         replaced
     }
 
-    /// Takes a port out; its batch must have been flushed.
+    /// Removes a port; its batch must have been flushed.
     pub(crate) fn remove(&mut self, port: DatapathPort) -> Option<TxPort> {
         let place = self.place(port)?;
         let removed = self.ports.swap_remove(place.index());
@@ -154,18 +155,19 @@ impl Outputs {
         Some(removed)
     }
 
-    /// Where packets to a port go, if it can send this one as it is.
+    /// Returns the index of a port, if the port can send this packet unchanged.
     #[inline]
-    pub(crate) fn ready_port(&self, port: DatapathPort, packet: &Packet) -> Option<TxPlace> {
+    pub(crate) fn ready_port(&self, port: DatapathPort, packet: &Packet) -> Option<TxPortIndex> {
         let place = self.place(port)?;
         self.ports[place.index()].takes(packet).then_some(place)
     }
 
-    /// Sends a packet as it is. It goes straight from the burst that it came in to the batch that
-    /// it leaves in: each further hand that it went through would copy it, and wait for the copy
-    /// before.
+    /// Sends a packet unchanged.
+    ///
+    /// The packet moves from its burst directly to the batch of the port. Each intermediate
+    /// variable would copy it, and stall for the previous copy.
     #[inline]
-    pub(crate) fn forward(&mut self, pool: &mut Pool, place: TxPlace, packet: Packet) {
+    pub(crate) fn forward(&mut self, pool: &mut Pool, place: TxPortIndex, packet: Packet) {
         self.tally.forwarded += 1;
         let tx = &mut self.ports[place.index()];
         tx.batch.push(packet);
@@ -174,11 +176,11 @@ impl Outputs {
         }
     }
 
-    /// Sends a whole burst as it is: if it can, without touching a packet.
+    /// Sends a whole burst unchanged, if possible without touching a packet.
     pub(crate) fn forward_all(
         &mut self,
         pool: &mut Pool,
-        place: TxPlace,
+        place: TxPortIndex,
         packets: &mut Vec<Packet>,
     ) {
         self.tally.forwarded += packets.len() as u64;
@@ -193,14 +195,13 @@ impl Outputs {
         }
     }
 
-    /// Does to a packet what was decided, in one list of actions or in several, one behind the other.
-    /// There is one at least, and none is empty.
+    /// Executes one or several action lists in sequence on a packet; no list is empty.
     pub(crate) fn execute(
         &mut self,
         pool: &mut Pool,
         packet: Packet,
         lists: &[&Arc<[DatapathAction]>],
-        parsed: Parsed<'_>,
+        parsed: ParsedPacket<'_>,
     ) {
         let ingress = packet.ingress;
         let actions = || lists.iter().flat_map(|list| list.iter());
@@ -221,14 +222,15 @@ impl Outputs {
         self.tally.forwarded += u64::from(has_emitted && !was_recirculated);
     }
 
-    /// Does to a packet what is left of lists of actions; there is one among them that emits.
-    /// Answers whether something was emitted before a meter ended it.
+    /// Executes action lists from action `next` on; one of the actions must emit.
+    ///
+    /// Returns whether something was emitted before a meter dropped the packet.
     pub(crate) fn execute_rest(
         &mut self,
         pool: &mut Pool,
         mut packet: Packet,
         (lists, next): (&[&Arc<[DatapathAction]>], usize),
-        mut parsed: Parsed<'_>,
+        mut parsed: ParsedPacket<'_>,
     ) -> bool {
         let ingress = packet.ingress;
         let mut has_emitted = false;
@@ -250,10 +252,16 @@ impl Outputs {
                     continue;
                 };
                 self.tally.copied += 1;
-                if is_cut(action) {
+                if recirculates(action) {
                     let (actions, next) = (joined(lists), index + 1);
                     let (key, layers) = (parsed.key.clone(), parsed.layers);
-                    self.left.push(Left::Rest { packet, actions, next, key, layers });
+                    self.pending.push(Pending::ResumeActions {
+                        packet,
+                        actions,
+                        next,
+                        key,
+                        layers,
+                    });
                     self.emit(pool, copy, action, &parsed);
                     return true;
                 }
@@ -265,7 +273,7 @@ impl Outputs {
                 return has_emitted;
             }
         }
-        // What follows sends nothing, but meters count the packet all the same.
+        // Later actions send nothing, but their meters count the packet.
         meter::count(actions().skip(last + 1), self.now, packet.len());
         if let Some(length) = max_len(last_action) {
             packet.truncate(length);
@@ -273,13 +281,13 @@ impl Outputs {
         self.emit(pool, packet, last_action, &parsed) | has_emitted
     }
 
-    /// Hands a packet to where an action sends it; false if a meter ended it on the way.
+    /// Sends a packet as an action says; returns false if a meter of a copy dropped it.
     fn emit(
         &mut self,
         pool: &mut Pool,
         packet: Packet,
         action: &DatapathAction,
-        parsed: &Parsed<'_>,
+        parsed: &ParsedPacket<'_>,
     ) -> bool {
         match action {
             DatapathAction::Output { port, .. } => self.output(pool, *port, packet),
@@ -293,7 +301,7 @@ impl Outputs {
                 self.recirculate(packet, if is_larger { larger } else { other }, parsed);
             }
             DatapathAction::Copy(inner) => {
-                let parsed = Parsed { key: &mut parsed.key.clone(), layers: parsed.layers };
+                let parsed = ParsedPacket { key: &mut parsed.key.clone(), layers: parsed.layers };
                 return self.execute_rest(pool, packet, (&[inner], 0), parsed);
             }
             DatapathAction::Meter(_)
@@ -306,18 +314,18 @@ impl Outputs {
         true
     }
 
-    /// Lets a packet go on as a continuation says.
+    /// Pushes the recirculation of a packet on the stack.
     fn recirculate(
         &mut self,
         mut packet: Packet,
         continuation: &Arc<Continuation>,
-        parsed: &Parsed<'_>,
+        parsed: &ParsedPacket<'_>,
     ) {
         if let (Some(copy), Some(payload)) = (continuation.ttl_copy(), parsed.layers.payload()) {
             rewrite::copy_ttl(packet.frame_mut(), payload, copy);
         }
         let (in_port, continuation) = (parsed.key.in_port(), Arc::clone(continuation));
-        self.left.push(Left::Again { packet, in_port, continuation });
+        self.pending.push(Pending::Recirculate { packet, in_port, continuation });
     }
 
     fn output(&mut self, pool: &mut Pool, port: DatapathPort, packet: Packet) {
@@ -335,7 +343,7 @@ impl Outputs {
         }
     }
 
-    /// Hands a packet to the controllers, as it would be on a wire.
+    /// Queues a packet for the controllers, with complete checksums and in segments.
     fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
         if self.packet_ins.is_full() {
             return self.drop(pool, packet, DropReason::PacketInQueueFull);
@@ -354,14 +362,14 @@ impl Outputs {
         }
     }
 
-    /// Ends a packet.
+    /// Drops a packet and counts the reason.
     pub(crate) fn drop(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
         self.tally.dropped[reason as usize] += 1;
         self.taps.at_drop(std::slice::from_ref(&packet));
         pool.give(packet);
     }
 
-    /// Sends what is in the batches and flushes every queue.
+    /// Sends all batches, and flushes every queue.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
         for tx in &mut self.ports {
             if !tx.batch.is_empty() {
@@ -372,9 +380,9 @@ impl Outputs {
     }
 
     #[inline]
-    fn place(&self, port: DatapathPort) -> Option<TxPlace> {
+    fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let place = *self.places.get(port.number() as usize)?;
-        (place != ABSENT).then_some(TxPlace(place))
+        (place != ABSENT).then_some(TxPortIndex(place))
     }
 }
 
@@ -388,7 +396,7 @@ impl TxPort {
         Self { port, queue, capabilities, traffic, batch: Vec::with_capacity(BATCH_MAX) }
     }
 
-    /// Whether a packet can be sent as it is.
+    /// Returns whether the port can send a packet unchanged.
     #[inline]
     const fn takes(&self, packet: &Packet) -> bool {
         packet.len() <= self.capabilities.frame_max
@@ -410,7 +418,7 @@ impl TxPort {
             if left.is_empty() {
                 break;
             }
-            // Where there was no room for two in a row, there is none for the rest.
+            // After two refusals in a row for lack of space, the rest is dropped too.
             let (dropped, reason) = match self.queue.tx_end() {
                 TxEnd::Refused => (1, DropReason::TxRefused),
                 TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxQueueFull),
@@ -440,25 +448,28 @@ impl Tally {
         }
     }
 
-    /// A packet was made what can be sent, in so many pieces; false if that was refused. Segments
-    /// are copies of the packet that they were made of, less one. A packet without payload has no
-    /// segment: it is gone.
-    const fn finish(&mut self, finished: Result<(), Unsendable>, pieces: usize) -> bool {
+    /// Counts a packet that was finished into `segments` frames.
+    ///
+    /// Returns false if that failed.
+    ///
+    /// All segments but one count as copies. A packet without payload has no segment and counts as
+    /// malformed.
+    const fn finish(&mut self, finished: Result<(), Unsendable>, segments: usize) -> bool {
         match finished {
-            Ok(()) if pieces == 0 => self.dropped[DropReason::Malformed as usize] += 1,
-            Ok(()) => self.copied += pieces as u64 - 1,
+            Ok(()) if segments == 0 => self.dropped[DropReason::Malformed as usize] += 1,
+            Ok(()) => self.copied += segments as u64 - 1,
             Err(refused) => self.dropped[reason(refused) as usize] += 1,
         }
         finished.is_ok()
     }
 
-    /// A copy that could not be made: it counts as made and dropped.
+    /// Counts a copy that could not be made, as copied and dropped.
     const fn drop_copy(&mut self, reason: DropReason) {
         self.copied += 1;
         self.dropped[reason as usize] += 1;
     }
 
-    /// Lets everybody see the counts.
+    /// Publishes the counts.
     pub(crate) fn publish(&self, counters: &ThreadCounters) {
         counters.received.set(self.received);
         counters.injected.set(self.injected);
@@ -472,7 +483,7 @@ impl Tally {
     }
 }
 
-/// Whether an action hands a packet on, rather than changing it, counting it or doing nothing.
+/// Returns whether an action outputs, punts or recirculates a packet.
 fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     match action {
         DatapathAction::Output { port, unless_ingress, .. } => {
@@ -492,7 +503,9 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     }
 }
 
-/// Lists of actions as one. What recirculates is one list already, as it is cut nowhere else.
+/// Joins action lists.
+///
+/// A list with a recirculation is usually alone, since traversals end there.
 fn joined(lists: &[&Arc<[DatapathAction]>]) -> Arc<[DatapathAction]> {
     match lists {
         [one] => Arc::clone(one),
@@ -500,17 +513,17 @@ fn joined(lists: &[&Arc<[DatapathAction]>]) -> Arc<[DatapathAction]> {
     }
 }
 
-/// Whether a packet, or a copy of it, is looked up again.
-pub(crate) fn is_cut(action: &DatapathAction) -> bool {
+/// Returns whether an action recirculates the packet or a copy of it.
+pub(crate) fn recirculates(action: &DatapathAction) -> bool {
     match action {
         DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. } => true,
-        // Copies are at most 64 deep.
-        DatapathAction::Copy(inner) => inner.iter().any(is_cut),
+        // Copies nest at most 64 deep.
+        DatapathAction::Copy(inner) => inner.iter().any(recirculates),
         _ => false,
     }
 }
 
-/// The length that an action cuts its packet to.
+/// Returns the length to which an action truncates its packet.
 const fn max_len(action: &DatapathAction) -> Option<usize> {
     match action {
         DatapathAction::Output { max_len: Some(length), .. }

@@ -1,24 +1,24 @@
-//! A packet thread: from receive queues through the caches to transmit queues, in turns.
+//! A packet thread: receive queues, caches, actions and transmit queues in one poll loop.
 //!
-//! [`PacketThread`] is the thread without the thread: it owns queues, caches and counters, reads no
-//! clock and never waits, so that tests drive many of them in any interleaving. The loop that turns
-//! one on a thread of its own is started by [`spawn_packet_thread`].
+//! [`PacketThread`] is the state of the loop. It owns queues, caches and counters, reads no clock and
+//! never waits, so tests run many of them in any interleaving. [`spawn_packet_thread`] starts the OS
+//! thread that calls [`PacketThread::run_iteration`] in a loop.
 //!
-//! A turn:
+//! One iteration:
 //!
 //! ```text
-//!   invalidation, commands of control
-//!   entries that it took:    translate and install again                   (bounded)
+//!   invalidation, commands of the control plane
+//!   evicted entries:         translate and install again                   (bounded)
 //!   for each receive queue:  invalidation ─ receive ─ extract ─ caches ─ execute
-//!   packets that wait:       look up again ─ translate, install or learn ─ execute   (bounded)
+//!   upcall queues:           look up again ─ translate, install or learn ─ execute   (bounded)
 //!   flush every transmit queue
 //!   upkeep:                  reclaim, credit, expire, dump                     (bounded)
-//!   publish counters, wake who has something to do
+//!   publish counters, wake the threads that have work
 //! ```
 //!
-//! A version is adopted only where no packet is under way, so no packet mixes versions: what waits
-//! for a translation waits with its original headers and is looked up anew. Every step is bounded,
-//! and so is the time until the next version is adopted.
+//! A thread adopts a version only between bursts, so no packet mixes versions. A packet in an upcall
+//! queue has its original headers and is looked up again. Every step is bounded, and so is the time
+//! until the next version is adopted.
 
 mod control;
 mod dry_run;
@@ -34,7 +34,7 @@ mod upkeep;
 mod verify;
 
 pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
-use packet_thread::Batch;
-pub use packet_thread::{PacketThread, ThreadConfig, Turn};
+use packet_thread::RxBatch;
+pub use packet_thread::{Iteration, PacketThread, ThreadConfig};
 pub use runner::{RunnerConfig, Running, spawn_coordinator, spawn_packet_thread};
-pub use verify::Difference;
+pub use verify::CacheMismatch;

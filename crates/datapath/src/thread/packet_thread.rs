@@ -1,4 +1,4 @@
-//! The thread without the thread: what one owns, and a turn.
+//! The state of a packet thread, and one iteration of its poll loop.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::{
     endpoints::{ThreadEnds, Wakers},
-    receive::{Fate, RxPort},
+    receive::{Disposition, RxPort},
     repair::Repairer,
-    upkeep::Jobs,
+    upkeep::UpkeepJobs,
     verify::Verifier,
 };
 use crate::{
@@ -23,27 +23,27 @@ use crate::{
     thread::execute::{BATCH_MAX, Outputs},
 };
 
-/// How a packet thread works.
+/// Settings of a packet thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadConfig {
     /// Sizes of the caches.
     pub caches: CacheConfig,
-    /// VLAN tags that are parsed.
+    /// Maximum number of VLAN tags to parse.
     pub vlan_limit: VlanLimit,
-    /// Seed of the hashes and of random choices.
+    /// Seed of hashes and random choices.
     pub seed: u64,
-    /// Translations that a turn makes at most, all ports together.
+    /// Maximum number of translations in an iteration, all ports together.
     pub translations_per_iteration: usize,
-    /// Packets of one port that may wait for a translation.
+    /// Maximum number of packets in the upcall queue of a port.
     pub waiting_per_port: usize,
-    /// Time without a hit after which an entry goes.
+    /// Time without a hit after which an entry expires.
     pub max_idle: Duration,
-    /// One hit of so many is translated anew and compared, chosen at random; 0: none.
+    /// One random hit in `verify_one_in` is translated and compared; 0 compares none.
     pub verify_one_in: u32,
-    /// Whether entries that a change made stale are made anew.
+    /// Selects whether stale entries are re-translated.
     pub repair: Repair,
-    /// Time that a port may stand still because its packets teach, beyond half of all time.
-    pub patience: Duration,
+    /// Time that a port may stall for learn requests in a row, beyond half of all time.
+    pub stall_budget: Duration,
 }
 
 impl Default for ThreadConfig {
@@ -57,21 +57,21 @@ impl Default for ThreadConfig {
             max_idle: Duration::from_secs(10),
             verify_one_in: 0,
             repair: Repair::Off,
-            patience: Duration::from_millis(100),
+            stall_budget: Duration::from_millis(100),
         }
     }
 }
 
-/// What a turn did.
+/// The result of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// Packets received.
+pub struct Iteration {
+    /// Number of packets received.
     pub received: usize,
-    /// Whether anything at all was done.
+    /// Set if the iteration did any work.
     pub worked: bool,
 }
 
-/// A packet thread, to be turned by whoever owns it.
+/// A packet thread without its OS thread: the caller runs the iterations.
 pub struct PacketThread {
     pub(super) config: ThreadConfig,
     pub(super) pipeline: Arc<Pipeline>,
@@ -79,40 +79,42 @@ pub struct PacketThread {
     pub(super) inputs: Vec<RxPort>,
     pub(super) outputs: Outputs,
     pub(super) pool: Pool,
-    pub(super) batch: Batch,
-    pub(super) jobs: Jobs,
-    /// Whose packet that waits is served first in the next turn.
-    pub(super) served_first: usize,
+    pub(super) batch: RxBatch,
+    pub(super) jobs: UpkeepJobs,
+    /// Index of the input whose upcall queue is served next.
+    pub(super) next_served: usize,
     pub(super) translations_left: usize,
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
     pub(super) repairer: Repairer,
     pub(super) ports_changed: u64,
-    /// Whether a queue gave a whole burst in the turn before: more may lie behind it.
+    /// Set if a queue returned a full burst in the previous iteration.
+    ///
+    /// More packets may wait in it.
     pub(super) is_pressed: bool,
-    /// Whether it slept since it last looked into its mailbox (rule 10).
+    /// Set if the thread slept since it last checked its mailbox (rule 10).
     pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
     pub(super) link: Arc<Link>,
     pub(super) wakers: Wakers,
     pub(super) counters: Arc<ThreadCounters>,
-    /// Where packets that no cache knew are offered to the owner of a target.
-    pub(super) offers: Option<OffloadCandidates>,
+    /// The queue of offload candidates: keys of packets that missed.
+    pub(super) candidates: Option<OffloadCandidates>,
     pub(super) now: Time,
 }
 
-/// Space for one burst, used again for every burst.
-pub(super) struct Batch {
+/// Buffers for one burst, used again for every burst.
+pub(super) struct RxBatch {
     pub(super) packets: Vec<Packet>,
     pub(super) keys: Box<[FlowKey]>,
     pub(super) layers: [Layers; BURST],
     /// The entries that the packets hit.
     pub(super) hits: [HitSlots; BURST],
-    pub(super) fates: [Fate; BURST],
+    pub(super) dispositions: [Disposition; BURST],
 }
 
 impl PacketThread {
-    /// A thread without ports, at the version that its ends were made for.
+    /// Creates a thread without ports, at the version of its endpoint.
     #[must_use]
     pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
         let owner = Owner::new(ends.owner, ends.version, 0, ends.reports, ends.learn_requests);
@@ -122,15 +124,15 @@ impl PacketThread {
             inputs: Vec::new(),
             outputs: Outputs::new(ends.packet_ins),
             pool: Pool::default(),
-            batch: Batch {
+            batch: RxBatch {
                 packets: Vec::with_capacity(BATCH_MAX),
                 keys: vec![FlowKey::ZERO; BURST].into_boxed_slice(),
                 layers: [Layers::default(); BURST],
                 hits: [HitSlots::default(); BURST],
-                fates: [Fate::Wait; BURST],
+                dispositions: [Disposition::Wait; BURST],
             },
-            jobs: Jobs::default(),
-            served_first: 0,
+            jobs: UpkeepJobs::default(),
+            next_served: 0,
             translations_left: 0,
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
@@ -142,14 +144,16 @@ impl PacketThread {
             link: ends.link,
             wakers: ends.wakers,
             counters: ends.counters,
-            offers: None,
+            candidates: None,
             now: Time::ZERO,
             config,
         }
     }
 
-    /// Does one turn at `now`: a burst from every receive queue, and some of everything else.
-    pub fn turn(&mut self, now: Time) -> Turn {
+    /// Runs one iteration of the poll loop at `now`.
+    ///
+    /// Processes one burst from every receive queue, and a bounded part of all other work.
+    pub fn run_iteration(&mut self, now: Time) -> Iteration {
         self.now = now;
         self.link.mailbox().begin_iteration();
         self.outputs.now = now;
@@ -158,11 +162,11 @@ impl PacketThread {
         let is_pressed = std::mem::take(&mut self.is_pressed) || self.held() > 0;
         self.repairer.begin(self.config.translations_per_iteration, is_pressed);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
-        let taught = self.caches.owner.taught();
+        let learn_requests = self.caches.owner.last_learn_request();
         let mut advanced = self.take_invalidation();
         if self.slept && self.link.mailbox().is_flagged() {
-            // Rule 10: it has answered by sleeping what it cannot take at this moment.
-            return Turn { received: 0, worked: true };
+            // Rule 10: sleeping acknowledged an invalidation that is locked at this moment.
+            return Iteration { received: 0, worked: true };
         }
         self.slept = false;
         let commands = self.take_commands();
@@ -178,9 +182,9 @@ impl PacketThread {
                 repaired |= self.repair();
             }
         }
-        let served = self.serve_waiting();
+        let served = self.serve_upcalls();
         self.outputs.flush(&mut self.pool);
-        let kept = self.keep_up(received == 0);
+        let kept = self.run_upkeep(received == 0);
         self.publish();
         if advanced || self.caches.owner.reported() > reported {
             self.wakers.coordinator.wake();
@@ -188,29 +192,29 @@ impl PacketThread {
         if self.outputs.tally.punted > punted {
             self.wakers.control.wake();
         }
-        if self.caches.owner.taught() > taught {
+        if self.caches.owner.last_learn_request() > learn_requests {
             self.wakers.learner.wake();
         }
-        if let Some(offers) = &mut self.offers {
-            offers.tell();
+        if let Some(candidates) = &mut self.candidates {
+            candidates.tell();
         }
         let worked = received + served + commands > 0 || advanced || repaired || kept;
-        Turn { received, worked }
+        Iteration { received, worked }
     }
 
-    /// The version that the thread is at.
+    /// Returns the version of the thread.
     #[must_use]
     pub const fn version(&self) -> shunt_classifier::Version {
         self.caches.owner.version()
     }
 
-    /// Number of packets that wait for a translation.
+    /// Returns the number of packets in the upcall queues.
     #[must_use]
     pub fn held(&self) -> usize {
         self.inputs.iter().map(|input| input.waiting.len()).sum()
     }
 
-    /// What the thread counts.
+    /// Returns the counters of the thread.
     #[must_use]
     pub const fn counters(&self) -> &Arc<ThreadCounters> {
         &self.counters
@@ -222,12 +226,12 @@ impl PacketThread {
         self.caches.publish(counters);
         counters.upcalls.set(self.upcalls);
         counters.held.set(self.held() as u64);
-        counters.turns.add(1);
+        counters.iterations.add(1);
     }
 }
 
 impl Drop for PacketThread {
-    /// However it ends, by a panic too, nobody waits for a version that it would have answered.
+    /// Retires the link, also after a panic, so that no barrier waits for this thread.
     fn drop(&mut self) {
         self.link.retire();
         self.wakers.coordinator.wake();
@@ -256,7 +260,7 @@ mod tests {
     };
 
     #[test]
-    fn a_thread_that_slept_does_nothing_before_it_has_taken_what_was_posted() {
+    fn a_woken_thread_takes_its_invalidation_first() {
         let waker = || Arc::new(Waker::new().unwrap());
         let wakers = Wakers { coordinator: waker(), control: waker(), learner: waker() };
         let sizes = QueueSizes::default();
@@ -272,10 +276,10 @@ mod tests {
         assert!(control.send(Command::Pull(Box::new(|()| {}))).is_ok());
         thread.unpark();
         let held = link.mailbox().hold();
-        assert!(thread.turn(Time::ZERO).worked);
+        assert!(thread.run_iteration(Time::ZERO).worked);
         assert_eq!((thread.version(), thread.commands.slots()), (Version::ZERO, 1));
         drop(held);
-        thread.turn(Time::ZERO);
+        thread.run_iteration(Time::ZERO);
         assert_eq!((thread.version(), thread.commands.slots()), (version, 0));
     }
 }

@@ -1,17 +1,17 @@
-//! A burst: received, parsed, looked up, executed.
+//! One burst of a receive queue: receive, parse, look up, execute.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use shunt_flow::{PortNo, extract::extract};
 use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 
-use super::{Batch, PacketThread, stall_budget::StallBudget};
+use super::{PacketThread, RxBatch, stall_budget::StallBudget};
 use crate::{
     cache::ActionLists,
     metrics::{DropReason, PortTraffic},
     packet::buffer::Packet,
     port::RxQueue,
-    thread::execute::{Parsed, TxPlace, is_cut},
+    thread::execute::{ParsedPacket, TxPortIndex, recirculates},
 };
 
 /// The receive side of one port.
@@ -22,24 +22,24 @@ pub(super) struct RxPort {
     pub(super) queue: Box<dyn RxQueue>,
     pub(super) state: RxState,
     pub(super) traffic: Arc<PortTraffic>,
-    /// Packets that missed, as they came in, oldest first.
+    /// The upcall queue: packets that missed, unchanged, oldest first.
     pub(super) waiting: VecDeque<Packet>,
-    /// Whether it stands still, because one of its packets has taught.
-    pub(super) patience: StallBudget,
+    /// The state of a stall for a learn request.
+    pub(super) stall_budget: StallBudget,
 }
 
-/// What is to be done with a packet of a burst.
+/// The next step for a packet of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Send it as it is.
-    Forward(TxPlace),
-    /// Run the actions of its entry.
+pub(super) enum Disposition {
+    /// Send the packet unchanged.
+    Forward(TxPortIndex),
+    /// Execute the actions of its entries.
     Execute,
-    /// No cache knows it, or it is behind such a packet.
+    /// Queue the packet: it missed, or must stay behind one that missed.
     Wait,
 }
 
-/// Whether a queue is still asked.
+/// The state of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RxState {
     Open,
@@ -48,18 +48,20 @@ pub(super) enum RxState {
 }
 
 impl PacketThread {
-    /// Takes one burst from a receive queue all the way; answers how many packets came.
+    /// Receives and processes one burst of a receive queue.
+    ///
+    /// Returns the number of packets.
     pub(super) fn receive(&mut self, input: usize) -> usize {
         let count = self.fill_batch(input);
         if count > 0 {
             self.parse_batch(input, count);
-            if let Some(offers) = &mut self.offers
-                && let Some(place) = offers.draws(count)
+            if let Some(candidates) = &mut self.candidates
+                && let Some(place) = candidates.draws(count)
             {
-                offers.offer(&self.batch.keys[place], self.now);
+                candidates.offer(&self.batch.keys[place], self.now);
             }
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
-            let Batch { keys, hits, .. } = &mut self.batch;
+            let RxBatch { keys, hits, .. } = &mut self.batch;
             self.caches.hold_reclaims(true);
             let sampled = self.caches.find_burst(&keys[..count], hits);
             sampled.positions().for_each(|position| self.observe(position));
@@ -74,7 +76,7 @@ impl PacketThread {
 
     fn fill_batch(&mut self, input: usize) -> usize {
         let input = &mut self.inputs[input];
-        if input.state != RxState::Open || input.patience.is_waiting() {
+        if input.state != RxState::Open || input.stall_budget.is_stalled() {
             return 0;
         }
         match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
@@ -88,7 +90,7 @@ impl PacketThread {
                 }
             }
             Err(_) => {
-                // Its descriptor may be readable for ever: whoever waits leaves it out from now on.
+                // The descriptor may stay readable for ever, so the thread no longer waits for it.
                 input.state = RxState::Broken;
                 input.traffic.rx_broken.set(1);
                 self.ports_changed += 1;
@@ -99,7 +101,7 @@ impl PacketThread {
 
     fn parse_batch(&mut self, input: usize, count: usize) {
         let input = &self.inputs[input];
-        let Batch { packets, keys, layers, .. } = &mut self.batch;
+        let RxBatch { packets, keys, layers, .. } = &mut self.batch;
         let mut bytes = 0;
         for ((packet, key), layers) in packets.iter_mut().zip(keys).zip(layers) {
             packet.ingress = input.port;
@@ -113,33 +115,36 @@ impl PacketThread {
         self.outputs.tally.received += count as u64;
     }
 
-    /// Executes what was found, in the order of arrival; the rest waits.
+    /// Executes the hits of a burst in order, and queues the other packets.
     fn execute_batch(&mut self, input: usize, count: usize) {
         self.decide(input, count);
-        if let Fate::Forward(port) = self.batch.fates[0]
-            && self.batch.fates[1..count].iter().all(|fate| *fate == Fate::Forward(port))
+        if let Disposition::Forward(port) = self.batch.dispositions[0]
+            && self.batch.dispositions[1..count]
+                .iter()
+                .all(|disposition| *disposition == Disposition::Forward(port))
         {
             self.outputs.forward_all(&mut self.pool, port, &mut self.batch.packets);
             return;
         }
         let mut packets = std::mem::take(&mut self.batch.packets);
         for (place, packet) in packets.drain(..).enumerate() {
-            match self.batch.fates[place] {
-                Fate::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
-                Fate::Execute => self.execute_found(place, packet),
-                Fate::Wait => self.wait(input, packet),
+            match self.batch.dispositions[place] {
+                Disposition::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
+                Disposition::Execute => self.execute_found(place, packet),
+                Disposition::Wait => self.wait(input, packet),
             }
         }
         self.batch.packets = packets;
     }
 
-    /// Executes the entry that was found for a packet of the burst, up to the end of everything
-    /// that it is recirculated for: the packets behind it come after.
+    /// Executes the entries of a packet of the burst, and all its recirculations.
+    ///
+    /// Later packets of the burst follow only afterwards.
     fn execute_found(&mut self, place: usize, packet: Packet) {
-        let Batch { keys, layers, hits, .. } = &mut self.batch;
+        let RxBatch { keys, layers, hits, .. } = &mut self.batch;
         let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
         if let Some(lists) = ActionLists::of_entries(entries, slots) {
-            let parsed = Parsed { key: &mut keys[place], layers: layers[place] };
+            let parsed = ParsedPacket { key: &mut keys[place], layers: layers[place] };
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
             self.recirculate();
         } else {
@@ -157,22 +162,24 @@ impl PacketThread {
         }
     }
 
-    /// Counts the hits of a burst, and says what is to be done with each packet.
+    /// Counts the hits of a burst, and decides the next step for each packet.
     ///
-    /// A miss may turn out to teach, once it is translated: what is behind it waits too, if there
-    /// is anything to teach; and so may a hit whose packet is recirculated. Elsewhere hits overtake
+    /// The translation of a miss may send a learn request, and so may the recirculation of a hit. If the
+    /// pipeline has learn actions, the packets behind such a packet must wait. Otherwise hits overtake
     /// misses.
     fn decide(&mut self, input: usize, count: usize) {
-        let Batch { packets, hits, fates, .. } = &mut self.batch;
+        let RxBatch { packets, hits, dispositions, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.learns();
         let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
         let mut puts_off = false;
-        for ((packet, hit_slots), fate) in packets.iter().zip(hits).zip(fates).take(count) {
+        for ((packet, hit_slots), disposition) in
+            packets.iter().zip(hits).zip(dispositions).take(count)
+        {
             if waits || hit_slots.is_miss() {
                 waits = is_ordered;
                 puts_off |= !hit_slots.is_miss();
-                *fate = Fate::Wait;
+                *disposition = Disposition::Wait;
                 continue;
             }
             let (mut port, mut lists_count) = (None, 0);
@@ -184,14 +191,17 @@ impl PacketThread {
             }
             let port = port.filter(|_| lists_count == 1);
             let ready = port.and_then(|port| self.outputs.ready_port(port, packet));
-            *fate = ready.map_or(Fate::Execute, Fate::Forward);
+            *disposition = ready.map_or(Disposition::Execute, Disposition::Forward);
             let mut lists = hit_slots.slots().iter().map(|slot| entries.actions(*slot));
-            waits = is_ordered && ready.is_none() && lists.any(|list| list.iter().any(is_cut));
+            waits =
+                is_ordered && ready.is_none() && lists.any(|list| list.iter().any(recirculates));
         }
         if puts_off {
-            let Batch { hits, fates, .. } = &self.batch;
-            for (position, (hit, fate)) in hits.iter().zip(fates).take(count).enumerate() {
-                if *fate == Fate::Wait && !hit.is_miss() {
+            let RxBatch { hits, dispositions, .. } = &self.batch;
+            for (position, (hit, disposition)) in
+                hits.iter().zip(dispositions).take(count).enumerate()
+            {
+                if *disposition == Disposition::Wait && !hit.is_miss() {
                     self.caches.uncount_hit(position, hit);
                 }
             }
@@ -199,7 +209,7 @@ impl PacketThread {
     }
 }
 
-/// Why a packet without actions is dropped.
+/// Returns the drop reason of a packet without actions.
 pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
     match error {
         None => DropReason::Policy,

@@ -1,21 +1,19 @@
-//! Entries that a version made stale although packets come to them: translated anew and put in the
-//! place of the old ones, so that the next packet hits and need not wait for its translation.
+//! Repair: stale entries that still receive packets are translated again before the next packet misses.
 //!
-//! The advance drops them first, as it does all: nothing stale is hit, and the version is answered at
-//! once. What is made anew is translated under the version that the thread is at then (rule 5 of
-//! [`crate::evict::owner`]), and is an entry like any other: it has a number, is reported, and begins with no
-//! hits. Those of the old one are credited to the rules that it was made of, and the new one was used
-//! when the old one was: to be made anew prolongs nothing.
+//! The invalidation drops all stale entries first, so no packet hits one and the version is acknowledged
+//! at once. A repair translates at the version that the thread has then (rule 5 of
+//! [`crate::evict::owner`]). The new entry is like any other: it has an install number, is reported, and
+//! starts without hits. The hits of the old entry are credited to its own rules. The new entry keeps
+//! the time of last use of the old one, so repair does not prolong its life.
 //!
-//! A turn makes some before it receives, at the expense of the translations that packets may ask for
-//! in it: half of them at most, however many versions it takes and however many translations one entry
-//! needs. Where packets wait from the turn before, or a queue gave a whole burst in it so that more may
-//! lie there, it is an eighth: packets that miss make entries that are asked for already, and what is
-//! made for others meanwhile makes them wait longer, in queues that overflow.
+//! An iteration repairs some entries before it receives, at the expense of the translations for
+//! packets: at most half of them, however many versions the iteration takes. If packets wait from the
+//! previous iteration, or a queue returned a full burst, the share is an eighth. Packets that
+//! miss need their entries now, and repairs for other flows would make their queues overflow.
 //!
-//! Those that were hit last come first; what has waited for a second is given up, and so are those that
-//! were hit longest ago where room is short. A packet that comes before its entry was made anew is
-//! translated as ever, and finds out that the work is done, or does it itself.
+//! Most recently hit entries come first. An entry that has waited for a second is abandoned, and so are
+//! the least recently hit entries when free slots are few. A packet that arrives before the
+//! repair of its entry is translated as any miss; the repair then finds a covering entry.
 
 use std::time::Duration;
 
@@ -24,23 +22,25 @@ use shunt_pipeline::Time;
 use super::PacketThread;
 use crate::{cache::index::RepairOutcome, command::Repair};
 
-/// Which entries are made anew, and when.
+/// The budget of repairs.
 #[derive(Debug, Default)]
 pub(super) struct Repairer {
     mode: Repair,
-    /// Translations that it may still make in this turn.
+    /// Translations left for repairs in this iteration.
     left: usize,
-    /// By rate: the moment of the next.
+    /// With a rate: the earliest time of the next repair.
     next: Time,
 }
 
-/// How long an entry may wait to be made anew: after that, its packets have seen to it.
+/// Maximum time that an entry waits for its repair.
+///
+/// Its packets have missed by then.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// By rate: as much as is due in this time may be done at once.
+/// With a rate: the repairs due in this time may be done at once.
 const SAVED_MAX: Duration = Duration::from_millis(10);
 
-/// Entries that wait in vain, given up in a turn.
+/// Maximum number of repairs abandoned in an iteration.
 const ABANDONED_PER_ITERATION: usize = 64;
 
 impl Repairer {
@@ -48,7 +48,7 @@ impl Repairer {
         Self { mode, ..Self::default() }
     }
 
-    /// From now on it is done so.
+    /// Changes the mode.
     pub(super) const fn set(&mut self, mode: Repair) {
         self.mode = mode;
     }
@@ -57,12 +57,12 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// A turn begins, in which so many translations may be made; packets wait, or none does.
+    /// Starts an iteration with `translations`; `is_pressed` if packets wait.
     pub(super) const fn begin(&mut self, translations: usize, is_pressed: bool) {
         self.left = translations.div_ceil(if is_pressed { 8 } else { 2 });
     }
 
-    /// Whether one more may be made; it is counted.
+    /// Returns whether one more repair is allowed, and counts it.
     fn allows(&mut self, now: Time) -> bool {
         let Repair::Rate(rate) = self.mode else { return self.is_on() };
         if self.next > now || rate == 0 {
@@ -76,11 +76,11 @@ impl Repairer {
 }
 
 impl PacketThread {
-    /// Makes some entries anew. Answers whether there was one.
+    /// Repairs some entries. Returns whether there was one.
     pub(super) fn repair(&mut self) -> bool {
         let mut has_made = false;
         while self.repairer.left.min(self.translations_left) > 0
-            && self.caches.owner.entries().fallen() > 0
+            && self.caches.owner.entries().pending_repairs() > 0
             && self.repairer.allows(self.now)
         {
             let Some(repaired) = self.caches.repair(&self.pipeline) else { break };
@@ -91,7 +91,7 @@ impl PacketThread {
                 RepairOutcome::Covered => self.counters.repair_covered.add(1),
                 RepairOutcome::Dropped => self.counters.repair_dropped.add(1),
             }
-            // To find that there is nothing to do is work as well.
+            // Finding a covering entry costs a lookup, so it counts as one translation.
             let cost = usize::try_from(repaired.translations).unwrap_or(usize::MAX).max(1);
             self.repairer.left = self.repairer.left.saturating_sub(cost);
             self.translations_left = self.translations_left.saturating_sub(cost);
@@ -100,7 +100,7 @@ impl PacketThread {
         has_made
     }
 
-    /// Gives up entries that have waited for too long to be made anew. Answers whether there was one.
+    /// Abandons repairs that have waited for too long. Returns whether there was one.
     pub(super) fn give_up_repairs(&mut self) -> bool {
         let since_start = Duration::from_nanos(self.now.nanoseconds());
         let late = since_start.checked_sub(WAIT_MAX).map(|until| Time::ZERO.after(until));
@@ -111,7 +111,7 @@ impl PacketThread {
         }
     }
 
-    /// Leaves room to packets that ask for it now.
+    /// Frees slots for packets that miss now.
     pub(super) fn make_room(&mut self) {
         if self.caches.needs_reclaims() {
             self.give_up(None);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_rate_no_more_are_made_than_are_due() {
+    fn a_rate_bounds_repairs() {
         let mut repairer = Repairer::new(Repair::Rate(1000));
         let mut made = 0;
         for micros in (0..1_000_000).step_by(50) {
@@ -139,7 +139,7 @@ mod tests {
             made += usize::from(repairer.allows(now));
         }
         assert!((990..=1010).contains(&made), "{made}");
-        // What was not done in time is lost, but for a moment's worth.
+        // Repairs that were not done in time are lost, except for 10 ms.
         let later = Time::ZERO.after(Duration::from_secs(60));
         let at_once = (0..1000).filter(|_| repairer.allows(later)).count();
         assert!((9..=12).contains(&at_once), "{at_once}");

@@ -1,6 +1,6 @@
-//! The threads themselves: loops around a [`PacketThread`] and an [`EvictionCoordinator`].
+//! OS threads that run a [`PacketThread`] or an [`EvictionCoordinator`] in a loop.
 //!
-//! This is the only place of the crate's threads that reads a clock and waits.
+//! Only this module and the offload runner read a clock and wait.
 
 use std::{
     hint, io,
@@ -23,53 +23,54 @@ use shunt_pipeline::Time;
 use super::PacketThread;
 use crate::evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle};
 
-/// How a packet thread runs.
+/// Settings of the OS thread of a packet thread.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerConfig {
-    /// Number of the thread, for its name.
+    /// Number of the thread, used in its name.
     pub index: u16,
-    /// The CPU that it is bound to; `None`: any.
+    /// The CPU to pin the thread to; `None`: any.
     pub cpu: Option<usize>,
-    /// The moment that is [`Time::ZERO`].
+    /// The instant that is [`Time::ZERO`].
     pub epoch: Instant,
 }
 
-/// A thread that runs around a `T`.
+/// A running OS thread that owns a `T`.
 pub struct Running<T> {
     stop: Arc<AtomicBool>,
     wake: Box<dyn Fn() + Send + Sync>,
     handle: JoinHandle<T>,
 }
 
-/// Turns without anything to do before a thread sleeps: a packet that follows soon is not worth two
-/// system calls.
+/// Number of idle iterations before a thread sleeps.
+///
+/// Spinning that long is cheaper than two system calls if a packet follows soon.
 const IDLE_ITERATIONS: u32 = 64;
 
-/// Longest sleep: entries expire also on a thread that nothing comes to.
+/// Maximum sleep, so that entries expire on an idle thread too.
 const SLEEP_MAX_MS: u16 = 500;
 
-/// Descriptors looked at in one wait; which of them were readable does not matter.
+/// Maximum number of events per wait; the thread polls all queues anyway.
 const EVENTS_MAX: usize = 8;
 
 /// Starts a packet thread, `shunt-packet-0` and so on.
 ///
 /// # Errors
 ///
-/// When the system has no thread left. A CPU that it may not run on is reported too.
+/// Fails if the system has no thread left, or if `cpu` is out of range.
 pub fn spawn_packet_thread(
     mut thread: PacketThread,
     config: RunnerConfig,
 ) -> io::Result<Running<PacketThread>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(&thread.link);
-    let mut sleeper = Sleeper::new(config.cpu)?;
+    let mut sleeper = EpollSleeper::new(config.cpu)?;
     let stopped = Arc::clone(&stop);
     let name = format!("shunt-packet-{}", config.index);
     let handle = Builder::new().name(name).spawn(move || {
         sleeper.bind();
         let mut idle = 0_u32;
         while !stopped.load(Ordering::Relaxed) {
-            let worked = thread.turn(time_since(config.epoch)).worked;
+            let worked = thread.run_iteration(time_since(config.epoch)).worked;
             idle = if worked { 0 } else { idle.saturating_add(1) };
             if idle < IDLE_ITERATIONS || !thread.prepare_sleep() {
                 hint::spin_loop();
@@ -86,17 +87,17 @@ pub fn spawn_packet_thread(
     Ok(Running::new(stop, move || link.waker().wake(), handle))
 }
 
-/// Starts the eviction thread, `shunt-eviction`, to which the seat belongs.
+/// Starts the eviction thread, `shunt-eviction`, for the coordinator of `handle`.
 ///
 /// # Errors
 ///
-/// When the system has no thread left.
+/// Fails if the system has no thread left.
 pub fn spawn_coordinator(
     handle: Arc<CoordinatorHandle>,
 ) -> io::Result<Running<Option<EvictionCoordinator>>> {
     let stop = Arc::new(AtomicBool::new(false));
     let waker = Arc::clone(handle.waker());
-    let mut sleeper = Sleeper::new(None)?;
+    let mut sleeper = EpollSleeper::new(None)?;
     let stopped = Arc::clone(&stop);
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
         let waker = Arc::clone(handle.waker());
@@ -104,7 +105,7 @@ pub fn spawn_coordinator(
             if handle.turn() {
                 continue;
             }
-            // It says that it sleeps before it looks once more: what comes later wakes it.
+            // The thread announces its sleep before the last check, so a later message wakes it.
             waker.prepare_park();
             if !handle.turn() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || std::iter::once(waker.as_fd()));
@@ -117,7 +118,7 @@ pub fn spawn_coordinator(
 }
 
 impl<T> Running<T> {
-    /// A thread that ends soon after `stop` is set and `wake` is called.
+    /// Wraps a thread that ends soon after `stop` is set and `wake` is called.
     pub(crate) fn new(
         stop: Arc<AtomicBool>,
         wake: impl Fn() + Send + Sync + 'static,
@@ -126,7 +127,9 @@ impl<T> Running<T> {
         Self { stop, wake: Box::new(wake), handle }
     }
 
-    /// Stops the thread after its turn, and gives back what it ran around; `None` if it panicked.
+    /// Stops the thread after its iteration, and returns its state.
+    ///
+    /// `None` if the thread panicked.
     #[must_use]
     pub fn stop(self) -> Option<T> {
         self.stop.store(true, Ordering::Relaxed);
@@ -134,7 +137,7 @@ impl<T> Running<T> {
         self.handle.join().ok()
     }
 
-    /// Whether the thread has ended by itself, which it does only by a panic.
+    /// Returns whether the thread has ended by itself, which only a panic causes.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
@@ -147,14 +150,14 @@ impl<T> std::fmt::Debug for Running<T> {
     }
 }
 
-/// Waits for descriptors, which are registered once and again only when they change.
-pub(crate) struct Sleeper {
+/// An epoll set that registers its descriptors again only when they change.
+pub(crate) struct EpollSleeper {
     epoll: Epoll,
     registered: Option<u64>,
     cpus: Option<CpuSet>,
 }
 
-impl Sleeper {
+impl EpollSleeper {
     pub(crate) fn new(cpu: Option<usize>) -> io::Result<Self> {
         let mut cpus = cpu.map(|_| CpuSet::new());
         if let (Some(cpus), Some(cpu)) = (&mut cpus, cpu) {
@@ -163,14 +166,16 @@ impl Sleeper {
         Ok(Self { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, registered: None, cpus })
     }
 
-    /// Binds the calling thread; it runs on where it is if the system refuses.
+    /// Pins the calling thread to its CPU; does nothing if the system refuses.
     fn bind(&self) {
         if let Some(cpus) = &self.cpus {
             let _ = sched_setaffinity(Pid::from_raw(0), cpus);
         }
     }
 
-    /// Waits until one of these is readable, or for a while; `changed` grows when they are others.
+    /// Waits until a descriptor is readable or the maximum sleep ends.
+    ///
+    /// `changed` must grow when the descriptors change.
     pub(crate) fn wait<'a, I: Iterator<Item = BorrowedFd<'a>>>(
         &mut self,
         changed: u64,
@@ -179,7 +184,7 @@ impl Sleeper {
         if self.registered != Some(changed) {
             self.registered = self.register(fds()).is_ok().then_some(changed);
         }
-        // Interrupted, or not all registered: the turn that follows finds out what there is.
+        // After an error or an interrupt, the next iteration polls all queues anyway.
         let timeout = if self.registered.is_some() {
             EpollTimeout::from(SLEEP_MAX_MS)
         } else {
@@ -188,7 +193,7 @@ impl Sleeper {
         let _ = self.epoll.wait(&mut [EpollEvent::empty(); EVENTS_MAX], timeout);
     }
 
-    /// A fresh set: descriptors that were closed have left the old one in their own ways.
+    /// Creates a new epoll set with the current descriptors.
     fn register<'a>(&mut self, fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
         self.epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for fd in fds {
@@ -198,7 +203,7 @@ impl Sleeper {
     }
 }
 
-/// The moment that it is now.
+/// Returns the current time since `epoch`.
 pub(crate) fn time_since(epoch: Instant) -> Time {
     Time::ZERO
         .after(Duration::from_nanos(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)))

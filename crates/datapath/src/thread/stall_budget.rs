@@ -1,13 +1,13 @@
-//! A receive queue that waits: a packet of it has taught, and what is behind it meets what was
-//! learned.
+//! The stall of a receive queue for a learn request, and its time budget.
 //!
-//! The packet itself fares as its version says. Then its queue stands still, nothing is received
-//! and nothing that waits is served, until the thread has taken the advance that answers the lesson
-//! (rule 8 of [`crate::evict::owner`]). Other queues go on.
+//! A packet that sends a learn request is forwarded by the current version. Then its queue stalls: the
+//! thread neither receives from it nor serves its upcalls until the thread has taken the invalidation
+//! that contains the request (rule 8 of [`crate::evict::owner`]). So later packets of the queue match
+//! the learned rules. Other queues continue.
 //!
-//! Two hosts that claim one address teach with every packet, and so would stop everything that
-//! shares a queue with them. So a port has *patience*: it may stand still for half of all time, and
-//! for a while more in a row. When its patience is used up, packets that would teach are dropped.
+//! Two hosts that claim one address learn with every packet, and would stall all traffic of their
+//! queue. So each port has a *stall budget*: it may stall for half of all time, and for a
+//! configured time more in a row. When the budget is used up, packets that would learn are dropped.
 
 use std::time::Duration;
 
@@ -16,54 +16,54 @@ use shunt_pipeline::{Time, Traversal};
 use super::PacketThread;
 use crate::{evict::owner::LearnSeq, metrics::DropReason, packet::buffer::Packet};
 
-/// What a receive queue waits for, and how long it may.
+/// The learn request that a receive queue waits for, and the time left to stall.
 #[derive(Debug)]
 pub(super) struct StallBudget {
-    /// The lesson that it waits for, and since when.
+    /// The learn request that the queue waits for, and the start of the stall.
     awaited: Option<(LearnSeq, Time)>,
-    /// Nanoseconds that it may stand still; less than zero: it has stood still for longer.
+    /// Nanoseconds left to stall; negative if a stall took longer.
     left: i64,
     left_max: i64,
-    /// When it began to move again.
-    moved: Time,
+    /// Time at which the queue last resumed, or the budget was last refilled.
+    resumed_at: Time,
 }
 
 impl StallBudget {
-    /// A queue that moves.
+    /// Creates a full budget for a queue that does not stall.
     pub(super) fn new(max: Duration, now: Time) -> Self {
         let max = nanoseconds(max);
-        Self { awaited: None, left: max, left_max: max, moved: now }
+        Self { awaited: None, left: max, left_max: max, resumed_at: now }
     }
 
     /// Whether the queue stands still.
-    pub(super) const fn is_waiting(&self) -> bool {
+    pub(super) const fn is_stalled(&self) -> bool {
         self.awaited.is_some()
     }
 
-    /// Whether a packet may teach and make the queue stand still.
-    fn is_left(&mut self, now: Time) -> bool {
+    /// Returns whether a packet may learn and stall the queue.
+    fn allows(&mut self, now: Time) -> bool {
         if self.awaited.is_none() {
-            let moved = nanoseconds(now.since(self.moved));
-            self.left = self.left.saturating_add(moved).min(self.left_max);
-            self.moved = now;
+            let running = nanoseconds(now.since(self.resumed_at));
+            self.left = self.left.saturating_add(running).min(self.left_max);
+            self.resumed_at = now;
         }
         self.left >= 0
     }
 
-    fn wait_for(&mut self, learn_request: LearnSeq, now: Time) {
-        // A packet that was parsed again may teach while its queue waits already.
+    fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
+        // A recirculated packet may learn while its queue already stalls.
         let since = self.awaited.map_or(now, |(_, since)| since);
         self.awaited = Some((learn_request, since));
     }
 
-    /// Lets the queue move again if the lesson that it waits for is learned.
-    fn look(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
+    /// Ends the stall if the awaited request has been learned.
+    fn resume_if(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
         if let Some((learn_request, since)) = self.awaited
             && has_learned(learn_request)
         {
             self.awaited = None;
             self.left = self.left.saturating_sub(nanoseconds(now.since(since)));
-            self.moved = now;
+            self.resumed_at = now;
         }
     }
 }
@@ -73,34 +73,36 @@ fn nanoseconds(duration: Duration) -> i64 {
 }
 
 impl PacketThread {
-    /// Hands on what a packet teaches; its queue waits from now on.
+    /// Sends the learn request of a packet, and stalls its queue.
     ///
     /// # Errors
     ///
-    /// Why the packet is dropped, as if it had never come.
+    /// Returns the drop reason if the budget is used up or the ring of requests is full.
     pub(super) fn learn(
         &mut self,
         packet: &Packet,
         traversal: &Traversal,
     ) -> Result<(), DropReason> {
         let mut input = self.inputs.iter_mut().find(|input| input.port == packet.ingress);
-        if input.as_mut().is_some_and(|input| !input.patience.is_left(self.now)) {
+        if input.as_mut().is_some_and(|input| !input.stall_budget.allows(self.now)) {
             return Err(DropReason::LearnRateLimited);
         }
-        let taught = self.caches.owner.learn(traversal.learnings.clone());
-        let learn_request = taught.map_err(|_| DropReason::LearnQueueFull)?;
-        self.counters.taught.add(1);
+        let sent = self.caches.owner.learn(traversal.learnings.clone());
+        let learn_request = sent.map_err(|_| DropReason::LearnQueueFull)?;
+        self.counters.learn_requests.add(1);
         if let Some(input) = input {
-            input.patience.wait_for(learn_request, self.now);
+            input.stall_budget.stall_for(learn_request, self.now);
         }
         Ok(())
     }
 
-    /// Lets the queues move whose lessons the thread's version has learned.
-    pub(super) fn check_learn_requests(&mut self) {
+    /// Ends the stalls of queues whose requests the thread's version contains.
+    pub(super) fn end_learn_stalls(&mut self) {
         let owner = &self.caches.owner;
         for input in &mut self.inputs {
-            input.patience.look(|learn_request| owner.has_learned(learn_request), self.now);
+            input
+                .stall_budget
+                .resume_if(|learn_request| owner.has_learned(learn_request), self.now);
         }
     }
 }
@@ -110,33 +112,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_stands_still_for_half_of_all_time_at_most() {
+    fn a_queue_stalls_for_at_most_half_of_all_time() {
         let at = |millis| Time::ZERO.after(Duration::from_millis(millis));
-        let mut patience = StallBudget::new(Duration::from_millis(100), at(0));
+        let mut stall_budget = StallBudget::new(Duration::from_millis(100), at(0));
         let (mut still, mut refused) = (0, 0);
         for (round, now) in (0..10_000).step_by(10).enumerate() {
-            // Every packet teaches, and each lesson takes 9 of 10 milliseconds.
-            if patience.is_left(at(now)) {
-                patience.wait_for(LearnSeq(round as u64), at(now));
-                assert!(patience.is_waiting());
-                patience.look(|_| true, at(now + 9));
+            // Every packet learns, and each request takes 9 of 10 ms.
+            if stall_budget.allows(at(now)) {
+                stall_budget.stall_for(LearnSeq(round as u64), at(now));
+                assert!(stall_budget.is_stalled());
+                stall_budget.resume_if(|_| true, at(now + 9));
                 still += 9;
             } else {
                 refused += 1;
             }
-            assert!(!patience.is_waiting());
+            assert!(!stall_budget.is_stalled());
         }
         assert!((4900..=5200).contains(&still), "{still}");
         assert!(refused > 400, "{refused}");
     }
 
     #[test]
-    fn a_queue_waits_for_its_own_lesson() {
-        let mut patience = StallBudget::new(Duration::from_secs(1), Time::ZERO);
-        patience.wait_for(LearnSeq(4), Time::ZERO);
-        patience.look(|learn_request| learn_request <= LearnSeq(3), Time::ZERO);
-        assert!(patience.is_waiting());
-        patience.look(|learn_request| learn_request <= LearnSeq(4), Time::ZERO);
-        assert!(!patience.is_waiting());
+    fn a_queue_waits_for_its_own_request() {
+        let mut stall_budget = StallBudget::new(Duration::from_secs(1), Time::ZERO);
+        stall_budget.stall_for(LearnSeq(4), Time::ZERO);
+        stall_budget.resume_if(|learn_request| learn_request <= LearnSeq(3), Time::ZERO);
+        assert!(stall_budget.is_stalled());
+        stall_budget.resume_if(|learn_request| learn_request <= LearnSeq(4), Time::ZERO);
+        assert!(!stall_budget.is_stalled());
     }
 }

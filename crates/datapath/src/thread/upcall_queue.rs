@@ -1,16 +1,15 @@
-//! Packets that missed: looked up again, translated, executed; a bounded number each turn.
+//! Upcall queues: packets that missed are looked up again, translated and executed.
 //!
-//! Each port has a queue of its own and ports take turns, so one that sends nothing but new flows
-//! delays the misses of others by one translation, not by its whole queue. Within a port packets
-//! stay in order.
+//! Each port has its own queue, and the thread serves the queues round robin. So a port that sends
+//! only new flows delays the misses of another port by one translation, not by its whole queue. Packets
+//! of one port stay in order, and the number of packets served in an iteration is bounded.
 //!
-//! A packet in a queue has its original headers. It is parsed and looked up anew when its turn
-//! comes: one before it may have made the entry that it needs, and the version may have moved on.
+//! A packet in a queue has its original headers. It is parsed and looked up again when it is served: a
+//! packet before it may have added the entry that it needs, and the version may have changed.
 //!
-//! A packet that is recirculated has left its original headers behind, so it cannot wait and start
-//! over: it is translated in the same turn and the same version, whatever is left of the turn's
-//! translations. How deep a packet is recirculated the pipeline bounds, how often with all of its
-//! copies is bounded here.
+//! A recirculated packet no longer has its original headers, so it cannot wait and start over. It is
+//! translated in the same iteration and version, even if no translation is left. The pipeline
+//! bounds the depth of recirculations; this module bounds their number, over all copies of a packet.
 
 use std::sync::Arc;
 
@@ -25,40 +24,40 @@ use crate::{
     },
     metrics::DropReason,
     packet::buffer::{BURST, Packet},
-    thread::execute::{Left, Parsed},
+    thread::execute::{ParsedPacket, Pending},
 };
 
-/// Packets that a turn takes out of the queues at most, whether they need a translation or not.
+/// Maximum number of packets served in an iteration, translated or not.
 const SERVED_PER_ITERATION: usize = 4 * BURST;
 
-/// How often a packet and all of its copies are recirculated at most.
+/// Maximum number of recirculations of a packet and all of its copies together.
 ///
-/// Each may make as many lookups as a packet that has just come in.
+/// Each recirculation may need as many table lookups as a received packet.
 const RECIRCULATIONS_MAX: usize = 256;
 
 /// A packet that missed, with the state of its lookup.
 struct Missed<'k> {
     packet: Packet,
-    parsed: Parsed<'k>,
+    parsed: ParsedPacket<'k>,
     partial: PartialLookup,
 }
 
 impl PacketThread {
-    /// Serves packets that wait; answers how many have gone on.
-    pub(super) fn serve_waiting(&mut self) -> usize {
+    /// Serves the upcall queues. Returns the number of packets served.
+    pub(super) fn serve_upcalls(&mut self) -> usize {
         let mut served = 0;
         while served < SERVED_PER_ITERATION {
-            let Some((input, packet)) = self.next_waiting() else { break };
+            let Some((input, packet)) = self.next_upcall() else { break };
             let mut key = std::mem::take(&mut self.batch.keys[0]);
             let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
             key.set_bridge(u64::from(self.inputs[input].bridge.number()));
             key.set_in_port(self.inputs[input].number);
-            let parsed = Parsed { key: &mut key, layers };
+            let parsed = ParsedPacket { key: &mut key, layers };
             let refused = self.resolve(packet, parsed);
             self.batch.keys[0] = key;
             if let Some(packet) = refused {
                 self.inputs[input].waiting.push_front(packet);
-                self.served_first = input;
+                self.next_served = input;
                 break;
             }
             served += 1;
@@ -67,20 +66,20 @@ impl PacketThread {
         served
     }
 
-    /// Does what recirculation left to do, until all of it has come to an end.
+    /// Finishes all pending work of recirculated packets.
     pub(super) fn recirculate(&mut self) {
         let mut count = 0;
-        while let Some(left) = self.outputs.left.pop() {
-            match left {
-                Left::Again { packet, .. } if count == RECIRCULATIONS_MAX => {
+        while let Some(pending) = self.outputs.pending.pop() {
+            match pending {
+                Pending::Recirculate { packet, .. } if count == RECIRCULATIONS_MAX => {
                     self.outputs.drop(&mut self.pool, packet, DropReason::RecirculationLimit);
                 }
-                Left::Again { packet, in_port, continuation } => {
+                Pending::Recirculate { packet, in_port, continuation } => {
                     count += 1;
-                    self.go_on(packet, in_port, &continuation);
+                    self.resume(packet, in_port, &continuation);
                 }
-                Left::Rest { packet, actions, next, mut key, layers } => {
-                    let parsed = Parsed { key: &mut key, layers };
+                Pending::ResumeActions { packet, actions, next, mut key, layers } => {
+                    let parsed = ParsedPacket { key: &mut key, layers };
                     let lists = &[&actions];
                     self.outputs.execute_rest(&mut self.pool, packet, (lists, next), parsed);
                 }
@@ -88,23 +87,23 @@ impl PacketThread {
         }
     }
 
-    /// Parses a packet again, and lets it go on as a continuation says.
-    fn go_on(&mut self, packet: Packet, in_port: PortNo, continuation: &Arc<Continuation>) {
+    /// Parses a packet again, and resumes it at a continuation.
+    fn resume(&mut self, packet: Packet, in_port: PortNo, continuation: &Arc<Continuation>) {
         let mut key = FlowKey::ZERO;
         let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
         key.set_in_port(in_port);
         continuation.enter(&mut key);
-        let parsed = Parsed { key: &mut key, layers };
+        let parsed = ParsedPacket { key: &mut key, layers };
         let start = Some(continuation);
         if let Err(missed) = self.find_and_execute(packet, parsed, start) {
             self.translate_and_execute(missed, start);
         }
     }
 
-    /// Looks up a packet, and executes the actions of its entries or of its translation.
+    /// Looks up a packet, translates it if it missed, and executes its actions.
     ///
     /// Returns the packet if it needs a translation and none is left in this iteration.
-    fn resolve(&mut self, packet: Packet, parsed: Parsed<'_>) -> Option<Packet> {
+    fn resolve(&mut self, packet: Packet, parsed: ParsedPacket<'_>) -> Option<Packet> {
         let missed = self.find_and_execute(packet, parsed, None).err()?;
         if self.translations_left == 0 {
             return Some(missed.packet);
@@ -113,11 +112,13 @@ impl PacketThread {
         None
     }
 
-    /// Looks up a packet, and executes the actions of its entries. Returns the packet if it missed.
+    /// Looks up a packet, and executes the actions of its entries.
+    ///
+    /// Returns the packet if it missed.
     fn find_and_execute<'k>(
         &mut self,
         packet: Packet,
-        parsed: Parsed<'k>,
+        parsed: ParsedPacket<'k>,
         start: Option<&Arc<Continuation>>,
     ) -> Result<(), Missed<'k>> {
         let (hit, is_sampled) = match self.caches.find(parsed.key) {
@@ -167,8 +168,9 @@ impl PacketThread {
         }
     }
 
-    /// Translates a packet that missed, adds entries or sends its learn request, counts it once, and
-    /// executes its actions.
+    /// Translates a packet that missed, and executes its actions.
+    ///
+    /// Adds entries or sends the learn request, and counts the packet once.
     fn translate_and_execute(&mut self, missed: Missed<'_>, start: Option<&Arc<Continuation>>) {
         let Missed { packet, parsed, partial } = missed;
         self.upcalls += 1;
@@ -181,9 +183,9 @@ impl PacketThread {
         self.translations_left = self.translations_left.saturating_sub(spent);
         // An offload device looks up no packet that was recirculated.
         if start.is_none()
-            && let Some(offers) = &mut self.offers
+            && let Some(candidates) = &mut self.candidates
         {
-            offers.offer(parsed.key, self.now);
+            candidates.offer(parsed.key, self.now);
         }
         let bytes = packet.len() as u64;
         if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty())
@@ -207,7 +209,7 @@ impl PacketThread {
         &mut self,
         packet: Packet,
         traversals: &[Arc<Traversal>],
-        parsed: Parsed<'_>,
+        parsed: ParsedPacket<'_>,
     ) {
         if let Some(lists) = ActionLists::of(traversals.iter().map(|own| &own.actions)) {
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
@@ -217,17 +219,19 @@ impl PacketThread {
         }
     }
 
-    /// The next packet that waits, ports taking turns; those left out that stand still.
-    fn next_waiting(&mut self) -> Option<(usize, Packet)> {
+    /// Takes the next packet of the upcall queues, round robin.
+    ///
+    /// Skips ports that stall for a learn request.
+    fn next_upcall(&mut self) -> Option<(usize, Packet)> {
         let count = self.inputs.len();
         for step in 0..count {
-            let input = (self.served_first + step) % count;
+            let input = (self.next_served + step) % count;
             let next = &mut self.inputs[input];
-            if next.patience.is_waiting() {
+            if next.stall_budget.is_stalled() {
                 continue;
             }
             if let Some(packet) = next.waiting.pop_front() {
-                self.served_first = (input + 1) % count;
+                self.next_served = (input + 1) % count;
                 return Some((input, packet));
             }
         }

@@ -1,4 +1,4 @@
-//! Upkeep between bursts: versions, burials, credits, expiry, dumps. Every step is bounded.
+//! Upkeep between bursts: versions, reclaims, credits, expiry, dumps. Every step is bounded.
 
 use std::time::Duration;
 
@@ -11,52 +11,54 @@ use crate::{
     metrics::ACK_BUCKETS,
 };
 
-/// What was asked for and takes more than a turn.
+/// Requests that take more than one iteration, and the position of the expiry scan.
 #[derive(Default)]
-pub(super) struct Jobs {
-    /// Pulls that are under way: how many dirty slots are still before each, and its answer.
+pub(super) struct UpkeepJobs {
+    /// Pulls in progress: the number of slots left to credit, and the reply.
     pulls: Vec<(usize, Reply<()>)>,
-    dump: Option<Dump>,
+    dump: Option<EntryDump>,
     dumps_waiting: Vec<Reply<Vec<DumpedEntry>>>,
-    /// The slot that is looked at next for expiry.
+    /// The next slot to check for expiry.
     clock_hand: u32,
 }
 
-struct Dump {
+struct EntryDump {
     next: u32,
     entries: Vec<DumpedEntry>,
     reply: Reply<Vec<DumpedEntry>>,
 }
 
-/// Dead entries buried in a turn.
+/// Maximum number of entries reclaimed in an iteration.
 const RECLAIMS_PER_ITERATION: usize = 64;
 
-/// Entries credited in a turn in which packets come, if somebody pulls, and in one without.
+/// Maximum number of entries credited in an iteration.
+///
+/// The first applies to iterations with packets while a pull is pending, the second to idle ones.
 const CREDITS_PER_ITERATION: usize = 64;
 const CREDITS_PER_IDLE_ITERATION: usize = 512;
 
-/// Slots looked at for expiry in a turn in which packets come, and in one without.
+/// Maximum number of slots checked for expiry in an iteration, busy or idle.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
 const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
 
-/// Slots dumped in a turn.
+/// Maximum number of slots dumped in an iteration.
 const DUMPED_PER_ITERATION: usize = 512;
 
-/// Time without a hit after which an entry goes when the cache is nearly full, as in Open vSwitch.
+/// Idle time before expiry in a nearly full cache, as in Open vSwitch.
 const MAX_IDLE_WHEN_FULL: Duration = Duration::from_millis(100);
 
-impl Jobs {
-    /// Whether something asked for is not answered yet.
+impl UpkeepJobs {
+    /// Returns whether no request is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.pulls.is_empty() && self.dump.is_none()
     }
 
-    /// Takes on a pull: `dirty` slots may have something to credit now.
+    /// Adds a pull: it is done when the `dirty` slots of now are credited.
     pub(super) fn pull(&mut self, dirty: usize, reply: Reply<()>) {
         self.pulls.push((dirty, reply));
     }
 
-    /// Takes on a dump.
+    /// Adds a dump.
     pub(super) fn dump(&mut self, reply: Reply<Vec<DumpedEntry>>) {
         self.dumps_waiting.push(reply);
         self.start_dump();
@@ -66,32 +68,34 @@ impl Jobs {
         if self.dump.is_none()
             && let Some(reply) = self.dumps_waiting.pop()
         {
-            self.dump = Some(Dump { next: 0, entries: Vec::new(), reply });
+            self.dump = Some(EntryDump { next: 0, entries: Vec::new(), reply });
         }
     }
 }
 
 impl PacketThread {
-    /// Adopts the version that was posted, drops what it made stale, and answers it.
+    /// Adopts a posted version, drops its stale entries, and acknowledges it.
     #[inline]
     pub(super) fn take_invalidation(&mut self) -> bool {
-        let Some((invalidation, turns)) = self.link.mailbox().take_counted() else { return false };
-        let dropped = if self.repairer.is_on() {
-            self.caches.owner.invalidation_to_repair(&invalidation, self.now)
-        } else {
-            self.caches.owner.invalidation(&invalidation)
+        let Some((invalidation, iterations)) = self.link.mailbox().take_counted() else {
+            return false;
         };
-        self.check_learn_requests();
+        let dropped = if self.repairer.is_on() {
+            self.caches.owner.apply_with_repair(&invalidation, self.now)
+        } else {
+            self.caches.owner.apply(&invalidation)
+        };
+        self.end_learn_stalls();
         self.link.answer(invalidation.version);
-        let place = usize::try_from(turns).unwrap_or(ACK_BUCKETS).min(ACK_BUCKETS - 1);
-        self.counters.answers[place].add(1);
+        let bucket = usize::try_from(iterations).unwrap_or(ACK_BUCKETS).min(ACK_BUCKETS - 1);
+        self.counters.acks[bucket].add(1);
         self.counters.evicted.add(dropped.evicted as u64);
         self.counters.install_conflicts.add(dropped.install_conflicts as u64);
         true
     }
 
-    /// Does some of each kind of upkeep; answers whether anything was done.
-    pub(super) fn keep_up(&mut self, is_idle: bool) -> bool {
+    /// Does a bounded part of each kind of upkeep. Returns whether there was work.
+    pub(super) fn run_upkeep(&mut self, is_idle: bool) -> bool {
         let cleared = self.caches.clear_out(RECLAIMS_PER_ITERATION);
         let given_up = self.give_up_repairs();
         let reclaimed = self.reclaim();
@@ -101,14 +105,14 @@ impl PacketThread {
         cleared | given_up | reclaimed | credited | expired | dumped
     }
 
-    /// Whether all counts are handed in and nothing that was asked for is under way.
-    pub(super) fn is_kept_up(&self) -> bool {
+    /// Returns whether all hits are credited and no request is pending.
+    pub(super) fn is_upkeep_done(&self) -> bool {
         let entries = self.caches.owner.entries();
         let is_clean = entries.dirty() == 0 && entries.retired() == 0;
         is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
     }
 
-    /// Ends some of the entries that are dead.
+    /// Reclaims some of the dead entries.
     pub(super) fn reclaim(&mut self) -> bool {
         for count in 0..RECLAIMS_PER_ITERATION {
             let Some(reclaimed) = self.caches.reclaim() else { return count > 0 };
@@ -117,7 +121,7 @@ impl PacketThread {
         true
     }
 
-    /// Credits what an entry that is gone has counted.
+    /// Credits the last hits of a reclaimed entry.
     pub(super) fn credit_reclaimed(&self, reclaimed: &Reclaimed) {
         if let Some(credit) = reclaimed.credit {
             credit_to(&self.pipeline, &reclaimed.traversal, credit);
@@ -134,12 +138,12 @@ impl PacketThread {
         for _ in 0..count {
             entries.credit_one(|traversal, credit| credit_to(&self.pipeline, traversal, credit));
         }
-        let answered = self.answer_pulls(count);
+        let answered = self.reply_to_pulls(count);
         count > 0 || answered
     }
 
-    /// `count` slots were credited, those first that were dirty first.
-    fn answer_pulls(&mut self, count: usize) -> bool {
+    /// Replies to pulls after `count` more slots were credited.
+    fn reply_to_pulls(&mut self, count: usize) -> bool {
         let pulls = &mut self.jobs.pulls;
         pulls.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(count));
         let done = pulls.extract_if(.., |(left, _)| *left == 0);
@@ -161,7 +165,7 @@ impl PacketThread {
             let found = entries.used_at(self.jobs.clock_hand);
             if let Some(entry) = idle_entry(found, self.now, max_idle) {
                 if !self.caches.owner.expire(entry) {
-                    // The eviction thread does not keep up; the entry lives on until it does.
+                    // The ring to the eviction thread is full: the entry lives until its report fits.
                     break;
                 }
                 expired += 1;
@@ -178,7 +182,7 @@ impl PacketThread {
             let found = self.entry(next);
             let Some(dump) = &mut self.jobs.dump else { return false };
             if next as usize >= self.caches.owner.entries().slots() {
-                if let Some(Dump { entries, reply, .. }) = self.jobs.dump.take() {
+                if let Some(EntryDump { entries, reply, .. }) = self.jobs.dump.take() {
                     reply(entries);
                 }
                 self.jobs.start_dump();
@@ -190,13 +194,13 @@ impl PacketThread {
         true
     }
 
-    /// The live entry in a slot.
+    /// Returns the live entry in a slot.
     pub(super) fn entry(&self, slot: u32) -> Option<DumpedEntry> {
         let entries = self.caches.owner.entries();
         let (entry, traversal) = (entries.live_at(slot)?, entries.traversal(slot)?);
         let Credit { packets, bytes, used } = entries.totals(slot);
         Some(DumpedEntry {
-            entry: self.caches.owner.name(entry),
+            entry: self.caches.owner.entry_id(entry),
             traversal: traversal.clone(),
             packets,
             bytes,
@@ -210,7 +214,7 @@ fn credit_to(pipeline: &Pipeline, traversal: &shunt_pipeline::Traversal, credit:
     pipeline.credit(traversal, credit.packets, credit.bytes, credit.used);
 }
 
-/// The entry, if it was idle for longer than it may.
+/// Returns the entry if it was idle for longer than `max_idle`.
 fn idle_entry(found: Option<(EntryRef, Time)>, now: Time, max_idle: Duration) -> Option<EntryRef> {
     found.filter(|(_, used)| now.since(*used) > max_idle).map(|(entry, _)| entry)
 }

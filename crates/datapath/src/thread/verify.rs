@@ -1,54 +1,54 @@
-//! Cached answers, compared with the tables while packets flow: law 1, watched on a live switch.
+//! Verification: sampled cache hits are compared with a fresh translation (law 1 on a live switch).
 //!
-//! Of the hits one in so many is chosen at random, and the packet is translated anew under the
-//! version that its thread is at. What a hit does and what it credits must be what this translation
-//! says. Where it is not, something is wrong with the switch: the difference is counted and told of,
-//! the entries go, and the packet is treated as one that no cache knows.
+//! One random hit in `verify_one_in` is translated at the version of its thread. The actions and the
+//! credited rules of the hit must be those of this translation. A mismatch is a bug of the switch: it is
+//! counted and reported, the entries are removed, and the packet is handled as a miss.
 //!
-//! The pieces of a chain credit together what the whole does, but need not do it by the same actions:
-//! at a cut, headers are written that the whole writes later, or never if another write undoes them,
-//! and a state behind it leaves out what nothing reads. So what they do is compared by what comes of it:
-//! see `trial`.
+//! LTM entries together credit the same rules as the whole traversal, but their actions may differ. At a
+//! partition point they write headers that the whole traversal writes later, or never if another
+//! write follows, and a later state leaves out fields that nothing reads. So their actions are
+//! compared by their effects on a copy of the packet: see `dry_run`.
 //!
-//! A thread that verifies allocates and takes the lock of the tables, which a hit otherwise never
-//! does; that is the price of the setting.
+//! Verification allocates and takes the lock of the tables, which a hit otherwise never does. That is
+//! the price of the setting.
 
 use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_pipeline::Traversal;
 
-use super::{PacketThread, dry_run::Trial};
+use super::{PacketThread, dry_run::DryRun};
 use crate::{
     cache::{HitSlots, split_mix},
     packet::buffer::Packet,
-    thread::execute::Parsed,
+    thread::execute::ParsedPacket,
 };
 
-/// A hit of which the tables said something else than the cache.
+/// A cache hit that differs from a fresh translation.
 #[derive(Clone, Debug)]
-pub struct Difference {
-    /// What made the entries that were hit, first to last.
+pub struct CacheMismatch {
+    /// The traversals of the entries that were hit, first to last.
     pub cached: Vec<Arc<Traversal>>,
-    /// What the tables say; its key is that of the packet.
+    /// The fresh translation; it holds the key of the packet.
     pub fresh: Box<Traversal>,
 }
 
-/// Which hits are compared, and where to tell of those that differ.
+/// Samples hits to compare, and reports mismatches.
 pub(super) struct Verifier {
-    /// One hit of so many; 0: none.
+    /// One hit in `one_in` is compared; 0 compares none.
     pub(super) one_in: u32,
     random: u64,
-    differences: Producer<Difference>,
+    differences: Producer<CacheMismatch>,
 }
 
 impl Verifier {
-    pub(super) const fn new(one_in: u32, seed: u64, differences: Producer<Difference>) -> Self {
+    pub(super) const fn new(one_in: u32, seed: u64, differences: Producer<CacheMismatch>) -> Self {
         Self { one_in, random: seed, differences }
     }
 
-    /// Whether the next hit is compared. Drawn at random: a counter would fall in step with traffic
-    /// that repeats.
+    /// Returns whether to compare the next hit.
+    ///
+    /// The choice is random: a counter would fall in step with traffic that repeats.
     pub(super) fn chooses(&mut self) -> bool {
         match self.one_in {
             0 => false,
@@ -58,7 +58,7 @@ impl Verifier {
 }
 
 impl PacketThread {
-    /// Compares some hits of a burst; those of an entry that was wrong are misses from now on.
+    /// Compares sampled hits of a burst. All hits of wrong entries become misses.
     pub(super) fn verify_burst(&mut self, count: usize) {
         for place in 0..count {
             let hit = self.batch.hits[place];
@@ -67,7 +67,7 @@ impl PacketThread {
             }
             let mut keys = std::mem::take(&mut self.batch.keys);
             let packets = std::mem::take(&mut self.batch.packets);
-            let parsed = Parsed { key: &mut keys[place], layers: self.batch.layers[place] };
+            let parsed = ParsedPacket { key: &mut keys[place], layers: self.batch.layers[place] };
             if !self.is_right(&hit, &packets[place], &parsed) {
                 let shares =
                     |other: &HitSlots| other.slots().iter().any(|slot| hit.slots().contains(slot));
@@ -78,13 +78,15 @@ impl PacketThread {
         }
     }
 
-    /// Whether live entries do to a packet what the tables say. If not, the difference is counted
-    /// and told of, and the entries go; they live on only while their reports do not fit.
+    /// Returns whether live entries do to a packet what a fresh translation does.
+    ///
+    /// Otherwise the mismatch is counted and reported, and the entries are removed. They live on only
+    /// while the ring of reports is full.
     pub(super) fn is_right(
         &mut self,
         hit: &HitSlots,
         packet: &Packet,
-        parsed: &Parsed<'_>,
+        parsed: &ParsedPacket<'_>,
     ) -> bool {
         let (entries, version) = (self.caches.owner.entries(), self.caches.owner.version());
         let traversal = |slot: &u32| entries.traversal(*slot).map(Arc::clone);
@@ -100,10 +102,10 @@ impl PacketThread {
             pieces => {
                 let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
                 let limit = self.config.vlan_limit;
-                let mut trial = Trial::new(&mut self.pool, &self.pipeline, version, limit);
+                let mut dry_run = DryRun::new(&mut self.pool, &self.pipeline, version, limit);
                 fresh.learnings.is_empty()
                     && fresh.credits_like(pieces)
-                    && trial.do_the_same(&lists, &fresh.actions, packet, parsed)
+                    && dry_run.have_same_effects(&lists, &fresh.actions, packet, parsed)
             }
         };
         if is_right {
@@ -115,8 +117,8 @@ impl PacketThread {
                 self.caches.owner.expire(entry);
             }
         }
-        // One that finds no room is counted, and those before it say what is wrong.
-        let _ = self.verifier.differences.push(Difference { cached, fresh: Box::new(fresh) });
+        // If the ring is full, the mismatch is counted only; earlier ones show the problem.
+        let _ = self.verifier.differences.push(CacheMismatch { cached, fresh: Box::new(fresh) });
         false
     }
 }

@@ -165,7 +165,7 @@ impl World {
             Step::Invalidation(owner) => {
                 let place = &mut self.owners[owner];
                 let invalidation = place.link.mailbox().take().unwrap();
-                place.owner.invalidation(&invalidation);
+                place.owner.apply(&invalidation);
                 if place.awaited.is_some_and(|learn_request| place.owner.has_learned(learn_request))
                 {
                     place.awaited = None;

@@ -67,7 +67,7 @@ fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
         seq: InstallNo(0),
         learned: LearnSeq(0),
     };
-    place.owner.invalidation(&invalidation);
+    place.owner.apply(&invalidation);
     for other in [Version::ZERO, Version::new(2)] {
         let refused = place.owner.install(traversal(0, other.number(), other), Time::ZERO);
         let current = Version::new(1);

@@ -361,7 +361,7 @@ impl Switch {
         if self.controls[thread].is_asleep() {
             self.threads[thread].unpark();
         }
-        self.threads[thread].turn(self.now).worked
+        self.threads[thread].run_iteration(self.now).worked
     }
 
     /// Lets a thread sleep until its next turn, if it may; answers whether it does.

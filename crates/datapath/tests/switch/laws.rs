@@ -124,7 +124,7 @@ impl Lab {
             max_idle: Duration::from_secs(10),
             verify_one_in: draw(runner, 0..4_u32),
             repair: draw(runner, prop::sample::select(REPAIRS)),
-            patience: Duration::MAX,
+            stall_budget: Duration::MAX,
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);

@@ -119,7 +119,7 @@ fn a_queue_that_gives_nothing_any_more_wakes_nobody() {
         switch.controls[0].send(command).unwrap();
         let thread = &mut switch.threads[0];
         let (before, own) = (thread.ports_changed(), thread.wait_fds().count());
-        thread.turn(switch.now);
+        thread.run_iteration(switch.now);
         assert_eq!(thread.wait_fds().count(), own, "the port came and is left out already");
         assert_eq!(thread.ports_changed(), before + 2, "whoever waits hears of both");
         assert_eq!(traffic.rx_broken.get(), u64::from(trick().is_err()));

@@ -41,7 +41,7 @@ fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
     assert_eq!(switch.coordinator.answered(), change.version);
     assert!(switch.threads[0].held() > 0, "and packets still wait");
     let counts = switch.counters(0);
-    let by_turns = counts.answers.each_ref().map(|counter| counter.get());
+    let by_turns = counts.acks.each_ref().map(|counter| counter.get());
     assert_eq!(by_turns[2..], [0, 0], "{by_turns:?}");
     assert!(by_turns[1] > 0, "one turn was begun since it was posted: {by_turns:?}");
 }

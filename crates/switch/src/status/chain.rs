@@ -104,7 +104,7 @@ impl ChainStatus {
             evicted: counters.evicted.get(),
             tags: counters.tags.get(),
             not_cut: NotCut {
-                teaching: counters.teaching.get(),
+                teaching: counters.learning.get(),
                 near_bounds: counters.near_bounds.get(),
                 without_tags: counters.without_tags.get(),
                 without_room: counters.without_room.get(),

@@ -151,7 +151,7 @@ impl Control {
             owner.is_nic = owner.owner == self.plane.threads_count();
         }
         for own in self.plane.counters() {
-            for (sum, own) in status.answers.iter_mut().zip(&own.answers) {
+            for (sum, own) in status.answers.iter_mut().zip(&own.acks) {
                 *sum += own.get();
             }
             status.repaired_same += own.repaired_same.get();

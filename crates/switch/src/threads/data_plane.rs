@@ -18,7 +18,7 @@ use shunt_datapath::{
     ThreadCounters, Waker,
     offload::OffloadHandle,
     thread::{
-        ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_coordinator,
+        CacheMismatch, ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_coordinator,
         spawn_packet_thread, thread_ends,
     },
 };
@@ -247,7 +247,7 @@ impl Plane {
     pub(crate) async fn learned(&self) {
         // Once they have answered, their counts of lessons hold all that came before.
         self.pull_threads().await;
-        let taught: u64 = self.counters.iter().map(|counters| counters.taught.get()).sum();
+        let taught: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();
         while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
             tokio::time::sleep(FULL_QUEUE_PAUSE).await;
         }
@@ -358,7 +358,7 @@ impl Plane {
     }
 
     /// Hits of which the tables said something else than the cache, since the last look.
-    pub(crate) fn take_differences(&self) -> Vec<Difference> {
+    pub(crate) fn take_differences(&self) -> Vec<CacheMismatch> {
         let mut threads = self.threads.lock();
         let rings = threads.iter_mut().flatten().map(|ends| &mut ends.differences);
         rings.flat_map(|ring| std::iter::from_fn(|| ring.pop().ok())).collect()
