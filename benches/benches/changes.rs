@@ -110,7 +110,7 @@ impl Watched {
                 self.generations[slot] += 1;
                 self.install(scene, slot);
             }
-            while self.engine.tidy() {}
+            while self.engine.run_maintenance() {}
         }
         (spent, gone)
     }
@@ -145,7 +145,7 @@ fn one_entry(criterion: &mut Criterion) {
         bencher.iter(|| {
             if let Some((number, traversal)) = all.next() {
                 engine.installed(entry(number % traversals.len(), 0), traversal);
-                engine.tidy();
+                engine.run_maintenance();
             }
         });
     });

@@ -41,14 +41,14 @@ pub struct Changed {
     /// Just before it was written.
     pub sent: Instant,
     /// Just after the barrier reply was read.
-    pub answered: Instant,
+    pub acked: Instant,
 }
 
 impl Changed {
     /// From the one to the other.
     #[must_use]
     pub fn took(&self) -> Duration {
-        self.answered - self.sent
+        self.acked - self.sent
     }
 }
 
@@ -102,7 +102,7 @@ impl Controller {
             };
             match message {
                 Message::BarrierReply if of == xid => {
-                    return Changed { sent, answered: Instant::now() };
+                    return Changed { sent, acked: Instant::now() };
                 }
                 Message::Error(error) => panic!("the switch refuses: {error:?}"),
                 _ => {}

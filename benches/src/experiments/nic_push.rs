@@ -145,12 +145,12 @@ impl Bed {
     fn done(&mut self, operations: impl Iterator<Item = Operation>) -> f64 {
         let mut left: Vec<_> = (0..).map(Ticket).zip(operations).collect();
         let count = left.len();
-        let (start, mut answered) = (Instant::now(), 0);
-        while answered < count {
+        let (start, mut acked) = (Instant::now(), 0);
+        while acked < count {
             self.target.submit(&mut left).unwrap_or_else(|error| panic!("{error}"));
             for event in self.heard() {
                 match event {
-                    OffloadEvent::Completed { result: Ok(()), .. } => answered += 1,
+                    OffloadEvent::Completed { result: Ok(()), .. } => acked += 1,
                     OffloadEvent::Counted { .. } => {}
                     other => panic!("{other:?}"),
                 }

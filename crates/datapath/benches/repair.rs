@@ -84,11 +84,11 @@ impl Bench {
         );
         let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("it is a rule");
         let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("it is taken");
-        self.coordinator.take_in();
+        self.coordinator.take_reports();
         self.coordinator.apply(change.version, &change.deltas);
         self.pipeline.reclaim(self.thread.version());
         // What was put off is done now, and not in the round that is timed.
-        while self.coordinator.turn() {}
+        while self.coordinator.run_iteration() {}
     }
 
     /// Sends a packet of each flow, and turns until all have come out.

@@ -25,7 +25,7 @@ pub mod testing;
 pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
 pub use evict::{
     coordinator::{
-        ChangeSender, CoordinatorEndpoint, EvictionCoordinator, EvictionTotals, Learned,
+        ChangeSender, CoordinatorEndpoint, EvictionCoordinator, EvictionTotals, LearnedChange,
         OwnerStatus,
     },
     handle::CoordinatorHandle,

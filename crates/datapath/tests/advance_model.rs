@@ -299,7 +299,7 @@ impl World {
         match step {
             Step::Change => self.change(),
             Step::TakeIn { owner } => {
-                assert!(self.coordinator.take_one(owner));
+                assert!(self.coordinator.take_report(owner));
                 self.owners[owner].sent.pop_front();
             }
             Step::Index => {
@@ -399,9 +399,9 @@ impl World {
 
     fn state(&self) -> State {
         let rows = self.rows.lock().unwrap().clone();
-        let (version, answered) =
-            (self.coordinator.version().number(), self.coordinator.answered().number());
-        (version, answered, rows, self.owners.iter().map(Place::state).collect())
+        let (version, acked) =
+            (self.coordinator.version().number(), self.coordinator.acked_version().number());
+        (version, acked, rows, self.owners.iter().map(Place::state).collect())
     }
 
     fn faults(&self) -> Vec<Fault> {
@@ -412,8 +412,8 @@ impl World {
             if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
                 faults.push(Fault::StaleHit);
             }
-            let answered = self.coordinator.answered().number().max(place.said);
-            if place.pace == Pace::Awake && current < answered {
+            let acked = self.coordinator.acked_version().number().max(place.said);
+            if place.pace == Pace::Awake && current < acked {
                 faults.push(Fault::AckedTooEarly);
             }
         }
@@ -462,7 +462,7 @@ impl Place {
         let before = self.owner.reported();
         self.owner.apply(&invalidation);
         assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
-        self.link.answer(invalidation.version);
+        self.link.ack(invalidation.version);
         while self.owner.entries_mut().reclaim().is_some() {}
         self.pace = Pace::Awake;
     }

@@ -105,8 +105,8 @@ impl CacheEngine {
         })
     }
 
-    pub(crate) fn tidy(&mut self) -> bool {
-        self.direct.tidy()
+    pub(crate) fn run_maintenance(&mut self) -> bool {
+        self.direct.run_maintenance()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -269,7 +269,7 @@ pub unsafe extern "C" fn kairo_evicted(
 pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
     // SAFETY: the caller's word.
     let engine = unsafe { write(engine) };
-    engine.map_or(0, |engine| c_int::from(engine.0.tidy()))
+    engine.map_or(0, |engine| c_int::from(engine.0.run_maintenance()))
 }
 
 /// Number of entries that are watched.

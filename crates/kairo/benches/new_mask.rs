@@ -62,7 +62,7 @@ impl Scene {
         }
         for _ in 0..MASKS_BEFORE {
             scene.apply_rule("nw_dst");
-            while scene.engine.tidy() {}
+            while scene.engine.run_maintenance() {}
         }
         scene
     }

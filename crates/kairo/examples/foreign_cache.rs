@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{text}: {} went, {} stay", stale.len(), cache.len());
     }
     // When there is nothing else to do, the engine tidies up.
-    while engine.tidy() {}
+    while engine.run_maintenance() {}
 
     // No lookup asked for more than the first byte of the address: what was made of each packet stood
     // for all of 10.0.0.0/8, and the second rule overlaps that.

@@ -22,7 +22,7 @@ pub struct Direct {
     bound: ChangeBound,
     examined_max: usize,
     /// Entries taken out, or visits projected, in a step of tidying.
-    tidy_budget: usize,
+    maintenance_budget: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     /// Room for the names of what the next change ends: to ask for it then may cost more than to
@@ -51,8 +51,8 @@ impl Direct {
     pub fn new(version: Version, seed: u64) -> Self {
         let (index, bound) = (RegionIndex::new(seed), ChangeBound::new(DELTAS_MAX));
         let (causes, results) = (Vec::new(), Vec::with_capacity(RESULTS_CAPACITY));
-        let (examined_max, tidy_budget) = (EXAMINED_MAX, TIDY_BUDGET);
-        Self { version, index, bound, examined_max, tidy_budget, causes, results }
+        let (examined_max, maintenance_budget) = (EXAMINED_MAX, TIDY_BUDGET);
+        Self { version, index, bound, examined_max, maintenance_budget, causes, results }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
@@ -81,8 +81,8 @@ impl Direct {
 
     /// The same, which takes out so many entries, or projects so many visits, in a step of tidying.
     #[must_use]
-    pub const fn with_tidy_budget(mut self, tidy_budget: usize) -> Self {
-        self.tidy_budget = tidy_budget;
+    pub const fn with_tidy_budget(mut self, maintenance_budget: usize) -> Self {
+        self.maintenance_budget = maintenance_budget;
         self
     }
 
@@ -231,12 +231,12 @@ impl Evictor for Direct {
         })
     }
 
-    fn is_untidy(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         self.index.retired() > RETIRED_USUAL || self.index.has_unfilled_projections()
     }
 
-    fn tidy(&mut self) -> bool {
+    fn run_maintenance(&mut self) -> bool {
         self.reserve_results();
-        self.index.tidy(self.tidy_budget)
+        self.index.run_maintenance(self.maintenance_budget)
     }
 }

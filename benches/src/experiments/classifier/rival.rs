@@ -73,8 +73,8 @@ impl Rival {
     pub(crate) fn ask<T: std::str::FromStr>(&mut self, command: &str) -> Vec<T> {
         let mut line = String::new();
         let asked = writeln!(self.commands, "{command}");
-        let answered = asked.and_then(|()| self.answers.read_line(&mut line));
-        assert!(answered.is_ok_and(|length| length > 0), "the rival does not answer `{command}`");
+        let acked = asked.and_then(|()| self.answers.read_line(&mut line));
+        assert!(acked.is_ok_and(|length| length > 0), "the rival does not answer `{command}`");
         line.split_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 }

@@ -105,7 +105,7 @@ pub(crate) fn flap(
         let begin = Instant::now();
         while begin.elapsed() < time {
             let changed = flapper.bring(number);
-            let reply = traffic.time(changed.answered);
+            let reply = traffic.time(changed.acked);
             number += 1;
             if stands_by() {
                 confirmed.resize(number as usize, reply);

@@ -97,8 +97,8 @@ impl Flapper for OsKen {
         let words: Result<Vec<u64>, _> =
             answer.split(' ').map(|word| word.trim().parse()).collect();
         match words.as_deref() {
-            Ok(&[own, sent, answered]) if own == u64::from(number) => {
-                Changed { sent: moment(sent), answered: moment(answered) }
+            Ok(&[own, sent, acked]) if own == u64::from(number) => {
+                Changed { sent: moment(sent), acked: moment(acked) }
             }
             _ => panic!("os-ken: {answer}"),
         }

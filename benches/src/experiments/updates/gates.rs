@@ -186,7 +186,7 @@ fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]
     watched.load(scene);
     for rules in updates {
         pass(APART);
-        watched.tidy();
+        watched.run_maintenance();
         let change = scene.change(FlowModCommand::Add, rules);
         watched.apply(&change);
     }

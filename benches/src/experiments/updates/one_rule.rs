@@ -122,7 +122,7 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
 
 /// Microseconds of each rule of a new mask, and of the longest slice of what that made the engine put off.
 fn meet_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
-    watched.tidy();
+    watched.run_maintenance();
     let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
         let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
         table.unwrap_or("0")

@@ -184,7 +184,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     let set_up: Vec<f64> = set_up.collect();
     let (mut cache, mut kept) = (Cache::default(), new());
     cache.fill(&scene, &mut *kept);
-    while kept.tidy() {}
+    while kept.run_maintenance() {}
     let resident = cpu::resident_bytes(std::process::id());
     drop((cache, kept));
     let mut watched = Watched::new(new(), scene.keys.len(), Clock::Thread);

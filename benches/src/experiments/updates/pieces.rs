@@ -86,7 +86,7 @@ fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
             let mut theirs = Iterative::new(Arc::clone(&scene.pipeline));
             chain.load(&mut ours);
             chain.load(&mut theirs);
-            while ours.tidy() {}
+            while ours.run_maintenance() {}
             let change = scene.change(command, &scene.changing);
             let mut evicted = Vec::new();
             let ns = cpu::timed(|| evicted = ours.apply(&change.deltas, change.version));

@@ -139,7 +139,7 @@ impl Watched {
                 self.engine.installed(entry(slot, 0), traversal);
             }
         });
-        self.tidy();
+        self.run_maintenance();
         cpu::rest();
         Load {
             us: ns / 1e3 / scene.keys.len() as f64,
@@ -166,8 +166,8 @@ impl Watched {
     }
 
     /// Does what was put off.
-    pub(super) fn tidy(&mut self) {
-        while self.engine.tidy() {}
+    pub(super) fn run_maintenance(&mut self) {
+        while self.engine.run_maintenance() {}
     }
 
     /// Does what was put off; answers with the microseconds of the longest piece that is done at once.
@@ -176,7 +176,7 @@ impl Watched {
         let mut is_more = true;
         while is_more {
             let engine = &mut self.engine;
-            longest = longest.max(self.clock.timed(|| is_more = engine.tidy()) / 1e3);
+            longest = longest.max(self.clock.timed(|| is_more = engine.run_maintenance()) / 1e3);
         }
         longest
     }
@@ -184,7 +184,7 @@ impl Watched {
     /// Meets a change, takes up again what it lost, and does what was put off.
     pub(super) fn meet(&mut self, change: &Change, scene: &Scene) {
         self.meet_untidy(change, scene);
-        self.tidy();
+        self.run_maintenance();
     }
 
     /// Meets a change, and then takes up again what it lost. What the engine puts off it keeps.

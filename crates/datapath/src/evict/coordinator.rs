@@ -1,11 +1,17 @@
-//! The eviction desk: the engine's side of the protocol of [`crate::evict::owner`].
+//! The eviction coordinator: the engine's side of the protocol of [`crate::evict::owner`].
 //!
-//! One thread at a time turns the [`EvictionCoordinator`], and with it the engine: whoever has its
-//! [handle](crate::evict::handle). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
-//! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
-//! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
-//! to those without an eviction: all must answer the version. An owner that sleeps meets no packet
-//! before it has taken its advance, so it has answered as soon as it is posted (rule 10).
+//! One thread at a time runs the [`EvictionCoordinator`] and its engine: the holder of its
+//! [handle](crate::evict::handle). Its inputs are reports of owners and changes of versions, its
+//! outputs are invalidations. It handles a change in three steps:
+//!
+//! 1. It takes the reports of all owners (rule 6). Otherwise the change would drop a backlog of
+//!    installs by the rule of `seq`, and their packets would miss again.
+//! 2. It asks the engine for the stale entries.
+//! 3. It posts an invalidation to *every* owner, also to those without an eviction, because all of
+//!    them must acknowledge the version.
+//!
+//! An owner that sleeps takes its invalidation before it handles a packet, so it counts as having
+//! acknowledged the version as soon as the invalidation is posted (rule 10).
 
 use std::sync::{
     Arc,
@@ -20,7 +26,7 @@ use shunt_pipeline::{
 };
 
 use crate::evict::{
-    handle::{CoordinatorHandle, Turned},
+    handle::{CoordinatorHandle, IterationResult},
     history::{CoordinatorClock, EvictionHistory},
     link::Link,
     mailbox::Invalidation,
@@ -28,81 +34,82 @@ use crate::evict::{
     waker::Waker,
 };
 
-/// The desk's end of what joins it with one owner.
+/// The coordinator's end of the link with one owner.
 #[derive(Debug)]
 pub struct CoordinatorEndpoint {
     owner: OwnerId,
     reports: Consumer<Report>,
     link: Arc<Link>,
-    sleeper: Sleeper,
+    sleeper: SleepMeaning,
 }
 
-/// What it means that an owner sleeps.
+/// The meaning of an owner's sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sleeper {
-    /// Nothing hits its entries meanwhile, so it has answered (rule 10).
-    HasAnswered,
-    /// Its entries are in a target, which forwards on: it is woken, and answers itself.
+enum SleepMeaning {
+    /// Nothing hits its entries meanwhile, so it counts as having acknowledged (rule 10).
+    CountsAsAcked,
+    /// An offload device forwards by its entries: it is woken, and acknowledges itself.
     IsWoken,
 }
 
-/// The engine, with all that reaches it and leaves it.
+/// The eviction engine with its inputs and outputs.
 pub struct EvictionCoordinator {
     evictor: Box<dyn Evictor>,
     version: Version,
     owners: Vec<OwnerState>,
-    changes: mpsc::Receiver<(Learned, Time)>,
-    /// Changes that wait, there and here.
+    changes: mpsc::Receiver<(LearnedChange, Time)>,
+    /// Number of changes in the channel and in `batch`.
     waiting: Arc<AtomicUsize>,
-    /// What was taken from there and is not done yet.
-    taken: Taken,
+    /// Changes that were received and are not applied yet.
+    batch: ChangeBatch,
     waker: Arc<Waker>,
     clock: CoordinatorClock,
     totals: EvictionTotals,
     record: EvictionHistory,
 }
 
-/// Changes that are applied together: an engine's pass over its entries, and an advance of every
-/// owner, are paid once for all of them.
+/// Changes that are applied together.
+///
+/// They share one pass of the engine over its entries, and one invalidation of every owner.
 #[derive(Default)]
-struct Taken {
+struct ChangeBatch {
     newest: Version,
     deltas: Vec<Delta>,
     learn_requests: Vec<(OwnerId, LearnSeq)>,
     count: usize,
-    /// When the first of them was taken up.
+    /// Time at which the first of them was received.
     at: Time,
 }
 
-/// Where control hands in changes.
+/// The sender of changes, for the control plane.
 #[derive(Clone, Debug)]
 pub struct ChangeSender {
-    /// Each with the time at which it was handed in.
-    changes: mpsc::SyncSender<(Learned, Time)>,
-    /// How many wait.
+    /// Each change with the time at which it was sent.
+    changes: mpsc::SyncSender<(LearnedChange, Time)>,
+    /// Number of changes that are not applied yet.
     waiting: Arc<AtomicUsize>,
     waker: Arc<Waker>,
     clock: CoordinatorClock,
     handle: Option<Arc<CoordinatorHandle>>,
 }
 
-/// A change, and the lessons that its version and those before it have learned.
+/// A change, and the learn requests that its version and earlier ones include.
 #[derive(Clone, Debug)]
-pub struct Learned {
-    /// The change; if all was known, of nothing, with the newest version there is.
+pub struct LearnedChange {
+    /// The change; empty, with the newest version, if the tables had learned everything before.
     pub change: Change,
-    /// The last lesson of each owner that is answered by it.
+    /// The last learn request of each owner that the change acknowledges.
     pub learn_requests: Vec<(OwnerId, LearnSeq)>,
 }
 
-/// What a desk has done so far.
+/// Totals of a coordinator since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionTotals {
-    /// Entries that owners made.
+    /// Entries that owners installed.
     pub installed: u64,
-    /// Of these, those that were made under a version older than the engine's.
+    /// Of these, entries that were installed under a version older than the engine's.
     pub late: u64,
-    /// Entries that owners lost of their own accord.
+    /// Entries that owners removed by themselves.
     pub removed: u64,
     /// Entries that changes made stale.
     pub evicted: u64,
@@ -110,59 +117,60 @@ pub struct EvictionTotals {
     pub changes: u64,
 }
 
-/// How it stands with an owner.
+/// The status of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerStatus {
     /// The owner.
     pub owner: OwnerId,
-    /// The version that it has answered.
-    pub answered: Version,
-    /// Reports of it that nobody has taken in yet.
+    /// The version that it has acknowledged.
+    pub acked: Version,
+    /// Its reports that are not taken yet.
     pub reports: usize,
 }
 
-/// One owner, as the desk sees it.
+/// The state of one owner.
 struct OwnerState {
-    ends: CoordinatorEndpoint,
-    /// The last install that the engine has taken in (rule 1).
+    endpoint: CoordinatorEndpoint,
+    /// The last install that the engine knows (rule 1).
     seq: InstallNo,
-    /// Evictions of the change at hand.
+    /// Evictions of the current change.
     evictions: Vec<EntryId>,
-    /// The last lesson that the engine's version has learned (rule 9).
+    /// The last learn request that the engine's version includes (rule 9).
     learned: LearnSeq,
-    /// The last lesson that the owner was told of.
-    told: LearnSeq,
-    /// The version that it has answered by sleeping (rule 10).
+    /// The last learn request that the owner was notified of.
+    notified: LearnSeq,
+    /// The version that it has acknowledged by sleeping (rule 10).
     slept: Version,
 }
 
-/// Changes that may wait for the desk; what comes then is refused, and control waits.
+/// Changes that may wait; a further one is refused, and the control plane waits.
 pub const CHANGES_MAX: usize = 4096;
 
-/// Changes applied in a turn: so often, at least, whoever waits for answers hears of them.
+/// Changes applied in one iteration, which bounds the time until acknowledgements are noticed.
 const CHANGES_PER_ITERATION: usize = 256;
 
-/// Deltas and reports up to which changes are applied by whoever hands one in.
+/// Deltas and reports up to which the sender of a change applies it itself.
 const DELTAS_AT_ONCE: usize = 64;
 const REPORTS_AT_ONCE: usize = 64;
 
 impl CoordinatorEndpoint {
-    /// The desk's end of the joint with an owner that reports into `reports`.
+    /// Creates the end of a link with an owner that reports into `reports`.
     #[must_use]
     pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
-        Self { owner, reports, link, sleeper: Sleeper::HasAnswered }
+        Self { owner, reports, link, sleeper: SleepMeaning::CountsAsAcked }
     }
 
-    /// The desk's end of the joint with the owner of a target.
+    /// Creates the end of a link with the agent of an offload device.
     #[must_use]
     pub const fn of_device(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
-        Self { owner, reports, link, sleeper: Sleeper::IsWoken }
+        Self { owner, reports, link, sleeper: SleepMeaning::IsWoken }
     }
 }
 
 impl EvictionCoordinator {
-    /// A desk at `version`, at which its owners begin too. `waker` is the one that the owners'
-    /// ends were made with.
+    /// Creates a coordinator at `version`, at which its owners begin too.
+    ///
+    /// `waker` is the waker that the owners' ends were created with.
     #[must_use]
     pub fn new(
         evictor: Box<dyn Evictor>,
@@ -173,7 +181,7 @@ impl EvictionCoordinator {
         Self::with_clock(evictor, version, owners, waker, CoordinatorClock::default())
     }
 
-    /// The same, which notes how long changes take.
+    /// Creates a coordinator that also measures the time that changes take.
     #[must_use]
     pub fn with_clock(
         evictor: Box<dyn Evictor>,
@@ -184,7 +192,8 @@ impl EvictionCoordinator {
     ) -> (Self, ChangeSender) {
         let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
         let waiting = Arc::<AtomicUsize>::default();
-        let owners = owners.into_iter().map(|ends| OwnerState::new(ends, version)).collect();
+        let owners =
+            owners.into_iter().map(|endpoint| OwnerState::new(endpoint, version)).collect();
         let sender = ChangeSender {
             changes: sender,
             waiting: Arc::clone(&waiting),
@@ -198,7 +207,7 @@ impl EvictionCoordinator {
             owners,
             changes,
             waiting,
-            taken: Taken::default(),
+            batch: ChangeBatch::default(),
             waker,
             clock,
             totals: EvictionTotals::default(),
@@ -207,116 +216,122 @@ impl EvictionCoordinator {
         (coordinator, sender)
     }
 
-    /// Takes in one more owner, whose ends were made for [`Self::version`]. It may have the name of one
-    /// that is gone.
+    /// Adds an owner, whose endpoint was created for [`Self::version`].
+    ///
+    /// It may have the id of an owner that has retired.
     ///
     /// # Panics
     ///
-    /// When they were made for another version, or one of its name is there.
-    pub fn join(&mut self, ends: CoordinatorEndpoint) {
-        assert_eq!(ends.link.answered(), self.version, "it begins where the desk is");
-        self.forget_retired();
-        let is_there = self.owners.iter().any(|lane| lane.ends.owner == ends.owner);
-        assert!(!is_there, "owners have names of their own");
-        self.owners.push(OwnerState::new(ends, self.version));
+    /// When the endpoint was created for another version, or an owner with its id is present.
+    pub fn join(&mut self, endpoint: CoordinatorEndpoint) {
+        assert_eq!(
+            endpoint.link.acked_version(),
+            self.version,
+            "an owner begins at the coordinator's version"
+        );
+        self.forget_retired_owners();
+        let is_there = self.owners.iter().any(|owner| owner.endpoint.owner == endpoint.owner);
+        assert!(!is_there, "owner ids are unique");
+        self.owners.push(OwnerState::new(endpoint, self.version));
     }
 
-    /// Applies changes that wait, then takes in what was reported. Answers whether there was
-    /// anything to do.
-    pub fn turn(&mut self) -> bool {
-        let mut worked = self.forget_retired();
-        self.take_changes();
-        let taken = std::mem::take(&mut self.taken);
-        worked |= taken.count > 0;
-        self.take_in_with(&taken);
-        self.take_in() > 0 || worked || self.evictor.tidy()
+    /// Applies waiting changes, then takes reports; returns whether there was anything to do.
+    pub fn run_iteration(&mut self) -> bool {
+        let mut worked = self.forget_retired_owners();
+        self.collect_batch();
+        let batch = std::mem::take(&mut self.batch);
+        worked |= batch.count > 0;
+        self.apply_batch(&batch);
+        self.take_reports() > 0 || worked || self.evictor.run_maintenance()
     }
 
-    /// Applies changes that wait, if that is done at once; so anybody may do it. Answers whether it
-    /// was done: if not, it waits for the next [`Self::turn`].
-    pub(crate) fn run_at_once(&mut self) -> bool {
-        // What was left behind once is not looked at again: it is not for whoever comes next.
-        if self.taken.count > 0 || self.reported() > REPORTS_AT_ONCE {
+    /// Applies waiting changes if that is quick, so that any thread may do it.
+    ///
+    /// Returns whether they were applied; if not, they wait for the next [`Self::run_iteration`].
+    pub(crate) fn run_if_quick(&mut self) -> bool {
+        // A batch that was too large once is left to the eviction thread.
+        if self.batch.count > 0 || self.reported() > REPORTS_AT_ONCE {
             return false;
         }
-        self.take_changes();
-        let deltas = &self.taken.deltas;
+        self.collect_batch();
+        let deltas = &self.batch.deltas;
         if deltas.len() > DELTAS_AT_ONCE || !self.evictor.is_quick(deltas) {
             return false;
         }
-        let taken = std::mem::take(&mut self.taken);
-        self.take_in_with(&taken);
+        let batch = std::mem::take(&mut self.batch);
+        self.apply_batch(&batch);
         true
     }
 
-    /// Takes up the changes that wait.
-    fn take_changes(&mut self) {
-        let (now, taken) = (self.clock.now(), &mut self.taken);
-        while taken.count < CHANGES_PER_ITERATION
+    /// Receives waiting changes into the batch.
+    fn collect_batch(&mut self) {
+        let (now, batch) = (self.clock.now(), &mut self.batch);
+        while batch.count < CHANGES_PER_ITERATION
             && let Ok((learned, since)) = self.changes.try_recv()
         {
-            if taken.count == 0 {
-                taken.at = now;
+            if batch.count == 0 {
+                batch.at = now;
             }
-            if learned.change.version > taken.newest.max(self.version) {
+            if learned.change.version > batch.newest.max(self.version) {
                 self.record.published(learned.change.version, since);
             }
-            taken.newest = taken.newest.max(learned.change.version);
-            taken.deltas.extend(learned.change.deltas);
-            taken.learn_requests.extend(learned.learn_requests);
-            taken.count += 1;
+            batch.newest = batch.newest.max(learned.change.version);
+            batch.deltas.extend(learned.change.deltas);
+            batch.learn_requests.extend(learned.learn_requests);
+            batch.count += 1;
         }
     }
 
-    /// Applies changes that were taken up, over all that was reported so far.
-    fn take_in_with(&mut self, taken: &Taken) {
-        self.waiting.fetch_sub(taken.count, Ordering::Relaxed);
-        // What changed nothing has no version of its own.
-        if taken.newest > self.version {
-            self.take_in();
-            self.apply_since(taken.at, taken.newest, &taken.deltas, &taken.learn_requests);
+    /// Applies a batch, after all reports so far.
+    fn apply_batch(&mut self, batch: &ChangeBatch) {
+        self.waiting.fetch_sub(batch.count, Ordering::Relaxed);
+        // A change without effect has no version of its own.
+        if batch.newest > self.version {
+            self.take_reports();
+            self.apply_since(batch.at, batch.newest, &batch.deltas, &batch.learn_requests);
         } else {
-            self.ack_learn_requests(&taken.learn_requests);
+            self.ack_learn_requests(&batch.learn_requests);
         }
     }
 
-    /// Forgets owners that are gone: their entries went with them, and so does what they reported
-    /// and nobody has taken in. Answers whether there was one.
-    pub fn forget_retired(&mut self) -> bool {
-        let gone = self.owners.extract_if(.., |lane| lane.ends.link.is_retired());
-        let forget = |lane: OwnerState| {
-            self.evictor.forget(lane.ends.owner);
-            self.record.forget(lane.ends.owner);
+    /// Forgets owners that have retired; returns whether there was one.
+    ///
+    /// Their entries are gone, and their reports that are not taken yet go too.
+    pub fn forget_retired_owners(&mut self) -> bool {
+        let gone = self.owners.extract_if(.., |owner| owner.endpoint.link.is_retired());
+        let forget = |owner: OwnerState| {
+            self.evictor.forget(owner.endpoint.owner);
+            self.record.forget(owner.endpoint.owner);
         };
         gone.map(forget).count() > 0
     }
 
-    /// Takes in what owners have reported so far; answers how much.
-    pub fn take_in(&mut self) -> usize {
-        let mut taken = 0;
+    /// Takes all reports so far; returns their number.
+    pub fn take_reports(&mut self) -> usize {
+        let mut batch = 0;
         for index in 0..self.owners.len() {
-            // Bounded by what is there now: an owner that reports without end starves nobody.
-            for _ in 0..self.owners[index].ends.reports.slots() {
-                taken += usize::from(self.take_one(index));
+            // Bounded by the reports that are present now, so no owner starves the others.
+            for _ in 0..self.owners[index].endpoint.reports.slots() {
+                batch += usize::from(self.take_report(index));
             }
         }
-        taken
+        batch
     }
 
-    /// Takes in the next report of the owner at `index`; answers whether there was one.
-    pub fn take_one(&mut self, index: usize) -> bool {
-        let Some(lane) = self.owners.get_mut(index) else { return false };
-        let Ok(report) = lane.ends.reports.pop() else { return false };
+    /// Takes the next report of the owner at `index`; returns whether there was one.
+    pub fn take_report(&mut self, index: usize) -> bool {
+        let Some(owner) = self.owners.get_mut(index) else { return false };
+        let Ok(report) = owner.endpoint.reports.pop() else { return false };
         match report {
             Report::Installed { entry, number, traversal } => {
                 self.totals.installed += 1;
                 match self.evictor.installed(entry, &traversal) {
                     Installed::Recorded => {}
-                    // Rule 2. The advance of the engine's version was computed before this
-                    // install came in, so its `seq` is lower and takes the entry.
+                    // Rule 2. The invalidation of the engine's version was computed before this
+                    // report was taken, so its `seq` is lower and drops the entry.
                     Installed::Late => self.totals.late += 1,
                 }
-                lane.seq = number;
+                owner.seq = number;
             }
             Report::Removed(entry) => {
                 self.totals.removed += 1;
@@ -326,12 +341,12 @@ impl EvictionCoordinator {
         true
     }
 
-    /// Applies one change to the engine and tells every owner.
+    /// Applies one change to the engine and posts an invalidation to every owner.
     pub fn apply(&mut self, version: Version, deltas: &[Delta]) {
         self.apply_learned(version, deltas, &[]);
     }
 
-    /// As [`Self::apply`], of a version that has learned these lessons.
+    /// Applies one change whose version includes these learn requests.
     pub fn apply_learned(
         &mut self,
         version: Version,
@@ -341,10 +356,10 @@ impl EvictionCoordinator {
         self.apply_since(self.clock.now(), version, deltas, learn_requests);
     }
 
-    /// As [`Self::apply_learned`], of deltas that were taken at `taken`.
+    /// Applies one change whose deltas were received at `received`.
     fn apply_since(
         &mut self,
-        taken: Time,
+        received: Time,
         version: Version,
         deltas: &[Delta],
         learn_requests: &[(OwnerId, LearnSeq)],
@@ -353,118 +368,120 @@ impl EvictionCoordinator {
         debug_assert!(self.version < version, "versions only grow");
         let evictions = self.evictor.apply(deltas, version);
         let now = self.clock.now();
-        self.record.to_list.add(now.since(taken));
+        self.record.to_list.add(now.since(received));
         self.record.evicted((version, now), deltas, &evictions, self.evictor.causes());
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;
-        // Mostly one owner's come in a row.
+        // The evictions of one owner are mostly adjacent.
         let mut last = 0;
         for entry in evictions {
-            let is_own = |lane: &OwnerState| lane.ends.owner == entry.owner;
+            let is_own = |owner: &OwnerState| owner.endpoint.owner == entry.owner;
             if !self.owners.get(last).is_some_and(is_own) {
                 let Some(found) = self.owners.iter().position(is_own) else { continue };
                 last = found;
             }
             self.owners[last].evictions.push(entry);
         }
-        for lane in &mut self.owners {
-            let evictions = std::mem::take(&mut lane.evictions);
+        for owner in &mut self.owners {
+            let evictions = std::mem::take(&mut owner.evictions);
             let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
-            lane.post(Invalidation { version, evictions, seq: lane.seq, learned: lane.learned });
+            owner.post(Invalidation { version, evictions, seq: owner.seq, learned: owner.learned });
         }
     }
 
-    /// Tells owners that the engine's version has these lessons: they changed nothing.
+    /// Acknowledges learn requests that changed nothing: the engine's version includes them.
     ///
-    /// Such an advance drops nothing, whatever was installed meanwhile.
+    /// Such an invalidation drops nothing, even entries that were installed meanwhile.
     pub fn ack_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
         self.note_learn_requests(learn_requests);
         let version = self.version;
-        for lane in &mut self.owners {
-            if learn_requests.iter().any(|(owner, _)| *owner == lane.ends.owner) {
+        for owner in &mut self.owners {
+            if learn_requests.iter().any(|(id, _)| *id == owner.endpoint.owner) {
                 let (evictions, seq) = (Vec::new(), InstallNo(u64::MAX));
-                lane.post(Invalidation { version, evictions, seq, learned: lane.learned });
+                owner.post(Invalidation { version, evictions, seq, learned: owner.learned });
             }
         }
     }
 
     fn note_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
-        for (owner, learn_request) in learn_requests {
-            for lane in self.owners.iter_mut().filter(|lane| lane.ends.owner == *owner) {
-                lane.learned = lane.learned.max(*learn_request);
+        for (id, learn_request) in learn_requests {
+            for owner in self.owners.iter_mut().filter(|owner| owner.endpoint.owner == *id) {
+                owner.learned = owner.learned.max(*learn_request);
             }
         }
     }
 
-    /// The version that every owner has answered: no owner can hit what an older one made stale.
-    /// One that is gone holds up nobody, and neither does one that sleeps.
+    /// Returns the version that every owner has acknowledged.
+    ///
+    /// No owner can hit an entry that this version or an earlier one made stale. Retired and
+    /// sleeping owners hold up nobody.
     #[must_use]
-    pub fn answered(&self) -> Version {
-        let answers = self.owners.iter().map(OwnerState::answered);
+    pub fn acked_version(&self) -> Version {
+        let answers = self.owners.iter().map(OwnerState::acked_version);
         answers.min().map_or(self.version, |least| least.min(self.version))
     }
 
-    /// The engine's version.
+    /// Returns the engine's version.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// What it has done so far.
+    /// Returns the totals.
     #[must_use]
     pub const fn totals(&self) -> EvictionTotals {
         self.totals
     }
 
-    /// What it remembers of changes.
+    /// Returns the recent changes and their timing.
     #[must_use]
     pub const fn record(&self) -> &EvictionHistory {
         &self.record
     }
 
-    /// How large what the engine keeps is.
+    /// Returns the size of the engine's state.
     #[must_use]
     pub fn engine(&self) -> EngineState {
         self.evictor.state()
     }
 
-    /// Changes that wait for it.
+    /// Returns the number of changes that wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How it stands with each owner.
+    /// Returns the status of each owner.
     #[must_use]
-    pub fn lanes(&self) -> Vec<OwnerStatus> {
+    pub fn owner_statuses(&self) -> Vec<OwnerStatus> {
         self.owners.iter().map(OwnerState::status).collect()
     }
 
-    /// Notes which version all owners have answered; answers with it.
+    /// Records and returns the version that all owners have acknowledged.
     pub(crate) fn note_acked(&mut self) -> Version {
-        let answered = self.answered();
-        self.record.answered(answered, self.clock.now());
-        answered
+        let acked = self.acked_version();
+        self.record.note_acked(acked, self.clock.now());
+        acked
     }
 
-    /// Number of entries that the engine watches.
+    /// Returns the number of entries that the engine watches.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.evictor.len()
     }
 
-    /// Whether so much was put off that the thread that has the time for it is to be woken.
-    pub(crate) fn is_untidy(&self) -> bool {
-        self.evictor.is_untidy()
+    /// Returns whether the engine has deferred enough work to wake the eviction thread for it.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.evictor.has_backlog()
     }
 
-    /// Reports that nobody has taken in yet.
+    /// Returns the number of reports that are not taken yet.
     fn reported(&self) -> usize {
-        self.owners.iter().map(|lane| lane.ends.reports.slots()).sum()
+        self.owners.iter().map(|owner| owner.endpoint.reports.slots()).sum()
     }
 
-    /// Where others wake the thread that turns this desk.
+    /// Returns the waker of the eviction thread.
     #[must_use]
     pub const fn waker(&self) -> &Arc<Waker> {
         &self.waker
@@ -472,69 +489,73 @@ impl EvictionCoordinator {
 }
 
 impl OwnerState {
-    const fn new(ends: CoordinatorEndpoint, version: Version) -> Self {
+    const fn new(endpoint: CoordinatorEndpoint, version: Version) -> Self {
         let (seq, learned) = (InstallNo(0), LearnSeq(0));
-        Self { ends, seq, evictions: Vec::new(), learned, told: learned, slept: version }
+        Self { endpoint, seq, evictions: Vec::new(), learned, notified: learned, slept: version }
     }
 
-    /// Posts an advance. An owner that sleeps has answered it (rule 10), and is woken only if there
-    /// is something for it to do: entries to drop, or a queue that waits for its lesson.
+    /// Posts an invalidation, and wakes the owner if it has something to do.
+    ///
+    /// A sleeping owner has acknowledged it (rule 10). It is woken only to drop entries, or to resume
+    /// a queue that waits for its learn request.
     fn post(&mut self, invalidation: Invalidation) {
         let (version, learned) = (invalidation.version, invalidation.learned);
-        let sleeper = self.ends.sleeper;
-        let is_urgent = sleeper == Sleeper::IsWoken
+        let sleeper = self.endpoint.sleeper;
+        let is_urgent = sleeper == SleepMeaning::IsWoken
             || !invalidation.evictions.is_empty()
-            || learned > self.told;
-        self.ends.link.mailbox().post(invalidation);
-        self.told = learned;
-        if self.ends.link.waker().finds_asleep() {
-            if sleeper == Sleeper::HasAnswered {
+            || learned > self.notified;
+        self.endpoint.link.mailbox().post(invalidation);
+        self.notified = learned;
+        if self.endpoint.link.waker().finds_asleep() {
+            if sleeper == SleepMeaning::CountsAsAcked {
                 self.slept = version;
             }
             if is_urgent {
-                self.ends.link.waker().signal();
+                self.endpoint.link.waker().signal();
             }
         }
     }
 
-    fn answered(&self) -> Version {
-        self.ends.link.answered().max(self.slept)
+    fn acked_version(&self) -> Version {
+        self.endpoint.link.acked_version().max(self.slept)
     }
 
     fn status(&self) -> OwnerStatus {
-        let reports = self.ends.reports.slots();
-        OwnerStatus { owner: self.ends.owner, answered: self.answered(), reports }
+        let reports = self.endpoint.reports.slots();
+        OwnerStatus { owner: self.endpoint.owner, acked: self.acked_version(), reports }
     }
 }
 
 impl ChangeSender {
-    /// Hands in a change. Versions must grow from change to change. A desk that is gone takes any
-    /// number: nobody is left who would meet what they replace.
+    /// Sends a change; its version must be greater than those before.
+    ///
+    /// A coordinator that was closed accepts any number: no owner is left that could hit stale entries.
     ///
     /// # Errors
     ///
     /// Gives the change back when [`CHANGES_MAX`] are waiting.
     pub fn send(&self, change: Change) -> Result<(), Change> {
-        self.send_learned(Learned { change, learn_requests: Vec::new() })
+        self.send_learned(LearnedChange { change, learn_requests: Vec::new() })
             .map_err(|back| back.change)
     }
 
-    /// The sender, which from now on does the desk's turn itself where that is done at once.
+    /// Returns a sender that applies quick changes itself, through `handle`.
     #[must_use]
     pub fn helping(self, handle: &Arc<CoordinatorHandle>) -> Self {
         Self { handle: Some(Arc::clone(handle)), ..self }
     }
 
-    /// Hands in a change that answers lessons, also one of nothing.
+    /// Sends a change that acknowledges learn requests; the change may be empty.
     ///
     /// # Errors
     ///
     /// As [`Self::send`].
-    pub fn send_learned(&self, learned: Learned) -> Result<(), Learned> {
+    pub fn send_learned(&self, learned: LearnedChange) -> Result<(), LearnedChange> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.changes.try_send((learned, self.clock.now()));
-        let turned = self.handle.as_ref().map_or(Turned::NotNow, |handle| handle.try_iteration());
-        if turned != Turned::Done {
+        let turned =
+            self.handle.as_ref().map_or(IterationResult::NotNow, |handle| handle.try_iteration());
+        if turned != IterationResult::Done {
             self.waker.wake();
         }
         match sent {
@@ -549,7 +570,7 @@ impl ChangeSender {
 
 impl std::fmt::Debug for EvictionCoordinator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EvictionDesk")
+        f.debug_struct("EvictionCoordinator")
             .field("version", &self.version)
             .field("watched", &self.evictor.len())
             .field("totals", &self.totals)

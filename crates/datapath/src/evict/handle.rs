@@ -1,23 +1,22 @@
-//! The seat at the desk: whoever takes it turns the [`EvictionCoordinator`].
+//! The shared handle of the [`EvictionCoordinator`]: its holder runs the coordinator.
 //!
-//! It belongs to the eviction thread. But to hand a change over to a thread that sleeps, and to hear
-//! of its answer, is two wakings, and costs many times what a quick engine needs for a change of one
-//! rule. So whoever hands in a small change takes the seat if it is free
-//! ([`ChangeSender::helping`]), and does the step itself. If the seat is taken, the eviction thread is
-//! awake, or about to look once more before it sleeps; it is told as ever. Its thread alone does what
-//! takes long: changes that are many or that the engine has to look far for, owners that are gone,
-//! what was put off.
+//! The coordinator belongs to the eviction thread. But to wake a sleeping thread for a change, and to
+//! be woken by its acknowledgement, costs many times as much as a quick engine needs for one rule. So
+//! the sender of a small change locks the handle if it is free ([`ChangeSender::helping`]), and
+//! applies the change itself. If the handle is locked, the eviction thread is awake, or checks once
+//! more before it sleeps; the sender wakes it as usual. Only the eviction thread does long work: large
+//! batches, changes with a wide search, retired owners, and deferred maintenance.
 //!
 //! ```text
-//!   hand in the change
-//!   handle free, and all that waits is done at once?  ── no ──► wake the eviction thread
-//!     │ yes                                                              ▲
-//!     ▼                                                                  │
-//!   apply it, tell of what is answered; much put off?  ── yes ───────────┘
+//!   send the change
+//!   handle free, and all waiting changes quick?  ── no ──► wake the eviction thread
+//!     │ yes                                                         ▲
+//!     ▼                                                             │
+//!   apply them, notify of acks; much work deferred?  ── yes ────────┘
 //! ```
 //!
-//! A panic of the engine ends the eviction thread, whoever had the seat: a panic elsewhere is kept
-//! here and goes on in that thread.
+//! A panic of the engine ends the eviction thread, whichever thread ran it: a panic in another thread
+//! is kept here, and resumes in the eviction thread.
 //!
 //! [`ChangeSender::helping`]: crate::evict::coordinator::ChangeSender::helping
 
@@ -37,59 +36,63 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A desk that its thread turns, and sometimes others.
+/// A coordinator that its thread runs, and sometimes the sender of a change.
 pub struct CoordinatorHandle {
     waker: Arc<Waker>,
-    place: Mutex<Place>,
+    state: Mutex<HandleState>,
 }
 
-/// What there is to turn.
-enum Place {
+/// The state of the shared coordinator.
+enum HandleState {
     Open(Box<OpenCoordinator>),
-    /// The engine has panicked in the hands of another than its thread, which hears of it next.
+    /// The engine has panicked in another thread; the eviction thread resumes the panic.
     Panicked(Box<dyn Any + Send>),
     Closed,
 }
 
 struct OpenCoordinator {
     coordinator: EvictionCoordinator,
-    answered: Version,
+    acked: Version,
     on_acked: Box<dyn FnMut(Version) + Send>,
 }
 
-/// What came of an attempt to turn the desk.
+/// The result of an attempt to run the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turned {
-    /// All that waited is done.
+pub(crate) enum IterationResult {
+    /// All waiting changes are applied.
     Done,
-    /// It is done, and has left so much behind that the eviction thread is to be woken for it.
-    Untidy,
-    /// It waits for the eviction thread, which is to be woken.
+    /// They are applied, and deferred work requires that the eviction thread is woken.
+    HasBacklog,
+    /// They wait for the eviction thread, which has to be woken.
     NotNow,
 }
 
 impl OpenCoordinator {
-    /// One turn; answers whether anything was done or has become known.
-    fn turn(&mut self) -> bool {
-        let worked = self.coordinator.turn();
-        self.tell() || worked
+    /// Runs one iteration; returns whether anything was done or acknowledged.
+    fn run_iteration(&mut self) -> bool {
+        let worked = self.coordinator.run_iteration();
+        self.notify_acked() || worked
     }
 
-    /// One turn, if it is done at once.
-    fn run_at_once(&mut self) -> Turned {
-        if !self.coordinator.run_at_once() {
-            return Turned::NotNow;
+    /// Runs one iteration, if it is quick.
+    fn run_if_quick(&mut self) -> IterationResult {
+        if !self.coordinator.run_if_quick() {
+            return IterationResult::NotNow;
         }
-        self.tell();
-        if self.coordinator.is_untidy() { Turned::Untidy } else { Turned::Done }
+        self.notify_acked();
+        if self.coordinator.has_backlog() {
+            IterationResult::HasBacklog
+        } else {
+            IterationResult::Done
+        }
     }
 
-    /// Tells of what is answered; answers whether it was news.
-    fn tell(&mut self) -> bool {
+    /// Notifies of a newly acknowledged version; returns whether there was one.
+    fn notify_acked(&mut self) -> bool {
         let newest = self.coordinator.note_acked();
-        let is_news = newest != self.answered;
+        let is_news = newest != self.acked;
         if is_news {
-            self.answered = newest;
+            self.acked = newest;
             (self.on_acked)(newest);
         }
         is_news
@@ -97,99 +100,107 @@ impl OpenCoordinator {
 }
 
 impl CoordinatorHandle {
-    /// A seat at a desk. `on_acked` hears of every version that all packet threads have answered;
-    /// some may be passed over.
+    /// Shares a coordinator.
+    ///
+    /// `on_acked` is called with versions that all packet threads have acknowledged; it may skip some.
     #[must_use]
     pub fn new(
         coordinator: EvictionCoordinator,
         on_acked: impl FnMut(Version) + Send + 'static,
     ) -> Arc<Self> {
-        let (waker, answered) = (Arc::clone(coordinator.waker()), coordinator.answered());
-        let open = OpenCoordinator { coordinator, answered, on_acked: Box::new(on_acked) };
-        Arc::new(Self { waker, place: Mutex::new(Place::Open(Box::new(open))) })
+        let (waker, acked) = (Arc::clone(coordinator.waker()), coordinator.acked_version());
+        let open = OpenCoordinator { coordinator, acked, on_acked: Box::new(on_acked) };
+        Arc::new(Self { waker, state: Mutex::new(HandleState::Open(Box::new(open))) })
     }
 
-    /// Turns the desk, as its own thread; answers whether there was anything to do.
+    /// Runs one iteration in the eviction thread; returns whether there was anything to do.
     ///
     /// # Panics
     ///
-    /// When the engine does, or has done so since the last turn.
-    pub fn turn(&self) -> bool {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let panic = match &mut *place {
-            Place::Open(open) => match catch_unwind(AssertUnwindSafe(|| open.turn())) {
-                Ok(worked) => return worked,
-                Err(panic) => panic,
+    /// When the engine panics, or has panicked since the last iteration.
+    pub fn run_iteration(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let panic = match &mut *state {
+            HandleState::Open(open) => {
+                match catch_unwind(AssertUnwindSafe(|| open.run_iteration())) {
+                    Ok(worked) => return worked,
+                    Err(panic) => panic,
+                }
+            }
+            HandleState::Panicked(_) => match std::mem::replace(&mut *state, HandleState::Closed) {
+                HandleState::Panicked(panic) => panic,
+                HandleState::Open(_) | HandleState::Closed => return false,
             },
-            Place::Panicked(_) => match std::mem::replace(&mut *place, Place::Closed) {
-                Place::Panicked(panic) => panic,
-                Place::Open(_) | Place::Closed => return false,
-            },
-            Place::Closed => return false,
+            HandleState::Closed => return false,
         };
-        *place = Place::Closed;
-        drop(place);
+        *state = HandleState::Closed;
+        drop(state);
         resume_unwind(panic)
     }
 
-    /// Turns the desk as somebody else, if the seat is free and all that waits is done at once.
-    pub(crate) fn try_iteration(&self) -> Turned {
-        let Some(mut place) = self.try_sit() else { return Turned::NotNow };
-        let Place::Open(open) = &mut *place else { return Turned::NotNow };
-        catch_unwind(AssertUnwindSafe(|| open.run_at_once())).unwrap_or_else(|panic| {
-            *place = Place::Panicked(panic);
-            Turned::NotNow
+    /// Runs one iteration in another thread, if the handle is free and all waiting changes are quick.
+    pub(crate) fn try_iteration(&self) -> IterationResult {
+        let Some(mut state) = self.try_lock() else { return IterationResult::NotNow };
+        let HandleState::Open(open) = &mut *state else { return IterationResult::NotNow };
+        catch_unwind(AssertUnwindSafe(|| open.run_if_quick())).unwrap_or_else(|panic| {
+            *state = HandleState::Panicked(panic);
+            IterationResult::NotNow
         })
     }
 
-    fn try_sit(&self) -> Option<MutexGuard<'_, Place>> {
-        match self.place.try_lock() {
-            Ok(place) => Some(place),
+    fn try_lock(&self) -> Option<MutexGuard<'_, HandleState>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// Ends it: changes that are handed in from now on are dropped. Answers with the desk, unless
-    /// its engine has panicked.
+    /// Closes the handle; returns the coordinator, unless its engine has panicked.
+    ///
+    /// Changes that are sent from now on are dropped.
     #[must_use]
     pub fn close(&self) -> Option<EvictionCoordinator> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *place, Place::Closed) {
-            Place::Open(open) => Some(open.coordinator),
-            Place::Panicked(_) | Place::Closed => None,
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, HandleState::Closed) {
+            HandleState::Open(open) => Some(open.coordinator),
+            HandleState::Panicked(_) | HandleState::Closed => None,
         }
     }
 
-    /// Looks at the desk, between two turns; `None` if it is closed. A turn that is under way is
-    /// waited for, and the next one waits for the look.
-    pub fn look<T>(&self, look: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {
-        match &*self.place.lock().unwrap_or_else(PoisonError::into_inner) {
-            Place::Open(open) => Some(look(&open.coordinator)),
-            Place::Panicked(_) | Place::Closed => None,
+    /// Calls `inspect` with the coordinator, between two iterations; `None` if it is closed.
+    ///
+    /// Waits for a running iteration; the next one waits for `inspect`.
+    pub fn inspect<T>(&self, inspect: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            HandleState::Open(open) => Some(inspect(&open.coordinator)),
+            HandleState::Panicked(_) | HandleState::Closed => None,
         }
     }
 
-    /// Has one more owner join the desk, between two turns: `make` makes its ends for the version that it
-    /// is told. `None` if the desk is closed.
+    /// Adds an owner between two iterations; `None` if the coordinator is closed.
+    ///
+    /// `make` creates its endpoint for the version that it is called with.
     ///
     /// # Errors
     ///
-    /// Those of `make`; then none joins.
+    /// Those of `make`; then no owner is added.
     pub fn join<T, E>(
         &self,
         make: impl FnOnce(Version) -> Result<(T, CoordinatorEndpoint), E>,
     ) -> Option<Result<T, E>> {
-        match &mut *self.place.lock().unwrap_or_else(PoisonError::into_inner) {
-            Place::Open(open) => Some(make(open.coordinator.version()).map(|(made, ends)| {
-                open.coordinator.join(ends);
-                made
-            })),
-            Place::Panicked(_) | Place::Closed => None,
+        match &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            HandleState::Open(open) => {
+                Some(make(open.coordinator.version()).map(|(made, endpoint)| {
+                    open.coordinator.join(endpoint);
+                    made
+                }))
+            }
+            HandleState::Panicked(_) | HandleState::Closed => None,
         }
     }
 
-    /// Where others wake the thread that the seat belongs to.
+    /// Returns the waker of the eviction thread.
     #[must_use]
     pub const fn waker(&self) -> &Arc<Waker> {
         &self.waker
@@ -198,7 +209,7 @@ impl CoordinatorHandle {
 
 impl std::fmt::Debug for CoordinatorHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeskSeat").finish_non_exhaustive()
+        f.debug_struct("CoordinatorHandle").finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::evict::coordinator::ChangeSender;
 struct Engine {
     /// A delta of this object takes long.
     slow: Option<Object>,
-    is_untidy: bool,
+    has_backlog: bool,
     /// Who hears of the last version, in the place of who waits for it.
     last: Option<(Version, Arc<Waker>)>,
 }
@@ -38,8 +38,8 @@ impl Evictor for Engine {
         !deltas.iter().any(is_slow)
     }
 
-    fn is_untidy(&self) -> bool {
-        self.is_untidy
+    fn has_backlog(&self) -> bool {
+        self.has_backlog
     }
 
     fn len(&self) -> usize {
@@ -115,14 +115,14 @@ mod of_whom {
 
         let scene = Scene::of(Engine::default());
         (1..=3).for_each(|version| scene.send(change(version, 1000)));
-        while scene.handle.turn() {}
+        while scene.handle.run_iteration() {}
         assert_eq!(scene.version(), Version::new(3));
     }
 
     #[test]
     fn small_changes_that_are_many_together_are_not_done_by_who_hands_in_the_last() {
         let scene = Scene::of(Engine::default());
-        let place = scene.handle.place.lock().unwrap();
+        let place = scene.handle.state.lock().unwrap();
         (1..=100).for_each(|version| scene.send(change(version, 1)));
         drop(place);
         scene.send(change(101, 1));
@@ -134,13 +134,13 @@ mod of_whom {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         scene.send(change(1, 1));
         assert!(scene.is_woken());
-        assert!(scene.handle.turn());
+        assert!(scene.handle.run_iteration());
         assert_eq!(scene.version(), Version::new(1));
     }
 
     #[test]
     fn the_eviction_thread_is_woken_for_what_was_put_off() {
-        let scene = Scene::of(Engine { is_untidy: true, ..Engine::default() });
+        let scene = Scene::of(Engine { has_backlog: true, ..Engine::default() });
         scene.send(change(1, 1));
         assert!(scene.is_woken());
         assert_eq!(scene.version(), Version::new(1));
@@ -168,16 +168,16 @@ mod model {
 
     /// The eviction thread, until it is at the version `last`.
     fn run(handle: &CoordinatorHandle, last: Version) {
-        let is_over = || match &*handle.place.lock().unwrap() {
-            Place::Open(open) => open.coordinator.version() == last,
-            Place::Panicked(_) | Place::Closed => true,
+        let is_over = || match &*handle.state.lock().unwrap() {
+            HandleState::Open(open) => open.coordinator.version() == last,
+            HandleState::Panicked(_) | HandleState::Closed => true,
         };
         while !is_over() {
-            if handle.turn() {
+            if handle.run_iteration() {
                 continue;
             }
             handle.waker.prepare_park();
-            if !handle.turn() {
+            if !handle.run_iteration() {
                 handle.waker.wait();
             }
             handle.waker.unpark();

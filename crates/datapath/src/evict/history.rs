@@ -217,7 +217,7 @@ impl EvictionHistory {
     }
 
     /// All owners have answered a version.
-    pub(crate) fn answered(&mut self, version: Version, now: Time) {
+    pub(crate) fn note_acked(&mut self, version: Version, now: Time) {
         while let Some((_, since)) = self.unanswered.pop_front_if(|(own, _)| *own <= version) {
             self.to_answer.add(now.since(since));
         }
@@ -369,10 +369,10 @@ mod tests {
         let mut record = EvictionHistory::default();
         let at = |seconds| Time::ZERO.after(Duration::from_secs(seconds));
         (1..=3).for_each(|number| record.published(Version::new(number), at(number)));
-        record.answered(Version::new(2), at(6));
-        record.answered(Version::new(2), at(9));
+        record.note_acked(Version::new(2), at(6));
+        record.note_acked(Version::new(2), at(9));
         assert_eq!((record.to_answer.count(), record.to_answer.sum().as_secs()), (2, 9));
-        record.answered(Version::new(u64::MAX), at(4));
+        record.note_acked(Version::new(u64::MAX), at(4));
         assert_eq!((record.to_answer.count(), record.to_answer.longest().as_secs()), (3, 5));
     }
 }

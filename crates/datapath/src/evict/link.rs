@@ -1,5 +1,4 @@
-//! What the eviction thread and one packet thread share: a mailbox, a waker, and the version that the
-//! packet thread has answered.
+//! The link of the eviction thread and one packet thread: a mailbox, a waker, the acknowledged version.
 
 use crossbeam_utils::CachePadded;
 use shunt_classifier::Version;
@@ -9,21 +8,21 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// The shared part of the joint between the eviction thread and one packet thread.
+/// State that the eviction thread and one packet thread share.
 #[derive(Debug)]
 pub struct Link {
-    // Each part has a cache line of its own: the owner looks at the mailbox on every turn, and
-    // must not find its line with whoever reads the answer.
+    // Each part has a cache line of its own: the owner reads the mailbox in every iteration, and
+    // readers of the acknowledged version must not take that line away.
     mailbox: CachePadded<Mailbox>,
     waker: CachePadded<Waker>,
-    answered: CachePadded<AtomicU64>,
+    acked: CachePadded<AtomicU64>,
 }
 
-/// What a packet thread that is gone has answered.
+/// The version that a retired packet thread has acknowledged.
 const RETIRED: Version = Version::new(u64::MAX);
 
 impl Link {
-    /// A link to a packet thread that begins at `version`.
+    /// Creates a link to a packet thread that begins at `version`.
     ///
     /// # Errors
     ///
@@ -32,54 +31,54 @@ impl Link {
         Ok(Self {
             mailbox: CachePadded::new(Mailbox::new()),
             waker: CachePadded::new(Waker::new()?),
-            answered: CachePadded::new(AtomicU64::new(version.number())),
+            acked: CachePadded::new(AtomicU64::new(version.number())),
         })
     }
 
-    /// The version that the packet thread has adopted: it can hit nothing that was stale before.
-    /// Above all others once it is gone.
+    /// Returns the version that the packet thread has adopted.
+    ///
+    /// The thread can hit no entry that this version or an earlier one made stale. A retired thread
+    /// has acknowledged every version.
     #[must_use]
-    pub fn answered(&self) -> Version {
-        // Acquire: partner of the Release in `answer`. Who sees the answer sees what the thread
-        // did under the versions before, its counters too.
-        Version::new(self.answered.load(Ordering::Acquire))
+    pub fn acked_version(&self) -> Version {
+        // Acquire: partner of the Release in `ack`. A reader of the version sees everything that the
+        // thread did under earlier versions, its counters included.
+        Version::new(self.acked.load(Ordering::Acquire))
     }
 
-    /// Where others wake the packet thread.
+    /// Returns the waker of the packet thread.
     #[must_use]
     pub fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Where the eviction thread posts advances.
+    /// Returns the mailbox for invalidations.
     #[must_use]
     pub fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// The packet thread says that it has adopted a version.
-    pub fn answer(&self, version: Version) {
-        self.answered.store(version.number(), Ordering::Release);
+    /// Acknowledges a version: the packet thread has adopted it.
+    pub fn ack(&self, version: Version) {
+        self.acked.store(version.number(), Ordering::Release);
     }
 
-    /// The packet thread says that it is gone: it hits nothing any more, which is as good as having
-    /// adopted every version that there will be.
+    /// Retires the packet thread: it hits nothing any more, so it has acknowledged every version.
     pub fn retire(&self) {
-        self.answer(RETIRED);
+        self.ack(RETIRED);
     }
 
-    /// Whether the packet thread is gone.
+    /// Returns whether the packet thread has retired.
     #[must_use]
     pub fn is_retired(&self) -> bool {
-        self.answered() == RETIRED
+        self.acked_version() == RETIRED
     }
 }
 
 #[cfg(loom)]
 #[cfg(test)]
 mod tests {
-    //! What loom cannot see here: the rings (`rtrb`) and the `eventfd`, for which a condition
-    //! variable stands in.
+    //! Loom cannot see the rings (`rtrb`) and the `eventfd`; a condition variable replaces the latter.
 
     use loom::{sync::Arc, thread};
     use shunt_pipeline::{EntryId, InstallNo, OwnerId};
@@ -97,19 +96,19 @@ mod tests {
         }
     }
 
-    /// A packet thread without packets: takes, answers, sleeps; until it is at `last`.
+    /// A packet thread without packets: takes, acknowledges and sleeps until it is at `last`.
     fn run(link: &Link, last: u64) -> Vec<u32> {
         let mut evicted = Vec::new();
         loop {
             while link.mailbox.is_flagged() {
                 if let Some(invalidation) = link.mailbox.take() {
                     evicted.extend(invalidation.evictions.iter().flatten().map(|entry| entry.slot));
-                    link.answer(invalidation.version);
+                    link.ack(invalidation.version);
                 } else {
                     thread::yield_now();
                 }
             }
-            if link.answered() == Version::new(last) {
+            if link.acked_version() == Version::new(last) {
                 return evicted;
             }
             link.waker.prepare_park();
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn no_advance_is_lost_on_a_thread_that_falls_asleep() {
+    fn a_thread_that_parks_loses_no_invalidation() {
         loom::model(|| {
             let link = Arc::new(Link::new(Version::ZERO).unwrap());
             let sleeper = {
@@ -138,10 +137,10 @@ mod tests {
         });
     }
 
-    /// A packet that is sent after the barrier reply of version 1 meets version 1, though its thread
-    /// was not woken for it.
+    /// A packet that is sent after the barrier reply of version 1 is handled under version 1, though
+    /// its thread was not woken for the version.
     #[test]
-    fn who_finds_a_thread_asleep_may_answer_for_it() {
+    fn a_parked_thread_counts_as_acknowledged() {
         loom::model(|| {
             let link = Arc::new(Link::new(Version::ZERO).unwrap());
             let barrier = Arc::new(AtomicU64::new(0));
@@ -158,7 +157,7 @@ mod tests {
                                 None => thread::yield_now(),
                             }
                         }
-                        // Acquire: as the packet comes after the reply.
+                        // Acquire: the packet arrives after the reply.
                         assert!(barrier.load(Ordering::Acquire) <= version);
                     }
                 })
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_the_answer_sees_what_was_done_before() {
+    fn an_ack_publishes_earlier_writes() {
         loom::model(|| {
             let link = Arc::new(Link::new(Version::ZERO).unwrap());
             let dropped = Arc::new(AtomicU64::new(0));
@@ -180,10 +179,10 @@ mod tests {
                 let (link, dropped) = (Arc::clone(&link), Arc::clone(&dropped));
                 thread::spawn(move || {
                     dropped.store(1, Ordering::Relaxed);
-                    link.answer(Version::new(1));
+                    link.ack(Version::new(1));
                 })
             };
-            if link.answered() == Version::new(1) {
+            if link.acked_version() == Version::new(1) {
                 assert_eq!(dropped.load(Ordering::Relaxed), 1);
             }
             owner.join().unwrap();

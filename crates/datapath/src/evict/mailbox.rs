@@ -1,25 +1,23 @@
-//! Advances: how evictions reach the owner of a cache, merged so that they always fit.
+//! Invalidations: how evictions reach the owner of a cache.
 //!
-//! An [`Invalidation`] says: these entries of yours are stale from `version` on, and so are your own
-//! installs after `seq`, because nobody has looked at those. The eviction thread posts them, the
-//! owner takes them between two batches.
+//! An [`Invalidation`] names entries of the owner that are stale from `version` on. The owner's
+//! installs after `seq` are stale too, because the engine has not checked them. The eviction thread
+//! posts invalidations, and the owner takes them between two bursts.
 //!
-//! A queue of advances would need a bound, and a full queue would block one of its two ends. So
-//! there is one [`Mailbox`] per owner with one advance in it, and posting merges: newest version,
-//! union of evictions, *least* `seq`. The least, because the evictions of the older advance were
-//! computed over fewer installs: what was installed between the two was tested against the newer
-//! version's deltas only. The lessons that it has learned are those of the later one, the greatest
-//! number.
+//! A queue of invalidations would need a bound, and a full queue would block one of its two ends. So
+//! each owner has a [`Mailbox`] that holds one invalidation. Posting merges: the newest version, the
+//! union of evictions, the *least* `seq`, the greatest learn request. The least `seq`, because the
+//! older evictions were computed over fewer installs: the installs between the two posts were
+//! checked against the newer version's deltas only.
 //!
-//! **No packet thread ever waits here.** To see that nothing came costs the owner one load of a
-//! flag that nobody writes meanwhile. When the flag is set it *tries* the lock; the poster holds it
-//! for a few moves (evictions are merged as a list of lists, nothing is copied), and if it was
-//! interrupted right then, the owner turns once more and finds the flag still set. No thread sleeps
-//! while the flag is set.
+//! **No packet thread ever waits here.** An empty mailbox costs the owner one load of a flag that no
+//! other thread writes meanwhile. When the flag is set, the owner *tries* the lock. The poster holds
+//! it for a few moves: evictions are merged as a list of lists, nothing is copied. If the poster was
+//! interrupted at that point, the owner finds the flag still set in its next iteration. No thread
+//! sleeps while the flag is set.
 //!
-//! An owner that works in turns says when it begins one, so that it is known in how many of them an
-//! advance was taken: what a change costs in turns tells of the design, where time tells of the
-//! machine, too.
+//! The owner counts its iterations, so that the mailbox knows after how many of them an invalidation
+//! was taken. Unlike a time, this figure does not depend on the machine.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -31,22 +29,21 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
-/// Adopt a version, and drop what it made stale.
+/// A request to adopt a version and to drop the entries that it made stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalidation {
     /// The version to adopt.
     pub version: Version,
     /// Entries that are stale from that version on, in lists of one change each.
     pub evictions: Vec<Vec<EntryId>>,
-    /// The last install over which the evictions were computed: the owner drops what it installed
-    /// after it.
+    /// The last install that the engine knew; the owner drops every later one.
     pub seq: InstallNo,
-    /// The last lesson of the owner that the version has learned.
+    /// The last learn request of the owner that the version includes.
     pub learned: LearnSeq,
 }
 
 impl Invalidation {
-    /// Adds a later advance: newest version, union of evictions, least `seq`, last lesson.
+    /// Merges a later invalidation into this one: see the [module](self).
     pub fn merge(&mut self, later: Self) {
         self.version = self.version.max(later.version);
         self.evictions.extend(later.evictions);
@@ -55,64 +52,68 @@ impl Invalidation {
     }
 }
 
-/// At most one advance, on its way from the eviction thread to one owner.
+/// At most one invalidation on its way from the eviction thread to one owner.
 #[derive(Debug)]
 pub struct Mailbox {
     flagged: AtomicBool,
-    /// Turns that the owner has begun. Only the owner writes it.
-    turns: AtomicU64,
+    /// Iterations that the owner has begun. Only the owner writes it.
+    iterations: AtomicU64,
     pending: Mutex<Option<Posted>>,
 }
 
-/// An advance that was posted.
+/// An invalidation that was posted.
 #[derive(Debug)]
 struct Posted {
     invalidation: Invalidation,
-    /// Turns that the owner had begun by then; if several were merged, when the first was posted.
-    turn: u64,
+    /// Iterations that the owner had begun when the first of the merged posts was made.
+    iteration: u64,
 }
 
 impl Mailbox {
-    /// An empty mailbox.
+    /// Creates an empty mailbox.
     #[must_use]
     pub fn new() -> Self {
         Self {
             flagged: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
+            iterations: AtomicU64::new(0),
             pending: Mutex::new(None),
         }
     }
 
-    /// Posts an advance, merging it with one that was not taken yet.
+    /// Posts an invalidation, and merges it with one that was not taken yet.
     ///
     /// The caller wakes the owner afterwards.
     pub fn post(&self, invalidation: Invalidation) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
             Some(earlier) => earlier.invalidation.merge(invalidation),
-            // Relaxed: a count for people, which may be of a moment ago.
+            // Relaxed: a statistic, which may be slightly old.
             None => {
-                *pending = Some(Posted { invalidation, turn: self.turns.load(Ordering::Relaxed) });
+                *pending = Some(Posted {
+                    invalidation,
+                    iteration: self.iterations.load(Ordering::Relaxed),
+                });
             }
         }
-        // Release: an owner that sees the flag finds the lock taken or the advance there.
+        // Release: an owner that sees the flag finds the lock held or the invalidation present.
         self.flagged.store(true, Ordering::Release);
     }
 
-    /// The owner begins a turn.
+    /// Notes that the owner begins an iteration.
     #[inline]
     pub fn begin_iteration(&self) {
-        // Relaxed, and no read-modify-write: nobody else writes it.
-        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // Relaxed, and no read-modify-write: no other thread writes it.
+        self.iterations
+            .store(self.iterations.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Takes what was posted; never waits.
+    /// Takes the posted invalidation, if there is one; never waits.
     pub fn take(&self) -> Option<Invalidation> {
-        self.take_counted().map(|(invalidation, _)| invalidation)
+        self.take_with_iterations().map(|(invalidation, _)| invalidation)
     }
 
-    /// Takes what was posted, with the turns that the owner has begun since; never waits.
-    pub fn take_counted(&self) -> Option<(Invalidation, u64)> {
+    /// Takes it with the number of iterations that the owner has begun since; never waits.
+    pub fn take_with_iterations(&self) -> Option<(Invalidation, u64)> {
         if !self.is_flagged() {
             return None;
         }
@@ -121,19 +122,19 @@ impl Mailbox {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        // Relaxed: under the lock, so no post is lost between the flag and the advance.
+        // Relaxed: under the lock, so no post is lost between the flag and the invalidation.
         self.flagged.store(false, Ordering::Relaxed);
-        let Posted { invalidation, turn } = pending.take()?;
-        Some((invalidation, self.turns.load(Ordering::Relaxed).wrapping_sub(turn)))
+        let Posted { invalidation, iteration } = pending.take()?;
+        Some((invalidation, self.iterations.load(Ordering::Relaxed).wrapping_sub(iteration)))
     }
 
-    /// Keeps the lock, as a poster does that was interrupted.
+    /// Holds the lock, as an interrupted poster does.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop + '_ {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is an invalidation to take.
     #[must_use]
     pub fn is_flagged(&self) -> bool {
         // Acquire: partner of the Release in `post`.
@@ -164,23 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_counted_from_the_first_of_those_that_were_merged() {
+    fn iterations_count_from_the_first_merged_post() {
         let mailbox = Mailbox::new();
         mailbox.post(invalidation(1, 10, 3));
-        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(0), "in the same turn");
+        assert_eq!(
+            mailbox.take_with_iterations().map(|(_, iterations)| iterations),
+            Some(0),
+            "in the same iteration"
+        );
         mailbox.begin_iteration();
         mailbox.post(invalidation(2, 20, 5));
         mailbox.begin_iteration();
         mailbox.post(invalidation(3, 30, 7));
         mailbox.begin_iteration();
-        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(2));
+        assert_eq!(mailbox.take_with_iterations().map(|(_, iterations)| iterations), Some(2));
         mailbox.post(invalidation(4, 40, 9));
         mailbox.begin_iteration();
-        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(1));
+        assert_eq!(mailbox.take_with_iterations().map(|(_, iterations)| iterations), Some(1));
     }
 
     #[test]
-    fn merged_advances_are_the_newest_version_the_union_and_the_least_seq() {
+    fn merging_keeps_newest_version_and_least_seq() {
         let mailbox = Mailbox::new();
         mailbox.post(invalidation(1, 10, 3));
         mailbox.post(invalidation(2, 20, 5));
@@ -192,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_advance_is_gone() {
+    fn an_invalidation_is_taken_once() {
         let mailbox = Mailbox::new();
         assert_eq!(mailbox.take(), None);
         mailbox.post(invalidation(1, 0, 0));

@@ -1,8 +1,8 @@
-//! Sleep and waking: who looks last, sees.
+//! Parking a thread in the kernel, and waking it, without a lost message.
 //!
-//! A thread that found nothing to do for a while sleeps in the kernel, and whoever sends it
-//! something must wake it, but should pay for a system call only if it really sleeps. That is a
-//! race in two directions, and each side must write before it looks, with a full fence between:
+//! A thread that has been idle for a while sleeps in the kernel. A sender must wake it, but should
+//! pay for a system call only if the thread sleeps. This is a race in two directions, so each side
+//! writes before it reads, with a full fence between:
 //!
 //! ```text
 //!   sleeper                              sender
@@ -15,21 +15,21 @@
 //!   drain the queue
 //! ```
 //!
-//! Without the fences both may look before either write is seen, also on x86, which delays stores
-//! past later loads: the sender finds the thread awake, the thread its queue empty, and the message
-//! lies there until something else comes. The signal is an `eventfd`: it stays set until the
-//! sleeper clears it, so a signal before the wait is not lost either.
+//! Without the fences both may read before either write is visible, even on x86, which delays stores
+//! past later loads. Then the sender finds the thread awake, the thread finds its queue empty, and
+//! the message waits until another event wakes the thread. The signal is an `eventfd`: it stays set
+//! until the sleeper clears it, so a signal before the wait is not lost either.
 //!
-//! The same two fences say more: a sender that has posted and then finds the thread asleep knows that
-//! it will see the message before it does anything else ([`Waker::finds_asleep`]). If that is all that
-//! the sender wants, it need not wake the thread.
+//! The fences guarantee more. If a sender finds the thread asleep after it has posted, the thread
+//! sees the message before it does anything else ([`Waker::finds_asleep`]). A sender that needs no
+//! more than this does not have to wake the thread.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::sync::{AtomicBool, Ordering, fence};
 
-/// Where one thread says that it sleeps, and others wake it.
+/// A thread's sleep state, and the signal that wakes it.
 #[derive(Debug)]
 pub struct Waker {
     asleep: AtomicBool,
@@ -37,7 +37,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker of a thread that is awake.
+    /// Creates a waker of a thread that is awake.
     ///
     /// # Errors
     ///
@@ -46,21 +46,22 @@ impl Waker {
         Ok(Self { asleep: AtomicBool::new(false), event: event::Event::new()? })
     }
 
-    /// Wakes the thread if it sleeps; called after the message was posted.
+    /// Wakes the thread if it sleeps; call it after posting the message.
     pub fn wake(&self) {
         if self.finds_asleep() {
             self.signal();
         }
     }
 
-    /// Whether the thread sleeps, asked after a message was posted: if so, it looks at its queues
-    /// after [`Self::unpark`] and finds the message there, woken by this one or not.
+    /// Returns whether the thread sleeps; call it after posting a message.
+    ///
+    /// If it sleeps, it reads its queues after [`Self::unpark`] and finds the message, whoever wakes it.
     #[must_use]
     pub fn finds_asleep(&self) -> bool {
         // SeqCst: partner of the fences in `prepare_park` and `unpark`.
         fence(Ordering::SeqCst);
-        // Acquire: partner of the Release in `prepare_park`. Who finds the thread asleep sees what it did
-        // before, its counters too.
+        // Acquire: partner of the Release in `prepare_park`. A sender that finds the thread asleep sees
+        // everything that it did before, its counters included.
         self.asleep.load(Ordering::Acquire)
     }
 
@@ -69,8 +70,10 @@ impl Waker {
         self.event.signal();
     }
 
-    /// The thread says that it is about to sleep. Afterwards it looks at its queues once more, and
-    /// calls [`Self::unpark`] instead of waiting if there is something.
+    /// Announces that the thread is about to sleep.
+    ///
+    /// Afterwards the thread reads its queues once more. It calls [`Self::unpark`] instead of waiting
+    /// if a queue is not empty.
     pub fn prepare_park(&self) {
         // Release: partner of the Acquire in `finds_asleep`.
         self.asleep.store(true, Ordering::Release);
@@ -78,7 +81,7 @@ impl Waker {
         fence(Ordering::SeqCst);
     }
 
-    /// The thread says that it is awake. Afterwards it drains its queues.
+    /// Announces that the thread is awake; afterwards it drains its queues.
     pub fn unpark(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         // SeqCst: partner of the fence in `finds_asleep`.
@@ -86,13 +89,13 @@ impl Waker {
         self.event.clear();
     }
 
-    /// Whether the thread says that it sleeps.
+    /// Returns whether the thread has announced that it sleeps.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread would wake.
+    /// Returns whether the signal is set.
     #[cfg(not(loom))]
     #[cfg(test)]
     pub(crate) fn is_signalled(&self) -> bool {
@@ -102,7 +105,7 @@ impl Waker {
         epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() == 1
     }
 
-    /// Waits in the model checker as a thread waits in the kernel.
+    /// Waits for the signal in the model checker, as a thread waits in the kernel.
     #[cfg(loom)]
     pub(crate) fn wait(&self) {
         self.event.wait();
@@ -111,7 +114,7 @@ impl Waker {
 
 #[cfg(not(loom))]
 impl AsFd for Waker {
-    /// The descriptor that becomes readable when the thread is woken.
+    /// Returns the descriptor that becomes readable when the thread is woken.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -135,12 +138,12 @@ mod event {
         }
 
         pub(super) fn signal(&self) {
-            // It fails only when the counter is full, and then it is set.
+            // A write fails only when the counter is full, and then it is set.
             let _ = self.0.write(1);
         }
 
         pub(super) fn clear(&self) {
-            // It fails only when it is not set.
+            // A read fails only when the signal is not set.
             let _ = self.0.read();
         }
     }
@@ -191,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_is_awake_costs_its_sender_no_system_call() {
+    fn waking_an_awake_thread_makes_no_system_call() {
         let waker = Waker::new().unwrap();
         waker.wake();
         assert!(!waker.is_signalled());
     }
 
     #[test]
-    fn a_thread_that_sleeps_is_woken_once() {
+    fn a_parked_thread_is_woken_once() {
         let waker = Waker::new().unwrap();
         waker.prepare_park();
         assert!(!waker.is_signalled());

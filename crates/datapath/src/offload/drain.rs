@@ -16,7 +16,7 @@ pub(super) struct Drain {
 
 impl Drain {
     /// Notes what was retired since the last turn, and frees what was retired long enough ago.
-    pub(super) fn turn(&mut self, ltm: &mut Ltm, (now, time): (Time, Duration)) {
+    pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, (now, time): (Time, Duration)) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {
             self.noted = retired;

@@ -255,8 +255,8 @@ impl OffloadHandle {
 
     /// The version that it has answered.
     #[must_use]
-    pub fn answered(&self) -> Version {
-        self.link.answered()
+    pub fn acked_version(&self) -> Version {
+        self.link.acked_version()
     }
 
     fn send(&self, command: OffloadCommand) -> Result<(), OffloadCommand> {
@@ -274,7 +274,9 @@ impl Shared {
 
 impl fmt::Debug for OffloadHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetHandle").field("answered", &self.answered()).finish_non_exhaustive()
+        f.debug_struct("TargetHandle")
+            .field("answered", &self.acked_version())
+            .finish_non_exhaustive()
     }
 }
 

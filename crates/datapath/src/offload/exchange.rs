@@ -31,7 +31,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                 if matches!(result, Err(OffloadError::Lost(_))) {
                     self.judge.lose();
                 }
-                self.answered(ticket, &result);
+                self.complete(ticket, &result);
             }
             OffloadEvent::Counted { entry, counters } => {
                 if let Some((own, traversal, hits)) = self.ledger.counted(entry, counters, self.now)
@@ -54,9 +54,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
     }
 
-    fn answered(&mut self, ticket: Ticket, result: &Result<(), OffloadError>) {
-        self.reading.answered(ticket, result.is_ok());
-        let Some(outcome) = self.ledger.answered(ticket, result, self.now) else { return };
+    fn complete(&mut self, ticket: Ticket, result: &Result<(), OffloadError>) {
+        self.reading.complete(ticket, result.is_ok());
+        let Some(outcome) = self.ledger.complete(ticket, result, self.now) else { return };
         let Outcome { way, gone, refused } = outcome;
         if way.is_some() {
             self.pace.answer();

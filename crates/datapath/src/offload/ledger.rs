@@ -317,7 +317,7 @@ impl Ledger {
     }
 
     /// Takes in the answer to an operation; `None`: it is not one of the ledger's.
-    pub(super) fn answered(
+    pub(super) fn complete(
         &mut self,
         ticket: Ticket,
         result: &Result<(), OffloadError>,

@@ -138,7 +138,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     }
 
     /// Does one turn at `now`; answers whether there was anything to do.
-    pub fn turn(&mut self, now: Time) -> bool {
+    pub fn run_iteration(&mut self, now: Time) -> bool {
         self.now = now;
         let reported = self.owner.reported();
         let heard = self.hear();
@@ -148,12 +148,12 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let ended = self.end_what_waits();
         let read = self.read_counters();
         let handed_over = self.hand_over();
-        let answered = self.answer();
-        self.drain.turn(self.gigaflow.ltm_mut(), (now, self.config.drain));
-        if self.owner.reported() > reported || answered {
+        let acked = self.answer();
+        self.drain.run_iteration(self.gigaflow.ltm_mut(), (now, self.config.drain));
+        if self.owner.reported() > reported || acked {
             self.coordinator.wake();
         }
-        let worked = heard | advanced | commanded | offered | ended | read | handed_over | answered;
+        let worked = heard | advanced | commanded | offered | ended | read | handed_over | acked;
         self.publish();
         worked
     }
@@ -171,7 +171,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     /// Adopts the version that was posted, and dooms what it made stale. One that the target has not
     /// confirmed is waited for first; those after it merge meanwhile.
     fn take_invalidation(&mut self) -> bool {
-        let is_owed = self.owner.version() > self.link.answered();
+        let is_owed = self.owner.version() > self.link.acked_version();
         if is_owed && !self.status.state.is_stale() {
             return false;
         }
@@ -199,7 +199,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             self.reading.give_up();
         }
         let version = self.owner.version();
-        if version == self.link.answered() {
+        if version == self.link.acked_version() {
             return false;
         }
         let is_gone = since.is_none();
@@ -210,7 +210,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             self.judge.fall_behind();
             self.status.unconfirmed += 1;
         }
-        self.link.answer(version);
+        self.link.ack(version);
         true
     }
 

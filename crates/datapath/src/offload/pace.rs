@@ -14,7 +14,7 @@ pub(super) struct Pace {
     /// When the moment began that is measured.
     since: Time,
     /// Insertions that were answered in it.
-    answered: usize,
+    acked: usize,
     allowed: usize,
 }
 
@@ -26,14 +26,14 @@ const ALLOWED_MIN: usize = 256;
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { since: Time::ZERO, answered: 0, allowed: ALLOWED_MIN }
+        Self { since: Time::ZERO, acked: 0, allowed: ALLOWED_MIN }
     }
 }
 
 impl Pace {
     /// An insertion was answered.
     pub(super) const fn answer(&mut self) {
-        self.answered += 1;
+        self.acked += 1;
     }
 
     /// How many may be under way.
@@ -41,8 +41,8 @@ impl Pace {
         let moments = now.since(self.since).as_nanos() / MOMENT.as_nanos();
         if moments > 0 {
             let moments = usize::try_from(moments).unwrap_or(usize::MAX);
-            self.allowed = (2 * self.answered / moments).max(ALLOWED_MIN);
-            (self.since, self.answered) = (now, 0);
+            self.allowed = (2 * self.acked / moments).max(ALLOWED_MIN);
+            (self.since, self.acked) = (now, 0);
         }
         self.allowed
     }
@@ -55,8 +55,8 @@ mod tests {
     #[test]
     fn as_many_are_allowed_as_are_answered_in_two_moments_and_a_batch_at_least() {
         let (mut pace, mut now) = (Pace::default(), Time::ZERO);
-        let mut after = |answered: usize, milliseconds| {
-            (0..answered).for_each(|_| pace.answer());
+        let mut after = |acked: usize, milliseconds| {
+            (0..acked).for_each(|_| pace.answer());
             now = now.after(Duration::from_millis(milliseconds));
             pace.allowed(now)
         };

@@ -59,7 +59,7 @@ impl Reading {
     }
 
     /// Something was answered, by a reading or not.
-    pub(super) fn answered(&mut self, ticket: Ticket, is_good: bool) {
+    pub(super) fn complete(&mut self, ticket: Ticket, is_good: bool) {
         if let Some(current) = &mut self.current
             && current.tickets.remove(&ticket)
         {

@@ -35,12 +35,12 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
     let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
     let handle = Builder::new().name("shunt-target".to_owned()).spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
-            if owner.turn(time_since(epoch)) {
+            if owner.run_iteration(time_since(epoch)) {
                 continue;
             }
             // It says that it sleeps before it looks once more: what comes later wakes it.
             own.waker().prepare_park();
-            if !owner.turn(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
+            if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || iter::once(own.waker().as_fd()));
             }
             own.waker().unpark();

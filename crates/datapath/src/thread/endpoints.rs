@@ -161,7 +161,7 @@ impl ControlEnds {
 
     /// Returns the last version that the thread has acknowledged.
     #[must_use]
-    pub fn answered(&self) -> Version {
-        self.link.answered()
+    pub fn acked_version(&self) -> Version {
+        self.link.acked_version()
     }
 }

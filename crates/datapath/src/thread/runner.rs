@@ -102,12 +102,12 @@ pub fn spawn_coordinator(
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
         let waker = Arc::clone(handle.waker());
         while !stopped.load(Ordering::Relaxed) {
-            if handle.turn() {
+            if handle.run_iteration() {
                 continue;
             }
             // The thread announces its sleep before the last check, so a later message wakes it.
             waker.prepare_park();
-            if !handle.turn() && !stopped.load(Ordering::Relaxed) {
+            if !handle.run_iteration() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || std::iter::once(waker.as_fd()));
             }
             waker.unpark();

@@ -77,7 +77,7 @@ impl PacketThread {
     /// Adopts a posted version, drops its stale entries, and acknowledges it.
     #[inline]
     pub(super) fn take_invalidation(&mut self) -> bool {
-        let Some((invalidation, iterations)) = self.link.mailbox().take_counted() else {
+        let Some((invalidation, iterations)) = self.link.mailbox().take_with_iterations() else {
             return false;
         };
         let dropped = if self.repairer.is_on() {
@@ -86,7 +86,7 @@ impl PacketThread {
             self.caches.owner.apply(&invalidation)
         };
         self.end_learn_stalls();
-        self.link.answer(invalidation.version);
+        self.link.ack(invalidation.version);
         let bucket = usize::try_from(iterations).unwrap_or(ACK_BUCKETS).min(ACK_BUCKETS - 1);
         self.counters.acks[bucket].add(1);
         self.counters.evicted.add(dropped.evicted as u64);

@@ -118,7 +118,7 @@ impl World {
         let waker = Arc::new(Waker::new().unwrap());
         let (mut coordinator, _) =
             EvictionCoordinator::new(Box::new(Nothing), Version::ZERO, ends, waker);
-        coordinator.take_in();
+        coordinator.take_reports();
         Self {
             size,
             broken,
@@ -216,7 +216,7 @@ impl World {
             .iter()
             .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
             .collect();
-        self.coordinator.take_in();
+        self.coordinator.take_reports();
         if is_new {
             self.coordinator.apply_learned(version, &[], &learn_requests);
         } else {

@@ -84,7 +84,7 @@ fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
     for _ in 0..3 {
         world.owners[0].install(1);
     }
-    world.coordinator.take_in();
+    world.coordinator.take_reports();
     world.change();
     world.owners[0].invalidation();
     assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
@@ -113,12 +113,16 @@ fn rule_10_a_sleeper_has_answered_and_looks_before_it_goes_on() {
     let mut world = World::new(size);
     world.owners[0].prepare_park();
     world.change();
-    assert_eq!(world.coordinator.answered(), Version::ZERO, "one is awake");
+    assert_eq!(world.coordinator.acked_version(), Version::ZERO, "one is awake");
     world.owners[1].prepare_park();
     world.change();
-    assert_eq!(world.coordinator.answered(), Version::ZERO, "one was awake, and has not answered");
+    assert_eq!(
+        world.coordinator.acked_version(),
+        Version::ZERO,
+        "one was awake, and has not answered"
+    );
     world.run(Step::Invalidation { owner: 1 });
-    assert_eq!(world.coordinator.answered(), Version::new(2));
+    assert_eq!(world.coordinator.acked_version(), Version::new(2));
     check_broken(Rule::WakesBlindly, Fault::AckedTooEarly);
     check_broken(Rule::LooksBeforeItPosts, Fault::AckedTooEarly);
 }

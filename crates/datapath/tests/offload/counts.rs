@@ -116,10 +116,10 @@ fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
     let version = rig.change(&request(FlowModCommand::Delete, "ip"));
     rig.settle();
     assert!(answer.try_recv().is_ok() && rig.status().counts_late);
-    assert!(!rig.status().state.is_stale() && rig.answered() < version);
+    assert!(!rig.status().state.is_stale() && rig.acked_version() < version);
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.answered(), rig.held().len()), (version, 0));
+    assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn pieces_that_nothing_hits_age_out_and_others_stay() {
 fn the_time_from_miss_to_confirmation_is_counted_once_for_a_way() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
-    rig.turn();
+    rig.run_iteration();
     rig.wait(Duration::from_millis(3));
     rig.settle();
     let latency = rig.status().latency;

@@ -115,13 +115,13 @@ impl<T: OffloadDevice> Rig<T> {
         self.offers.offer(&visible(key), self.now);
     }
 
-    pub(crate) fn turn(&mut self) -> bool {
-        self.owner.turn(self.now)
+    pub(crate) fn run_iteration(&mut self) -> bool {
+        self.owner.run_iteration(self.now)
     }
 
     /// Turns all until nothing is left to do.
     pub(crate) fn settle(&mut self) {
-        while self.turn() | self.coordinator.turn() {}
+        while self.run_iteration() | self.coordinator.run_iteration() {}
     }
 
     pub(crate) fn wait(&mut self, time: Duration) {
@@ -136,14 +136,14 @@ impl<T: OffloadDevice> Rig<T> {
     }
 
     pub(crate) fn hand_in(&mut self, change: &Change) {
-        self.coordinator.take_in();
+        self.coordinator.take_reports();
         if change.version > self.coordinator.version() {
             self.coordinator.apply(change.version, &change.deltas);
         }
     }
 
-    pub(crate) fn answered(&self) -> Version {
-        self.coordinator.answered()
+    pub(crate) fn acked_version(&self) -> Version {
+        self.coordinator.acked_version()
     }
 
     pub(crate) fn status(&self) -> OffloadStatus {

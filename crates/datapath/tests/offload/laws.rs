@@ -180,11 +180,11 @@ impl Run {
                     rig.coordinator.apply(change.version, &change.deltas);
                 }
             }
-            Event::TakeOne => drop(rig.coordinator.take_one(0)),
-            Event::Turn => drop(rig.turn()),
+            Event::TakeOne => drop(rig.coordinator.take_report(0)),
+            Event::Turn => drop(rig.run_iteration()),
             Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
             Event::Restart => rig.owner.target().inner().restart(),
-            Event::Reclaim => rig.twin.pipeline.reclaim(rig.answered()),
+            Event::Reclaim => rig.twin.pipeline.reclaim(rig.acked_version()),
         }
     }
 
@@ -193,7 +193,7 @@ impl Run {
         if self.rig.status().state.is_stale() {
             return Ok(());
         }
-        let version = self.rig.handle.answered();
+        let version = self.rig.handle.acked_version();
         for key in &self.seen {
             let shown = visible(key);
             let Some(actions) = self.rig.owner.target().inner().actions(START, &shown) else {
@@ -219,25 +219,25 @@ impl Run {
     fn rest(&mut self) -> Result<(), TestCaseError> {
         while let Some(change) = self.changes.pop_front() {
             self.rig.hand_in(&change);
-            self.rig.turn();
+            self.rig.run_iteration();
             self.check()?;
         }
         // Long enough for any chaos to give way now and then.
         for _ in 0..400 {
-            self.rig.turn();
-            self.rig.coordinator.turn();
+            self.rig.run_iteration();
+            self.rig.coordinator.run_iteration();
             self.rig.wait(Duration::from_millis(10));
         }
         let newest = self.rig.twin.pipeline.version();
         let mut turns = 0;
         while self.rig.status().state.is_stale()
-            || self.rig.answered() < newest
+            || self.rig.acked_version() < newest
             || held(self.rig.owner.target().inner()) != self.rig.meant()
         {
             turns += 1;
             prop_assert!(turns < 5000, "it never comes to rest: {:?}", self.rig.status());
-            self.rig.turn();
-            self.rig.coordinator.turn();
+            self.rig.run_iteration();
+            self.rig.coordinator.run_iteration();
             self.rig.wait(Duration::from_millis(10));
         }
         self.check()?;

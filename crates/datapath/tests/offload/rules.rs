@@ -60,7 +60,7 @@ fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesa
     let evicted: Vec<_> = rig.coordinator.record().recent().map(|own| own.entry).collect();
     assert!(!evicted.is_empty());
     let mut rig = rig.succeed(config(), SoftwareDevice::new(2, 100));
-    assert_eq!((rig.answered(), rig.coordinator.watched(), rig.held().len()), (gone, 0, 0));
+    assert_eq!((rig.acked_version(), rig.coordinator.watched(), rig.held().len()), (gone, 0, 0));
     let record = rig.coordinator.record();
     assert!(evicted.iter().all(|entry| record.find(*entry).is_none()), "they are not its own");
     rig.fill(&[(1, 9)]);
@@ -70,10 +70,10 @@ fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesa
     let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
     let version = rig.change(&request(FlowModCommand::ModifyStrict, back));
     rig.settle();
-    assert!(rig.answered() < version, "it is waited for like any other");
+    assert!(rig.acked_version() < version, "it is waited for like any other");
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.answered(), rig.held().len()), (version, 1));
+    assert_eq!((rig.acked_version(), rig.held().len()), (version, 1));
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn a_removal_waits_for_the_answer_to_its_insertion() {
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!(rig.log(), (vec![], 0), "one write at a time");
-    assert!(rig.answered() < version, "and what is on its way in is waited for");
+    assert!(rig.acked_version() < version, "and what is on its way in is waited for");
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.log(), rig.answered()), ((vec![], 1), version));
+    assert_eq!((rig.log(), rig.acked_version()), ((vec![], 1), version));
     assert_eq!(rig.held(), rig.meant());
 }
 
@@ -114,13 +114,13 @@ fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.target().is_mute = true;
-    let before = rig.answered();
+    let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
-    assert_eq!((rig.answered(), rig.status().stale), (before, 1));
+    assert_eq!((rig.acked_version(), rig.status().stale), (before, 1));
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.answered(), rig.status().stale), (version, 0));
+    assert_eq!((rig.acked_version(), rig.status().stale), (version, 0));
     assert!(!rig.hits(&packet(1, 9)));
 }
 
@@ -147,18 +147,18 @@ fn what_was_on_its_way_out_is_waited_for_too() {
     // Everything is idle; the engine forgets it at once, the target does not tell yet.
     let config = config();
     rig.wait(config.max_idle);
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     rig.target().is_mute = true;
     rig.settle();
     assert_eq!((rig.coordinator.watched(), rig.held().len()), (0, 2));
-    let before = rig.answered();
+    let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
-    assert_eq!((rig.answered(), rig.status().stale), (before, 2));
+    assert_eq!((rig.acked_version(), rig.status().stale), (before, 2));
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.answered(), rig.held().len()), (version, 0));
+    assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle);
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     rig.target().is_mute = true;
     rig.settle();
     rig.log();
@@ -188,16 +188,16 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
     rig.settle();
     rig.wait(config().confirm_within);
     rig.settle();
-    assert!(rig.answered() < version);
+    assert!(rig.acked_version() < version);
     rig.wait(Duration::from_millis(1));
     rig.settle();
-    assert_eq!((rig.answered(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
+    assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
     assert_eq!(rig.status().unconfirmed, 1, "what was answered says nothing of the target");
     // It goes on so, and nothing goes in.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
     rig.log();
     rig.fill(&[(1, 9)]);
-    assert_eq!((rig.answered(), rig.log().0), (version, vec![]));
+    assert_eq!((rig.acked_version(), rig.log().0), (version, vec![]));
     rig.target().is_mute = false;
     rig.settle();
     assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
@@ -214,11 +214,11 @@ fn a_target_that_is_lost_is_stale_until_it_holds_what_is_meant() {
     assert_eq!(why(&rig), Some(StaleReason::Lost));
     let version = modify(&mut rig);
     rig.fill(&[(2, 8)]);
-    assert_eq!(rig.answered(), version);
+    assert_eq!(rig.acked_version(), version);
     rig.target().is_mute = true;
     rig.target().restore();
     rig.target().is_mute = false;
-    rig.turn();
+    rig.run_iteration();
     assert_eq!(why(&rig), Some(StaleReason::Repairing), "what is stale is still there");
     rig.settle();
     let status = rig.status();
@@ -238,7 +238,7 @@ fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
     rig.target().is_mute = false;
     rig.target().lose();
     rig.settle();
-    assert_eq!(rig.answered(), version);
+    assert_eq!(rig.acked_version(), version);
     assert!(rig.status().operations.lost > 0);
     rig.target().restore();
     rig.settle();
@@ -257,7 +257,7 @@ fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
     rig.target().is_mute = false;
     rig.target().lose();
     rig.settle();
-    assert_eq!((rig.answered(), rig.status().operations.lost), (version, 4));
+    assert_eq!((rig.acked_version(), rig.status().operations.lost), (version, 4));
     assert_eq!(rig.status().stale, 1, "whether it is there nobody knows");
     rig.target().restore();
     rig.settle();
@@ -274,7 +274,7 @@ fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
     rig.fill(&[(1, 9)]);
     let version = modify(&mut rig);
     rig.fill(&[(1, 9)]);
-    assert_eq!((rig.answered(), why(&rig)), (version, Some(StaleReason::NotYet)));
+    assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::NotYet)));
     rig.target().restore();
     rig.settle();
     assert_eq!((why(&rig), rig.status().repairs), (None, 0));
@@ -287,7 +287,7 @@ fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
     rig.fill(&[(1, 9), (2, 8), (3, 9)]);
     assert_eq!(rig.log(), (vec![1, 1, 1, 0, 0, 0], 0));
     rig.change(&request(FlowModCommand::Delete, "ip"));
-    rig.turn();
+    rig.run_iteration();
     let stage = |operation: &Operation, rig: &mut Rig<SoftwareDevice>| match operation {
         Operation::Remove { entry } => rig.target().entries()[entry].stage.number(),
         other => panic!("{other:?}"),
@@ -308,8 +308,8 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
     assert!(rig.target().send(crate::harness::START, &first, 60));
     rig.settle();
     rig.wait(config().max_idle / 2);
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     rig.target().is_mute = true;
     rig.settle();
     rig.log();
@@ -377,26 +377,26 @@ fn an_offer_is_translated_under_the_version_that_the_owner_is_at() {
     let delete = request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2");
     let change = rig.twin.apply(&delete).unwrap();
     rig.offer(&packet(2, 9));
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     assert_eq!(rig.held().len(), 3);
     rig.hand_in(&change);
     rig.settle();
-    assert_eq!((rig.held().len(), rig.answered()), (2, change.version));
+    assert_eq!((rig.held().len(), rig.acked_version()), (2, change.version));
 }
 
 #[test]
 fn what_the_engine_has_not_tested_goes_with_the_advance() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     assert_eq!(rig.held().len(), 2);
     // The engine is at the new version before it hears of the entries.
     let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
     rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();
-    assert_eq!((rig.answered(), rig.held().len()), (change.version, 0));
+    assert_eq!((rig.acked_version(), rig.held().len()), (change.version, 0));
     assert_eq!(rig.held(), rig.meant());
 }
 
@@ -413,7 +413,7 @@ fn a_target_forwards_on_while_its_owner_sleeps() {
         let (mut coordinator, _) =
             EvictionCoordinator::new(engine, Version::ZERO, vec![ends], waker);
         coordinator.apply(Version::new(1), &[]);
-        coordinator.answered() == Version::new(1)
+        coordinator.acked_version() == Version::new(1)
     };
     assert!(answered_asleep(CoordinatorEndpoint::new), "a packet thread meets no packet (rule 10)");
     assert!(!answered_asleep(CoordinatorEndpoint::of_device));
@@ -426,12 +426,12 @@ fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
     rig.target().clings = true;
     let version = modify(&mut rig);
     rig.settle();
-    assert!(rig.answered() < version);
+    assert!(rig.acked_version() < version);
     rig.target().clings = false;
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
-    assert_eq!((rig.answered(), why(&rig)), (version, None));
+    assert_eq!((rig.acked_version(), why(&rig)), (version, None));
     assert_eq!(rig.held(), rig.meant());
 }
 
@@ -440,8 +440,8 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle);
-    rig.turn();
-    rig.turn();
+    rig.run_iteration();
+    rig.run_iteration();
     rig.target().clings = true;
     rig.settle();
     rig.log();
@@ -470,7 +470,7 @@ fn versions_that_come_while_one_is_waited_for_are_answered_together() {
     assert_eq!(rig.log().1, 1);
     rig.target().is_mute = false;
     rig.settle();
-    assert_eq!((rig.answered(), rig.log().1), (last, 2));
+    assert_eq!((rig.acked_version(), rig.log().1), (last, 2));
     assert_eq!(rig.held(), rig.meant());
 }
 
@@ -483,7 +483,7 @@ fn an_owner_that_is_gone_holds_up_nobody() {
     rig.settle();
     let Rig { coordinator, handle, owner, .. } = rig;
     drop(owner);
-    assert_eq!(coordinator.answered(), version);
+    assert_eq!(coordinator.acked_version(), version);
     let ended =
         matches!(handle.status().state, OffloadState::Stale { why: StaleReason::Ended, .. });
     assert!(ended);

@@ -20,9 +20,9 @@ fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
     let mut twin = twin;
     let delete = request(FlowModCommand::Delete, "table=1,ip,nw_dst=10.0.0.9");
     let change = twin.apply(&delete).unwrap();
-    coordinator.take_in();
+    coordinator.take_reports();
     coordinator.apply(change.version, &change.deltas);
-    while coordinator.answered() < change.version {
+    while coordinator.acked_version() < change.version {
         std::thread::yield_now();
     }
     let (sender, answer) = mpsc::channel();

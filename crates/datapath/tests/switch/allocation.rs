@@ -42,10 +42,10 @@ fn check(exact: ExactConfig) {
                 for number in 0..BURST {
                     assert!(switch.send(0, 1, &flow(u16::try_from(number).unwrap())));
                 }
-                let allocated = allocations(|| while switch.turn(0) {});
+                let allocated = allocations(|| while switch.run_iteration(0) {});
                 assert!(!warm || allocated == 0, "{allocated} allocations in a warm burst");
                 (2..=4).for_each(|port| drop(switch.receive(0, port)));
-                switch.coordinator.turn();
+                switch.coordinator.run_iteration();
             }
         }
     }
@@ -86,7 +86,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
         let mut reader = open(&spec(Some(&path), None), 0).unwrap();
         switch.attach(2, BRIDGE, PortNo::new(2), reader.as_mut());
         switch.attach(3, BRIDGE, PortNo::new(3), open(&PortSpec::Null, 0).unwrap().as_mut());
-        let mut turn = |count| (0..count).for_each(|_| assert!(switch.turn(0)));
+        let mut turn = |count| (0..count).for_each(|_| assert!(switch.run_iteration(0)));
         turn(20);
         let allocated = allocations(|| turn(200));
         assert_eq!(allocated, 0);
@@ -171,10 +171,10 @@ fn a_warm_burst_allocates_nothing_whatever_is_done_to_it() {
                     };
                     assert!(switch.send(0, 1, &packet.build()));
                 }
-                let allocated = allocations(|| while switch.turn(0) {});
+                let allocated = allocations(|| while switch.run_iteration(0) {});
                 assert!(!warm || allocated == 0, "{allocated} allocations in {name}");
                 (2..=4).for_each(|port| drop(switch.receive(0, port)));
-                switch.coordinator.turn();
+                switch.coordinator.run_iteration();
             }
         }
         let counters = switch.counters(0);

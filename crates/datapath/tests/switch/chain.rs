@@ -122,7 +122,7 @@ fn what_the_owner_refuses_leaves_no_piece_behind() {
     let mut switch = switch(config(100), sizes);
     // No desk in between: the second piece does not fit the ring.
     assert!(switch.send(0, 1, &frame(1, 1)));
-    switch.turn(0);
+    switch.run_iteration(0);
     let counters = switch.counters(0);
     assert_eq!((counters.entries.get(), counters.refused_ring.get()), (1, 1));
     assert_eq!((counters.chain.made.get(), counters.chain.refused.get()), (1, 1));
@@ -289,7 +289,7 @@ fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(7)));
-        switch.turn(0);
+        switch.run_iteration(0);
     }
     assert!(switch.counters(0).entries.get() > 1000, "those before are still there");
     let chain = &switch.counters(0).chain;
@@ -315,7 +315,7 @@ fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
         .collect();
     let change = switch.pipeline.apply(BRIDGE, &others, switch.now).unwrap();
     switch.change(&change);
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.counters(0).repaired_changed.get(), 4);
 }
 

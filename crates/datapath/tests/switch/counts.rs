@@ -75,7 +75,7 @@ fn what_came_in_is_sent_punted_dropped_or_held_at_the_end_of_every_turn() {
         for index in 0..40 {
             switch.send(0, 1, &to(u8::try_from((round * 7 + index * 3) % 40).unwrap()));
         }
-        switch.turn(0);
+        switch.run_iteration(0);
         let counters = switch.counters(0);
         assert_eq!(counters.unaccounted(), 0, "after round {round}");
         held_most = held_most.max(counters.held.get());
@@ -140,7 +140,7 @@ fn a_pull_waits_for_what_was_counted_before_it() {
     switch.apply(&rules);
     for host in 0..200 {
         assert!(switch.send(0, 1, &to(host)));
-        switch.turn(0);
+        switch.run_iteration(0);
     }
     // Packets keep coming, so the thread is not idle and credits only what is asked for.
     let done = Arc::new(AtomicBool::new(false));
@@ -149,7 +149,7 @@ fn a_pull_waits_for_what_was_counted_before_it() {
     switch.controls[0].send(pull).unwrap();
     while !done.load(Ordering::Relaxed) {
         assert!(switch.send(0, 1, &to(0)));
-        switch.turn(0);
+        switch.run_iteration(0);
         switch.receive(0, 2);
     }
     for rule in switch.pipeline.rules(BRIDGE, &RuleFilter::all()) {
@@ -164,8 +164,8 @@ fn what_an_expired_or_evicted_entry_counted_is_credited() {
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
     // No idle turn in between: nothing was credited before the entries go.
-    switch.turn(0);
-    switch.coordinator.turn();
+    switch.run_iteration(0);
+    switch.coordinator.run_iteration();
     switch.wait(Duration::from_secs(20));
     assert_eq!(switch.counters(0).entries.get(), 2);
     switch.settle();
@@ -189,9 +189,9 @@ fn what_was_hit_before_a_reset_is_not_counted_after_it() {
         }
         // No idle turn: the hits are still with their threads when the rule is modified. One of
         // them meets another packet before it hears of it.
-        switch.turn(0);
+        switch.run_iteration(0);
         let change = switch.pipeline.apply(BRIDGE, std::slice::from_ref(&reset), switch.now);
-        switch.turn(1);
+        switch.run_iteration(1);
         switch.change(&change.unwrap());
         switch.settle();
         let totals = || switch.pipeline.rules(BRIDGE, &RuleFilter::all())[0].stats.totals();

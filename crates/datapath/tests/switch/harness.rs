@@ -12,8 +12,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use shunt_classifier::Version;
 use shunt_datapath::{
-    ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq, Learned, Packet,
-    PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
+    ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq, LearnedChange,
+    Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
     offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
@@ -259,7 +259,7 @@ impl Switch {
     /// Hands a change to the desk.
     pub(crate) fn change(&mut self, change: &Change) {
         if change.version > self.coordinator.version() {
-            self.coordinator.take_in();
+            self.coordinator.take_reports();
             self.coordinator.apply(change.version, &change.deltas);
         }
     }
@@ -272,7 +272,7 @@ impl Switch {
             return false;
         }
         let change = self.pipeline.learn(&learnings, self.now);
-        self.coordinator.take_in();
+        self.coordinator.take_reports();
         self.hand_in(&change, &learn_requests);
         true
     }
@@ -292,9 +292,9 @@ impl Switch {
 
     /// Hands changes to the desk as control does, with the lessons that they answer, and lets it apply
     /// them together.
-    pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = Learned>) {
+    pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
-        self.coordinator.turn();
+        self.coordinator.run_iteration();
     }
 
     /// Hands a change to the desk that answers lessons.
@@ -357,7 +357,7 @@ impl Switch {
     }
 
     /// Turns one thread, which wakes if it sleeps; answers whether it did anything.
-    pub(crate) fn turn(&mut self, thread: usize) -> bool {
+    pub(crate) fn run_iteration(&mut self, thread: usize) -> bool {
         if self.controls[thread].is_asleep() {
             self.threads[thread].unpark();
         }
@@ -382,9 +382,9 @@ impl Switch {
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
-            worked = self.coordinator.turn() | self.learn();
+            worked = self.coordinator.run_iteration() | self.learn();
             for thread in 0..self.threads.len() {
-                worked |= self.turn(thread);
+                worked |= self.run_iteration(thread);
             }
         }
     }

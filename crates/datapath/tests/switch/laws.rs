@@ -23,7 +23,7 @@ use proptest::{
 };
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
-    Command, DropReason, LearnSeq, Learned, Repair, ThreadConfig,
+    Command, DropReason, LearnSeq, LearnedChange, Repair, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Wildcard},
     capture::{CapturePlace, Captured, Tap},
     command::Tuning,
@@ -238,13 +238,13 @@ impl Lab {
     }
 
     /// Turns a thread, and judges everything that came to an end.
-    fn turn(&mut self, thread: usize) -> bool {
+    fn run_iteration(&mut self, thread: usize) -> bool {
         let full = |lab: &Self| {
             let reasons = [DropReason::TxQueueFull, DropReason::UpcallQueueFull];
             reasons.map(|reason| lab.switch.counters(thread).dropped[reason as usize].get())
         };
         let [tx_full, waiting_full] = full(self);
-        let worked = self.switch.turn(thread);
+        let worked = self.switch.run_iteration(thread);
         // Resubmits make dozens of copies of one packet; a wire that was full then says nothing.
         let is_whole = full(self) == [tx_full, waiting_full];
         // Nor does one that found no room to wait, of which it is not known what it visited.
@@ -355,7 +355,7 @@ impl Lab {
         let count = count.min(self.pending.len());
         let all = self.pending.drain(..count);
         let all: Vec<_> =
-            all.map(|(change, learn_requests)| Learned { change, learn_requests }).collect();
+            all.map(|(change, learn_requests)| LearnedChange { change, learn_requests }).collect();
         self.switch.hand_in_together(all);
     }
 
@@ -372,14 +372,14 @@ impl Lab {
     fn finish(&mut self) {
         let mut worked = true;
         while worked {
-            self.switch.coordinator.take_in();
+            self.switch.coordinator.take_reports();
             worked = self.learn() | self.coordinator_applies();
             for thread in 0..self.switch.threads.len() {
-                worked |= self.turn(thread);
+                worked |= self.run_iteration(thread);
             }
         }
         assert!(self.flying.is_empty(), "nothing is lost");
-        assert_eq!(self.switch.coordinator.answered(), self.twin.pipeline.version());
+        assert_eq!(self.switch.coordinator.acked_version(), self.twin.pipeline.version());
         let entries = |thread| self.switch.counters(thread).entries.get();
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
         assert_eq!(
@@ -416,17 +416,17 @@ impl Lab {
                 }
             }
             40..80 => {
-                self.turn(thread);
+                self.run_iteration(thread);
                 if draw(runner, 0..4) == 0 {
                     self.slept += usize::from(self.switch.sleep(thread));
                 }
             }
             80..86 => self.change(draw(runner, generate::op())),
             86..91 => {
-                self.switch.coordinator.take_one(thread);
+                self.switch.coordinator.take_report(thread);
             }
             91..93 => {
-                self.switch.coordinator.take_in();
+                self.switch.coordinator.take_reports();
             }
             93..95 => {
                 self.learn();
@@ -436,8 +436,8 @@ impl Lab {
             }
             97 => self.coordinator_iterations(draw(runner, 1..5_usize)),
             98 => {
-                self.twin.pipeline.reclaim(self.switch.coordinator.answered());
-                let oldest = self.switch.coordinator.answered();
+                self.twin.pipeline.reclaim(self.switch.coordinator.acked_version());
+                let oldest = self.switch.coordinator.acked_version();
                 self.worlds.retain(|version, _| *version >= oldest);
             }
             99 => self.replace_cache(thread, draw(runner, super::replacement())),

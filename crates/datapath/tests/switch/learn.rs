@@ -65,10 +65,10 @@ fn plain() -> Switch {
 fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
-    switch.turn(0);
+    switch.run_iteration(0);
     // The first does not meet it itself, and the second waits.
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.threads[0].held(), 1);
     switch.settle();
     assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (vec![], vec![frame(2, 9)]));
@@ -79,7 +79,7 @@ fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
 fn a_thread_that_sleeps_is_woken_by_the_answer_that_a_queue_waits_for() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)));
-    while switch.turn(0) {}
+    while switch.run_iteration(0) {}
     assert!(switch.sleep(0) && !switch.is_woken(0));
     assert!(switch.learn() && switch.is_woken(0));
 }
@@ -97,7 +97,7 @@ fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
         (2, super::entries(2))
     );
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
     switch.settle();
     assert_eq!(switch.receive(0, 3), [frame(2, 9)]);
@@ -118,7 +118,7 @@ fn what_is_behind_it_meets_what_it_taught_after_it_was_recirculated() {
     }
     assert_eq!((switch.receive(0, 2).len(), switch.counters(0).entries.get()), (2, 2));
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
     switch.settle();
     assert_eq!(switch.receive(0, 3), [frame(2, 9)]);
@@ -133,10 +133,10 @@ fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
     }
     switch.receive(0, 2);
     assert!(switch.send(0, 1, &frame(1, 2)));
-    switch.turn(0);
+    switch.run_iteration(0);
     for _ in 0..10 {
         assert!(switch.send(0, 1, &frame(2, 9)) && switch.send(0, 4, &frame(4, 5)));
-        switch.turn(0);
+        switch.run_iteration(0);
     }
     assert_eq!((switch.receive(0, 2).len(), switch.threads[0].held()), (11, 0));
     switch.settle();
@@ -185,7 +185,7 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     let mut switch = switch(2, super::thread_config(), QueueSizes::default());
     for thread in [0, 1] {
         assert!(switch.send(thread, 1, &frame(1, 2)));
-        switch.turn(thread);
+        switch.run_iteration(thread);
     }
     // The first lesson is learned before the second reaches control.
     let (learnings, learn_requests) = switch.take_learn_requests();
@@ -194,15 +194,15 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     switch.settle();
     let version = switch.threads[1].version();
     assert!(switch.send(1, 4, &frame(1, 2)));
-    switch.turn(1);
+    switch.run_iteration(1);
     assert_eq!(switch.counters(1).entries.get(), super::entries(2));
     assert!(switch.send(1, 1, &frame(2, 9)));
-    switch.turn(1);
+    switch.run_iteration(1);
     assert!(switch.receive(1, 3).is_empty(), "its own lesson is not answered");
     let change = switch.pipeline.learn(&learnings[1..], switch.now);
     assert!(change.deltas.is_empty());
     switch.hand_in(&change, &learn_requests[1..]);
-    switch.turn(1);
+    switch.run_iteration(1);
     assert_eq!(switch.receive(1, 3), [frame(2, 9)]);
     assert_eq!(switch.threads[1].version(), version);
     let entries = super::entries(2);
@@ -217,7 +217,7 @@ fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
     let sizes = QueueSizes { learn_requests: 1, ..QueueSizes::default() };
     let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));
-    switch.turn(0);
+    switch.run_iteration(0);
     let counters = switch.counters(0);
     assert_eq!(counters.dropped[DropReason::LearnQueueFull as usize].get(), 1);
     assert_eq!((counters.sent.get(), counters.unaccounted()), (1, 0));
@@ -238,7 +238,7 @@ fn two_that_claim_one_host_do_not_starve_who_shares_a_queue_with_them() {
     for round in 0..200_u8 {
         // Every packet of the one teaches something, and control takes its time.
         assert!(switch.send(0, 1, &frame(1, round)) && switch.send(0, 1, &frame(7, 8)));
-        switch.turn(0);
+        switch.run_iteration(0);
         switch.wait(Duration::from_millis(20));
         switch.settle();
         let came = [2, 3].map(|port| switch.receive(0, port)).concat();

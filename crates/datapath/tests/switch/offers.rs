@@ -26,17 +26,17 @@ fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
     switch.change(&change.unwrap());
     switch.settle();
     assert!(
-        switch.coordinator.answered() < switch.pipeline.version(),
+        switch.coordinator.acked_version() < switch.pipeline.version(),
         "the barrier waits for the target"
     );
-    owner.turn(switch.now);
-    assert_eq!(switch.coordinator.answered(), switch.pipeline.version());
+    owner.run_iteration(switch.now);
+    assert_eq!(switch.coordinator.acked_version(), switch.pipeline.version());
     for thread in 0..2 {
         assert!(switch.send(thread, 1, &frame(1)));
         switch.settle();
         assert_eq!(switch.receive(thread, 2).len(), 1);
     }
-    while owner.turn(switch.now) {}
+    while owner.run_iteration(switch.now) {}
     let status = handle.status();
     assert_eq!((status.candidates_offered, status.candidates_known), (2, 1));
     assert_eq!((owner.target().entries().len(), status.operations.done), (1, 1));
@@ -61,7 +61,7 @@ fn what_hits_in_software_is_offered_now_and_then() {
         for _ in 0..32 {
             assert!(switch.send(0, 1, &frame(1)));
         }
-        switch.turn(0);
+        switch.run_iteration(0);
         switch.receive(0, 2);
     }
     let sampled = handle.status().candidates_offered - early;

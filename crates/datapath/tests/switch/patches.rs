@@ -45,7 +45,7 @@ type Fate = (u8, u8, u32);
 fn send(switch: &mut Switch, flow: u16) -> Fate {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build();
     assert!(switch.send(0, 1, &frame));
-    switch.turn(0);
+    switch.run_iteration(0);
     let mut fates = Vec::new();
     for port in [12, 13] {
         let frames = switch.receive(0, port);

@@ -152,7 +152,7 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![larger(9), larger(10), POP, dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).mpls(16, 0, 3).build()));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), [packet(8).build()]);
     assert_eq!(switch.counters(0).upcalls.get(), 4);
 }
@@ -163,9 +163,9 @@ fn what_recirculated_packets_miss_is_taken_from_the_turn() {
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).build()) && switch.send(0, 1, &packet(5).build()));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), [packet(7).build()], "two translations are one packet");
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), [packet(3).build()]);
     assert_eq!(switch.counters(0).upcalls.get(), 4);
 }

@@ -76,7 +76,7 @@ fn the_turn_that_drops_an_entry_makes_it_anew_before_it_receives() {
     switch.change(&change);
     assert!(switch.send(0, 1, &flow(0)));
     let upcalls = switch.counters(0).upcalls.get();
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 3).len(), switch.counters(0).upcalls.get()), (1, upcalls));
 }
 
@@ -141,7 +141,7 @@ fn a_turn_makes_no_more_anew_than_half_of_what_it_may_translate() {
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
     for made in [8, 16, 24, 32, 40] {
-        switch.turn(0);
+        switch.run_iteration(0);
         assert_eq!(switch.counters(0).repaired_changed.get(), made);
     }
 }
@@ -154,12 +154,12 @@ fn while_packets_wait_a_turn_makes_an_eighth_anew() {
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     let seen_to = |switch: &Switch| repaired(switch).iter().sum::<u64>();
     // Of 16 translations a turn, half where none waits and an eighth where some do.
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(seen_to(&switch), 8);
     let mut turns = 0;
     while switch.threads[0].held() > 0 {
         let before = seen_to(&switch);
-        switch.turn(0);
+        switch.run_iteration(0);
         turns += 1;
         assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repaired(&switch));
     }
@@ -181,7 +181,7 @@ fn while_a_queue_gives_whole_bursts_a_turn_makes_an_eighth_anew() {
     let mut made = Vec::new();
     for _ in 0..4 {
         let before = switch.counters(0).repaired_changed.get();
-        switch.turn(0);
+        switch.run_iteration(0);
         made.push(switch.counters(0).repaired_changed.get() - before);
     }
     assert_eq!(made, [8, 2, 2, 8]);
@@ -206,7 +206,7 @@ fn by_rate_the_rest_is_given_up_after_a_second() {
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
     for _ in 0..1500 {
-        switch.turn(0);
+        switch.run_iteration(0);
         switch.wait(Duration::from_millis(1));
     }
     let [_, changed, _, dropped] = repaired(&switch);
@@ -238,13 +238,13 @@ fn those_that_were_hit_last_are_made_anew_first() {
     switch.settle();
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
-    switch.turn(0);
+    switch.run_iteration(0);
     let upcalls = switch.counters(0).upcalls.get();
     switch.receive(0, 2);
     for number in 30..38 {
         assert!(switch.send(0, 1, &flow(number)));
     }
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 3).len(), switch.counters(0).upcalls.get()), (8, upcalls));
 }
 
@@ -329,11 +329,11 @@ fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
 fn settle(switch: &mut Switch, twin: &mut Twin) {
     let mut worked = true;
     while worked {
-        worked = switch.coordinator.turn() | switch.turn(0);
+        worked = switch.coordinator.run_iteration() | switch.run_iteration(0);
         let (learnings, learn_requests) = switch.take_learn_requests();
         if !learn_requests.is_empty() {
             let change = twin.learn(&learnings, switch.now);
-            switch.coordinator.take_in();
+            switch.coordinator.take_reports();
             switch.hand_in(&change, &learn_requests);
             worked = true;
         }

@@ -30,7 +30,7 @@ struct Threads {
     controls: Vec<ControlEnds>,
     coordinator: Running<Option<EvictionCoordinator>>,
     changes: ChangeSender,
-    answered: mpsc::Receiver<Version>,
+    acked: mpsc::Receiver<Version>,
 }
 
 /// An engine that says that it is quick, and panics at the version that it is told.
@@ -89,11 +89,11 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
     let engine = engine(Arc::clone(&pipeline));
     let (coordinator, changes) =
         EvictionCoordinator::new(engine, Version::ZERO, ends, wakers.coordinator);
-    let (sender, answered) = mpsc::channel();
+    let (sender, acked) = mpsc::channel();
     let handle = CoordinatorHandle::new(coordinator, move |version| sender.send(version).unwrap());
     let changes = changes.helping(&handle);
     let coordinator = spawn_coordinator(handle).unwrap();
-    Threads { pipeline, running, controls, coordinator, changes, answered }
+    Threads { pipeline, running, controls, coordinator, changes, acked }
 }
 
 impl Threads {
@@ -112,7 +112,7 @@ impl Threads {
         let change = self.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
         self.changes.send(change).unwrap();
-        while self.answered.recv_timeout(PATIENCE).unwrap() < version {}
+        while self.acked.recv_timeout(PATIENCE).unwrap() < version {}
     }
 }
 
@@ -134,7 +134,7 @@ fn a_thread_that_panics_holds_up_no_version() {
         assert_eq!(threads.running.len(), left);
     }
     assert_eq!(
-        threads.coordinator.stop().flatten().unwrap().answered(),
+        threads.coordinator.stop().flatten().unwrap().acked_version(),
         threads.pipeline.version()
     );
 }
@@ -149,10 +149,10 @@ fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick(
         let change = threads.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
         threads.changes.send(change).unwrap();
-        let mut answered = threads.answered.try_iter().last();
-        at_once += usize::from(answered == Some(version));
-        while answered < Some(version) {
-            answered = Some(threads.answered.recv_timeout(PATIENCE).unwrap());
+        let mut acked = threads.acked.try_iter().last();
+        at_once += usize::from(acked == Some(version));
+        while acked < Some(version) {
+            acked = Some(threads.acked.recv_timeout(PATIENCE).unwrap());
         }
     }
     // How often the seat is taken, or a thread awake, is the machine's: once is enough to see.
@@ -171,7 +171,7 @@ fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
         std::thread::yield_now();
     }
     assert!(threads.coordinator.stop().is_none(), "it has panicked");
-    assert!(threads.answered.recv().is_err(), "nobody says that the version is answered");
+    assert!(threads.acked.recv().is_err(), "nobody says that the version is answered");
     let change = threads.pipeline.add_bridge(BridgeId::new(2), BridgeSettings::default());
     threads.changes.send(change).unwrap();
 }
@@ -206,7 +206,7 @@ fn sleeping_threads_answer_versions_and_commands_and_stop() {
     }
     let coordinator = threads.coordinator.stop().flatten().unwrap();
     assert_eq!(
-        (coordinator.totals().changes, coordinator.answered()),
+        (coordinator.totals().changes, coordinator.acked_version()),
         (50, threads.pipeline.version())
     );
 }

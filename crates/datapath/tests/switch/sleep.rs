@@ -28,7 +28,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
     assert!(switch.sleep(0));
     assert!(switch.send(0, 1, &[0x22; 60]));
     for _ in 0..10 {
-        switch.turn(0);
+        switch.run_iteration(0);
         assert_eq!(switch.threads[0].held(), 1);
         assert!(!switch.sleep(0), "nothing would wake it for the packet");
     }
@@ -58,11 +58,11 @@ fn a_thread_that_sleeps_has_handed_in_its_counts() {
     switch.settle();
     for sent in 2..=5 {
         assert!(switch.send(0, 1, &[0x22; 60]));
-        switch.turn(0);
+        switch.run_iteration(0);
         // A turn in which packets come hands in nothing unasked.
         assert_eq!(counted(&switch), sent - 1);
         assert!(!switch.sleep(0));
-        switch.turn(0);
+        switch.run_iteration(0);
         assert!(switch.sleep(0));
         assert_eq!(counted(&switch), sent);
     }
@@ -76,17 +76,17 @@ fn a_thread_that_sleeps_has_handed_in_what_dead_entries_counted() {
     let flows = 200;
     for number in 0..flows {
         assert!(switch.send(0, 1, &flow(number)));
-        switch.turn(0);
+        switch.run_iteration(0);
         switch.receive(0, 2);
     }
     let change = switch.pipeline.apply(BRIDGE, &[rule(2, Match::any(), vec![])], switch.now);
     switch.change(&change.unwrap());
     // They are dropped at once, and buried a few a turn.
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 0);
     assert!(!switch.sleep(0));
     while !switch.sleep(0) {
-        switch.turn(0);
+        switch.run_iteration(0);
     }
     assert_eq!(rules[0].stats.totals().packets, u64::from(flows));
 }
@@ -107,9 +107,9 @@ fn a_thread_with_a_queue_that_cannot_wake_it_does_not_sleep() {
     };
     assert!(port.queues.rx.as_ref().is_some_and(|rx| rx.wait_fd().is_none()));
     switch.controls[0].send(Command::AddPort(Box::new(port))).unwrap();
-    switch.turn(0);
+    switch.run_iteration(0);
     assert!(!switch.sleep(0), "nothing would wake it for a packet");
     switch.controls[0].send(Command::RemovePort(number, Box::new(drop))).unwrap();
-    switch.turn(0);
+    switch.run_iteration(0);
     assert!(switch.sleep(0));
 }

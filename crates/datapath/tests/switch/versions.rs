@@ -16,13 +16,13 @@ fn a_barrier_waits_for_every_thread() {
     let mut switch = Switch::new(2, 3, super::thread_config());
     let mods = [rule(1, Match::any(), vec![output(2)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    let before = switch.coordinator.answered();
+    let before = switch.coordinator.acked_version();
     switch.change(&change);
-    switch.turn(0);
-    assert_eq!(switch.coordinator.answered(), before, "the other has not answered");
-    switch.turn(1);
-    assert_eq!(switch.coordinator.answered(), change.version);
-    assert_eq!(switch.controls[0].answered(), change.version);
+    switch.run_iteration(0);
+    assert_eq!(switch.coordinator.acked_version(), before, "the other has not answered");
+    switch.run_iteration(1);
+    assert_eq!(switch.coordinator.acked_version(), change.version);
+    assert_eq!(switch.controls[0].acked_version(), change.version);
 }
 
 #[test]
@@ -33,12 +33,12 @@ fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
     for number in 0..20 {
         assert!((1..=3).all(|port| switch.send(0, port, &flow(number))));
     }
-    switch.turn(0);
+    switch.run_iteration(0);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 4)], switch.now).unwrap();
     switch.change(&change);
-    assert_ne!(switch.coordinator.answered(), change.version);
-    switch.turn(0);
-    assert_eq!(switch.coordinator.answered(), change.version);
+    assert_ne!(switch.coordinator.acked_version(), change.version);
+    switch.run_iteration(0);
+    assert_eq!(switch.coordinator.acked_version(), change.version);
     assert!(switch.threads[0].held() > 0, "and packets still wait");
     let counts = switch.counters(0);
     let by_turns = counts.acks.each_ref().map(|counter| counter.get());
@@ -57,13 +57,13 @@ fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
     assert_eq!(switch.coordinator.watched(), 2);
     // One report is still on its way when its thread goes.
     assert!(switch.send(1, 2, &frame()));
-    switch.turn(1);
+    switch.run_iteration(1);
     drop(switch.threads.pop());
-    assert!(switch.coordinator.turn());
+    assert!(switch.coordinator.run_iteration());
     assert_eq!(switch.coordinator.watched(), 1);
     switch.settle();
     switch.apply(&[rule(2, Match::any(), vec![output(3)])]);
-    assert_eq!(switch.coordinator.answered(), switch.pipeline.version());
+    assert_eq!(switch.coordinator.acked_version(), switch.pipeline.version());
     assert_eq!(switch.counters(0).evicted.get(), 1);
 }
 
@@ -84,15 +84,15 @@ fn a_packet_fares_by_the_version_that_its_thread_is_at() {
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     // Published, but no thread has heard of it: all is as before.
     send(&mut switch);
-    switch.turn(0);
-    switch.turn(1);
+    switch.run_iteration(0);
+    switch.run_iteration(1);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(1, 2).len()), (1, 1));
     // One thread hears of it.
     switch.change(&change);
     send(&mut switch);
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
-    switch.turn(1);
+    switch.run_iteration(1);
     assert_eq!((switch.receive(1, 2).len(), switch.receive(1, 3).len()), (0, 1));
     assert_eq!(switch.counters(0).evicted.get(), 1);
 }
@@ -110,12 +110,12 @@ fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
         let mods = [rule(priority, Match::any(), vec![output(port)])];
         let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
         switch.change(&change);
-        assert_eq!(switch.coordinator.answered(), change.version);
+        assert_eq!(switch.coordinator.acked_version(), change.version);
     }
     assert_eq!(switch.threads[0].version(), before);
-    switch.pipeline.reclaim(switch.coordinator.answered());
+    switch.pipeline.reclaim(switch.coordinator.acked_version());
     assert!(switch.send(0, 1, &frame()));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
     assert_eq!(switch.counters(0).evicted.get(), 1);
     assert_eq!(switch.threads[0].version(), switch.pipeline.version());
@@ -155,13 +155,13 @@ fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 1);
     // The desk computes before it has taken in the install (rule 6 is not kept by this test).
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     switch.coordinator.apply(change.version, &change.deltas);
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(
         (switch.counters(0).install_conflicts.get(), switch.counters(0).evicted.get()),
         (1, 0)
@@ -178,12 +178,12 @@ fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.coordinator.watched(), 0, "its report waits");
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    switch.hand_in_together([shunt_datapath::Learned { change, learn_requests: Vec::new() }]);
-    switch.turn(0);
+    switch.hand_in_together([shunt_datapath::LearnedChange { change, learn_requests: Vec::new() }]);
+    switch.run_iteration(0);
     assert_eq!(
         (switch.counters(0).install_conflicts.get(), switch.counters(0).evicted.get()),
         (0, 1)
@@ -197,7 +197,7 @@ fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 2)]);
     assert!(switch.send(0, 1, &flow(1)) && switch.send(0, 1, &flow(2)));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!((switch.threads[0].held(), switch.receive(0, 2)), (1, vec![flow(1)]));
     switch.apply(&[per_flow(2, 3)]);
     assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (vec![], vec![flow(2)]));
@@ -210,7 +210,7 @@ fn evicted_entries_are_dropped_at_once_and_buried_a_few_a_turn() {
     for number in 0..2000_u16 {
         assert!(switch.send(0, 1, &flow(number)));
         if number % 16 == 15 {
-            switch.turn(0);
+            switch.run_iteration(0);
             switch.receive(0, 2);
         }
     }
@@ -219,10 +219,10 @@ fn evicted_entries_are_dropped_at_once_and_buried_a_few_a_turn() {
     let mods = [rule(2, Match::any(), vec![])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     switch.change(&change);
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 0, "no entry can be hit");
-    assert_eq!(switch.controls[0].answered(), change.version);
-    assert!(switch.turn(0), "and there is still work to do");
+    assert_eq!(switch.controls[0].acked_version(), change.version);
+    assert!(switch.run_iteration(0), "and there is still work to do");
     assert_ne!(switch.threads[0].version(), Version::ZERO);
     switch.settle();
 }

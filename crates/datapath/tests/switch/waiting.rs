@@ -31,7 +31,7 @@ fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
     for number in 0..20 {
         assert!(switch.send(0, 1, &frame(number)));
     }
-    switch.turn(0);
+    switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), (0..20).map(frame).collect::<Vec<_>>());
     assert_eq!(switch.counters(0).upcalls.get(), 1);
 }
@@ -63,7 +63,7 @@ fn a_turn_translates_no_more_than_it_may() {
     (0..10).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     let mut came = Vec::new();
     for held in [7, 4, 1, 0] {
-        switch.turn(0);
+        switch.run_iteration(0);
         assert_eq!(switch.threads[0].held(), held);
         assert_eq!(switch.counters(0).held.get(), held as u64);
         came.extend(switch.receive(0, 2));
@@ -77,9 +77,9 @@ fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 3)]);
     (0..30).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert!(switch.send(0, 2, &flow(999)));
-    switch.turn(0);
+    switch.run_iteration(0);
     assert!(switch.receive(0, 3).contains(&flow(999)));
     assert_eq!(switch.threads[0].held(), 27);
 }
@@ -94,7 +94,7 @@ fn what_does_not_fit_is_dropped_and_counted() {
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
     (0..20).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
-    switch.turn(0);
+    switch.run_iteration(0);
     let counters = switch.counters(0);
     assert_eq!(counters.dropped[DropReason::UpcallQueueFull as usize].get(), 15);
     assert_eq!((counters.held.get(), counters.sent.get()), (4, 1));
@@ -107,7 +107,7 @@ fn what_waits_on_a_port_goes_with_it_and_the_queues_come_back() {
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
     (0..5).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
-    switch.turn(0);
+    switch.run_iteration(0);
     let (sender, queues) = mpsc::channel();
     for port in [1, 1] {
         let sender = sender.clone();

@@ -9,7 +9,7 @@
 //! the bits that the lookup consulted ([`group`]), and then compared by all that the entry fixes.
 //!
 //! What costs time and nobody waits for is put off: rows of entries that are gone, and projections
-//! for new masks, are dealt with in [`RegionIndex::tidy`].
+//! for new masks, are dealt with in [`RegionIndex::run_maintenance`].
 
 mod chains;
 mod columns;

@@ -224,7 +224,7 @@ impl RegionIndex {
     /// Prepares the groups of the table for the mask of `rule`.
     ///
     /// The first rule of a mask, if it is alone in its change, is searched at once: its mask is
-    /// only noted, and [`Self::tidy`] projects the groups under it. Every other rule adds the
+    /// only noted, and [`Self::run_maintenance`] projects the groups under it. Every other rule adds the
     /// projections that its mask lacks, and fills a bounded number of their rows.
     fn prepare_search(&mut self, rule: &Rule, others: usize) {
         let (table, mask) = ((rule.bridge, rule.table), rule.matching.mask());
@@ -313,10 +313,10 @@ impl RegionIndex {
 
     /// Does some of the work that was put off: at most `budget` entries are taken out, or rows
     /// projected. Answers whether there is more.
-    pub fn tidy(&mut self, budget: usize) -> bool {
+    pub fn run_maintenance(&mut self, budget: usize) -> bool {
         let left = self.fill_projections(budget);
         self.reclaim(left);
-        self.is_untidy()
+        self.has_backlog()
     }
 
     /// Takes out so many entries that are not watched any more.
@@ -333,8 +333,8 @@ impl RegionIndex {
         self.groups.has_unfilled_projections()
     }
 
-    /// Whether [`Self::tidy`] has something to do.
-    pub(crate) fn is_untidy(&self) -> bool {
+    /// Whether [`Self::run_maintenance`] has something to do.
+    pub(crate) fn has_backlog(&self) -> bool {
         self.has_unfilled_projections() || self.retired() > 0
     }
 

@@ -114,7 +114,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() 
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
-    while scene.engine.tidy() {}
+    while scene.engine.run_maintenance() {}
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
     scene.engine.removed(entry(1));
     let change = Change { deltas: Vec::new(), ..scene.last_change() };
@@ -123,7 +123,7 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>
 
 fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
-    while scene.engine.tidy() {}
+    while scene.engine.run_maintenance() {}
     let change = scene.last_change();
     let evicted = std::thread::spawn(move || scene.evicted(&change));
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
@@ -181,7 +181,7 @@ fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircui
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_examined_max(examined_max);
         let mut scene = FaultScene::<E>::with(twin, 99, set);
-        while scene.engine.tidy() {}
+        while scene.engine.run_maintenance() {}
         // Of four entries one is not taken in yet.
         let traversal = scene.traversal();
         assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);

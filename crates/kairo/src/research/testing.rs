@@ -51,8 +51,8 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
         self.engine.forget(owner);
     }
 
-    fn tidy(&mut self) -> bool {
-        self.engine.tidy()
+    fn run_maintenance(&mut self) -> bool {
+        self.engine.run_maintenance()
     }
 
     fn len(&self) -> usize {

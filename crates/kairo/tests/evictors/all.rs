@@ -121,7 +121,7 @@ impl All {
         let own = self.others.iter().find(|(name, _)| *name == BY_MASKS);
         let (_, engine) = own.unwrap();
         let state: BTreeMap<_, _> = engine.state().relations.into_iter().collect();
-        (state["chained"] - state["visits"], engine.is_untidy())
+        (state["chained"] - state["visits"], engine.has_backlog())
     }
 
     /// What all answer.
@@ -194,10 +194,10 @@ impl Evictor for All {
         self.watched.retain(|entry, _| entry.owner != owner);
     }
 
-    fn tidy(&mut self) -> bool {
+    fn run_maintenance(&mut self) -> bool {
         let bounded = self.bounded.iter_mut().map(|own| &mut own.engine);
         let all = self.others.iter_mut().map(|(_, engine)| engine).chain(bounded);
-        all.fold(self.definition.tidy(), |more, engine| engine.tidy() | more)
+        all.fold(self.definition.run_maintenance(), |more, engine| engine.run_maintenance() | more)
     }
 
     fn len(&self) -> usize {

@@ -261,7 +261,7 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
         let met = format!("priority=9,ip,nw_dst=10.0.{bits}.0/{bits},actions=output:4");
         assert_eq!(switch.add(&[&met]), [*entry]);
         if bits % 3 == 0 {
-            while switch.engine.tidy() {}
+            while switch.engine.run_maintenance() {}
         }
     }
     assert_eq!(switch.engine.len(), 6000 - 8);
@@ -304,7 +304,7 @@ fn whatever_a_rule_asks_of_wide_visits_it_evicts_those_that_it_meets_and_no_othe
         let met = left.extract_if(.., |n| *n % of == place).collect::<Vec<_>>();
         assert_eq!(switch.add(&[&format!("priority=9,tcp6,{rule},actions=drop")]), met, "{rule}");
         if number % 2 == 0 {
-            while switch.engine.tidy() {}
+            while switch.engine.run_maintenance() {}
         }
     }
 }
@@ -333,7 +333,7 @@ fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
 fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
     let mut switch = Switch::with(direct, &[SPREAD]);
     let size = |switch: &mut Switch<Direct>| {
-        while switch.engine.tidy() {}
+        while switch.engine.run_maintenance() {}
         switch.engine.size()
     };
     let all: Vec<_> = (0..5000).map(|n| switch.install(0x0a00_0000 | n)).collect();
@@ -386,16 +386,16 @@ fn assert_state_grows_and_shrinks<E: Evictor>(engine: impl Fn(Version) -> E) {
     for n in 0..1000 {
         switch.install(0x0a00_0000 | n);
     }
-    while switch.engine.tidy() {}
+    while switch.engine.run_maintenance() {}
     let full = bytes(&switch);
     assert_eq!((rows(&switch, "visits"), rows(&switch, "entries")), (1000, 1000));
     assert!(full > before + 1000 * size_of::<EntryId>(), "{full} after {before}");
     switch.add(&["priority=9,ip,nw_dst=10.0.0.0/24,actions=drop"]);
     assert_eq!((rows(&switch, "entries"), rows(&switch, "tombstones")), (744, 256));
-    while switch.engine.tidy() {}
+    while switch.engine.run_maintenance() {}
     assert_eq!((rows(&switch, "visits"), rows(&switch, "tombstones")), (744, 0));
     switch.add(&["priority=9,ip,actions=drop"]);
-    while switch.engine.tidy() {}
+    while switch.engine.run_maintenance() {}
     assert_eq!((rows(&switch, "visits"), rows(&switch, "tombstones")), (0, 0));
     let empty = bytes(&switch);
     assert!(empty < full / 2, "{empty} after {full}");
@@ -428,6 +428,6 @@ fn a_relation_in_a_circuit_says_of_each_row_that_it_is_there_and_that_it_goes() 
     switch.add(&["priority=9,ip,nw_dst=11.0.0.0/24,actions=drop"]);
     assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 1, 100]);
     switch.engine.forget(OwnerId(0));
-    while switch.engine.tidy() {}
+    while switch.engine.run_maintenance() {}
     assert_eq!(all(&switch), [0, 0, 0, 1, 0]);
 }

@@ -17,12 +17,12 @@ fn full(rule: &str) -> Switch<Direct> {
     for destination in 0..MANY {
         switch.install(0x0a00_0000 | destination);
     }
-    tidy(&mut switch);
+    run_maintenance(&mut switch);
     switch
 }
 
-fn tidy(switch: &mut Switch<Direct>) {
-    while switch.engine.tidy() {}
+fn run_maintenance(switch: &mut Switch<Direct>) {
+    while switch.engine.run_maintenance() {}
 }
 
 /// Makes a change of one rule whose mask is known; answers whether it was said to be quick, and how
@@ -52,7 +52,7 @@ fn a_rule_for_one_destination_is_quick() {
     let mut switch = full(SPREAD);
     // The first of its mask is not: its visits are put in order by it.
     change(&mut switch, ADD, "priority=9,ip,nw_dst=10.0.0.1,actions=output:3");
-    tidy(&mut switch);
+    run_maintenance(&mut switch);
     let rule = "priority=9,ip,nw_dst=10.0.0.2";
     assert_eq!(change(&mut switch, ADD, &format!("{rule},actions=output:3")), (true, 1));
     assert_eq!(change(&mut switch, DELETE, rule), (true, 0));
@@ -65,9 +65,9 @@ fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
     let mut switch = full(SPREAD);
     // Alone it is put off, until somebody has nothing else to do,
     assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
-    assert_eq!((projections(&switch), switch.engine.is_untidy()), (0, true));
-    tidy(&mut switch);
-    assert_eq!((projections(&switch), switch.engine.is_untidy()), (1, false));
+    assert_eq!((projections(&switch), switch.engine.has_backlog()), (0, true));
+    run_maintenance(&mut switch);
+    assert_eq!((projections(&switch), switch.engine.has_backlog()), (1, false));
     // or until the next of its mask comes;
     let mut switch = full(SPREAD);
     (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
@@ -161,7 +161,7 @@ fn many_changes_that_are_quick_one_by_one_are_not_together() {
     };
     let first = publish(&switch, &rules(0));
     apply_change(&mut switch, &first);
-    tidy(&mut switch);
+    run_maintenance(&mut switch);
     let second = publish(&switch, &rules(8));
     assert!(switch.engine.is_quick(&second.deltas[..1]));
     assert!(!switch.engine.is_quick(&second.deltas));
@@ -172,7 +172,7 @@ fn a_rule_that_outranks_nothing_is_quick_however_many_visits_it_meets() {
     let rule = SPREAD.replace("priority=1,", "priority=100,");
     let mut switch = full(&rule);
     change(&mut switch, ADD, "priority=40,ip,actions=drop");
-    tidy(&mut switch);
+    run_maintenance(&mut switch);
     assert_eq!(change(&mut switch, ADD, "priority=50,ip,actions=drop"), (true, 0));
     assert_eq!(change(&mut switch, ADD, "priority=100,ip,nw_src=1.2.3.4,actions=drop"), (true, 0));
 }
@@ -188,7 +188,7 @@ fn a_rule_that_goes_and_comes_again_needs_no_new_order_of_visits() {
     for destination in 0..MANY / 4 {
         switch.install(0x0a00_0000 | destination);
     }
-    tidy(&mut switch);
+    run_maintenance(&mut switch);
     let (rule, away) = (&many[3], "priority=5,ip,nw_dst=10.0.3.0/24");
     let (_, ended) = change(&mut switch, DELETE, away);
     assert_eq!(ended, 256);

@@ -150,7 +150,7 @@ impl Scene {
                 self.live.clear();
             }
             Event::Tidy(steps) => {
-                let _ = (0..*steps).any(|_| !self.engines.tidy());
+                let _ = (0..*steps).any(|_| !self.engines.run_maintenance());
             }
         }
         assert_eq!(self.engines.len(), self.live.len());

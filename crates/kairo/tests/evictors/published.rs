@@ -113,7 +113,7 @@ impl Scene {
     /// Time passes, so that all packets are where they belong.
     fn wait(&mut self) {
         self.seconds.fetch_add(60, Ordering::Relaxed);
-        while self.published.tidy() {}
+        while self.published.run_maintenance() {}
         assert_eq!(self.published.stats().waiting, 0);
     }
 

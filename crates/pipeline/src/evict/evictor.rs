@@ -86,14 +86,14 @@ pub trait Evictor: Send {
     }
 
     /// Returns whether enough work was deferred that a thread should be woken for it.
-    fn is_untidy(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         false
     }
 
     /// Does a bounded part of the deferred work, for a thread that is idle.
     ///
     /// Returns whether there is more.
-    fn tidy(&mut self) -> bool {
+    fn run_maintenance(&mut self) -> bool {
         false
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct Exchange<T> {
     unsure: BTreeSet<LtmIndex>,
     /// What the owner takes for held, and no target holds.
     gone: BTreeSet<LtmIndex>,
-    answered: Vec<OffloadEvent>,
+    acked: Vec<OffloadEvent>,
     leaving: Vec<Leaving<T>>,
 }
 
@@ -119,7 +119,7 @@ impl<T: OffloadDevice> Exchange<T> {
             held: BTreeSet::new(),
             unsure: BTreeSet::new(),
             gone: BTreeSet::new(),
-            answered: Vec::new(),
+            acked: Vec::new(),
             leaving: Vec::new(),
         };
         (exchange, Successors { next: sender, pending })
@@ -147,10 +147,10 @@ impl<T: OffloadDevice> Exchange<T> {
         self.gone.extend(held.difference(&unsure));
         for ticket in under_way.keys() {
             let result = Err(OffloadError::Lost(Lost));
-            self.answered.push(OffloadEvent::Completed { ticket: *ticket, result });
+            self.acked.push(OffloadEvent::Completed { ticket: *ticket, result });
         }
         if std::mem::take(&mut self.is_there) {
-            self.answered.push(OffloadEvent::Lost(Lost));
+            self.acked.push(OffloadEvent::Lost(Lost));
         }
         if before == Before::Ended || held.is_empty() {
             self.end_exchange();
@@ -182,7 +182,7 @@ impl<T: OffloadDevice> Exchange<T> {
 
     /// Answers at once what is asked of an entry that no target holds.
     fn answer_gone(&mut self, batch: &mut Vec<(Ticket, Operation)>) {
-        let (gone, answered) = (&mut self.gone, &mut self.answered);
+        let (gone, acked) = (&mut self.gone, &mut self.acked);
         batch.retain_mut(|(ticket, operation)| {
             let result = match operation {
                 Operation::Remove { entry } if gone.remove(entry) => Ok(()),
@@ -197,7 +197,7 @@ impl<T: OffloadDevice> Exchange<T> {
                     return true;
                 }
             };
-            answered.push(OffloadEvent::Completed { ticket: *ticket, result });
+            acked.push(OffloadEvent::Completed { ticket: *ticket, result });
             false
         });
     }
@@ -266,7 +266,7 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
     fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         self.take_next();
         self.see_off();
-        events.append(&mut self.answered);
+        events.append(&mut self.acked);
         let mut heard = Vec::new();
         if let Some(inner) = &mut self.inner {
             inner.poll(&mut heard);

@@ -225,7 +225,7 @@ impl World {
                     self.hand_in(&change);
                 }
             }
-            Happening::Turn => self.turn(),
+            Happening::Turn => self.run_iteration(),
             Happening::Wait(milliseconds) => {
                 self.now = self.now.after(Duration::from_millis(milliseconds));
             }
@@ -236,15 +236,15 @@ impl World {
     }
 
     fn hand_in(&mut self, change: &Change) {
-        self.coordinator.take_in();
+        self.coordinator.take_reports();
         if change.version > self.coordinator.version() {
             self.coordinator.apply(change.version, &change.deltas);
         }
     }
 
-    fn turn(&mut self) {
-        self.owner.turn(self.now);
-        self.coordinator.turn();
+    fn run_iteration(&mut self) {
+        self.owner.run_iteration(self.now);
+        self.coordinator.run_iteration();
     }
 
     fn held(&self) -> Vec<(StageId, LtmRule)> {
@@ -261,7 +261,7 @@ impl World {
     /// While the target confirms, each packet that it forwards fares as the answered version says.
     fn check(&mut self) -> Result<(), TestCaseError> {
         let Some(device) = self.device.as_ref().filter(|_| !self.is_stale()) else { return Ok(()) };
-        let version = self.handle.answered();
+        let version = self.handle.acked_version();
         for key in &self.seen {
             let shown = visible(key);
             let Some(actions) = device.lock().inner().actions(START, &shown) else { continue };
@@ -286,7 +286,7 @@ impl World {
             if let Some(key) = waiting.pop_front() {
                 self.offers.offer(&visible(&key), self.now);
             }
-            self.turn();
+            self.run_iteration();
             self.now = self.now.after(Duration::from_millis(10));
             self.check()?;
             turns += 1;
@@ -294,7 +294,7 @@ impl World {
                 && turns > 100
                 && !self.successors.is_pending()
                 && !self.is_stale()
-                && self.coordinator.answered() >= newest;
+                && self.coordinator.acked_version() >= newest;
             if is_quiet
                 && self.held()
                     == sorted(self.owner.meant().map(|(stage, rule)| (stage, rule.clone())))

@@ -21,7 +21,7 @@ pub struct EvictionStatus {
     /// Its version: the newest that was applied to it.
     pub version: u64,
     /// The version that all owners of entries have answered.
-    pub answered: u64,
+    pub acked: u64,
     /// Rows that it keeps, by relation.
     pub relations: Vec<(&'static str, u64)>,
     /// Bytes that these take, about, if it knows.
@@ -83,7 +83,7 @@ pub struct EntryOwnerStatus {
     /// Whether it is the owner of the NIC.
     pub is_nic: bool,
     /// The version that it has answered.
-    pub answered: u64,
+    pub acked: u64,
     /// Reports of it that wait to be taken in.
     pub reports: u64,
 }
@@ -174,13 +174,13 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     let owner = |own: OwnerStatus| EntryOwnerStatus {
         owner: own.owner.0,
         is_nic: false,
-        answered: own.answered.number(),
+        acked: own.acked.number(),
         reports: own.reports as u64,
     };
     EvictionStatus {
         engine: engine.name,
         version: coordinator.version().number(),
-        answered: coordinator.answered().number(),
+        acked: coordinator.acked_version().number(),
         relations: engine.relations.iter().map(|(name, rows)| (*name, *rows as u64)).collect(),
         engine_bytes: engine.bytes.map(|bytes| bytes as u64),
         resident_bytes: None,
@@ -194,7 +194,7 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
         waiting: coordinator.waiting() as u64,
         waiting_max: CHANGES_MAX as u64,
         delayed: 0,
-        owners: coordinator.lanes().into_iter().map(owner).collect(),
+        owners: coordinator.owner_statuses().into_iter().map(owner).collect(),
         to_list: Times::of(&record.to_list),
         to_answer: Times::of(&record.to_answer),
         answers: [0; ACK_BUCKETS],

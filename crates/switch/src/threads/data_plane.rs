@@ -142,9 +142,9 @@ impl Plane {
         let (coordinator, changes) =
             EvictionCoordinator::with_clock(evictor, version, desks, waker, time);
         let adopted = Arc::new(watch::Sender::new(version));
-        let answered = Arc::clone(&adopted);
+        let acked = Arc::clone(&adopted);
         let handle = CoordinatorHandle::new(coordinator, move |version| {
-            answered.send_replace(version);
+            acked.send_replace(version);
         });
         let changes = changes.helping(&handle);
         let eviction = Slot::Running(spawn_coordinator(Arc::clone(&handle)).map_err(system)?);
@@ -348,7 +348,7 @@ impl Plane {
         look: impl FnOnce(&EvictionCoordinator) -> T + Send + 'static,
     ) -> Option<T> {
         let handle = Arc::clone(&self.handle);
-        let looked = tokio::task::spawn_blocking(move || handle.look(look)).await;
+        let looked = tokio::task::spawn_blocking(move || handle.inspect(look)).await;
         looked.ok().flatten()
     }
 
@@ -544,8 +544,9 @@ mod tests {
             let states = plane.thread_states();
             let target = states.iter().find(|own| own.name == TARGET).unwrap();
             assert_eq!((target.state, states.len()), (ThreadState::Running, 5));
-            let lanes = plane.inspect_coordinator(|coordinator| coordinator.lanes().len()).await;
-            assert_eq!(lanes, Some(2));
+            let owner_statuses =
+                plane.inspect_coordinator(|coordinator| coordinator.owner_statuses().len()).await;
+            assert_eq!(owner_statuses, Some(2));
             if let Some(target) = &mut plane.running.lock().target {
                 target.slot.stop();
                 target.slot = Slot::Panicked;

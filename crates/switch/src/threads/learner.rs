@@ -95,7 +95,7 @@ mod tests {
             own_waker.wake();
             let start = Instant::now();
             loop {
-                coordinator.turn();
+                coordinator.run_iteration();
                 if let Some(invalidation) = link.mailbox().take() {
                     break (invalidation.version, invalidation.learned);
                 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use shunt_datapath::{ChangeSender, LearnSeq, Learned};
+use shunt_datapath::{ChangeSender, LearnSeq, LearnedChange};
 use shunt_pipeline::{
     Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
 };
@@ -54,7 +54,7 @@ impl Publisher {
         let change = make(&self.pipeline)?;
         let version = change.version;
         if !change.deltas.is_empty() {
-            self.hand_on(&changes, Learned { change, learn_requests: Vec::new() });
+            self.hand_on(&changes, LearnedChange { change, learn_requests: Vec::new() });
         }
         Ok(version)
     }
@@ -69,7 +69,7 @@ impl Publisher {
     ) {
         let changes = self.changes.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
-        self.hand_on(&changes, Learned { change, learn_requests });
+        self.hand_on(&changes, LearnedChange { change, learn_requests });
         // Release: who sees the number finds the version published.
         self.learned.fetch_add(count, Ordering::Release);
     }
@@ -86,7 +86,7 @@ impl Publisher {
 
     /// The queue holds thousands of versions. Who makes more waits for the eviction thread, and so
     /// does everybody else who makes one: versions are handed on in their order.
-    fn hand_on(&self, changes: &ChangeSender, learned: Learned) {
+    fn hand_on(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let mut refused = changes.send_learned(learned);
         if refused.is_err() {

@@ -367,7 +367,7 @@ impl Evictor for PublishedKairo {
     }
 
     /// Opens the gates if the timer says so, or if there is a batch.
-    fn tidy(&mut self) -> bool {
+    fn run_maintenance(&mut self) -> bool {
         if self.is_due() {
             self.release();
         }

@@ -61,7 +61,7 @@ impl GateScene {
     /// Time passes, and there is nothing else to do.
     fn wait(&mut self, seconds: u64) {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
-        while self.engine.tidy() {}
+        while self.engine.run_maintenance() {}
     }
 
     /// Adds a rule for a packet to each of these tables; answers with the entries that go.

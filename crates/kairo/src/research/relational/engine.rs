@@ -364,13 +364,13 @@ impl Evictor for Relational {
         }
     }
 
-    fn tidy(&mut self) -> bool {
-        let is_untidy = |own: &Self| {
+    fn run_maintenance(&mut self) -> bool {
+        let has_backlog = |own: &Self| {
             !own.pending_slots.is_empty() || locked(&own.relation).entries.retired_count() > 0
         };
-        if is_untidy(self) {
+        if has_backlog(self) {
             self.step(TIDY_BUDGET);
-            if is_untidy(self) {
+            if has_backlog(self) {
                 return true;
             }
         }
@@ -423,7 +423,7 @@ mod tests {
             assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
         }
         assert!(engine.churned >= CHURNED_MIN, "{}", engine.churned);
-        while engine.tidy() {}
+        while engine.run_maintenance() {}
         assert_eq!((engine.churned, engine.stats().errors), (0, 0), "it was told to merge");
         // A change does not wait for the merge to end.
         let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
@@ -443,7 +443,7 @@ mod tests {
         for slot in 0..1000 {
             engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
         }
-        while engine.tidy() {}
+        while engine.run_maintenance() {}
         let relation = engine.relation();
         let (reported, own) = (relation.bytes(), relation.entries.bytes());
         let batches = relation.traces.bytes();

@@ -228,12 +228,12 @@ impl Evictor for Visits {
         self.relation().index.remove_owner(owner);
     }
 
-    fn tidy(&mut self) -> bool {
+    fn run_maintenance(&mut self) -> bool {
         let is_full = self.relation().index.fill_projections(TIDY_BUDGET) == 0;
         if !is_full && (self.installs > 0 || self.relation().index.retired() > 0) {
             self.step(TIDY_BUDGET);
         }
-        self.installs > 0 || self.relation().index.is_untidy()
+        self.installs > 0 || self.relation().index.has_backlog()
     }
 
     fn state(&self) -> EngineState {

@@ -211,7 +211,7 @@ impl Scene {
             Event::Remove(index) => self.remove(*index),
             Event::Change(ops) => self.change(ops),
             Event::Bundle(ops) => self.bundle(ops),
-            Event::Tidy => while self.engines.tidy() {},
+            Event::Tidy => while self.engines.run_maintenance() {},
         }
         assert_eq!(self.engines.len(), self.entries.len());
     }
