@@ -17,7 +17,7 @@ use shunt_gigaflow::{
     offload::{LtmIndex, OffloadDevice, OffloadEvent, Operation, Ticket},
     partition::StageId,
 };
-use shunt_nic::{Limits, Nic};
+use shunt_nic::{Nic, NicLimits};
 use shunt_p4runtime::{
     client::{P4RuntimeDevice, Settings},
     codec::Ports,
@@ -96,10 +96,12 @@ impl Bed {
         let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
         let program = Program::new(STAGES, 65_536).unwrap_or_else(|error| panic!("{error}"));
         let nic = Nic::start(
-            (program, Limits::default()),
+            program,
+            NicLimits::default(),
             Vec::new(),
             (Ipv4Addr::LOCALHOST, 0).into(),
-            (now, 1),
+            now,
+            1,
         );
         let nic = runtime.block_on(nic).unwrap_or_else(|error| panic!("no NIC: {error}"));
         let settings = Settings {

@@ -1,9 +1,9 @@
 //! The stages of a NIC, and the walk of a packet through them.
 //!
-//! The first tag is that of the table before the stages. A stage that has an entry for the packet
-//! rewrites the copy of its headers and gives it the next tag; one that has none lets it pass. Hits are
-//! counted when the packet has come to the end of its way, so that a packet which the switch starts
-//! over is counted there alone; but any hit keeps an entry from being idle.
+//! The start table sets the first tag. A stage with a matching entry rewrites a copy of the headers and
+//! sets the next tag. A packet that misses in a stage passes to the next one. Entries count a hit only
+//! when the packet reaches the end of its traversal. So a packet with a partial hit is counted only by
+//! the switch, which starts it over. Still, any match keeps an entry from becoming idle.
 
 use std::time::Duration;
 
@@ -18,105 +18,107 @@ use shunt_p4runtime::{
 use shunt_pipeline::DatapathAction;
 
 use crate::{
-    limits::Limits,
-    packets::Write,
-    table::{Place, Table},
+    limits::NicLimits,
+    packets::HeaderWrite,
+    table::{MatchKey, SeededState, StageTable},
 };
-
-type Seeded = foldhash::fast::FixedState;
 
 /// The stages of a NIC with their entries.
 #[derive(Debug)]
-pub struct Chain {
+pub struct NicChain {
     program: Program,
-    limits: Limits,
+    limits: NicLimits,
     seed: u64,
-    stages: Vec<Stage>,
-    slots: Vec<Option<Held>>,
+    stages: Vec<NicStage>,
+    slots: Vec<Option<NicEntry>>,
     hits: Vec<Hits>,
     free: Vec<u32>,
-    numbers: HashMap<EntryNo, u32, Seeded>,
+    numbers: HashMap<EntryNo, u32, SeededState>,
     start: Tag,
 }
 
-/// One stage: its entries, by their slots in the chain, and how many of them have each mask.
+/// One stage: its entries by their slots in the chain, and the number of entries of each mask.
 #[derive(Debug)]
-struct Stage {
-    table: Table,
-    masks: HashMap<SparseMask, u32, Seeded>,
+struct NicStage {
+    table: StageTable,
+    masks: HashMap<SparseMask, u32, SeededState>,
 }
 
-/// An entry, wherever it is.
+/// An entry of a stage.
 #[derive(Debug)]
-struct Held {
+struct NicEntry {
     no: EntryNo,
     stage: usize,
     priority: u32,
     rule: LtmRule,
-    /// What it does to frames.
-    write: Write,
-    /// Where packets leave whose way ends here.
+    /// The header bits that it writes into frames.
+    write: HeaderWrite,
+    /// The output port, if the traversal ends here.
     port: Option<u16>,
-    /// Its packets go to the controller.
+    /// Set if its packets go to the controller.
     is_punt: bool,
 }
 
-impl Held {
-    fn new((no, stage, priority): (EntryNo, usize, u32), rule: LtmRule, is_punt: bool) -> Self {
+impl NicEntry {
+    fn new(no: EntryNo, stage: usize, priority: u32, rule: LtmRule, is_punt: bool) -> Self {
         let port = match rule.actions.last() {
             Some(DatapathAction::Output { port, .. }) => u16::try_from(port.number()).ok(),
             _ => None,
         };
-        let write = Write::of(&rule.rewrite);
+        let write = HeaderWrite::of(&rule.rewrite);
         Self { no, stage, priority, rule, write, port, is_punt }
     }
 
-    const fn place(&self) -> Place<'_> {
-        Place { tag: self.rule.tag, matching: &self.rule.matching, priority: self.priority }
+    const fn match_key(&self) -> MatchKey<'_> {
+        MatchKey { tag: self.rule.tag, matching: &self.rule.matching, priority: self.priority }
     }
 }
 
-/// The way of a packet through the stages. It is used again for the next packet.
+/// The walk of a packet through the stages. Its memory is reused for the next packet.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct NicWalk {
     slots: Vec<u32>,
-    /// The headers by now, if an entry has rewritten some.
+    /// The current headers, valid after the first rewrite.
     key: FlowKey,
 }
 
-/// What becomes of a packet.
+/// The decision for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It leaves, rewritten by the entries of its walk.
+pub enum NicVerdict {
+    /// The packet leaves, rewritten by the entries of its walk.
     Forward {
         /// The port of the NIC.
         port: u16,
     },
-    /// It goes nowhere.
+    /// The packet is dropped.
     Drop,
-    /// It goes to the controller, as it came.
+    /// The packet goes to the controller unchanged.
     Punt {
-        /// 0 no entry was found, 2 an entry says so.
+        /// 0: no entry matched; 2: an entry punts the packet.
         reason: u8,
-        /// The tag that no entry was found for.
+        /// The tag for which no entry matched.
         miss_tag: u16,
-        /// The last stage that had an entry, from 1; 0: none.
+        /// The last stage with a matching entry, counted from 1; 0 if there was none.
         last_stage: u8,
     },
 }
 
-/// Why a packet is sent to the controller.
+/// The punt reason of a packet that no entry matched.
 pub(crate) const REASON_MISS: u8 = 0;
-pub(crate) const REASON_ASKED: u8 = 2;
+/// The punt reason of a packet that an entry sends to the controller.
+pub(crate) const REASON_ACTION: u8 = 2;
 
-impl Stage {
+impl NicStage {
     fn new(seed: u64) -> Self {
-        Self { table: Table::new(seed), masks: HashMap::with_hasher(Seeded::with_seed(seed)) }
+        Self {
+            table: StageTable::new(seed),
+            masks: HashMap::with_hasher(SeededState::with_seed(seed)),
+        }
     }
 
-    fn leave(&mut self, held: &Held) {
-        self.table.remove(held.place());
-        if let Entry::Occupied(mut count) = self.masks.entry(held.rule.matching.mask().clone()) {
+    fn remove(&mut self, entry: &NicEntry) {
+        self.table.remove(entry.match_key());
+        if let Entry::Occupied(mut count) = self.masks.entry(entry.rule.matching.mask().clone()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -125,19 +127,19 @@ impl Stage {
     }
 }
 
-impl Chain {
-    /// Empty stages. Hashes are made with `seed`.
+impl NicChain {
+    /// Creates empty stages. `seed` is the seed of all hashes.
     #[must_use]
-    pub fn new(program: Program, limits: Limits, seed: u64) -> Self {
+    pub fn new(program: Program, limits: NicLimits, seed: u64) -> Self {
         Self {
             program,
             limits,
             seed,
-            stages: (0..program.stages()).map(|_| Stage::new(seed)).collect(),
+            stages: (0..program.stages()).map(|_| NicStage::new(seed)).collect(),
             slots: Vec::new(),
             hits: Vec::new(),
             free: Vec::new(),
-            numbers: HashMap::with_hasher(Seeded::with_seed(seed)),
+            numbers: HashMap::with_hasher(SeededState::with_seed(seed)),
             start: Tag::new(TAG_FIRST.into()),
         }
     }
@@ -148,7 +150,7 @@ impl Chain {
         &self.program
     }
 
-    /// Takes out all entries, and begins with the first tag again.
+    /// Removes all entries, and resets the first tag.
     pub fn clear(&mut self) {
         *self = Self::new(self.program, self.limits, self.seed);
     }
@@ -164,7 +166,7 @@ impl Chain {
         self.numbers.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
@@ -174,16 +176,17 @@ impl Chain {
     ///
     /// # Errors
     ///
-    /// The stage has no room for another mask, no key as wide, or an entry in its place.
+    /// Fails if there is no such stage, if the stage has no room for another mask or no key as wide, or
+    /// if it holds an entry with this match and priority.
     pub fn insert(&mut self, no: EntryNo, decoded: Decoded) -> Result<(), DeviceError> {
         let Decoded { stage, priority, meaning } = decoded;
-        let (rule, is_punt) = parts(meaning);
+        let (rule, is_punt) = split(meaning);
         let stage = stage.index();
-        let held = Held::new((no, stage, priority), rule, is_punt);
+        let entry = NicEntry::new(no, stage, priority, rule, is_punt);
         let Some(stage) = self.stages.get_mut(stage) else {
-            return Err(DeviceError::Refused("there is no such stage"));
+            return Err(DeviceError::Refused("the program has no such stage"));
         };
-        let mask = held.rule.matching.mask();
+        let mask = entry.rule.matching.mask();
         if self.limits.key_bits_max.is_some_and(|max| mask.bits_count() > max) {
             return Err(DeviceError::KeyBits);
         }
@@ -191,8 +194,10 @@ impl Chain {
         if is_full && !stage.masks.contains_key(mask) {
             return Err(DeviceError::Masks);
         }
-        if stage.table.find_exact(held.place()).is_some() {
-            return Err(DeviceError::Refused("an entry with its match and priority is there"));
+        if stage.table.find_exact(entry.match_key()).is_some() {
+            return Err(DeviceError::Refused(
+                "the stage holds an entry with this match and priority: delete it first",
+            ));
         }
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -204,59 +209,59 @@ impl Chain {
             }
         };
         *stage.masks.entry(mask.clone()).or_default() += 1;
-        stage.table.insert(held.place(), slot);
+        stage.table.insert(entry.match_key(), slot);
         self.numbers.insert(no, slot);
         self.hits[slot as usize] = Hits::default();
-        self.slots[slot as usize] = Some(held);
+        self.slots[slot as usize] = Some(entry);
         Ok(())
     }
 
-    /// Replaces what an entry does; its match and length stay as they are.
+    /// Replaces the action of an entry. Its match and length stay.
     ///
     /// # Errors
     ///
-    /// There is no entry of this number.
+    /// Fails if there is no entry with this number.
     pub fn modify(&mut self, no: EntryNo, meaning: Meaning) -> Result<(), DeviceError> {
-        let (rule, is_punt) = parts(meaning);
+        let (rule, is_punt) = split(meaning);
         let slot = self.numbers.get(&no).copied();
-        let held = slot.and_then(|slot| self.slots.get_mut(slot as usize)?.as_mut());
-        let held = held.ok_or(DeviceError::Unknown)?;
+        let entry = slot.and_then(|slot| self.slots.get_mut(slot as usize)?.as_mut());
+        let entry = entry.ok_or(DeviceError::Unknown)?;
         let rule = LtmRule {
             actions: rule.actions,
             rewrite: rule.rewrite,
             next: rule.next,
-            ..held.rule.clone()
+            ..entry.rule.clone()
         };
-        *held = Held::new((no, held.stage, held.priority), rule, is_punt);
+        *entry = NicEntry::new(no, entry.stage, entry.priority, rule, is_punt);
         Ok(())
     }
 
-    /// Takes out an entry, and says how often it was hit.
+    /// Removes an entry, and returns its hits.
     pub fn remove(&mut self, no: EntryNo) -> Hits {
         let Some(slot) = self.numbers.remove(&no) else { return Hits::default() };
-        let held = self.slots.get_mut(slot as usize).and_then(Option::take);
-        if let Some(held) = held {
-            debug_assert_eq!(held.no, no, "a number has one entry");
-            if let Some(stage) = self.stages.get_mut(held.stage) {
-                stage.leave(&held);
+        let entry = self.slots.get_mut(slot as usize).and_then(Option::take);
+        if let Some(entry) = entry {
+            debug_assert_eq!(entry.no, no, "a number has one entry");
+            if let Some(stage) = self.stages.get_mut(entry.stage) {
+                stage.remove(&entry);
             }
             self.free.push(slot);
         }
         self.hits.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// The hits of an entry.
+    /// Returns the hits of an entry.
     #[must_use]
     pub fn hits(&self, no: EntryNo) -> Hits {
         let slot = self.numbers.get(&no).copied();
         slot.and_then(|slot| self.hits.get(slot as usize)).copied().unwrap_or_default()
     }
 
-    /// Walks a packet through the stages; `walk` takes the entries that it met.
-    pub fn walk(&self, key: &FlowKey, walk: &mut Walk) -> Verdict {
+    /// Walks a packet through the stages, and records the matched entries in `walk`.
+    pub fn walk(&self, key: &FlowKey, walk: &mut NicWalk) -> NicVerdict {
         walk.slots.clear();
         let (mut tag, mut is_rewritten, mut last_stage) = (self.start, false, 0);
-        let told = |reason, tag: Tag, last_stage| Verdict::Punt {
+        let punt = |reason, tag: Tag, last_stage| NicVerdict::Punt {
             reason,
             miss_tag: u16::try_from(tag.number()).unwrap_or(u16::MAX),
             last_stage,
@@ -264,42 +269,42 @@ impl Chain {
         for (number, stage) in (1..).zip(&self.stages) {
             let now = if is_rewritten { &walk.key } else { key };
             let Some(slot) = stage.table.find(tag, now) else { continue };
-            let Some(Some(held)) = self.slots.get(slot as usize) else { continue };
+            let Some(Some(entry)) = self.slots.get(slot as usize) else { continue };
             walk.slots.push(slot);
             last_stage = number;
-            if held.is_punt {
-                return told(REASON_ASKED, tag, last_stage);
+            if entry.is_punt {
+                return punt(REASON_ACTION, tag, last_stage);
             }
-            match held.rule.next {
+            match entry.rule.next {
                 Next::Tag(next) => {
                     tag = next;
-                    if !held.rule.rewrite.mask().is_empty() {
+                    if !entry.rule.rewrite.mask().is_empty() {
                         if !is_rewritten {
                             walk.key.clone_from(key);
                             is_rewritten = true;
                         }
-                        rewrite(&mut walk.key, &held.rule);
+                        rewrite(&mut walk.key, &entry.rule);
                     }
                 }
                 Next::End => {
-                    // Nothing is sent back to where it came from.
-                    let left = held.port.filter(|port| u32::from(*port) != key.in_port().number());
-                    return left.map_or(Verdict::Drop, |port| Verdict::Forward { port });
+                    // A packet is never sent back to its ingress port.
+                    let left = entry.port.filter(|port| u32::from(*port) != key.in_port().number());
+                    return left.map_or(NicVerdict::Drop, |port| NicVerdict::Forward { port });
                 }
             }
         }
-        told(REASON_MISS, tag, last_stage)
+        punt(REASON_MISS, tag, last_stage)
     }
 
-    /// What the entries of a walk write, in their order.
-    pub(crate) fn writes<'a>(&'a self, walk: &'a Walk) -> impl Iterator<Item = &'a Write> {
-        let held = |slot: &u32| self.slots.get(*slot as usize)?.as_ref();
-        walk.slots.iter().filter_map(held).map(|held| &held.write)
+    /// Returns the header writes of the entries of a walk, in order.
+    pub(crate) fn writes<'a>(&'a self, walk: &'a NicWalk) -> impl Iterator<Item = &'a HeaderWrite> {
+        let entry = |slot: &u32| self.slots.get(*slot as usize)?.as_ref();
+        walk.slots.iter().filter_map(entry).map(|entry| &entry.write)
     }
 
-    /// Counts a walk: as hits if it came to its end.
-    pub fn count(&mut self, walk: &Walk, verdict: Verdict, (bytes, now): (usize, Duration)) {
-        let is_whole = !matches!(verdict, Verdict::Punt { reason: REASON_MISS, .. });
+    /// Counts a walk: as hits if it is complete, and always as a use at `now`.
+    pub fn count(&mut self, walk: &NicWalk, verdict: NicVerdict, bytes: usize, now: Duration) {
+        let is_whole = !matches!(verdict, NicVerdict::Punt { reason: REASON_MISS, .. });
         for slot in &walk.slots {
             let Some(hits) = self.hits.get_mut(*slot as usize) else { continue };
             hits.last = Some(now);
@@ -311,14 +316,14 @@ impl Chain {
     }
 }
 
-fn parts(meaning: Meaning) -> (LtmRule, bool) {
+fn split(meaning: Meaning) -> (LtmRule, bool) {
     match meaning {
         Meaning::Rule(rule) => (rule, false),
         Meaning::Punt(rule) => (rule, true),
     }
 }
 
-/// Writes what a rule writes.
+/// Applies the rewrite of a rule to a key.
 fn rewrite(key: &mut FlowKey, rule: &LtmRule) {
     for ((index, mask), value) in rule.rewrite.mask().iter().zip(rule.rewrite.value()) {
         if let Some(word) = key.words_mut().get_mut(index) {

@@ -1,38 +1,38 @@
-//! Why a NIC does not run, or does not take a port.
+//! The errors of a NIC.
 
 use shunt_datapath::PortError;
 use shunt_p4runtime::server::ServerError;
 
-/// Why a NIC does not run.
+/// The reason why a NIC does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
     /// A port cannot be used.
     #[error("port {number} cannot be used")]
     Port {
-        /// Which.
+        /// The number of the port.
         number: u16,
-        /// Why.
+        /// The error of the port.
         source: PortError,
     },
-    /// Two ports have one number.
-    #[error("there are two ports of number {0}")]
+    /// Two ports have the same number.
+    #[error("port {0} is configured twice: give each port another number")]
     NumberTaken(u16),
-    /// The system has no thread or descriptor left.
-    #[error("the NIC's thread cannot run")]
+    /// The system cannot create a thread or a descriptor.
+    #[error("the packet thread of the NIC cannot start")]
     System(#[from] std::io::Error),
     /// The server cannot listen.
     #[error(transparent)]
     Server(#[from] ServerError),
 }
 
-/// Why a NIC that runs does not take a port.
+/// The reason why a NIC that runs does not accept a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OrderError {
-    /// Its thread has ended.
-    #[error("the NIC has stopped")]
+pub(crate) enum AddPortError {
+    /// The thread of the NIC has ended.
+    #[error("the NIC has stopped: start it again")]
     Stopped,
-    /// Another port has the number.
-    #[error("the NIC has a port of this number")]
+    /// Another port has this number.
+    #[error("the NIC already has a port with this number: use another number")]
     NumberTaken,
 }

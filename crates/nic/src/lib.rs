@@ -1,59 +1,64 @@
-//! The embedded NIC: LTM tables in software with the limits of a NIC, ports in front of them, and a
-//! P4Runtime server beside.
+//! The embedded NIC: the LTM tables of Gigaflow in software, with ports and a P4Runtime server.
 //!
-//! Whatever drives it speaks gRPC to it as to hardware: `shuntd nic` with another's controller, or a
-//! switch of ours with a [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice).
+//! The NIC behaves like a SmartNIC in front of a switch. It forwards packets that hit in its LTM tables,
+//! and passes all others to the switch. It has the limits of hardware: a bounded number of stages,
+//! entries, masks and key bits. The program `p4/gigaflow.p4` defines its tables and actions.
+//!
+//! A controller drives the NIC over gRPC, as it drives hardware. This is another project's controller
+//! for `shuntd nic`, or a switch with a
+//! [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice).
 //!
 //! ```text
 //!             P4Runtime
 //!                 │
-//!             Service ── Front (entries come and go) ──┐
-//!                 ▲                                    ▼
-//!  port ──► thread: take apart ──► Chain::walk ──► rewrite ──► port
-//!   ▲             │                    │ no entry
-//!   │             └── packet-in ◄──────┤
-//!   └────────────────────────────── representor ◄──► switch
+//!             Service ── NicDevice (writes entries) ────┐
+//!                 ▲                                     ▼
+//!  port ──► thread: parse_frame ──► NicChain::walk ──► rewrite ──► port
+//!   ▲             │                     │ miss
+//!   │             └── packet-in ◄───────┤
+//!   └─────────────────────────────── representor ◄──► switch
 //! ```
 //!
-//! A port may have a *representor*, a second port at which the switch has what the NIC knows no end
-//! for, and by which it sends: so traffic goes by the NIC first, and by the switch on a miss. A NIC of
-//! its own has devices for it; one inside a switch is put in front of the switch's ports while it runs
+//! A port may have a *representor*, which is a second port that the switch uses. Packets that miss in the
+//! NIC arrive there, and packets that the switch sends there leave by the port of the NIC. So traffic
+//! passes the NIC first, and the switch only on a miss. For a stand-alone NIC the representors are
+//! devices. An embedded NIC is put in front of the ports of its switch while the switch runs
 //! ([`NicPorts`]).
 //!
-//! It forwards as `p4/gigaflow.p4` says: packets that the program cannot take apart, and those that
-//! find no end, go to the representor, or where there is none to the controller, as they came.
+//! A packet that the program cannot parse, or that misses, goes unchanged to the representor of its
+//! ingress port. If the port has no representor, it goes to the controller.
+//!
+//! This NIC has no entries, so each packet misses in the first stage:
 //!
 //! ```
 //! use shunt_flow::FlowKey;
-//! use shunt_nic::{Chain, Limits, Verdict, Walk};
+//! use shunt_nic::{NicChain, NicLimits, NicVerdict, NicWalk};
 //! use shunt_p4runtime::program::Program;
 //!
-//! let chain = Chain::new(Program::default(), Limits::default(), 1);
-//! let verdict = chain.walk(&FlowKey::ZERO, &mut Walk::default());
-//! assert!(matches!(verdict, Verdict::Punt { reason: 0, miss_tag: 0, last_stage: 0 }));
+//! let chain = NicChain::new(Program::default(), NicLimits::default(), 1);
+//! let verdict = chain.walk(&FlowKey::ZERO, &mut NicWalk::default());
+//! assert!(matches!(verdict, NicVerdict::Punt { reason: 0, miss_tag: 0, last_stage: 0 }));
 //! ```
 
-mod bell;
 mod chain;
-mod drops;
+mod commands;
+mod counters;
+mod device;
 mod error;
-mod front;
 mod limits;
 mod nic;
-mod orders;
 mod packets;
-mod represent;
-mod side;
+mod ports;
 mod table;
 mod thread;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use chain::{Chain, Verdict, Walk};
-pub use drops::{DropReason, Traffic};
+pub use chain::{NicChain, NicVerdict, NicWalk};
+pub use counters::{NicCounters, NicDropReason};
+pub use device::NicDevice;
 pub use error::NicError;
-pub use front::Front;
-pub use limits::Limits;
+pub use limits::NicLimits;
 pub use nic::{Nic, NicPort};
-pub use represent::NicPorts;
+pub use ports::representor::NicPorts;

@@ -1,15 +1,14 @@
-//! What a NIC can do less than software could.
+//! The limits of a NIC that software does not have.
 
 use std::time::Duration;
 
-/// The limits of a NIC, besides those of its program.
+/// The limits of a NIC in addition to those of its program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Different masks that one stage may hold, whatever tags and priorities their entries have;
-    /// `None`: as many as there are.
+pub struct NicLimits {
+    /// Greatest number of different masks per stage, over all tags and priorities; `None`: no limit.
     pub masks_max: Option<usize>,
-    /// Bits that one entry may match, as a key is so wide; `None`: all that there are.
+    /// Greatest number of bits that one entry may match; `None`: no limit.
     pub key_bits_max: Option<u32>,
-    /// Time that each update takes before it is answered.
+    /// Time that each update takes before it is acknowledged.
     pub update_latency: Duration,
 }

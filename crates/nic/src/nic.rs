@@ -1,4 +1,4 @@
-//! A NIC that runs: ports, thread, server.
+//! A running NIC: its ports, its packet thread and its P4Runtime server.
 
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
@@ -14,25 +14,26 @@ use shunt_p4runtime::{
 use tracing::info;
 
 use crate::{
-    chain::Chain,
-    drops::Traffic,
+    chain::NicChain,
+    commands::CommandQueue,
+    counters::NicCounters,
+    device::NicDevice,
     error::NicError,
-    front::Front,
-    limits::Limits,
-    orders::Orders,
-    represent::NicPorts,
-    side::{Opened, Side},
-    thread::{Running, Shared, Worker},
+    limits::NicLimits,
+    ports::open_port::{OpenPort, PortSide},
+    ports::representor::NicPorts,
+    thread::{NicThread, NicWorker, WorkerShared},
 };
 
 /// A port of a NIC.
 pub struct NicPort {
-    /// Its number: what rules match and send to.
+    /// The port number that rules match and send to.
     pub number: u16,
-    /// What it is.
+    /// The device.
     pub port: Box<dyn Port>,
-    /// Where packets leave that came by it and for which there is no entry, and where those come from
-    /// that it is to send; `None`: there is the controller alone.
+    /// The representor of the port: packets that miss leave by it, and packets from it leave by the port.
+    ///
+    /// Without a representor, packets that miss go to the controller.
     pub representor: Option<Box<dyn Port>>,
 }
 
@@ -47,7 +48,7 @@ impl NicPort {
     ///
     /// # Errors
     ///
-    /// One of them cannot be opened.
+    /// Fails if one of them cannot be opened.
     pub fn open(
         number: u16,
         spec: &PortSpec,
@@ -57,101 +58,103 @@ impl NicPort {
         Ok(Self { number, port: open(spec)?, representor: representor.map(open).transpose()? })
     }
 
-    fn split(self) -> Result<Opened, PortError> {
-        let representor = self.representor.map(Side::open).transpose()?;
-        Ok(Opened { port: Side::open(self.port)?, representor })
+    fn split(self) -> Result<OpenPort, PortError> {
+        let representor = self.representor.map(PortSide::open).transpose()?;
+        Ok(OpenPort { port: PortSide::open(self.port)?, representor })
     }
 }
 
-/// A NIC that forwards; it stops when it is dropped, and with it the last of its [`NicPorts`].
+/// A running NIC. It stops when it and the last of its [`NicPorts`] are dropped.
 #[derive(Debug)]
 pub struct Nic {
     server: Server,
     service: Service,
-    traffic: Arc<Traffic>,
-    rules: Rules,
-    thread: Arc<Running>,
+    traffic: Arc<NicCounters>,
+    rules: RulesGuard,
+    thread: Arc<NicThread>,
 }
 
-/// The rules of a NIC: without a server there are none.
+/// Clears the rules of the NIC when its server has ended.
 #[derive(Debug)]
-struct Rules(Arc<Mutex<Chain>>);
+struct RulesGuard(Arc<Mutex<NicChain>>);
 
-impl Rules {
+impl RulesGuard {
     fn clear(&self) {
         self.0.lock().clear();
     }
 }
 
-impl Drop for Rules {
+impl Drop for RulesGuard {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 impl Nic {
-    /// Opens the socket and begins to forward. Hashes are made with `seed`.
+    /// Opens the socket and starts to forward. `seed` is the seed of all hashes.
     ///
     /// # Errors
     ///
-    /// A port, the system or the socket refuses.
+    /// Fails if a port, the thread or the socket cannot be opened.
     pub async fn start(
-        (program, limits): (Program, Limits),
+        program: Program,
+        limits: NicLimits,
         ports: Vec<NicPort>,
         address: SocketAddr,
-        (clock, seed): (fn() -> Now, u64),
+        clock: fn() -> Now,
+        seed: u64,
     ) -> Result<Self, NicError> {
-        let rules = Rules(Arc::new(Mutex::new(Chain::new(program, limits, seed))));
-        let orders = Arc::new(Orders::new().map_err(std::io::Error::from)?);
+        let rules = RulesGuard(Arc::new(Mutex::new(NicChain::new(program, limits, seed))));
+        let commands = Arc::new(CommandQueue::new().map_err(std::io::Error::from)?);
         for port in ports {
             let number = port.number;
             let opened = port.split().map_err(|source| NicError::Port { number, source })?;
-            let added = orders.add(number, Box::new(opened));
+            let added = commands.add(number, Box::new(opened));
             added.map_err(|_| NicError::NumberTaken(number))?;
         }
-        let traffic = Arc::new(Traffic::default());
-        let front = Front::new(Arc::clone(&rules.0), Arc::clone(&orders));
+        let traffic = Arc::new(NicCounters::default());
+        let device = NicDevice::new(Arc::clone(&rules.0), Arc::clone(&commands));
         let settings = Settings { update_latency: limits.update_latency, ..Settings::default() };
-        let service = Service::new(settings, front, clock);
+        let service = Service::new(settings, device, clock);
         let server = Server::bind(address).await?;
-        let worker = Worker::new(Shared {
+        let worker = NicWorker::new(WorkerShared {
             chain: Arc::clone(&rules.0),
-            orders,
+            commands,
             traffic: Arc::clone(&traffic),
             service: service.clone(),
             clock,
         })?;
         let thread = Arc::new(worker.spawn()?);
-        info!(address = %server.address(), "the NIC is ready");
+        info!(address = %server.address(), "NIC ready");
         Ok(Self { server, service, traffic, rules, thread })
     }
 
-    /// Where the server listens.
+    /// The address that the server listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// What became of its packets.
+    /// The packet counters.
     #[must_use]
-    pub fn traffic(&self) -> Arc<Traffic> {
+    pub fn traffic(&self) -> Arc<NicCounters> {
         Arc::clone(&self.traffic)
     }
 
-    /// Adds ports while it runs, and takes them out.
+    /// Returns a handle to add and remove ports while the NIC runs.
     #[must_use]
     pub fn ports(&self) -> NicPorts {
         NicPorts { thread: Arc::clone(&self.thread) }
     }
 
-    /// Serves until `stop` is over.
+    /// Serves until `stop` completes.
     ///
     /// # Errors
     ///
-    /// The socket failed.
+    /// Fails if the socket fails.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        // Without a server nobody sees to its rules: they go when it is told to stop, and however this
-        // ends.
+        // Without a server no controller can update the rules. So they are cleared on a stop, and
+        // whenever this future ends.
         let (rules, _thread) = (self.rules, self.thread);
         let stop = async {
             stop.await;

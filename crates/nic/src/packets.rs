@@ -1,4 +1,4 @@
-//! Frames of a NIC: which it takes apart, and how it rewrites them.
+//! Frames of a NIC: the parser, and the rewrite of headers.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -10,15 +10,15 @@ use shunt_flow::{
     rewrite::{ChecksumState, pop_vlan, push_vlan, set_header},
 };
 
-/// The bit of `vlan_tci` that says that there is a tag; it is no bit on the wire.
+/// The bit of `vlan_tci` that is set if there is a tag. On the wire this bit is the drop-eligible bit.
 const TCI_PRESENT: u16 = 0x1000;
 const TPID: u16 = 0x8100;
 const TAG_BYTES: usize = 4;
-/// Where the tag's content lies, behind its type.
+/// The offset of the TCI in a tagged frame, behind the TPID.
 const TCI_AT: usize = 14;
 
-/// The headers of a frame, `None` if the program does not take it apart.
-pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
+/// Parses the headers of a frame; `None` if the P4 program cannot parse it.
+pub(crate) fn parse_frame(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
     let layers = extract(frame, VlanLimit::Two, key);
     let field = |id| key.field(id);
     let tag = field(FieldId::VlanTpid);
@@ -33,16 +33,16 @@ pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
         0x8100 | 0x88a8 | 0x894f => false,
         _ => true,
     };
-    // Below, it is a length, and the type is that of a SNAP header.
+    // A smaller number is a length, and the type is in a SNAP header.
     let outer = outer_type(frame, tag != 0).filter(|number| *number >= 0x0600);
     let is_plain = outer.is_some_and(|number| u128::from(number) == ether_type);
     (is_known_tag && is_plain && is_known).then_some(layers)
 }
 
-/// The header of ARP and RARP, for Ethernet and IPv4.
+/// Bytes of an ARP or RARP header for Ethernet and IPv4.
 const ARP_BYTES: usize = 28;
 
-/// Whether the program reads an IPv4 packet as its key shows it.
+/// Returns whether the program parses an IPv4 packet to the same key.
 fn is_known_ipv4(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let network = layers.network().and_then(|start| frame.get(start));
     let is_later = key.field(FieldId::NwFrag) & LATER != 0;
@@ -51,7 +51,7 @@ fn is_known_ipv4(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
         && (is_later || !UNKNOWN_V4.contains(&protocol) && has_transport(frame, key, layers))
 }
 
-/// Whether the program reads an IPv6 packet as its key shows it.
+/// Returns whether the program parses an IPv6 packet to the same key.
 fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let start = layers.network();
     let version = start.and_then(|start| frame.get(start)).map(|byte| byte >> 4);
@@ -62,25 +62,25 @@ fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     version == Some(6) && is_plain && !is_discovery && has_transport(frame, key, layers)
 }
 
-/// Set in `nw_frag` of the fragments that do not begin with a transport header.
+/// The bit of `nw_frag` of later fragments, which have no transport header.
 const LATER: u128 = 2;
 
-/// Protocols whose headers a flow key shows, and the program does not read: IGMP, SCTP, and ICMP in
-/// IP of the other version.
+/// IPv4 protocols that the program does not parse but a flow key has fields for: IGMP, SCTP, ICMPv6.
 const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
 
-/// As in IPv4, and extensions.
+/// The same protocols for IPv6, and extension headers.
 const UNKNOWN_V6: [u8; 9] = [0, 1, 2, 43, 44, 51, 60, 132, 135];
 
-/// The type that stands in the Ethernet header, or behind the tag.
+/// Returns the EtherType of the Ethernet header, or the one behind the VLAN tag.
 fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
     let start = if is_tagged { 16 } else { 12 };
     let bytes = frame.get(start..)?.first_chunk()?;
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// Whether the packet has the whole of the header that its protocol begins with. Where it has not,
-/// its key has no ports, and what lies there instead is padding, or nothing.
+/// Returns whether the packet has a complete transport header.
+///
+/// If not, its key has no ports, and the bytes in their place are padding or missing.
 fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let bounds = layers.transport().zip(layers.end());
     let Some(header) = bounds.and_then(|(start, end)| frame.get(start..end)) else { return false };
@@ -94,14 +94,14 @@ fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     }
 }
 
-/// The header of TCP without options, and where in it stands how long it is with them.
+/// Bytes of a TCP header without options, and the offset of its data offset field.
 const TCP_BYTES: usize = 20;
 const TCP_DATA_OFFSET: usize = 12;
 
-/// The header of UDP, and that of ICMP.
+/// Bytes of a UDP or ICMP header.
 const UDP_BYTES: usize = 8;
 
-/// A number that all packets of a flow have.
+/// Returns a hash that is equal for all packets of a flow.
 pub(crate) fn flow_hash(key: &FlowKey) -> u64 {
     // Only the first fragment has ports.
     let ports = if key.field(FieldId::NwFrag) == 0 { PORTS } else { &[] };
@@ -122,17 +122,18 @@ const FLOW: &[FieldId] = &[
 
 const PORTS: &[FieldId] = &[FieldId::TcpSrc, FieldId::TcpDst];
 
-/// What a rule writes, laid out for frames: a tag that comes or goes changes where the rest lies, so
-/// that it is done last.
+/// The header writes of a rule, prepared for frames.
+///
+/// A VLAN tag is pushed or popped last, since that moves the other headers.
 #[derive(Clone, Debug)]
-pub(crate) struct Write {
+pub(crate) struct HeaderWrite {
     headers: Match,
     tag_bits: u16,
     tag: u16,
 }
 
-impl Write {
-    /// What this rewrite says.
+impl HeaderWrite {
+    /// Prepares this rewrite.
     pub(crate) fn of(rewrite: &Match) -> Self {
         if !rewrite.mask().map().contains(usize::from(word::VLAN)) {
             return Self { headers: rewrite.clone(), tag_bits: 0, tag: 0 };
@@ -146,12 +147,12 @@ impl Write {
     }
 }
 
-/// Rewrites a frame by what the rules of its walk write. `false`: a tag has no room.
+/// Applies the header writes of a walk to a frame; returns false if a tag has no room.
 pub(crate) fn rewrite<'a>(
     packet: &mut Packet,
     layers: &Layers,
     key: &mut FlowKey,
-    writes: impl Iterator<Item = &'a Write>,
+    writes: impl Iterator<Item = &'a HeaderWrite>,
 ) -> bool {
     let checksum = if packet.offload.needs_checksum {
         ChecksumState::Partial
@@ -160,7 +161,7 @@ pub(crate) fn rewrite<'a>(
     };
     let before = tci(key);
     let (mut tag, mut kept) = (before, TCI_PRESENT);
-    for Write { headers, tag_bits, tag: value } in writes {
+    for HeaderWrite { headers, tag_bits, tag: value } in writes {
         tag = tag & !tag_bits | value;
         kept &= tag;
         set_header(packet.frame_mut(), layers, key, headers, checksum);
@@ -170,8 +171,8 @@ pub(crate) fn rewrite<'a>(
         (true, true) => {
             let rest = packet.frame_mut().get_mut(TCI_AT..);
             if let Some(bytes) = rest.and_then(|rest| rest.first_chunk_mut()) {
-                // On the wire that bit is another, which no rule writes; but a tag that was gone in
-                // between is a new one.
+                // On the wire this bit is the drop-eligible bit, which no rule writes. A tag that was
+                // popped and pushed again is a new one, and has the bit clear.
                 let dropped_first = u16::from_be_bytes(*bytes) & kept;
                 *bytes = (dropped_first | tag & !TCI_PRESENT).to_be_bytes();
             }
@@ -205,38 +206,38 @@ mod tests {
 
     use super::*;
 
-    /// The headers of a packet that the program takes apart.
+    /// The headers of a packet that the program parses.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Headers {
+    struct FrameHeaders {
         macs: [[u8; 6]; 2],
         tag: Option<u16>,
-        network: Network,
+        network: AddressPair,
         tos: u8,
         ttl: u8,
-        protocol: Protocol,
+        protocol: TestProtocol,
         ports: [u16; 2],
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Network {
+    enum AddressPair {
         V4([[u8; 4]; 2]),
         V6([[u8; 16]; 2]),
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Protocol {
+    enum TestProtocol {
         Tcp,
         Udp,
         Other,
     }
 
-    impl Headers {
-        /// The frame, made from nothing.
+    impl FrameHeaders {
+        /// Builds the frame.
         fn frame(&self) -> Vec<u8> {
             let [source, destination] = self.ports;
             let packet = match self.network {
-                Network::V4([source, destination]) => PacketBuilder::ipv4(source, destination),
-                Network::V6([source, destination]) => PacketBuilder::ipv6(source, destination),
+                AddressPair::V4([source, destination]) => PacketBuilder::ipv4(source, destination),
+                AddressPair::V6([source, destination]) => PacketBuilder::ipv6(source, destination),
             };
             let packet = packet.macs(self.macs[0], self.macs[1]).tos(self.tos).ttl(self.ttl);
             let packet = match self.tag {
@@ -244,9 +245,9 @@ mod tests {
                 None => packet,
             };
             let packet = match self.protocol {
-                Protocol::Tcp => packet.tcp(source, destination),
-                Protocol::Udp => packet.udp(source, destination),
-                Protocol::Other => packet,
+                TestProtocol::Tcp => packet.tcp(source, destination),
+                TestProtocol::Udp => packet.udp(source, destination),
+                TestProtocol::Other => packet,
             };
             let mut frame = packet.payload(*b"twelve bytes").build();
             if let Some(tci) = self.tag {
@@ -257,15 +258,16 @@ mod tests {
         }
     }
 
-    fn headers() -> impl Strategy<Value = Headers> {
+    fn headers() -> impl Strategy<Value = FrameHeaders> {
         let network = prop_oneof![
-            any::<[[u8; 4]; 2]>().prop_map(Network::V4),
-            any::<[[u8; 16]; 2]>().prop_map(Network::V6),
+            any::<[[u8; 4]; 2]>().prop_map(AddressPair::V4),
+            any::<[[u8; 16]; 2]>().prop_map(AddressPair::V6),
         ];
-        let protocol = prop::sample::select(&[Protocol::Tcp, Protocol::Udp, Protocol::Other][..]);
+        let protocol =
+            prop::sample::select(&[TestProtocol::Tcp, TestProtocol::Udp, TestProtocol::Other][..]);
         let tag = prop::option::of(any::<u16>());
         (any::<[[u8; 6]; 2]>(), tag, network, any::<[u8; 2]>(), protocol, any::<[u16; 2]>())
-            .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| Headers {
+            .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| FrameHeaders {
                 macs,
                 tag,
                 network,
@@ -276,88 +278,88 @@ mod tests {
             })
     }
 
-    /// A rewrite of all that two packets differ in, if one rule can say it.
-    fn rewrite_to(target: &Headers) -> Match {
+    /// Returns the rewrite to these headers, as far as one rule can express it.
+    fn rewrite_to(wanted: &FrameHeaders) -> Match {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         let mut write = |field, value| {
             key.set_field(field, value);
             mask.add_field(field);
         };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
-        write(FieldId::EthSrc, number(&target.macs[0]));
-        write(FieldId::EthDst, number(&target.macs[1]));
-        write(FieldId::VlanTci, target.tag.map_or(0, |tci| tci | TCI_PRESENT).into());
-        match target.network {
-            Network::V4([source, destination]) => {
+        write(FieldId::EthSrc, number(&wanted.macs[0]));
+        write(FieldId::EthDst, number(&wanted.macs[1]));
+        write(FieldId::VlanTci, wanted.tag.map_or(0, |tci| tci | TCI_PRESENT).into());
+        match wanted.network {
+            AddressPair::V4([source, destination]) => {
                 write(FieldId::Ipv4Src, number(&source));
                 write(FieldId::Ipv4Dst, number(&destination));
             }
-            Network::V6([source, destination]) => {
+            AddressPair::V6([source, destination]) => {
                 write(FieldId::Ipv6Src, number(&source));
                 write(FieldId::Ipv6Dst, number(&destination));
             }
         }
-        write(FieldId::IpDscp, (target.tos >> 2).into());
-        write(FieldId::IpEcn, (target.tos & 3).into());
-        write(FieldId::NwTtl, target.ttl.into());
-        if target.protocol != Protocol::Other {
-            write(FieldId::TcpSrc, target.ports[0].into());
-            write(FieldId::TcpDst, target.ports[1].into());
+        write(FieldId::IpDscp, (wanted.tos >> 2).into());
+        write(FieldId::IpEcn, (wanted.tos & 3).into());
+        write(FieldId::NwTtl, wanted.ttl.into());
+        if wanted.protocol != TestProtocol::Other {
+            write(FieldId::TcpSrc, wanted.ports[0].into());
+            write(FieldId::TcpDst, wanted.ports[1].into());
         }
         Match::new(&key, &mask)
     }
 
-    /// The frame after these rewrites.
+    /// Returns the frame after these rewrites.
     fn rewritten(frame: &[u8], rewrites: &[Match]) -> Vec<u8> {
         let mut packet = Pool::new().take(frame.len(), DatapathPort::new(0)).unwrap();
         packet.frame_mut().copy_from_slice(frame);
         let mut key = FlowKey::ZERO;
-        let layers = take_apart(packet.frame(), &mut key).unwrap();
-        let writes: Vec<Write> = rewrites.iter().map(Write::of).collect();
+        let layers = parse_frame(packet.frame(), &mut key).unwrap();
+        let writes: Vec<HeaderWrite> = rewrites.iter().map(HeaderWrite::of).collect();
         assert!(rewrite(&mut packet, &layers, &mut key, writes.iter()));
         packet.frame().to_vec()
     }
 
     proptest! {
         #[test]
-        fn a_frame_that_is_rewritten_is_the_one_that_would_have_been_built(
+        fn a_rewritten_frame_equals_one_that_is_built_anew(
             from in headers(), middle in headers(), to in headers(),
         ) {
-            // Nothing changes what a packet is.
-            let like = |other: Headers| Headers {
+            // A rewrite does not change the protocols of a packet.
+            let like = |other: FrameHeaders| FrameHeaders {
                 protocol: from.protocol,
                 network: match (from.network, other.network) {
-                    (Network::V4(_), Network::V4(_)) | (Network::V6(_), Network::V6(_)) => {
+                    (AddressPair::V4(_), AddressPair::V4(_)) | (AddressPair::V6(_), AddressPair::V6(_)) => {
                         other.network
                     }
-                    (Network::V4(_) | Network::V6(_), _) => from.network,
+                    (AddressPair::V4(_) | AddressPair::V6(_), _) => from.network,
                 },
-                ports: if from.protocol == Protocol::Other { from.ports } else { other.ports },
+                ports: if from.protocol == TestProtocol::Other { from.ports } else { other.ports },
                 ..other
             };
             let (middle, to) = (like(middle), like(to));
             let frame = from.frame();
             let one = rewrite_to(&to);
-            // Whether it may be dropped first is said by the tag that came in, and by no rule.
-            let came_in = |kept: Option<u16>| Headers {
+            // The drop-eligible bit comes from the tag of the received frame, not from a rule.
+            let came_in = |kept: Option<u16>| FrameHeaders {
                 tag: to.tag.map(|tci| tci & !TCI_PRESENT | kept.unwrap_or(0) & TCI_PRESENT),
                 ..to.clone()
             };
             let expected = came_in(from.tag).frame();
             prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), expected);
-            // The tag in between, which comes or goes, leaves no trace; one that takes its place is new.
+            // A tag that is pushed or popped in between leaves no trace; its replacement is new.
             let expected = came_in(from.tag.filter(|_| middle.tag.is_some())).frame();
             prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), expected);
         }
 
         #[test]
-        fn a_packet_of_known_headers_is_taken_apart_unless_it_is_cut_short(
+        fn a_packet_of_known_headers_is_parsed_unless_truncated(
             headers in headers(), cut in any::<prop::sample::Index>(),
         ) {
             let frame = headers.frame();
-            prop_assert!(take_apart(&frame, &mut FlowKey::ZERO.clone()).is_some());
+            prop_assert!(parse_frame(&frame, &mut FlowKey::ZERO.clone()).is_some());
             let length = cut.index(frame.len());
-            let cut = take_apart(&frame[..length], &mut FlowKey::ZERO.clone());
+            let cut = parse_frame(&frame[..length], &mut FlowKey::ZERO.clone());
             prop_assert_eq!(cut, None, "{} of {}", length, frame.len());
         }
 
@@ -367,17 +369,17 @@ mod tests {
         ) {
             let hash = |frame: &[u8]| {
                 let mut key = FlowKey::ZERO;
-                take_apart(frame, &mut key).unwrap();
+                parse_frame(frame, &mut key).unwrap();
                 flow_hash(&key)
             };
-            let mut other = Headers { tos, ttl, ..headers }.frame();
+            let mut other = FrameHeaders { tos, ttl, ..headers }.frame();
             *other.last_mut().unwrap() ^= payload;
             prop_assert_eq!(hash(&headers.frame()), hash(&other));
         }
     }
 
     #[test]
-    fn what_the_program_does_not_know_is_not_taken_apart() {
+    fn frames_that_the_program_does_not_know_are_not_parsed() {
         let unknown = [
             v4().tag(TPID, 1).tag(TPID, 2).build(),
             v4().tag(0x88a8, 1).build(),
@@ -391,32 +393,32 @@ mod tests {
             Vec::new(),
         ];
         for frame in unknown {
-            assert!(!is_taken_apart(&frame), "{frame:02x?}");
+            assert!(!is_parsed(&frame), "{frame:02x?}");
         }
     }
 
     #[test]
-    fn a_later_fragment_is_taken_apart_whatever_it_carries() {
+    fn a_later_fragment_of_any_protocol_is_parsed() {
         for packet in [v4().sctp(1, 2), v4().protocol(58), v4().tcp(1, 2).payload([])] {
-            assert!(is_taken_apart(&packet.clone().fragment(5).build()));
-            assert!(!is_taken_apart(&packet.fragment(0x2000).protocol(132).build()));
+            assert!(is_parsed(&packet.clone().fragment(5).build()));
+            assert!(!is_parsed(&packet.fragment(0x2000).protocol(132).build()));
         }
     }
 
     #[test]
-    fn a_packet_whose_length_is_not_that_of_its_frame_is_not_taken_apart() {
+    fn a_packet_longer_than_its_frame_is_not_parsed() {
         let frames = [v4().udp(1, 2), v4().protocol(50), v6().udp(1, 2), v6().protocol(50)];
         for packet in frames {
             let mut frame = packet.clone().payload([7; 4]).build();
-            assert!(is_taken_apart(&frame));
-            // The low byte of the length of IPv4, and of IPv6.
+            assert!(is_parsed(&frame));
+            // The low byte of the IPv4 length or of the IPv6 length.
             let length = if frame[12] == 0x08 { 17 } else { 19 };
             frame[length] += 1;
-            assert!(!is_taken_apart(&frame), "{frame:02x?}");
+            assert!(!is_parsed(&frame), "{frame:02x?}");
         }
         let mut no_header = v4().protocol(50).payload([7; 40]).build();
         no_header[17] = 19;
-        assert!(!is_taken_apart(&no_header));
+        assert!(!is_parsed(&no_header));
     }
 
     #[test]
@@ -430,36 +432,36 @@ mod tests {
                 let whole = packet.build();
                 let length = whole[at];
                 let mut short = packet.padded(100).build();
-                assert!(is_taken_apart(&short));
+                assert!(is_parsed(&short));
                 for length in header..length {
                     short[at] = length;
-                    assert!(!is_taken_apart(&short), "{length} of {short:02x?}");
+                    assert!(!is_parsed(&short), "{length} of {short:02x?}");
                 }
             }
         }
     }
 
     #[test]
-    fn a_tcp_header_of_no_length_or_beyond_its_packet_is_not_taken_apart() {
+    fn a_tcp_header_of_invalid_length_is_not_parsed() {
         for (packet, at) in [(v4(), 46), (v6(), 66)] {
             let mut frame = packet.tcp(1, 2).payload([7; 8]).padded(200).build();
             for words in 0..16_u8 {
                 frame[at] = words << 4;
-                assert_eq!(is_taken_apart(&frame), (5..=7).contains(&words), "{words}");
+                assert_eq!(is_parsed(&frame), (5..=7).contains(&words), "{words}");
             }
         }
     }
 
     #[test]
-    fn arp_of_other_addresses_is_not_taken_apart() {
+    fn arp_of_other_address_types_is_not_parsed() {
         let arp = PacketBuilder::arp(1, ([1; 6], [2; 4]), ([0; 6], [3; 4])).padded(60).build();
-        assert!(is_taken_apart(&arp));
+        assert!(is_parsed(&arp));
         for place in 14..20 {
             let mut other = arp.clone();
             other[place] ^= 1;
-            assert!(!is_taken_apart(&other), "{place}");
+            assert!(!is_parsed(&other), "{place}");
         }
-        assert!(!is_taken_apart(&arp[..41]));
+        assert!(!is_parsed(&arp[..41]));
     }
 
     fn v4() -> PacketBuilder {
@@ -470,7 +472,7 @@ mod tests {
         PacketBuilder::ipv6([1; 16], [2; 16])
     }
 
-    fn is_taken_apart(frame: &[u8]) -> bool {
-        take_apart(frame, &mut FlowKey::ZERO.clone()).is_some()
+    fn is_parsed(frame: &[u8]) -> bool {
+        parse_frame(frame, &mut FlowKey::ZERO.clone()).is_some()
     }
 }

@@ -1,43 +1,45 @@
-//! One stage: entries by tag, by mask, by value, with the priorities that the controller says.
+//! The table of one stage: entries by tag, priority, mask and value.
 //!
-//! Entries of one tag, mask and priority are a hash table of masked words; those of greater priority
-//! are asked first. The chain knows its entries by number.
+//! The controller assigns the priorities. The entries of one tag, mask and priority form a hash table of
+//! masked words, and a lookup searches the tables of higher priority first. The table maps entries to
+//! slot numbers of the chain.
 
 use hashbrown::{HashMap, HashTable};
 use shunt_flow::{FlowKey, Match, SparseMask};
 use shunt_gigaflow::ltm::Tag;
 
-type Seeded = foldhash::fast::FixedState;
+/// A hasher with the seed of the NIC.
+pub(crate) type SeededState = foldhash::fast::FixedState;
 
 /// The entries of one stage.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct StageTable {
     seed: u64,
-    groups: HashMap<Tag, Vec<Group>, Seeded>,
+    groups: HashMap<Tag, Vec<PriorityGroup>, SeededState>,
 }
 
-/// What makes an entry this one and no other of its stage.
+/// The key that identifies an entry in its stage.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct MatchKey<'a> {
     /// The tag that packets arrive with.
     pub(crate) tag: Tag,
-    /// The headers that they have.
+    /// The headers that it matches.
     pub(crate) matching: &'a Match,
-    /// Of several entries that match, the one with the greatest wins.
+    /// If several entries match, the one with the highest priority wins.
     pub(crate) priority: u32,
 }
 
 /// The entries of one tag, mask and priority.
 #[derive(Debug)]
-struct Group {
+struct PriorityGroup {
     mask: SparseMask,
     priority: u32,
     entries: HashTable<(Box<[u64]>, u32)>,
 }
 
-impl Group {
-    fn is_of(&self, place: &Place<'_>) -> bool {
-        self.priority == place.priority && self.mask == *place.matching.mask()
+impl PriorityGroup {
+    fn is_of(&self, match_key: &MatchKey<'_>) -> bool {
+        self.priority == match_key.priority && self.mask == *match_key.matching.mask()
     }
 
     fn find(&self, seed: u64, key: &FlowKey) -> Option<u32> {
@@ -48,36 +50,39 @@ impl Group {
     }
 }
 
-impl Table {
-    /// No entries. Hashes are made with `seed`.
+impl StageTable {
+    /// Creates a table without entries. `seed` is the seed of its hashes.
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { seed, groups: HashMap::with_hasher(Seeded::with_seed(seed)) }
+        Self { seed, groups: HashMap::with_hasher(SeededState::with_seed(seed)) }
     }
 
-    /// The entry of the greatest priority that a packet with this tag matches.
+    /// Returns the entry with the highest priority that a packet with this tag matches.
     pub(crate) fn find(&self, tag: Tag, key: &FlowKey) -> Option<u32> {
         self.groups.get(&tag)?.iter().find_map(|group| group.find(self.seed, key))
     }
 
-    /// The entry in just this place.
-    pub(crate) fn find_exact(&self, place: Place<'_>) -> Option<u32> {
-        let group = self.groups.get(&place.tag)?.iter().find(|group| group.is_of(&place))?;
-        let values = place.matching.value();
+    /// Returns the entry with exactly this key.
+    pub(crate) fn find_exact(&self, match_key: MatchKey<'_>) -> Option<u32> {
+        let group =
+            self.groups.get(&match_key.tag)?.iter().find(|group| group.is_of(&match_key))?;
+        let values = match_key.matching.value();
         let hash = hash(self.seed, values.iter().copied());
-        group.entries.find(hash, |(held, _)| **held == *values).map(|(_, number)| *number)
+        group.entries.find(hash, |(stored, _)| **stored == *values).map(|(_, number)| *number)
     }
 
-    /// Adds an entry; there is none in its place.
-    pub(crate) fn insert(&mut self, place: Place<'_>, number: u32) {
-        let groups = self.groups.entry(place.tag).or_default();
-        let position = groups.iter().position(|group| group.is_of(&place)).unwrap_or_else(|| {
-            let position = groups.partition_point(|group| group.priority > place.priority);
-            let mask = place.matching.mask().clone();
-            let group = Group { mask, priority: place.priority, entries: HashTable::new() };
-            groups.insert(position, group);
-            position
-        });
-        let (seed, values) = (self.seed, place.matching.value());
+    /// Adds an entry. The table has none with its key.
+    pub(crate) fn insert(&mut self, match_key: MatchKey<'_>, number: u32) {
+        let groups = self.groups.entry(match_key.tag).or_default();
+        let position =
+            groups.iter().position(|group| group.is_of(&match_key)).unwrap_or_else(|| {
+                let position = groups.partition_point(|group| group.priority > match_key.priority);
+                let mask = match_key.matching.mask().clone();
+                let group =
+                    PriorityGroup { mask, priority: match_key.priority, entries: HashTable::new() };
+                groups.insert(position, group);
+                position
+            });
+        let (seed, values) = (self.seed, match_key.matching.value());
         if let Some(group) = groups.get_mut(position) {
             let row = (values.into(), number);
             group.entries.insert_unique(hash(seed, values.iter().copied()), row, |(values, _)| {
@@ -86,20 +91,22 @@ impl Table {
         }
     }
 
-    /// Takes out the entry in this place.
-    pub(crate) fn remove(&mut self, place: Place<'_>) {
-        let Some(groups) = self.groups.get_mut(&place.tag) else { return };
-        let Some(position) = groups.iter().position(|group| group.is_of(&place)) else { return };
+    /// Removes the entry with this key.
+    pub(crate) fn remove(&mut self, match_key: MatchKey<'_>) {
+        let Some(groups) = self.groups.get_mut(&match_key.tag) else { return };
+        let Some(position) = groups.iter().position(|group| group.is_of(&match_key)) else {
+            return;
+        };
         let Some(group) = groups.get_mut(position) else { return };
-        let values = place.matching.value();
+        let values = match_key.matching.value();
         let hash = hash(self.seed, values.iter().copied());
-        if let Ok(found) = group.entries.find_entry(hash, |(held, _)| **held == *values) {
+        if let Ok(found) = group.entries.find_entry(hash, |(stored, _)| **stored == *values) {
             found.remove();
         }
         if group.entries.is_empty() {
             groups.remove(position);
             if groups.is_empty() {
-                self.groups.remove(&place.tag);
+                self.groups.remove(&match_key.tag);
             }
         }
     }
@@ -107,7 +114,7 @@ impl Table {
 
 fn hash(seed: u64, values: impl Iterator<Item = u64>) -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    let mut hasher = Seeded::with_seed(seed).build_hasher();
+    let mut hasher = SeededState::with_seed(seed).build_hasher();
     values.for_each(|value| hasher.write_u64(value));
     hasher.finish()
 }

@@ -1,75 +1,77 @@
-//! What becomes of a frame, without ports and threads.
+//! Processes single frames without ports and threads.
 
-#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+#![expect(clippy::expect_used, reason = "a failure here is a finding")]
 
 use shunt_datapath::Pool;
 use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    chain::{Chain, Verdict, Walk},
-    packets::{rewrite, take_apart},
+    chain::{NicChain, NicVerdict, NicWalk},
+    packets::{parse_frame, rewrite},
     thread::REASON_UNPARSED,
 };
 
-/// Where a frame ends up.
+/// The outcome of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It leaves.
-    Left {
-        /// By this port.
+pub enum NicOutcome {
+    /// The frame is sent.
+    Sent {
+        /// The output port.
         port: u16,
-        /// As this frame.
+        /// The frame as sent.
         frame: Vec<u8>,
     },
-    /// It goes nowhere.
+    /// The frame is dropped.
     Dropped,
-    /// It goes to the controller.
+    /// The frame goes to the controller.
     HandedOver {
-        /// Where it came in.
+        /// The ingress port.
         ingress_port: u16,
-        /// 0 no entry was found, 1 it cannot be taken apart, 2 an entry says so.
+        /// 0: no entry matched; 1: the program cannot parse it; 2: an entry punts it.
         reason: u8,
-        /// The tag that no entry was found for.
+        /// The tag for which no entry matched.
         miss_tag: u16,
-        /// The last stage that had an entry, from 1; 0: none.
+        /// The last stage with a matching entry, counted from 1; 0 if there was none.
         last_stage: u8,
-        /// As this frame.
+        /// The frame as sent to the controller.
         frame: Vec<u8>,
     },
 }
 
-/// What becomes of a frame that came in by a port.
+/// Returns the outcome of a frame that arrives on a port.
 ///
 /// # Panics
 ///
-/// When the frame is larger than a buffer, or its buffer has no room for a tag.
+/// Panics if the frame is larger than a buffer, or if its buffer has no room for a tag.
 #[must_use]
-pub fn fate(chain: &Chain, ingress_port: u16, frame: &[u8]) -> Fate {
+pub fn outcome_of(chain: &NicChain, ingress_port: u16, frame: &[u8]) -> NicOutcome {
     let mut pool = Pool::new();
     let packet = pool.take(frame.len(), DatapathPort::new(ingress_port.into()));
     let mut packet = packet.expect("a frame is no larger than a buffer");
     packet.frame_mut().copy_from_slice(frame);
     let mut key = FlowKey::ZERO;
     key.set_in_port(PortNo::new(ingress_port.into()));
-    let handed_over = |reason, miss_tag, last_stage| Fate::HandedOver {
+    let handed_over = |reason, miss_tag, last_stage| NicOutcome::HandedOver {
         ingress_port,
         reason,
         miss_tag,
         last_stage,
         frame: frame.to_vec(),
     };
-    let Some(layers) = take_apart(packet.frame(), &mut key) else {
+    let Some(layers) = parse_frame(packet.frame(), &mut key) else {
         return handed_over(REASON_UNPARSED, 0, 0);
     };
-    let mut walk = Walk::default();
+    let mut walk = NicWalk::default();
     match chain.walk(&key, &mut walk) {
-        Verdict::Drop => Fate::Dropped,
-        Verdict::Punt { reason, miss_tag, last_stage } => handed_over(reason, miss_tag, last_stage),
-        Verdict::Forward { port } => {
+        NicVerdict::Drop => NicOutcome::Dropped,
+        NicVerdict::Punt { reason, miss_tag, last_stage } => {
+            handed_over(reason, miss_tag, last_stage)
+        }
+        NicVerdict::Forward { port } => {
             let has_room = rewrite(&mut packet, &layers, &mut key, chain.writes(&walk));
             assert!(has_room, "a new buffer has room for a tag");
-            Fate::Left { port, frame: packet.frame().to_vec() }
+            NicOutcome::Sent { port, frame: packet.frame().to_vec() }
         }
     }
 }

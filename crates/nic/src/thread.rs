@@ -1,13 +1,12 @@
-//! The packet thread of a NIC: from port to port, and to whoever knows what the NIC does not.
+//! The packet thread of a NIC: forwards packets, and passes misses to representors or the controller.
 //!
-//! That is the representor of the port that a packet came by, as it came, or where there is none the
-//! controller. A packet that an entry sends to the controller goes there in any case. What comes by a
-//! representor leaves by its port, past the stages.
+//! A packet that misses leaves unchanged by the representor of its ingress port. If the port has no
+//! representor, the packet goes to the controller. A packet that an entry punts goes to the controller
+//! in any case. A packet from a representor leaves by its port and bypasses the stages.
 //!
-//! The thread takes the lock of the chain once for a burst, so that no packet meets an entry that is
-//! being changed, and no lock of the server's ever: packets for the controller go into a queue that is
-//! never waited for. Its lists are used again, so that a warm burst allocates nothing but what it hands
-//! to the controller.
+//! The thread takes the lock of the chain once per burst, so no packet matches an entry that is being
+//! changed. It never takes a lock of the server: packets for the controller go into a queue without
+//! waiting. All lists are reused, so a warm burst allocates nothing except for packet-ins.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,23 +31,23 @@ use shunt_pipeline::DatapathPort;
 use tracing::warn;
 
 use crate::{
-    chain::{Chain, REASON_ASKED, REASON_MISS, Verdict, Walk},
-    drops::{DropReason, Traffic},
-    orders::{Order, Orders, Outgoing},
-    packets::{flow_hash, rewrite, take_apart},
-    side::Opened,
+    chain::{NicChain, NicVerdict, NicWalk, REASON_ACTION, REASON_MISS},
+    commands::{CommandQueue, NicCommand, OutgoingPacket},
+    counters::{NicCounters, NicDropReason},
+    packets::{flow_hash, parse_frame, rewrite},
+    ports::open_port::OpenPort,
 };
 
-/// The longest sleep: ports without a descriptor are looked at as often.
+/// The longest wait if a port without a descriptor must be polled.
 const SLEEP_MAX_MS: u16 = 1;
 
-/// The longest sleep if every port has a descriptor.
+/// The longest wait if every port has a descriptor.
 const WAIT_MAX_MS: u16 = 100;
 
-/// The reason of a packet that the program does not take apart.
+/// The punt reason of a packet that the program cannot parse.
 pub(crate) const REASON_UNPARSED: u8 = 1;
 
-/// What a controller takes: whole frames with their checksums.
+/// The capabilities of the controller: it takes complete frames with checksums.
 const WIRE: Capabilities = Capabilities {
     tx_checksum: false,
     tx_segmentation: false,
@@ -56,80 +55,80 @@ const WIRE: Capabilities = Capabilities {
     can_wait: false,
 };
 
-/// What the thread shares with others.
-pub(crate) struct Shared {
-    pub(crate) chain: Arc<Mutex<Chain>>,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) traffic: Arc<Traffic>,
+/// The state that the thread shares with other threads.
+pub(crate) struct WorkerShared {
+    pub(crate) chain: Arc<Mutex<NicChain>>,
+    pub(crate) commands: Arc<CommandQueue>,
+    pub(crate) traffic: Arc<NicCounters>,
     pub(crate) service: Service,
     pub(crate) clock: fn() -> Now,
 }
 
-/// The thread's own things.
-pub(crate) struct Worker {
-    shared: Shared,
+/// The state of the packet thread.
+pub(crate) struct NicWorker {
+    shared: WorkerShared,
     epoll: Epoll,
-    ports: BTreeMap<u16, Opened>,
+    ports: BTreeMap<u16, OpenPort>,
     numbers: Vec<u16>,
     sleep_ms: u16,
     pool: Pool,
     burst: Vec<Packet>,
-    walk: Walk,
-    orders: VecDeque<Order>,
-    leaving: Vec<(u16, Packet)>,
-    missed: Vec<(Packet, Miss)>,
-    /// Frames of one packet.
-    whole: Vec<Packet>,
+    walk: NicWalk,
+    commands: VecDeque<NicCommand>,
+    outgoing: Vec<(u16, Packet)>,
+    punted: Vec<(Packet, PuntInfo)>,
+    /// Scratch memory for the frames of one packet.
+    frames: Vec<Packet>,
 }
 
-/// How a packet came to no end.
+/// The metadata of a packet that the stages do not forward.
 #[derive(Clone, Copy, Debug)]
-struct Miss {
+struct PuntInfo {
     reason: u8,
     tag: u16,
     last_stage: u8,
-    /// The same for all packets of a flow.
+    /// A hash that is equal for all packets of a flow.
     hash: u64,
 }
 
-/// A thread that runs; it stops when it is dropped.
+/// A running packet thread. It stops when this handle is dropped.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct NicThread {
     stop: Arc<AtomicBool>,
-    orders: Arc<Orders>,
+    commands: Arc<CommandQueue>,
     handle: Option<JoinHandle<()>>,
 }
 
-impl Running {
-    pub(crate) fn orders(&self) -> &Orders {
-        &self.orders
+impl NicThread {
+    pub(crate) fn commands(&self) -> &CommandQueue {
+        &self.commands
     }
 }
 
-impl Drop for Running {
+impl Drop for NicThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.orders.wake();
+        self.commands.wake();
         if let Some(handle) = self.handle.take() {
-            // A thread that panicked has said so.
+            // The panic message of the thread is printed already.
             let _ = handle.join();
         }
     }
 }
 
-/// Nobody waits for a thread that has ended, however it has.
-struct Closing(Arc<Orders>);
+/// Closes the command queue when the thread ends, even by a panic, so that no caller waits for it.
+struct CloseOnDrop(Arc<CommandQueue>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-impl Worker {
-    pub(crate) fn new(shared: Shared) -> std::io::Result<Self> {
+impl NicWorker {
+    pub(crate) fn new(shared: WorkerShared) -> std::io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&*shared.orders, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        epoll.add(&*shared.commands, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         Ok(Self {
             shared,
             epoll,
@@ -138,53 +137,53 @@ impl Worker {
             sleep_ms: WAIT_MAX_MS,
             pool: Pool::new(),
             burst: Vec::with_capacity(BURST),
-            walk: Walk::default(),
-            orders: VecDeque::new(),
-            leaving: Vec::new(),
-            missed: Vec::new(),
-            whole: Vec::new(),
+            walk: NicWalk::default(),
+            commands: VecDeque::new(),
+            outgoing: Vec::new(),
+            punted: Vec::new(),
+            frames: Vec::new(),
         })
     }
 
-    pub(crate) fn spawn(mut self) -> std::io::Result<Running> {
+    pub(crate) fn spawn(mut self) -> std::io::Result<NicThread> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, orders) = (Arc::clone(&stop), Arc::clone(&self.shared.orders));
-        let closing = Closing(Arc::clone(&orders));
+        let (stopped, commands) = (Arc::clone(&stop), Arc::clone(&self.shared.commands));
+        let close_on_drop = CloseOnDrop(Arc::clone(&commands));
         let handle = Builder::new().name("shunt-nic".to_owned()).spawn(move || {
-            let _closing = closing;
+            let _closing = close_on_drop;
             while !stopped.load(Ordering::Relaxed) {
-                if !self.turn() {
+                if !self.run_iteration() {
                     let mut events = [EpollEvent::empty(); 8];
-                    // A wait that fails is a turn without a pause.
+                    // If the wait fails, the next iteration follows without a pause.
                     let _ = self.epoll.wait(&mut events, EpollTimeout::from(self.sleep_ms));
-                    self.shared.orders.awake();
+                    self.shared.commands.clear_wake();
                 }
             }
         })?;
-        Ok(Running { stop, orders, handle: Some(handle) })
+        Ok(NicThread { stop, commands, handle: Some(handle) })
     }
 
-    /// Does what it was told to, and takes a burst from each queue; whether there was anything.
-    fn turn(&mut self) -> bool {
-        let mut has_worked = self.take_orders();
+    /// Runs the commands, and polls each queue once; returns whether there was any work.
+    fn run_iteration(&mut self) -> bool {
+        let mut has_worked = self.run_commands();
         for index in 0..self.numbers.len() {
-            has_worked |= self.take_from_port(self.numbers[index]);
-            has_worked |= self.take_from_representor(self.numbers[index]);
+            has_worked |= self.poll_port(self.numbers[index]);
+            has_worked |= self.poll_representor(self.numbers[index]);
         }
-        self.ports.values_mut().for_each(Opened::flush);
+        self.ports.values_mut().for_each(OpenPort::flush);
         has_worked
     }
 
-    fn take_orders(&mut self) -> bool {
-        self.shared.orders.take(&mut self.orders);
-        let has_worked = !self.orders.is_empty();
-        while let Some(order) = self.orders.pop_front() {
-            match order {
-                Order::Send(packet) => self.take_outgoing(packet),
-                Order::Add(number, port) => self.add(number, *port),
-                Order::Remove(number, reply) => {
+    fn run_commands(&mut self) -> bool {
+        self.shared.commands.take(&mut self.commands);
+        let has_worked = !self.commands.is_empty();
+        while let Some(command) = self.commands.pop_front() {
+            match command {
+                NicCommand::Send(packet) => self.send_outgoing(packet),
+                NicCommand::Add(number, port) => self.add(number, *port),
+                NicCommand::Remove(number, reply) => {
                     if let Some(port) = self.remove(number) {
-                        // Who does not wait for it any more, closes it no less.
+                        // If no caller waits any more, the port is closed here.
                         let _ = reply.send(Box::new(port));
                     }
                 }
@@ -193,47 +192,47 @@ impl Worker {
         has_worked
     }
 
-    fn add(&mut self, number: u16, port: Opened) {
+    fn add(&mut self, number: u16, port: OpenPort) {
         if let Err(error) = port.sides().try_for_each(|side| side.register(&self.epoll)) {
-            warn!(port = number, %error, "a port cannot be waited for");
+            warn!(port = number, %error, "port cannot be added to epoll");
         }
         self.ports.insert(number, port);
-        self.note_ports();
+        self.update_ports();
     }
 
-    fn remove(&mut self, number: u16) -> Option<Opened> {
+    fn remove(&mut self, number: u16) -> Option<OpenPort> {
         let port = self.ports.remove(&number)?;
         port.sides().for_each(|side| side.unregister(&self.epoll));
-        self.note_ports();
+        self.update_ports();
         Some(port)
     }
 
-    fn note_ports(&mut self) {
+    fn update_ports(&mut self) {
         self.numbers.clear();
         self.numbers.extend(self.ports.keys());
-        let can_wait = self.ports.values().flat_map(Opened::sides).all(|side| side.can_wait());
+        let can_wait = self.ports.values().flat_map(OpenPort::sides).all(|side| side.can_wait());
         self.sleep_ms = if can_wait { WAIT_MAX_MS } else { SLEEP_MAX_MS };
     }
 
-    fn take_from_port(&mut self, number: u16) -> bool {
+    fn poll_port(&mut self, number: u16) -> bool {
         let Some(port) = self.ports.get_mut(&number) else { return false };
-        let room = (&mut self.pool, &mut self.burst);
-        if let Err(error) = port.port.receive(0, &self.epoll, room) {
-            self.shared.traffic.break_port();
-            warn!(port = number, %error, "a port has failed and is not asked any more");
-            // Whoever has the representor finds it broken, and opens the port anew.
+        let received = port.port.receive(0, &self.epoll, &mut self.pool, &mut self.burst);
+        if let Err(error) = received {
+            self.shared.traffic.count_broken_port();
+            warn!(port = number, %error, "port failed and is no longer polled");
+            // The representor fails too, so the switch reopens the port.
             if let Some(representor) = port.representor.take() {
                 representor.unregister(&self.epoll);
             }
         }
         let count = self.burst.len();
-        self.shared.traffic.receive(count);
+        self.shared.traffic.count_received(count);
         self.process(number);
         count > 0
     }
 
-    /// What comes by a representor leaves by its port.
-    fn take_from_representor(&mut self, number: u16) -> bool {
+    /// Polls the representor of a port, and sends its packets by the port.
+    fn poll_representor(&mut self, number: u16) -> bool {
         let mut has_worked = false;
         for queue in 0.. {
             let Some(port) = self.ports.get_mut(&number) else { break };
@@ -241,27 +240,27 @@ impl Worker {
             if queue >= representor.queues_count() {
                 break;
             }
-            let room = (&mut self.pool, &mut self.burst);
-            if let Err(error) = representor.receive(queue, &self.epoll, room) {
-                self.shared.traffic.break_port();
-                warn!(port = number, %error, "a representor has failed and is not asked any more");
+            let (pool, burst) = (&mut self.pool, &mut self.burst);
+            if let Err(error) = representor.receive(queue, &self.epoll, pool, burst) {
+                self.shared.traffic.count_broken_port();
+                warn!(port = number, %error, "representor failed and is no longer polled");
             }
             has_worked |= !self.burst.is_empty();
-            self.shared.traffic.receive(self.burst.len());
+            self.shared.traffic.count_received(self.burst.len());
             for packet in self.burst.drain(..) {
-                let room = (&mut self.pool, &mut self.whole);
-                self.shared.traffic.note_sent(port.port.send(0, packet, room));
+                let sent = port.port.send(0, packet, &mut self.pool, &mut self.frames);
+                self.shared.traffic.count_sent(sent);
             }
         }
         has_worked
     }
 
-    fn take_outgoing(&mut self, packet: Outgoing) {
-        let Outgoing { port, is_resubmitted, payload } = packet;
-        self.shared.traffic.receive(1);
+    fn send_outgoing(&mut self, packet: OutgoingPacket) {
+        let OutgoingPacket { port, is_resubmitted, payload } = packet;
+        self.shared.traffic.count_received(1);
         let ingress = DatapathPort::new(port.into());
         let Some(mut packet) = self.pool.take(payload.len(), ingress) else {
-            return self.shared.traffic.drop_for(DropReason::NoBuffer);
+            return self.shared.traffic.count_drop(NicDropReason::NoBuffer);
         };
         packet.frame_mut().copy_from_slice(&payload);
         if is_resubmitted {
@@ -272,14 +271,14 @@ impl Worker {
         }
     }
 
-    /// Walks the burst, which came in by a port.
+    /// Processes the burst, which arrived on a port.
     fn process(&mut self, number: u16) {
         self.walk_burst(number);
-        while let Some((port, packet)) = self.leaving.pop() {
+        while let Some((port, packet)) = self.outgoing.pop() {
             self.send(port, packet);
         }
-        while let Some((packet, miss)) = self.missed.pop() {
-            self.hand_over(number, packet, miss);
+        while let Some((packet, info)) = self.punted.pop() {
+            self.divert(number, packet, info);
         }
     }
 
@@ -289,37 +288,37 @@ impl Worker {
         }
         let now = (self.shared.clock)().steady;
         let chain = &mut *self.shared.chain.lock();
-        // What is put aside is taken from the end.
+        // The lists below are popped from the end, so the burst is processed in reverse.
         for mut packet in self.burst.drain(..).rev() {
             let mut key = FlowKey::ZERO;
             key.set_in_port(PortNo::new(number.into()));
-            let Some(layers) = take_apart(packet.frame(), &mut key) else {
-                let miss = Miss { reason: REASON_UNPARSED, tag: 0, last_stage: 0, hash: 0 };
-                self.missed.push((packet, miss));
+            let Some(layers) = parse_frame(packet.frame(), &mut key) else {
+                let info = PuntInfo { reason: REASON_UNPARSED, tag: 0, last_stage: 0, hash: 0 };
+                self.punted.push((packet, info));
                 continue;
             };
             let verdict = chain.walk(&key, &mut self.walk);
-            chain.count(&self.walk, verdict, (packet.len(), now));
+            chain.count(&self.walk, verdict, packet.len(), now);
             match verdict {
-                Verdict::Drop => {
-                    self.shared.traffic.hit();
-                    self.shared.traffic.drop_for(DropReason::Rule);
+                NicVerdict::Drop => {
+                    self.shared.traffic.count_hit();
+                    self.shared.traffic.count_drop(NicDropReason::Rule);
                     self.pool.give(packet);
                 }
-                Verdict::Punt { reason, miss_tag: tag, last_stage } => {
+                NicVerdict::Punt { reason, miss_tag: tag, last_stage } => {
                     if reason == REASON_MISS && last_stage > 0 {
-                        self.shared.traffic.miss_midway();
+                        self.shared.traffic.count_partial_hit();
                     }
-                    let miss = Miss { reason, tag, last_stage, hash: flow_hash(&key) };
-                    self.missed.push((packet, miss));
+                    let info = PuntInfo { reason, tag, last_stage, hash: flow_hash(&key) };
+                    self.punted.push((packet, info));
                 }
-                Verdict::Forward { port } => {
-                    self.shared.traffic.hit();
+                NicVerdict::Forward { port } => {
+                    self.shared.traffic.count_hit();
                     let writes = chain.writes(&self.walk);
                     if rewrite(&mut packet, &layers, &mut key, writes) {
-                        self.leaving.push((port, packet));
+                        self.outgoing.push((port, packet));
                     } else {
-                        self.shared.traffic.drop_for(DropReason::Unsendable);
+                        self.shared.traffic.count_drop(NicDropReason::Unsendable);
                         self.pool.give(packet);
                     }
                 }
@@ -327,33 +326,32 @@ impl Worker {
         }
     }
 
-    /// Gives a packet to whoever knows what to do with it.
-    fn hand_over(&mut self, number: u16, packet: Packet, miss: Miss) {
+    /// Passes a packet to the representor of its port, or punts it to the controller.
+    fn divert(&mut self, number: u16, packet: Packet, info: PuntInfo) {
         let port = self.ports.get_mut(&number);
         let representor = port.and_then(|port| port.representor.as_mut());
-        match representor.filter(|_| miss.reason != REASON_ASKED) {
+        match representor.filter(|_| info.reason != REASON_ACTION) {
             Some(representor) => {
                 #[expect(clippy::cast_possible_truncation, reason = "a remainder of few")]
-                let queue = (miss.hash % representor.queues_count().max(1) as u64) as usize;
-                let room = (&mut self.pool, &mut self.whole);
+                let queue = (info.hash % representor.queues_count().max(1) as u64) as usize;
                 let traffic = &self.shared.traffic;
-                match representor.send(queue, packet, room) {
-                    Ok(()) => traffic.represent(),
-                    Err(_) => traffic.drop_for(DropReason::Representor),
+                match representor.send(queue, packet, &mut self.pool, &mut self.frames) {
+                    Ok(()) => traffic.count_represented(),
+                    Err(_) => traffic.count_drop(NicDropReason::Representor),
                 }
             }
-            None => self.punt(number, packet, miss),
+            None => self.punt(number, packet, info),
         }
     }
 
-    /// Gives a packet to the controllers, checksums made and segments cut.
-    fn punt(&mut self, number: u16, packet: Packet, miss: Miss) {
-        if finish(packet, &WIRE, &mut self.pool, &mut self.whole).is_err() {
-            return self.shared.traffic.drop_for(DropReason::Unsendable);
+    /// Sends a packet to the controllers, segmented and with complete checksums.
+    fn punt(&mut self, number: u16, packet: Packet, info: PuntInfo) {
+        if finish(packet, &WIRE, &mut self.pool, &mut self.frames).is_err() {
+            return self.shared.traffic.count_drop(NicDropReason::Unsendable);
         }
         let mut is_taken = true;
-        for packet in self.whole.drain(..) {
-            let values = [number, miss.reason.into(), miss.tag, miss.last_stage.into()];
+        for packet in self.frames.drain(..) {
+            let values = [number, info.reason.into(), info.tag, info.last_stage.into()];
             let metadata = PACKET_IN.fields.iter().zip(values).map(|(field, number)| {
                 PacketMetadata { metadata_id: field.id, value: value::encode(number.into()) }
             });
@@ -363,19 +361,19 @@ impl Worker {
                 self.shared.service.packet_in(PacketIn { payload, metadata: metadata.collect() });
         }
         if is_taken {
-            self.shared.traffic.hand_over();
+            self.shared.traffic.count_handed_over();
         } else {
-            self.shared.traffic.drop_for(DropReason::Controller);
+            self.shared.traffic.count_drop(NicDropReason::Controller);
         }
     }
 
-    /// Sends a packet; what a port does not take is dropped.
+    /// Sends a packet by a port. A packet that the port refuses is dropped.
     fn send(&mut self, number: u16, packet: Packet) {
         let Some(port) = self.ports.get_mut(&number) else {
-            self.shared.traffic.drop_for(DropReason::NoPort);
+            self.shared.traffic.count_drop(NicDropReason::NoPort);
             return self.pool.give(packet);
         };
-        let sent = port.port.send(0, packet, (&mut self.pool, &mut self.whole));
-        self.shared.traffic.note_sent(sent);
+        let sent = port.port.send(0, packet, &mut self.pool, &mut self.frames);
+        self.shared.traffic.count_sent(sent);
     }
 }

@@ -8,7 +8,7 @@ use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     partition::StageId,
 };
-use shunt_nic::{Chain, Limits, Verdict, Walk};
+use shunt_nic::{NicChain, NicLimits, NicVerdict, NicWalk};
 use shunt_p4runtime::{
     codec::{Decoded, Meaning, Ports, decode, encode},
     program::{PUNT_ACTION, Program},
@@ -98,9 +98,9 @@ fn is_same(left: &Meant, right: &Meant) -> bool {
 }
 
 /// The walk by the list: at each stage all entries are looked at.
-fn slow(entries: &[Meant], key: &FlowKey) -> Option<Verdict> {
+fn slow(entries: &[Meant], key: &FlowKey) -> Option<NicVerdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
-    let told = |reason, tag: Tag, last_stage| Verdict::Punt {
+    let told = |reason, tag: Tag, last_stage| NicVerdict::Punt {
         reason,
         miss_tag: u16::try_from(tag.number()).unwrap(),
         last_stage,
@@ -132,15 +132,15 @@ fn slow(entries: &[Meant], key: &FlowKey) -> Option<Verdict> {
                     _ => None,
                 });
                 let left = port.filter(|port| u32::from(*port) != key.in_port().number());
-                return Some(left.map_or(Verdict::Drop, |port| Verdict::Forward { port }));
+                return Some(left.map_or(NicVerdict::Drop, |port| NicVerdict::Forward { port }));
             }
         }
     }
     Some(told(0, tag, last_stage))
 }
 
-fn chain() -> Chain {
-    Chain::new(program(), Limits::default(), 7)
+fn chain() -> NicChain {
+    NicChain::new(program(), NicLimits::default(), 7)
 }
 
 fn no(number: usize) -> EntryNo {
@@ -158,7 +158,7 @@ proptest! {
         let mut chain = chain();
         let mut entries: Vec<(EntryNo, Meant)> = Vec::new();
         let mut number = 0;
-        let mut add = |chain: &mut Chain, entries: &mut Vec<(EntryNo, Meant)>, meant: Meant| {
+        let mut add = |chain: &mut NicChain, entries: &mut Vec<(EntryNo, Meant)>, meant: Meant| {
             number += 1;
             let is_there = entries.iter().any(|(_, other)| is_same(other, &meant));
             let taken = chain.insert(no(number), decoded(&meant));
@@ -180,7 +180,7 @@ proptest! {
         let left: Vec<Meant> = entries.into_iter().map(|(_, meant)| meant).collect();
         for key in packets {
             if let Some(expected) = slow(&left, &key) {
-                prop_assert_eq!(chain.walk(&key, &mut Walk::default()), expected);
+                prop_assert_eq!(chain.walk(&key, &mut NicWalk::default()), expected);
             }
         }
     }
@@ -203,16 +203,16 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
         next,
     };
     chain.insert(EntryNo(1), of(0, all(0, Next::Tag(Tag::new(1))))).unwrap();
-    let mut walk = Walk::default();
+    let mut walk = NicWalk::default();
     let now = std::time::Duration::from_secs;
     let verdict = chain.walk(&FlowKey::ZERO, &mut walk);
-    chain.count(&walk, verdict, (64, now(5)));
+    chain.count(&walk, verdict, 64, now(5));
     let hits = chain.hits(EntryNo(1));
     assert_eq!((hits.packets, hits.last), (0, Some(now(5))));
     chain.insert(EntryNo(2), of(2, all(1, Next::End))).unwrap();
     let verdict = chain.walk(&FlowKey::ZERO, &mut walk);
-    assert_eq!(verdict, Verdict::Drop);
-    chain.count(&walk, verdict, (64, now(6)));
+    assert_eq!(verdict, NicVerdict::Drop);
+    chain.count(&walk, verdict, 64, now(6));
     for no in [EntryNo(1), EntryNo(2)] {
         assert_eq!((chain.hits(no).packets, chain.hits(no).bytes), (1, 64));
     }
@@ -220,8 +220,8 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
 
 #[test]
 fn a_stage_takes_entries_that_match_as_many_bits_as_its_keys_have() {
-    let limits = Limits { key_bits_max: Some(48), ..Limits::default() };
-    let mut chain = Chain::new(Program::default(), limits, 7);
+    let limits = NicLimits { key_bits_max: Some(48), ..NicLimits::default() };
+    let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |fields: &[FieldId]| {
         let mut mask = FlowMask::EMPTY;
         fields.iter().for_each(|field| mask.add_field(*field));
@@ -243,8 +243,8 @@ fn a_stage_takes_entries_that_match_as_many_bits_as_its_keys_have() {
 
 #[test]
 fn a_stage_takes_as_many_masks_as_it_may() {
-    let limits = Limits { masks_max: Some(1), ..Limits::default() };
-    let mut chain = Chain::new(Program::default(), limits, 7);
+    let limits = NicLimits { masks_max: Some(1), ..NicLimits::default() };
+    let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |tag: u32, bits: u8, value: u8| {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::IpEcn, value.into());

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use shunt_datapath::port::{PortSpec, Repeat};
-use shunt_nic::{Limits, Nic, NicError, NicPort};
+use shunt_nic::{Nic, NicError, NicLimits, NicPort};
 use shunt_p4runtime::{
     program::{Program, UnknownStages},
     server::Now,
@@ -123,13 +123,13 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let program = Program::new(arguments.stages, arguments.size)?;
-    let limits = Limits {
+    let limits = NicLimits {
         masks_max: arguments.masks.map(NonZeroUsize::get),
         key_bits_max: arguments.key_bits.map(NonZeroU32::get),
         update_latency: Duration::from_micros(arguments.latency),
     };
     let ports = open_ports(arguments)?;
-    let nic = Nic::start((program, limits), ports, arguments.listen, (now, seed)).await?;
+    let nic = Nic::start(program, limits, ports, arguments.listen, now, seed).await?;
     nic.run(stop).await.map_err(NicError::from)?;
     Ok(())
 }

@@ -4,8 +4,8 @@ use proptest::{collection::vec, prelude::*};
 use shunt_flow::testing::PacketBuilder;
 use shunt_gigaflow::ltm::Tag;
 use shunt_nic::{
-    Chain, Limits,
-    testing::{Fate, fate},
+    NicChain, NicLimits,
+    testing::{NicOutcome, outcome_of},
 };
 use shunt_p4runtime::{
     codec::decode,
@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// The same entries in both.
-fn both(entries: &[TableEntry], start: u16) -> (Chain, Switch) {
+fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
     let program = Program::default();
-    let (mut chain, mut switch) = (Chain::new(program, Limits::default(), 7), Switch::new());
+    let (mut chain, mut switch) = (NicChain::new(program, NicLimits::default(), 7), Switch::new());
     chain.set_start(Tag::new(start.into()));
     switch.set_start(start);
     for (number, entry) in (0..).zip(entries) {
@@ -55,9 +55,9 @@ proptest! {
         let (chain, switch) = both(&entries, start);
         for arrival in &arrivals {
             let (port, frame) = arrival;
-            let expected = fate(&chain, *port, frame);
-            prop_assert_eq!(&switch.fate(*port, frame), &expected, "{:02x?}", frame);
-            let again = switch.fate(CPU_PORT, &resubmitted(arrival));
+            let expected = outcome_of(&chain, *port, frame);
+            prop_assert_eq!(&switch.outcome_of(*port, frame), &expected, "{:02x?}", frame);
+            let again = switch.outcome_of(CPU_PORT, &resubmitted(arrival));
             prop_assert_eq!(again, expected, "resubmitted: {:02x?}", frame);
         }
     }
@@ -82,7 +82,7 @@ proptest! {
         let (chain, switch) = both(&entries, 0);
         let mut frame = packet.build();
         vary(&mut frame, kind);
-        prop_assert_eq!(switch.fate(0, &frame), fate(&chain, 0, &frame));
+        prop_assert_eq!(switch.outcome_of(0, &frame), outcome_of(&chain, 0, &frame));
     }
 
     #[test]
@@ -91,7 +91,7 @@ proptest! {
     ) {
         let [high, low] = port.to_be_bytes();
         let bytes = [&[high, low, 0, 9, 0], frame.as_slice()].concat();
-        prop_assert_eq!(Switch::new().fate(CPU_PORT, &bytes), Fate::Left { port, frame });
+        prop_assert_eq!(Switch::new().outcome_of(CPU_PORT, &bytes), NicOutcome::Left { port, frame });
     }
 }
 
@@ -127,14 +127,14 @@ proptest! {
         });
         let (chain, switch) = both(&[all], 0);
         let mut frame = packet.build();
-        let Fate::Left { frame: left, .. } = fate(&chain, 0, &frame) else { panic!("no way") };
+        let NicOutcome::Left { frame: left, .. } = outcome_of(&chain, 0, &frame) else { panic!("no way") };
         let place = checksum..checksum + 2;
         let sum = |frame: &[u8]| u16::from_be_bytes(frame[place.clone()].try_into().unwrap());
         // What is taken from the checksum that came in is missing in the one that leaves.
         let zero = sum(&frame).wrapping_sub(sum(&left));
         for near in -EDGE..=EDGE {
             frame[place.clone()].copy_from_slice(&zero.wrapping_add_signed(near).to_be_bytes());
-            prop_assert_eq!(switch.fate(0, &frame), fate(&chain, 0, &frame), "{:02x?}", &frame);
+            prop_assert_eq!(switch.outcome_of(0, &frame), outcome_of(&chain, 0, &frame), "{:02x?}", &frame);
         }
     }
 }

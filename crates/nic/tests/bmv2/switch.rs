@@ -3,7 +3,7 @@
 use std::{fs, sync::LazyLock};
 
 use serde_json::Value;
-use shunt_nic::testing::Fate;
+use shunt_nic::testing::NicOutcome;
 use shunt_p4runtime::{
     program::{CPU_PORT, Program},
     wire::p4::{config::v1::P4Info, v1::TableEntry},
@@ -59,7 +59,7 @@ impl Switch {
     }
 
     /// What becomes of a frame that came in by a port.
-    pub(crate) fn fate(&self, port: u16, bytes: &[u8]) -> Fate {
+    pub(crate) fn fate(&self, port: u16, bytes: &[u8]) -> NicOutcome {
         let mut fields = Fields::new(&self.source.layout);
         let standard = |field: &str| ("standard_metadata".to_owned(), field.to_owned());
         fields.write(&standard("ingress_port"), port.into());
@@ -71,9 +71,9 @@ impl Switch {
         let mut frame: Vec<u8> = headers.flat_map(|header| fields.emit(&header)).collect();
         frame.extend(payload);
         match fields.read(&standard("egress_spec")) {
-            DROP_PORT => Fate::Dropped,
+            DROP_PORT => NicOutcome::Dropped,
             port if port == CPU_PORT.into() => told(&frame),
-            port => Fate::Left { port: port as u16, frame },
+            port => NicOutcome::Left { port: port as u16, frame },
         }
     }
 
@@ -113,11 +113,11 @@ impl Switch {
 const START: &str = "ingress.start_table";
 
 /// What the controller is told, in front of the frame: two bytes, one, two, one.
-fn told(bytes: &[u8]) -> Fate {
+fn told(bytes: &[u8]) -> NicOutcome {
     let [port_high, port_low, reason, tag_high, tag_low, last_stage, frame @ ..] = bytes else {
         panic!("{bytes:02x?}")
     };
-    Fate::HandedOver {
+    NicOutcome::HandedOver {
         ingress_port: u16::from_be_bytes([*port_high, *port_low]),
         reason: *reason,
         miss_tag: u16::from_be_bytes([*tag_high, *tag_low]),

@@ -7,7 +7,7 @@ use shunt_gigaflow::{
     ltm::{Next, Tag},
     offload::{OffloadError, Refusal},
 };
-use shunt_nic::{DropReason, Limits};
+use shunt_nic::{NicDropReason, NicLimits};
 use shunt_p4runtime::client::PacketToSend;
 
 use crate::world::{World, frame, rule, to};
@@ -43,19 +43,19 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
     world.send(0, &frame());
     assert_eq!(world.receive(1).await, sent);
     assert_eq!(world.nothing(1).await, Ok(()));
-    assert_eq!(world.traffic.dropped(DropReason::Rule), 1);
+    assert_eq!(world.traffic.dropped(NicDropReason::Rule), 1);
 }
 
 #[tokio::test]
 async fn a_limit_that_the_controller_did_not_know_is_told_by_its_name() {
-    let limits = Limits { key_bits_max: Some(17), ..Limits::default() };
+    let limits = NicLimits { key_bits_max: Some(17), ..NicLimits::default() };
     let mut world = World::limited(limits).await;
     let of = |fields: &[(FieldId, u128)]| rule(0, fields, &[], Next::End);
     world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
     let wide = of(&[(FieldId::EthType, 0x0800), (FieldId::IpProto, 17)]);
     let refused = Err(OffloadError::Refused(Refusal::KeyBits));
     assert_eq!(world.try_insert(0, wide).await, refused);
-    let limits = Limits { masks_max: Some(1), ..Limits::default() };
+    let limits = NicLimits { masks_max: Some(1), ..NicLimits::default() };
     let mut world = World::limited(limits).await;
     world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
     let another = of(&[(FieldId::InPort, 1)]);
@@ -102,7 +102,7 @@ async fn every_packet_is_sent_or_handed_over_or_dropped_for_a_reason() {
     world.receive(1).await;
     let counts = || {
         let traffic = &world.traffic;
-        let dropped: u64 = DropReason::ALL.iter().map(|reason| traffic.dropped(*reason)).sum();
+        let dropped: u64 = NicDropReason::ALL.iter().map(|reason| traffic.dropped(*reason)).sum();
         (traffic.received(), traffic.sent() + traffic.handed_over() + dropped)
     };
     for _ in 0..1000 {

@@ -15,7 +15,7 @@ use shunt_gigaflow::{
     offload::{LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket},
     partition::StageId,
 };
-use shunt_nic::{Limits, Nic, NicPort, NicPorts, Traffic};
+use shunt_nic::{Nic, NicCounters, NicLimits, NicPort, NicPorts};
 use shunt_p4runtime::{
     client::{P4RuntimeDevice, PacketToSend, Settings},
     codec::Ports,
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) ends: Vec<Queues>,
     /// Frames that came in one burst with one that was asked for.
     came: Vec<VecDeque<Vec<u8>>>,
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<NicCounters>,
     pub(crate) ports: NicPorts,
     server: JoinHandle<()>,
     pub(crate) pool: Pool,
@@ -49,18 +49,18 @@ pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
 impl World {
     /// Without representors.
     pub(crate) async fn new() -> Self {
-        Self::with(Limits::default(), |_| None).await
+        Self::with(NicLimits::default(), |_| None).await
     }
 
     /// The same, with a NIC whose limits its controller does not know.
-    pub(crate) async fn limited(limits: Limits) -> Self {
+    pub(crate) async fn limited(limits: NicLimits) -> Self {
         Self::with(limits, |_| None).await
     }
 
     /// Each port with its representor.
     pub(crate) async fn represented() -> Self {
         let mut fars = Vec::new();
-        let mut world = Self::with(Limits::default(), |seed| {
+        let mut world = Self::with(NicLimits::default(), |seed| {
             let (near, far) = pair(1, seed);
             fars.push(far);
             Some(Box::new(near))
@@ -73,7 +73,7 @@ impl World {
     }
 
     async fn with(
-        limits: Limits,
+        limits: NicLimits,
         mut representor: impl FnMut(u64) -> Option<Box<dyn Port>>,
     ) -> Self {
         let [(near_1, far_1), (near_2, far_2)] = [pair(1, 1), pair(1, 3)];
@@ -84,7 +84,7 @@ impl World {
         let ports = vec![port(1, near_1), port(2, near_2)];
         let address = "127.0.0.1:0".parse().unwrap();
         let program = program();
-        let nic = Nic::start((program, limits), ports, address, (Now::default, 5)).await;
+        let nic = Nic::start(program, limits, ports, address, Now::default, 5).await;
         let nic = nic.unwrap();
         let settings = Settings {
             program,

@@ -9,7 +9,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_gigaflow::{offload::OffloadCapabilities, partition::PolicyName};
-use shunt_nic::{Limits, Nic, NicPorts, Traffic};
+use shunt_nic::{Nic, NicCounters, NicLimits, NicPorts};
 use shunt_p4runtime::{
     client::{LivePorts, P4RuntimeDevice, Settings, Trouble},
     program::Program,
@@ -84,7 +84,7 @@ struct State {
 struct Embedded {
     address: SocketAddr,
     ports: NicPorts,
-    traffic: Arc<Traffic>,
+    traffic: Arc<NicCounters>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -237,14 +237,14 @@ impl NicFront {
         };
         let address: SocketAddr =
             config.address.parse().map_err(|error| system(Box::new(error)))?;
-        let limits = Limits {
+        let limits = NicLimits {
             masks_max: (config.masks > 0).then_some(config.masks),
             key_bits_max: (config.key_bits > 0).then_some(config.key_bits),
             update_latency: Duration::from_micros(config.update_us),
         };
         let program = program(config);
         let clock: fn() -> Now = Clock::of_nic;
-        let nic = Nic::start((program, limits), Vec::new(), address, (clock, self.seed)).await;
+        let nic = Nic::start(program, limits, Vec::new(), address, clock, self.seed).await;
         let nic = nic.map_err(|error| system(Box::new(error)))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (address, ports, traffic) = (nic.address(), nic.ports(), nic.traffic());
@@ -394,7 +394,7 @@ impl NicFront {
     }
 
     /// What is in force, and of an embedded NIC where it listens and what it counts.
-    pub(crate) fn look(&self) -> (config::Target, Option<(SocketAddr, Arc<Traffic>)>) {
+    pub(crate) fn look(&self) -> (config::Target, Option<(SocketAddr, Arc<NicCounters>)>) {
         let state = self.state.lock();
         let of = |embedded: &Embedded| (embedded.address, Arc::clone(&embedded.traffic));
         (state.config.clone(), state.embedded.as_ref().map(of))

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use shunt_datapath::offload::OffloadState;
-use shunt_nic::{DropReason, Traffic};
+use shunt_nic::{NicCounters, NicDropReason};
 
 use super::NicFront;
 use crate::{config::OffloadKind, status::chain::CoverageStatus};
@@ -110,9 +110,9 @@ pub struct NicTraffic {
 const LEAVING: &str = "the NIC before is being emptied";
 
 impl NicTraffic {
-    fn of(traffic: &Traffic) -> Self {
+    fn of(traffic: &NicCounters) -> Self {
         let dropped =
-            DropReason::ALL.iter().map(|reason| (reason.name(), traffic.dropped(*reason)));
+            NicDropReason::ALL.iter().map(|reason| (reason.name(), traffic.dropped(*reason)));
         Self {
             received: traffic.received(),
             hits: traffic.hits(),

@@ -1,32 +1,32 @@
-//! What became of packets, counted.
+//! The packet counters of a NIC.
 //!
-//! Each packet that is taken from a port, a representor or the controller has one fate: it is sent,
-//! handed to the controller, given to the representor of its port, or dropped for one reason. So
-//! received = sent + handed over + represented + dropped, once the thread is done with a burst.
+//! Each packet from a port, a representor or the controller ends in exactly one manner: it is sent,
+//! handed over to the controller, passed to the representor of its port, or dropped for one reason. So
+//! received = sent + handed over + represented + dropped after each burst.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a packet went nowhere.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropReason {
-    /// An entry says so, or would send it back to where it came from.
+pub enum NicDropReason {
+    /// An entry drops the packet, or would send it back to its ingress port.
     Rule,
-    /// There is no port of the number that it was to leave by.
+    /// The output port does not exist.
     NoPort,
-    /// A port did not take it.
+    /// The output port did not accept the packet.
     Refused,
-    /// It cannot be cut into frames, or has no room for a tag.
+    /// The packet cannot be segmented, or its buffer has no room for a VLAN tag.
     Unsendable,
-    /// There was no buffer left.
+    /// No buffer was free.
     NoBuffer,
-    /// Too many packets waited for the controller.
+    /// The queue to the controller is full.
     Controller,
-    /// A representor did not take it.
+    /// The representor did not accept the packet.
     Representor,
 }
 
-impl DropReason {
-    /// All of them.
+impl NicDropReason {
+    /// All drop reasons.
     pub const ALL: [Self; 7] = [
         Self::Rule,
         Self::NoPort,
@@ -37,7 +37,7 @@ impl DropReason {
         Self::Representor,
     ];
 
-    /// What it is called in a status: a word or two.
+    /// The name of the reason in a status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,20 +52,20 @@ impl DropReason {
     }
 }
 
-/// Packets of a NIC by their fate. The packet thread adds, whoever likes reads.
+/// The packet counters of a NIC. The packet thread writes them, and other threads read them.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub struct NicCounters {
     received: AtomicU64,
     sent: AtomicU64,
     handed_over: AtomicU64,
     represented: AtomicU64,
     hits: AtomicU64,
     partial_hits: AtomicU64,
-    dropped: [AtomicU64; DropReason::ALL.len()],
+    dropped: [AtomicU64; NicDropReason::ALL.len()],
     ports_broken: AtomicU64,
 }
 
-impl Traffic {
+impl NicCounters {
     /// Packets from ports, from representors and from the controller.
     #[must_use]
     pub fn received(&self) -> u64 {
@@ -78,76 +78,76 @@ impl Traffic {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Packets that were handed to the controller.
+    /// Packets that were handed over to the controller.
     #[must_use]
     pub fn handed_over(&self) -> u64 {
         self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Packets that were given to the representor of the port that they came by.
+    /// Packets that were passed to the representor of their ingress port.
     #[must_use]
     pub fn represented(&self) -> u64 {
         self.represented.load(Ordering::Relaxed)
     }
 
-    /// Packets that came to an end in the stages, where they were sent or dropped.
+    /// Packets that hit: the stages sent or dropped them.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Packets that met some entries, and none where they had come to: misses like others.
+    /// Packets that matched some entries and then missed. They count as misses too.
     #[must_use]
     pub fn partial_hits(&self) -> u64 {
         self.partial_hits.load(Ordering::Relaxed)
     }
 
-    /// Packets that were dropped for a reason.
+    /// Packets that were dropped for this reason.
     #[must_use]
-    pub fn dropped(&self, reason: DropReason) -> u64 {
+    pub fn dropped(&self, reason: NicDropReason) -> u64 {
         self.dropped[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Ports that failed and are not asked any more.
+    /// Ports that failed and are no longer polled.
     #[must_use]
     pub fn ports_broken(&self) -> u64 {
         self.ports_broken.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn receive(&self, count: usize) {
+    pub(crate) fn count_received(&self, count: usize) {
         self.received.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_sent(&self, sent: Result<(), DropReason>) {
+    pub(crate) fn count_sent(&self, sent: Result<(), NicDropReason>) {
         match sent {
             Ok(()) => {
                 self.sent.fetch_add(1, Ordering::Relaxed);
             }
-            Err(reason) => self.drop_for(reason),
+            Err(reason) => self.count_drop(reason),
         }
     }
 
-    pub(crate) fn represent(&self) {
+    pub(crate) fn count_represented(&self) {
         self.represented.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn hit(&self) {
+    pub(crate) fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn miss_midway(&self) {
+    pub(crate) fn count_partial_hit(&self) {
         self.partial_hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn hand_over(&self) {
+    pub(crate) fn count_handed_over(&self) {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn drop_for(&self, reason: DropReason) {
+    pub(crate) fn count_drop(&self, reason: NicDropReason) {
         self.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn break_port(&self) {
+    pub(crate) fn count_broken_port(&self) {
         self.ports_broken.fetch_add(1, Ordering::Relaxed);
     }
 }

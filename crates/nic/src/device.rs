@@ -1,4 +1,4 @@
-//! The chain as a device of the P4Runtime server.
+//! The stages of the NIC as a device of the P4Runtime server.
 
 use std::sync::Arc;
 
@@ -17,29 +17,30 @@ use shunt_p4runtime::{
     },
 };
 
-use crate::{chain::Chain, orders::Orders};
+use crate::{chain::NicChain, commands::CommandQueue};
 
-/// What the server sees of a NIC.
+/// The NIC as the P4Runtime server sees it.
 #[derive(Debug)]
-pub struct Front {
+pub struct NicDevice {
     program: Program,
-    chain: Arc<Mutex<Chain>>,
-    orders: Arc<Orders>,
+    chain: Arc<Mutex<NicChain>>,
+    commands: Arc<CommandQueue>,
 }
 
-impl Front {
-    pub(crate) fn new(chain: Arc<Mutex<Chain>>, orders: Arc<Orders>) -> Self {
+impl NicDevice {
+    pub(crate) fn new(chain: Arc<Mutex<NicChain>>, commands: Arc<CommandQueue>) -> Self {
         let program = *chain.lock().program();
-        Self { program, chain, orders }
+        Self { program, chain, commands }
     }
 }
 
-/// Why an entry is refused that was checked against the P4Info: it cannot be.
-const UNKNOWN: DeviceError = DeviceError::Refused("an entry that is not of the program");
+/// The refusal of an entry that the program cannot hold. The server checks entries against the P4Info
+/// before, so this does not occur.
+const UNKNOWN: DeviceError = DeviceError::Refused("the entry does not belong to the program");
 
-impl Device for Front {
+impl Device for NicDevice {
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError> {
-        // Names and annotations are for people.
+        // Names and annotations have no effect, so they are not compared.
         let [given, own] = [info, &self.program.p4info()].map(Schema::read);
         if let Some(difference) = given.unwrap_or_default().difference(&own.unwrap_or_default()) {
             return Err(ProgramError::Info(difference));
@@ -56,7 +57,7 @@ impl Device for Front {
     }
 
     fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
-        // The packet thread waits for the lock: only what must be is done under it.
+        // The packet thread waits for the lock, so the entry is decoded before.
         let decoded = decode(&self.program, value).map_err(|_| UNKNOWN)?;
         self.chain.lock().insert(entry, decoded)
     }
@@ -88,11 +89,11 @@ impl Device for Front {
     }
 
     fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError> {
-        self.orders.send(packet)
+        self.commands.send(packet)
     }
 }
 
-/// Whether a device configuration is a bmv2 program with the tables of ours.
+/// Returns whether a device configuration is a bmv2 program with the tables of this program.
 fn is_of(program: &Program, config: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Value>(config) else { return false };
     let names = |json: &Value| -> Option<Vec<String>> {
@@ -128,11 +129,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        chain::{Verdict, Walk},
-        limits::Limits,
+        chain::{NicVerdict, NicWalk},
+        limits::NicLimits,
     };
 
-    /// An entry of the first stage that sends to a tag.
+    /// An entry of the first stage that leads to a tag.
     fn entry(next: u32) -> TableEntry {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::IpEcn, 1);
@@ -154,38 +155,38 @@ mod tests {
         Update { r#type: kind.into(), entity: Some(entity) }
     }
 
-    fn front() -> (Front, Arc<Mutex<Chain>>) {
-        let chain = Chain::new(Program::default(), Limits::default(), 7);
+    fn device() -> (NicDevice, Arc<Mutex<NicChain>>) {
+        let chain = NicChain::new(Program::default(), NicLimits::default(), 7);
         let chain = Arc::new(Mutex::new(chain));
-        (Front::new(Arc::clone(&chain), Arc::new(Orders::new().unwrap())), chain)
+        (NicDevice::new(Arc::clone(&chain), Arc::new(CommandQueue::new().unwrap())), chain)
     }
 
-    /// The tag that a packet has behind the entry.
-    fn tag(chain: &Mutex<Chain>) -> u16 {
+    /// Returns the tag of a packet behind the entry.
+    fn tag(chain: &Mutex<NicChain>) -> u16 {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::IpEcn, 1);
-        match chain.lock().walk(&key, &mut Walk::default()) {
-            Verdict::Punt { miss_tag, .. } => miss_tag,
+        match chain.lock().walk(&key, &mut NicWalk::default()) {
+            NicVerdict::Punt { miss_tag, .. } => miss_tag,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_there_is_no_entry_of_is_not_said_to_be_changed() {
-        let (mut front, _chain) = front();
-        assert_eq!(front.modify(EntryNo(1), &entry(5)), Err(DeviceError::Unknown));
-        assert_eq!(front.insert(EntryNo(1), &entry(5)), Ok(()));
-        assert_eq!(front.modify(EntryNo(1), &entry(6)), Ok(()));
+    fn modifying_a_missing_entry_fails() {
+        let (mut device, _chain) = device();
+        assert_eq!(device.modify(EntryNo(1), &entry(5)), Err(DeviceError::Unknown));
+        assert_eq!(device.insert(EntryNo(1), &entry(5)), Ok(()));
+        assert_eq!(device.modify(EntryNo(1), &entry(6)), Ok(()));
     }
 
     #[test]
-    fn a_batch_that_fails_leaves_what_packets_meet_as_it_was() {
-        let (mut front, chain) = front();
+    fn a_failed_batch_leaves_the_entries_unchanged() {
+        let (mut device, chain) = device();
         let mut store = Store::new(Schema::read(&Program::default().p4info()).unwrap());
         let mut all = |updates| {
             let atomicity = Atomicity::RollbackOnError.into();
             let request = WriteRequest { updates, atomicity, ..WriteRequest::default() };
-            write(&mut store, &mut front, request, Duration::ZERO).unwrap()
+            write(&mut store, &mut device, request, Duration::ZERO).unwrap()
         };
         assert_eq!(all(vec![update(Type::Insert, entry(5))]), [Ok(())]);
         let delete = || update(Type::Delete, entry(5));

@@ -1,4 +1,4 @@
-//! What the packet thread is told: packets of the controller to send, ports that come and go.
+//! Commands for the packet thread: packet-outs of the controller, and ports to add and remove.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -11,55 +11,55 @@ use parking_lot::Mutex;
 use shunt_datapath::Pool;
 use shunt_p4runtime::{program::PACKET_OUT, server::PacketError, value, wire::p4::v1::PacketOut};
 
-use crate::{error::OrderError, side::Opened};
+use crate::{error::AddPortError, ports::open_port::OpenPort};
 
-/// Packets of the controller that wait for the thread.
+/// Greatest number of packet-outs in the queue.
 const PACKETS_MAX: usize = 4096;
 
-/// What waits for the thread, and what wakes it.
+/// The commands that wait for the thread, and the eventfd that wakes it.
 #[derive(Debug)]
-pub(crate) struct Orders {
-    state: Mutex<State>,
+pub(crate) struct CommandQueue {
+    state: Mutex<QueueState>,
     wake: EventFd,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// The ports that there are once all is done that waits.
+struct QueueState {
+    /// The ports that will exist after all commands in the queue.
     ports: BTreeSet<u16>,
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<NicCommand>,
     packets_count: usize,
-    /// The thread has ended: nothing is done any more.
+    /// Set after the thread has ended.
     is_closed: bool,
 }
 
-/// Something for the thread to do.
+/// A command for the packet thread.
 #[derive(Debug)]
-pub(crate) enum Order {
-    /// Send a packet of the controller.
-    Send(Outgoing),
-    /// There is another port.
-    Add(u16, Box<Opened>),
-    /// A port goes; whoever wants it closed waits for it.
-    Remove(u16, SyncSender<Box<Opened>>),
+pub(crate) enum NicCommand {
+    /// Send a packet-out of the controller.
+    Send(OutgoingPacket),
+    /// Add a port.
+    Add(u16, Box<OpenPort>),
+    /// Remove a port, and return it to the sender of the command.
+    Remove(u16, SyncSender<Box<OpenPort>>),
 }
 
 /// A packet from the controller.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingPacket {
     pub(crate) port: u16,
-    /// It goes through the stages.
+    /// Set if the packet goes through the stages instead of to the port.
     pub(crate) is_resubmitted: bool,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Orders {
+impl CommandQueue {
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self { state: Mutex::default(), wake: EventFd::from_flags(flags)? })
     }
 
-    /// Has a packet of the controller sent.
+    /// Queues a packet-out of the controller.
     pub(crate) fn send(&self, packet: &PacketOut) -> Result<(), PacketError> {
         let number = |field: u32| {
             let given = packet.metadata.iter().find(|given| given.metadata_id == field);
@@ -81,70 +81,70 @@ impl Orders {
         }
         state.packets_count += 1;
         let payload = packet.payload.clone();
-        state.waiting.push_back(Order::Send(Outgoing { port, is_resubmitted, payload }));
+        state.waiting.push_back(NicCommand::Send(OutgoingPacket { port, is_resubmitted, payload }));
         drop(state);
         self.wake();
         Ok(())
     }
 
-    /// Has a port added.
-    pub(crate) fn add(&self, number: u16, port: Box<Opened>) -> Result<(), OrderError> {
+    /// Queues a port to add.
+    pub(crate) fn add(&self, number: u16, port: Box<OpenPort>) -> Result<(), AddPortError> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Err(OrderError::Stopped);
+            return Err(AddPortError::Stopped);
         }
         if !state.ports.insert(number) {
-            return Err(OrderError::NumberTaken);
+            return Err(AddPortError::NumberTaken);
         }
-        state.waiting.push_back(Order::Add(number, port));
+        state.waiting.push_back(NicCommand::Add(number, port));
         drop(state);
         self.wake();
         Ok(())
     }
 
-    /// Has a port removed. The receiver gets it, or an error if the thread has ended.
-    pub(crate) fn remove(&self, number: u16) -> Receiver<Box<Opened>> {
+    /// Queues a port to remove. The receiver gets the port, or an error if the thread has ended.
+    pub(crate) fn remove(&self, number: u16) -> Receiver<Box<OpenPort>> {
         let (sender, receiver) = sync_channel(1);
         let mut state = self.state.lock();
         if !state.is_closed && state.ports.remove(&number) {
-            state.waiting.push_back(Order::Remove(number, sender));
+            state.waiting.push_back(NicCommand::Remove(number, sender));
         }
         drop(state);
         self.wake();
         receiver
     }
 
-    /// Takes all that waits; `into` is empty.
-    pub(crate) fn take(&self, into: &mut VecDeque<Order>) {
+    /// Moves all commands to `into`, which is empty.
+    pub(crate) fn take(&self, into: &mut VecDeque<NicCommand>) {
         let mut state = self.state.lock();
         state.packets_count = 0;
         std::mem::swap(into, &mut state.waiting);
     }
 
-    /// The thread ends: what waits is dropped, and so is what comes.
+    /// Closes the queue at the end of the thread: drops its commands, and refuses new ones.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.ports.clear();
         let dropped = std::mem::take(&mut state.waiting);
-        // Ports take the system a while to close.
+        // Closing ports takes time, so the commands are dropped without the lock.
         drop(state);
         drop(dropped);
     }
 
-    /// Ends the sleep of the thread.
+    /// Wakes the thread.
     pub(crate) fn wake(&self) {
-        // A counter that is full wakes as well.
+        // A full counter wakes as well.
         let _ = self.wake.write(1);
     }
 
-    /// The thread is awake.
-    pub(crate) fn awake(&self) {
+    /// Clears the wake-up after the thread has woken.
+    pub(crate) fn clear_wake(&self) {
         let _ = self.wake.read();
     }
 }
 
-impl AsFd for Orders {
+impl AsFd for CommandQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -157,20 +157,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_packets_wait_and_no_more() {
-        let orders = Orders::new().unwrap();
-        orders.state.lock().ports.insert(1);
+    fn the_queue_of_packet_outs_is_bounded() {
+        let commands = CommandQueue::new().unwrap();
+        commands.state.lock().ports.insert(1);
         let fields = PACKET_OUT.fields.iter().zip([1, 0, 0]);
         let metadata = fields
             .map(|(field, value)| PacketMetadata { metadata_id: field.id, value: vec![value] })
             .collect();
         let packet = PacketOut { payload: vec![7; 60], metadata };
         for _ in 0..PACKETS_MAX {
-            assert_eq!(orders.send(&packet), Ok(()));
+            assert_eq!(commands.send(&packet), Ok(()));
         }
-        assert_eq!(orders.send(&packet), Err(PacketError::Busy));
+        assert_eq!(commands.send(&packet), Err(PacketError::Busy));
         let mut taken = VecDeque::new();
-        orders.take(&mut taken);
-        assert_eq!((taken.len(), orders.send(&packet)), (PACKETS_MAX, Ok(())));
+        commands.take(&mut taken);
+        assert_eq!((taken.len(), commands.send(&packet)), (PACKETS_MAX, Ok(())));
     }
 }

@@ -1,0 +1,141 @@
+//! Doorbells: queues between two threads with which the sender wakes the receiver.
+//!
+//! The sender notifies the doorbell, which makes an eventfd readable. A receiver that finds its queue
+//! empty suppresses the notification *and polls the queue once more*. That poll finds packets that were
+//! sent before, and packets sent afterwards notify again. A doorbell that is notified already is not
+//! notified again, so two busy threads make no system calls.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use shunt_datapath::{
+    Packet, Pool, PortError, RxQueue, TxEnd, TxQueue,
+    port::{Queues, RxReport},
+};
+
+/// A doorbell that wakes the receiver of a queue.
+#[derive(Debug)]
+struct Doorbell {
+    event: EventFd,
+    is_notified: AtomicBool,
+}
+
+impl Doorbell {
+    fn new() -> nix::Result<Arc<Self>> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event = EventFd::from_flags(flags)?;
+        Ok(Arc::new(Self { event, is_notified: AtomicBool::new(false) }))
+    }
+
+    /// Wakes the receiver after packets were sent.
+    fn notify(&self) {
+        // AcqRel: partner of `suppress`, which then sees the packets that were sent before.
+        if !self.is_notified.swap(true, Ordering::AcqRel) {
+            // A full counter wakes as well.
+            let _ = self.event.write(1);
+        }
+    }
+
+    /// Suppresses the notification; returns whether the receiver must poll once more.
+    fn suppress(&self) -> bool {
+        // AcqRel: partner of `notify`.
+        let was_notified = self.is_notified.swap(false, Ordering::AcqRel);
+        if was_notified {
+            let _ = self.event.read();
+        }
+        was_notified
+    }
+}
+
+/// Adds doorbells to connected queues: senders notify, and receivers suppress.
+///
+/// Each `far` queue receives what the `near` queue of the same number sends, and vice versa.
+pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> nix::Result<[Vec<Queues>; 2]> {
+    let mut connected = [Vec::new(), Vec::new()];
+    for (near, far) in near.into_iter().zip(far) {
+        let doorbells = [Doorbell::new()?, Doorbell::new()?];
+        for ((own, queues), (here, there)) in
+            connected.iter_mut().zip([near, far]).zip([(0, 1), (1, 0)])
+        {
+            let (here, there) = (Arc::clone(&doorbells[here]), Arc::clone(&doorbells[there]));
+            own.push(Queues {
+                rx: queues.rx.map(|inner| -> Box<dyn RxQueue> {
+                    Box::new(DoorbellRx { inner, doorbell: here })
+                }),
+                tx: Box::new(DoorbellTx {
+                    inner: queues.tx,
+                    notify_on_drop: NotifyOnDrop(there),
+                    has_sent: false,
+                }),
+            });
+        }
+    }
+    Ok(connected)
+}
+
+/// A receive queue with a doorbell.
+struct DoorbellRx {
+    inner: Box<dyn RxQueue>,
+    doorbell: Arc<Doorbell>,
+}
+
+impl RxQueue for DoorbellRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let before = burst.len();
+        let report = self.inner.rx(pool, burst)?;
+        if burst.len() > before
+            || report.refused > 0
+            || report.exhausted
+            || !self.doorbell.suppress()
+        {
+            return Ok(report);
+        }
+        self.inner.rx(pool, burst)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.event.as_fd())
+    }
+}
+
+/// A transmit queue with a doorbell.
+struct DoorbellTx {
+    // It is dropped first, so that the last notification also reports the end of the queue.
+    inner: Box<dyn TxQueue>,
+    notify_on_drop: NotifyOnDrop,
+    has_sent: bool,
+}
+
+/// Notifies the doorbell when it is used, and once more when it is dropped.
+struct NotifyOnDrop(Arc<Doorbell>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify();
+    }
+}
+
+impl TxQueue for DoorbellTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let taken = self.inner.tx(packets);
+        self.has_sent |= taken > 0;
+        taken
+    }
+
+    fn tx_end(&self) -> TxEnd {
+        self.inner.tx_end()
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+        if std::mem::take(&mut self.has_sent) {
+            self.notify_on_drop.0.notify();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Representors: ports of the switch that represent ports of the NIC, added while the NIC runs.
+//!
+//! The thread of the NIC owns the queues of the port. The switch owns the representor of the port, which
+//! carries the packets that miss in the NIC and the packets that the switch sends. The link state, the
+//! address and the counters of the representor are those of the port. If the port fails or the thread
+//! ends, the representor fails as well. Closing the representor removes the port from the NIC.
+
+use std::{io, sync::Arc};
+
+use shunt_datapath::{
+    Packet, Pool, PortError, RxQueue,
+    port::{Capabilities, Port, PortCounters, Queues, RxReport, pair::pair},
+};
+
+use crate::{
+    commands::CommandQueue,
+    ports::{
+        doorbell::add_doorbells,
+        open_port::{OpenPort, PortSide},
+    },
+    thread::NicThread,
+};
+
+/// Adds ports to a NIC that runs.
+///
+/// The NIC forwards while one of these handles or one of their ports exists. After its server has
+/// stopped it has no rules.
+#[derive(Clone, Debug)]
+pub struct NicPorts {
+    pub(crate) thread: Arc<NicThread>,
+}
+
+/// The representor of a port, which the switch uses as a port.
+struct Representor {
+    nic: NicPorts,
+    number: u16,
+    device: Box<dyn Port>,
+    seed: u64,
+    is_added: bool,
+}
+
+impl NicPorts {
+    /// Returns the representor of a port that joins the NIC with this number.
+    ///
+    /// The port joins when the representor is split into queues. `seed` selects the queues of packets
+    /// between the two.
+    #[must_use]
+    pub fn represent(&self, number: u16, port: Box<dyn Port>, seed: u64) -> Box<dyn Port> {
+        let nic = self.clone();
+        Box::new(Representor { nic, number, device: port, seed, is_added: false })
+    }
+
+    fn commands(&self) -> &CommandQueue {
+        self.thread.commands()
+    }
+}
+
+impl Representor {
+    fn name(&self) -> String {
+        format!("port {} of the NIC", self.number)
+    }
+
+    fn failed(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PortError {
+        PortError::System { doing: "add", name: self.name(), source: io::Error::other(source) }
+    }
+}
+
+impl Port for Representor {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { can_wait: true, ..self.device.capabilities() }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let port = PortSide::of(self.device.split(1)?, self.device.capabilities());
+        let (mut near, mut far) = pair(threads, self.seed);
+        let inside = near.capabilities();
+        let connected = add_doorbells(near.split(threads)?, far.split(threads)?);
+        let [near, far] = connected.map_err(|error| self.failed(error))?;
+        let opened = OpenPort { port, representor: Some(PortSide::of(near, inside)) };
+        let added = self.nic.commands().add(self.number, Box::new(opened));
+        added.map_err(|error| self.failed(error))?;
+        self.is_added = true;
+        let representor_rx = |queues: Queues| {
+            let wrap = |inner| -> Box<dyn RxQueue> {
+                Box::new(RepresentorRx { inner, name: self.name() })
+            };
+            Queues { rx: queues.rx.map(wrap), ..queues }
+        };
+        Ok(far.into_iter().map(representor_rx).collect())
+    }
+
+    fn link_up(&self) -> bool {
+        self.device.link_up()
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.device.mac()
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.device.counters()
+    }
+}
+
+impl Drop for Representor {
+    fn drop(&mut self) {
+        if self.is_added {
+            // The reply comes after the current iteration of the NIC's thread, or at once if it has ended.
+            let _ = self.nic.commands().remove(self.number).recv();
+        }
+    }
+}
+
+/// The receive queue of a representor. It fails after the NIC has closed its end.
+struct RepresentorRx {
+    inner: Box<dyn RxQueue>,
+    name: String,
+}
+
+impl RxQueue for RepresentorRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let report = self.inner.rx(pool, burst)?;
+        if report.exhausted {
+            return Err(PortError::DeviceGone { name: self.name.clone() });
+        }
+        Ok(report)
+    }
+
+    fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.inner.wait_fd()
+    }
+}
