@@ -1,4 +1,4 @@
-//! The walk of a packet against a list of all entries.
+//! Compares the walk of a packet with a linear search of all entries.
 
 #![expect(clippy::unwrap_used, reason = "stages are few")]
 
@@ -19,7 +19,7 @@ use shunt_pipeline::{DatapathAction, DatapathPort};
 
 const STAGES: u8 = 3;
 
-/// Small numbers, so that packets and rules meet.
+/// Small numbers, so that packets match rules.
 fn header() -> impl Strategy<Value = FlowKey> {
     (0u8..3, 0u8..4, 0u8..4).prop_map(|(in_port, tos, ttl)| {
         let mut key = FlowKey::ZERO;
@@ -39,10 +39,10 @@ fn mask() -> impl Strategy<Value = FlowMask> {
     })
 }
 
-/// Priorities that a length can say, and others.
+/// Priorities that are rule lengths, and others.
 const PRIORITIES: [i32; 6] = [1, 2, 65535, 65536, 70000, i32::MAX];
 
-/// An entry as a controller means it.
+/// An entry as its controller defines it.
 #[derive(Clone, Debug)]
 struct Meant {
     stage: u8,
@@ -80,7 +80,7 @@ fn program() -> Program {
     Program::new(STAGES, 64).unwrap()
 }
 
-/// What a NIC makes of the entry that says it.
+/// Returns the entry as the NIC decodes it.
 fn decoded(meant: &Meant) -> Decoded {
     let ports = Ports((0..3).map(|n| (DatapathPort::new(n), n.try_into().unwrap())).collect());
     let stage = StageId::new(meant.stage).unwrap();
@@ -91,13 +91,13 @@ fn decoded(meant: &Meant) -> Decoded {
     decode(&program(), &TableEntry { priority: meant.priority, action, ..entry }).unwrap()
 }
 
-/// Whether two entries have one key.
+/// Returns whether two entries have the same key.
 fn is_same(left: &Meant, right: &Meant) -> bool {
     let key = |meant: &Meant| (meant.stage, meant.rule.tag, meant.priority);
     key(left) == key(right) && left.rule.matching == right.rule.matching
 }
 
-/// The walk by the list: at each stage all entries are looked at.
+/// Walks a packet by searching all entries at each stage.
 fn slow(entries: &[Meant], key: &FlowKey) -> Option<NicVerdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
     let told = |reason, tag: Tag, last_stage| NicVerdict::Punt {
@@ -112,7 +112,7 @@ fn slow(entries: &[Meant], key: &FlowKey) -> Option<NicVerdict> {
         let found: Vec<_> = entries.iter().filter(fits).collect();
         let Some(highest) = found.iter().map(|meant| meant.priority).max() else { continue };
         let best: Vec<_> = found.into_iter().filter(|meant| meant.priority == highest).collect();
-        // Of several of one priority any would be right.
+        // Among several of equal priority any is correct.
         let [Meant { rule, is_punt, .. }] = best[..] else { return None };
         last_stage = stage + 1;
         if *is_punt {
@@ -149,7 +149,7 @@ fn no(number: usize) -> EntryNo {
 
 proptest! {
     #[test]
-    fn a_walk_meets_the_first_entry_of_each_stage(
+    fn a_walk_matches_the_best_entry_of_each_stage(
         drawn in prop::collection::vec(meant(), 0..24),
         gone in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         again in prop::collection::vec(meant(), 0..6),
@@ -174,7 +174,7 @@ proptest! {
                 chain.remove(no);
             }
         }
-        // What comes now takes the places of what went.
+        // The next entries reuse the slots of the removed ones.
         again.into_iter().for_each(|meant| add(&mut chain, &mut entries, meant));
         prop_assert_eq!(chain.len(), entries.len());
         let left: Vec<Meant> = entries.into_iter().map(|(_, meant)| meant).collect();
@@ -186,13 +186,13 @@ proptest! {
     }
 }
 
-/// An entry of this priority.
+/// Returns an entry of priority 1.
 fn of(stage: u8, rule: LtmRule) -> Decoded {
     Decoded { stage: StageId::new(stage).unwrap(), priority: 1, meaning: Meaning::Rule(rule) }
 }
 
 #[test]
-fn hits_are_counted_once_the_way_has_come_to_its_end() {
+fn hits_are_counted_at_the_end_of_the_traversal() {
     let mut chain = chain();
     let all = |tag, next| LtmRule {
         tag: Tag::new(tag),
@@ -219,7 +219,7 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
 }
 
 #[test]
-fn a_stage_takes_entries_that_match_as_many_bits_as_its_keys_have() {
+fn a_stage_refuses_entries_with_too_many_key_bits() {
     let limits = NicLimits { key_bits_max: Some(48), ..NicLimits::default() };
     let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |fields: &[FieldId]| {
@@ -242,7 +242,7 @@ fn a_stage_takes_entries_that_match_as_many_bits_as_its_keys_have() {
 }
 
 #[test]
-fn a_stage_takes_as_many_masks_as_it_may() {
+fn a_stage_refuses_more_masks_than_its_limit() {
     let limits = NicLimits { masks_max: Some(1), ..NicLimits::default() };
     let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |tag: u32, bits: u8, value: u8| {
@@ -261,7 +261,7 @@ fn a_stage_takes_as_many_masks_as_it_may() {
     };
     assert_eq!(chain.insert(EntryNo(1), with(0, 3, 1)), Ok(()));
     assert_eq!(chain.insert(EntryNo(2), with(0, 3, 2)), Ok(()));
-    // Another tag and another priority need no other mask.
+    // Another tag or priority with the same mask needs no further mask.
     assert_eq!(chain.insert(EntryNo(3), with(9, 3, 1)), Ok(()));
     assert_eq!(chain.insert(EntryNo(4), Decoded { priority: 7, ..with(0, 3, 1) }), Ok(()));
     assert_eq!(chain.insert(EntryNo(5), with(0, 1, 1)), Err(DeviceError::Masks));

@@ -1,4 +1,4 @@
-//! What becomes of frames, in the NIC and in the program.
+//! Checks that the NIC and the program agree on the outcome of frames.
 
 use proptest::{collection::vec, prelude::*};
 use shunt_flow::testing::PacketBuilder;
@@ -20,7 +20,7 @@ use crate::{
     switch::Switch,
 };
 
-/// The same entries in both.
+/// Creates a NIC and a switch with the same entries.
 fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
     let program = Program::default();
     let (mut chain, mut switch) = (NicChain::new(program, NicLimits::default(), 7), Switch::new());
@@ -33,7 +33,7 @@ fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
     (chain, switch)
 }
 
-/// A frame as the controller sends it through the tables.
+/// Returns the packet-out that sends a frame through the tables.
 fn resubmitted((port, frame): &Arrival) -> Vec<u8> {
     let [high, low] = port.to_be_bytes();
     [&[0, 0, high, low, 1], frame.as_slice()].concat()
@@ -43,12 +43,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_frame_fares_in_the_program_as_in_the_nic(
+    fn the_program_and_the_nic_process_frames_alike(
         arrivals in vec((0..PORTS, frames()), 1..6),
         drawn in vec(drawn(), 0..24),
         start in 0..TAGS,
     ) {
-        // No two of one priority: of those, either would be right.
+        // All priorities differ; between equal ones any choice is correct.
         let numbered = (1..).zip(&drawn);
         let entries: Vec<_> =
             numbered.map(|(priority, drawn)| drawn.entry(&arrivals, priority)).collect();
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tag_that_was_gone_in_between_is_a_new_one_in_both(
+    fn a_tag_pushed_after_a_pop_is_new_in_both(
         came_in in prop::option::of(any::<u16>()), kind: u8,
         written in any::<[(bool, bool, u16); 3]>(),
     ) {
@@ -73,7 +73,7 @@ proptest! {
         let entries: Vec<_> = (0..).zip(written).map(|(stage, (is_wide, is_tagged, tci))| {
             let is_last = usize::from(stage == 2);
             let action = names[is_last][usize::from(is_wide)];
-            // Those that go on keep the first tag.
+            // Packets that continue keep the first tag.
             for_all((stage, action, is_last as u16), |field| match field.name {
                 "vlan_tci" => ((tci & 0xefff | u16::from(is_tagged) << 12).into(), u128::MAX),
                 _ => (0, 0),
@@ -86,19 +86,19 @@ proptest! {
     }
 
     #[test]
-    fn what_the_controller_sends_to_a_port_leaves_there_as_it_is(
+    fn a_packet_out_leaves_its_port_unchanged(
         frame in frames(), port in 0..PORTS,
     ) {
         let [high, low] = port.to_be_bytes();
         let bytes = [&[high, low, 0, 9, 0], frame.as_slice()].concat();
-        prop_assert_eq!(Switch::new().outcome_of(CPU_PORT, &bytes), NicOutcome::Left { port, frame });
+        prop_assert_eq!(Switch::new().outcome_of(CPU_PORT, &bytes), NicOutcome::Sent { port, frame });
     }
 }
 
-/// How far from zero sums of a few words still have carries of their own.
+/// Distance from zero within which the sum of a few words has carries of its own.
 const EDGE: i16 = 40;
 
-/// Packets with a checksum, and where it is.
+/// Packets with a checksum, and its offset.
 fn summed() -> impl Strategy<Value = (PacketBuilder, usize)> {
     let v4 = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let v6 = PacketBuilder::ipv6([1; 16], [2; 16]);
@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_checksum_that_comes_out_near_zero_is_that_of_the_nic(
+    fn checksums_near_zero_are_equal(
         (packet, checksum) in summed(), values in any::<[u128; 18]>(),
     ) {
         let all = for_all((0, "rewrite_forward", 1), |field| {
@@ -127,10 +127,10 @@ proptest! {
         });
         let (chain, switch) = both(&[all], 0);
         let mut frame = packet.build();
-        let NicOutcome::Left { frame: left, .. } = outcome_of(&chain, 0, &frame) else { panic!("no way") };
+        let NicOutcome::Sent { frame: left, .. } = outcome_of(&chain, 0, &frame) else { panic!("no output") };
         let place = checksum..checksum + 2;
         let sum = |frame: &[u8]| u16::from_be_bytes(frame[place.clone()].try_into().unwrap());
-        // What is taken from the checksum that came in is missing in the one that leaves.
+        // A value subtracted from the received checksum is missing in the sent one.
         let zero = sum(&frame).wrapping_sub(sum(&left));
         for near in -EDGE..=EDGE {
             frame[place.clone()].copy_from_slice(&zero.wrapping_add_signed(near).to_be_bytes());

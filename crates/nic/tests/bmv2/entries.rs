@@ -1,4 +1,4 @@
-//! Entries that frames meet: they match what some frame has, and write anything.
+//! Generates entries that match some frame and write anything.
 
 use proptest::{collection::vec, option, prelude::*, sample};
 use shunt_flow::{
@@ -16,24 +16,24 @@ use shunt_p4runtime::{
     },
 };
 
-/// Tags that entries have, and ports of the switch: few, so that pieces meet.
+/// Number of tags and of ports: few, so that entries lead to each other.
 pub(crate) const TAGS: u16 = 3;
 pub(crate) const PORTS: u16 = 4;
 
-/// An entry, but for the frame that it is to match.
+/// An entry without the frame that it will match.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     stage: u8,
     tag: u16,
-    /// Which fields of the frame it looks at, and which of their bits.
+    /// The fields of the frame that it matches, with their masks.
     fields: Vec<(sample::Index, u128)>,
-    /// Which frame; and a bit that differs, beyond all fields for none.
+    /// The frame to match, and a bit that differs; a bit beyond all fields means none.
     frame: sample::Index,
     wrong_bit: u32,
     action: sample::Index,
-    /// What the action writes, and where.
+    /// The writes of the action.
     values: Vec<(u128, u128)>,
-    /// Of what it writes of the tag, whether there is one, and no more.
+    /// Set if it writes only the presence of the VLAN tag.
     presence: Option<bool>,
     last: u16,
 }
@@ -63,11 +63,11 @@ pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
 /// Fields that an action writes.
 const WRITES_MAX: usize = 11;
 
-/// A frame, and the port that it comes in by.
+/// A frame and its ingress port.
 pub(crate) type Arrival = (u16, Vec<u8>);
 
 impl Drawn {
-    /// The entry, of this priority.
+    /// Returns the entry with this priority.
     pub(crate) fn entry(&self, arrivals: &[Arrival], priority: i32) -> TableEntry {
         let (port, frame) = self.frame.get(arrivals);
         let mut key = FlowKey::ZERO;
@@ -118,8 +118,7 @@ impl Drawn {
     }
 }
 
-/// An entry with the first tag that meets every frame, and writes what is said for each field: value
-/// and mask.
+/// Returns an entry with the first tag that matches every frame, and writes a value and mask per field.
 pub(crate) fn for_all(
     (stage, action, last): (u8, &str, u16),
     mut written: impl FnMut(&KeyField) -> (u128, u128),
@@ -148,7 +147,7 @@ fn bytes<B: From<Vec<u8>>>(number: u128) -> B {
     value::encode(number).into()
 }
 
-/// What the generator has to know of a field.
+/// The properties of a field that the generator needs.
 trait Bits {
     fn ones(&self) -> u128;
     fn of(&self, key: &FlowKey) -> u128;

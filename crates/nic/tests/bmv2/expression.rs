@@ -1,13 +1,13 @@
-//! What expressions, conditions and primitives of actions mean.
+//! Evaluates expressions, conditions and action primitives.
 //!
-//! Arithmetic has no width: only what is written into a field is cut off. No value of our program is
-//! below zero, which would be a fault of its own.
+//! Arithmetic has no width; only a write to a field truncates the value. The program has no negative
+//! values.
 
 use serde_json::Value;
 
 use crate::fields::{Fields, list, name, text};
 
-/// The number that a value is; `data` are the parameters of the action.
+/// Evaluates a number; `data` are the parameters of the action.
 pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 {
     let inner = &value["value"];
     match value["type"].as_str().unwrap() {
@@ -25,15 +25,15 @@ pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 
                 "|" => Some(left | right),
                 "<<" => Some(left << right).filter(|shifted| shifted >> right == left),
                 ">>" => Some(left >> right),
-                other => panic!("an operation that is not known: {other}"),
+                other => panic!("unknown operation: {other}"),
             };
             result.unwrap_or_else(|| panic!("{left} and {right} in {value}"))
         }
-        other => panic!("a value that is not known: {other}"),
+        other => panic!("unknown value: {other}"),
     }
 }
 
-/// Whether a condition holds.
+/// Evaluates a condition.
 pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
     assert_eq!(value["type"], "expression");
     let inner = &value["value"];
@@ -43,14 +43,14 @@ pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
         "!=" => side("left") != side("right"),
         ">=" => side("left") >= side("right"),
         "d2b" => side("right") != 0,
-        other => panic!("a condition that is not known: {other}"),
+        other => panic!("unknown condition: {other}"),
     }
 }
 
-/// Where packets go that go nowhere.
+/// The egress port of dropped packets.
 pub(crate) const DROP_PORT: u128 = 511;
 
-/// Does what an action says.
+/// Executes an action.
 pub(crate) fn run(action: &Value, data: &[u128], fields: &mut Fields<'_>) {
     assert_eq!(list(&action["runtime_data"]).len(), data.len(), "{}", action["name"]);
     for primitive in list(&action["primitives"]) {
@@ -65,7 +65,7 @@ pub(crate) fn run(action: &Value, data: &[u128], fields: &mut Fields<'_>) {
             ("mark_to_drop", []) => {
                 fields.write(&("standard_metadata".into(), "egress_spec".into()), DROP_PORT);
             }
-            (other, _) => panic!("a primitive that is not known: {other}"),
+            (other, _) => panic!("unknown primitive: {other}"),
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Headers and metadata of one packet, by the names that the program gives them.
+//! The headers and metadata of one packet by the names of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The fields of each header, in their order, with their widths in bits.
+/// The fields of each header in order, with their widths in bits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) headers: BTreeMap<String, Vec<(String, u32)>>,
     metadata: BTreeSet<String>,
 }
 
-/// A header and a field of it.
+/// The names of a header and of one of its fields.
 pub(crate) type Name = (String, String);
 
 impl Layout {
@@ -36,7 +36,7 @@ impl Layout {
     }
 }
 
-/// The headers and metadata of a packet; what was not written is zero.
+/// The headers and metadata of a packet; unwritten fields are zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     pub(crate) layout: &'a Layout,
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
         self.valid.remove(header);
     }
 
-    /// The value of a field. What a header that is not there holds is not said anywhere.
+    /// Returns the value of a field. The value of an invalid header is undefined.
     pub(crate) fn read(&self, name: &Name) -> u128 {
         if name.1 == "$valid$" {
             return self.is_valid(&name.0).into();
@@ -71,13 +71,13 @@ impl<'a> Fields<'a> {
         self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// Sets a field, to as much of the value as it holds.
+    /// Sets a field, and truncates the value to its width.
     pub(crate) fn write(&mut self, name: &Name, value: u128) {
         assert!(self.is_valid(&name.0), "{name:?} is written of a header that is not there");
         self.values.insert(name.clone(), value & ones(self.layout.width(name)));
     }
 
-    /// Takes a header from the front of `bytes`; `None` if they end before it.
+    /// Extracts a header from the front of `bytes`; `None` if they are too short.
     pub(crate) fn extract<'b>(&mut self, header: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let fields = &self.layout.headers[header];
         let bits: u32 = fields.iter().map(|(_, width)| width).sum();
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         Some(rest)
     }
 
-    /// The bytes of a header.
+    /// Returns the bytes of a header.
     pub(crate) fn emit(&self, header: &str) -> Vec<u8> {
         let fields = self.layout.headers[header].iter();
         let bits = fields.flat_map(|(field, width)| {
@@ -108,7 +108,7 @@ pub(crate) const fn ones(width: u32) -> u128 {
     if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }
 
-/// The field that a value of the type `field` names.
+/// Returns the field that a value of type `field` names.
 pub(crate) fn name(value: &Value) -> Name {
     (text(&value[0]), text(&value[1]))
 }

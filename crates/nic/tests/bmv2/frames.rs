@@ -1,9 +1,9 @@
-//! Frames: most of headers that the program reads, some of them damaged where it looks.
+//! Generates frames: most have headers that the program parses, and some are damaged.
 
 use proptest::{collection::vec, option, prelude::*, sample};
 use shunt_flow::testing::packet::{Checksums, PacketBuilder, hostile_frames, packets};
 
-/// Frames of the kinds that the program tells apart, and any.
+/// Frames of all kinds that the program distinguishes, and random ones.
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let known = (known(), any::<u8>(), vec(damage(), 0..3)).prop_map(|(packet, kind, damages)| {
         let mut frame = packet.build();
@@ -64,8 +64,7 @@ fn carrying(
     }
 }
 
-/// Gives a frame what its builder has no name for: a tag becomes drop-eligible, ARP becomes RARP, and
-/// IPv4 gets flags that do not speak of fragments.
+/// Changes a frame in a form that its builder lacks: a drop-eligible tag, RARP, or the unused IPv4 flag.
 pub(crate) fn vary(frame: &mut [u8], kind: u8) {
     let is_tagged = frame[12..14] == [0x81, 0];
     if is_tagged {
@@ -83,26 +82,26 @@ fn fragments() -> impl Strategy<Value = u16> {
     prop_oneof![4 => Just(0_u16), 1 => Just(0x2000), 1 => any::<u16>().prop_map(|bits| bits & 0x3fff)]
 }
 
-/// What befalls a frame on its way.
+/// Damage to a frame.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// It ends sooner.
+    /// The frame is truncated.
     Cut(sample::Index),
-    /// Bytes follow.
+    /// Bytes are appended.
     Longer(u8),
-    /// A number in its headers becomes a little greater or smaller.
+    /// A number in its headers increases or decreases a little.
     Moved(usize, u8),
-    /// A byte of its headers becomes another.
+    /// A byte of its headers changes.
     Other(usize, u8),
 }
 
-/// Bytes in which headers are, of frames with a tag and two headers.
+/// Number of header bytes of a frame with a tag and two headers.
 const HEADERS: std::ops::Range<usize> = 12..82;
 
-/// Where lengths stand: of IPv4, IPv6 and TCP in either, and four bytes behind where there is a tag.
+/// Offsets of length fields: IPv4, IPv6, TCP in both, and each four bytes further behind a tag.
 const LENGTHS: [usize; 8] = [17, 19, 21, 23, 46, 50, 66, 70];
 
-/// Values that some header knows: versions, protocols, types, and lengths.
+/// Values that occur in headers: versions, protocols, types and lengths.
 const BYTES: [u8; 14] = [0, 1, 2, 4, 6, 8, 17, 40, 0x45, 0x46, 58, 0x81, 132, 135];
 
 fn damage() -> impl Strategy<Value = Damage> {

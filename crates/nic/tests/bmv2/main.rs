@@ -1,14 +1,14 @@
-//! The bmv2 program, interpreted, against the embedded NIC: one frame and the same entries, one fate.
+//! Compares an interpreter of the bmv2 program with the embedded NIC: for the same entries and the same
+//! frame the outcome is the same.
 //!
-//! bmv2 is in no package of the system. What its JSON means is said here again, from its
-//! specification and as slow as it is short; the NIC shares nothing with it but the P4Runtime messages
-//! that both get.
+//! No system package contains bmv2. So this test interprets its JSON format, written from the
+//! specification, slow and short. The NIC shares no code with it except the P4Runtime messages.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::cast_possible_truncation,
-    reason = "what is not as it should be fails the test"
+    reason = "anything unexpected fails the test"
 )]
 
 mod agreement;

@@ -1,4 +1,4 @@
-//! The parser of a program: states that take headers and choose the next.
+//! The parser of a program: states that extract headers and select the next state.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use crate::{
 /// The error of a frame that ends before a header does.
 const TOO_SHORT: u128 = 1;
 
-/// States that a frame may pass.
+/// Greatest number of states of a frame.
 const STATES_MAX: usize = 32;
 
-/// Takes a frame apart; answers what is behind the last header that was taken.
+/// Parses a frame, and returns the bytes behind the last extracted header.
 pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b [u8]) -> &'b [u8] {
     let parser = &program["parsers"][0];
     let mut next = Some(text(&parser["init_state"]));
@@ -35,7 +35,7 @@ pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b
                     let value = number(value, fields, &[]);
                     fields.write(&name(&target["value"]), value);
                 }
-                (other, _) => panic!("an operation that is not known: {other}"),
+                (other, _) => panic!("unknown operation: {other}"),
             }
         }
         next = follow(state, fields);
@@ -43,29 +43,30 @@ pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b
     panic!("a frame passes more than {STATES_MAX} states")
 }
 
-/// The state behind this one.
+/// Returns the next state.
 fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
     let looked_at = list(&state["transition_key"]).iter();
     let key: Vec<u8> = looked_at.flat_map(|part| padded(&name(&part["value"]), fields)).collect();
     let chosen = list(&state["transitions"]).iter().find(|transition| {
-        assert!(transition["mask"].is_null(), "masks are not known");
+        assert!(transition["mask"].is_null(), "masks are not supported");
         match transition["type"].as_str().unwrap() {
             "default" => true,
             "hexstr" => bytes_of(&transition["value"], key.len()) == key,
-            other => panic!("a transition that is not known: {other}"),
+            other => panic!("unknown transition: {other}"),
         }
     });
-    let next = &chosen.unwrap_or_else(|| panic!("no way on from {}", state["name"]))["next_state"];
+    let next =
+        &chosen.unwrap_or_else(|| panic!("no transition from {}", state["name"]))["next_state"];
     next.as_str().map(str::to_owned)
 }
 
-/// A field as whole bytes, zeros in front.
+/// Returns a field as whole bytes, padded with leading zeros.
 fn padded(name: &(String, String), fields: &Fields<'_>) -> Vec<u8> {
     let length = fields.layout.width(name).div_ceil(8) as usize;
     fields.read(name).to_be_bytes()[16 - length..].to_vec()
 }
 
-/// A text of just so many bytes.
+/// Returns the bytes of a hexadecimal text of exactly this length.
 fn bytes_of(value: &Value, length: usize) -> Vec<u8> {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x")).unwrap();
     assert_eq!(digits.len(), length * 2, "{value} is not as wide as what is looked at");

@@ -1,4 +1,4 @@
-//! A switch that runs the program: frames come in, and come to an end.
+//! A switch that runs the bmv2 program on single frames.
 
 use std::{fs, sync::LazyLock};
 
@@ -16,10 +16,10 @@ use crate::{
     tables::{Call, Tables, action, default_call, table},
 };
 
-/// Steps that a packet may take.
+/// Greatest number of steps of a packet.
 const STEPS_MAX: usize = 128;
 
-/// The committed program, and the P4Info by which its entries come.
+/// The committed program, and the P4Info of its entries.
 #[derive(Debug)]
 struct Source {
     program: Value,
@@ -34,12 +34,12 @@ static SOURCE: LazyLock<Source> = LazyLock::new(|| {
     Source { program, layout, info: Program::default().p4info() }
 });
 
-/// A switch with this program, and entries.
+/// A switch with this program and its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Switch {
     source: &'static Source,
     tables: Tables,
-    /// What the table before the stages does.
+    /// The action of the table before the stages.
     start: Call,
 }
 
@@ -58,8 +58,8 @@ impl Switch {
         self.start.1 = vec![tag.into()];
     }
 
-    /// What becomes of a frame that came in by a port.
-    pub(crate) fn fate(&self, port: u16, bytes: &[u8]) -> NicOutcome {
+    /// Returns the outcome of a frame that arrives on a port.
+    pub(crate) fn outcome_of(&self, port: u16, bytes: &[u8]) -> NicOutcome {
         let mut fields = Fields::new(&self.source.layout);
         let standard = |field: &str| ("standard_metadata".to_owned(), field.to_owned());
         fields.write(&standard("ingress_port"), port.into());
@@ -72,8 +72,8 @@ impl Switch {
         frame.extend(payload);
         match fields.read(&standard("egress_spec")) {
             DROP_PORT => NicOutcome::Dropped,
-            port if port == CPU_PORT.into() => told(&frame),
-            port => NicOutcome::Left { port: port as u16, frame },
+            port if port == CPU_PORT.into() => packet_in(&frame),
+            port => NicOutcome::Sent { port: port as u16, frame },
         }
     }
 
@@ -94,7 +94,7 @@ impl Switch {
         panic!("a packet takes more than {STEPS_MAX} steps")
     }
 
-    /// Does what a table says; answers what comes next.
+    /// Applies a table, and returns the next node.
     fn apply<'a>(&self, table: &'a Value, fields: &mut Fields<'_>) -> &'a Value {
         let found = self.tables.find(table, fields);
         let default = default_call(&self.source.program, table);
@@ -104,16 +104,19 @@ impl Switch {
         assert!(list(&table["actions"]).contains(&action["name"]), "{name} is not of the table");
         run(action, data, fields);
         let outcome = if found.is_some() { "__HIT__" } else { "__MISS__" };
-        let ways = &table["next_tables"];
-        ways.get(outcome).or_else(|| ways.get(name)).unwrap_or_else(|| panic!("no way: {table}"))
+        let next_nodes = &table["next_tables"];
+        next_nodes
+            .get(outcome)
+            .or_else(|| next_nodes.get(name))
+            .unwrap_or_else(|| panic!("no next node: {table}"))
     }
 }
 
 /// The table before the stages.
 const START: &str = "ingress.start_table";
 
-/// What the controller is told, in front of the frame: two bytes, one, two, one.
-fn told(bytes: &[u8]) -> NicOutcome {
+/// Parses a packet-in: a header of two bytes, one, two and one, then the frame.
+fn packet_in(bytes: &[u8]) -> NicOutcome {
     let [port_high, port_low, reason, tag_high, tag_low, last_stage, frame @ ..] = bytes else {
         panic!("{bytes:02x?}")
     };

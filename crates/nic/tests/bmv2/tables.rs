@@ -1,5 +1,6 @@
-//! The entries of a program's tables, as a P4Runtime server installs them: messages say numbers, the
-//! P4Info which names they mean, and the program knows names alone.
+//! The table entries of a program, as a P4Runtime server installs them.
+//!
+//! The messages have numeric ids, the P4Info maps ids to names, and the program has names only.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,10 @@ use crate::{
     fields::{Fields, list, name, ones, text},
 };
 
-/// What a table does with a packet: the name of an action, and its parameters.
+/// A call of an action: its name and its parameters.
 pub(crate) type Call = (String, Vec<u128>);
 
-/// An entry: what it matches of each part of the key, how it ranks, what it does.
+/// An entry: its match of each key field, its priority and its action.
 #[derive(Clone, Debug)]
 struct Entry {
     masked: Vec<(u128, u128)>,
@@ -28,7 +29,7 @@ struct Entry {
     call: Call,
 }
 
-/// All entries, by the names of their tables.
+/// All entries by the names of their tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables(BTreeMap<String, Vec<Entry>>);
 
@@ -60,7 +61,7 @@ impl Tables {
         self.0.entry(text(&table["name"])).or_default().push(entry);
     }
 
-    /// The action of the greatest priority that the packet matches.
+    /// Returns the action of the matching entry with the highest priority.
     pub(crate) fn find(&self, table: &Value, fields: &Fields<'_>) -> Option<&Call> {
         let parts = list(&table["key"]).iter();
         let key: Vec<u128> = parts.map(|part| fields.read(&name(&part["target"]))).collect();
@@ -72,7 +73,7 @@ impl Tables {
     }
 }
 
-/// What a table does without an entry.
+/// Returns the default action of a table.
 pub(crate) fn default_call(program: &Value, table: &Value) -> Call {
     let default = &table["default_entry"];
     let id = default["action_id"].as_u64().unwrap() as usize;
@@ -80,14 +81,14 @@ pub(crate) fn default_call(program: &Value, table: &Value) -> Call {
     (text(&program["actions"][id]["name"]), data)
 }
 
-/// The table of this name.
+/// Returns the table with this name.
 pub(crate) fn table<'a>(program: &'a Value, name: &str) -> &'a Value {
     let found =
         list(&program["pipelines"][0]["tables"]).iter().find(|table| table["name"] == *name);
     found.unwrap_or_else(|| panic!("no table {name}"))
 }
 
-/// The action of this name.
+/// Returns the action with this name.
 pub(crate) fn action<'a>(program: &'a Value, name: &str) -> &'a Value {
     let found = list(&program["actions"]).iter().find(|action| action["name"] == *name);
     found.unwrap_or_else(|| panic!("no action {name}"))
@@ -112,7 +113,7 @@ fn id(preamble: &Option<Preamble>) -> u32 {
     preamble.as_ref().unwrap().id
 }
 
-/// The name that the program has for it.
+/// Returns the name in the program.
 fn qualified(preamble: &Option<Preamble>) -> String {
     preamble.as_ref().unwrap().name.clone()
 }

@@ -1,4 +1,4 @@
-//! A NIC without representors: what it has no end for goes to the controller.
+//! A NIC without representors: packets that miss go to the controller.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use shunt_p4runtime::client::PacketToSend;
 use crate::world::{World, frame, rule, to};
 
 #[tokio::test]
-async fn a_packet_without_an_entry_goes_to_the_controller_as_it_came() {
+async fn a_miss_goes_unchanged_to_the_controller() {
     let mut world = World::new().await;
     world.send(0, &frame());
     let packet = world.punted().await;
@@ -22,7 +22,7 @@ async fn a_packet_without_an_entry_goes_to_the_controller_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
+async fn a_hit_rewrites_and_forwards_and_a_partial_hit_does_not() {
     let mut world = World::new().await;
     let ttl = (FieldId::NwTtl, 9);
     let first = rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)));
@@ -31,14 +31,14 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
     let packet = world.punted().await;
     assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
     assert_eq!((world.traffic.partial_hits(), world.traffic.hits()), (1, 0));
-    // Stage 1 is skipped; the last sees what the first wrote.
+    // Stage 1 is skipped; the last stage sees the writes of the first.
     world.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
     world.send(0, &frame());
     let sent = world.receive(1).await;
     let mut key = FlowKey::ZERO;
     shunt_flow::extract::extract(&sent, Default::default(), &mut key);
     assert_eq!((key.field(FieldId::NwTtl), key.field(FieldId::UdpDst)), (9, 7777));
-    // Nothing is sent back to where it came from: what leaves by the second port came by the first.
+    // No packet is sent back to its ingress port: a packet to the second port arrived on the first.
     world.send(1, &PacketBuilder::ipv4([10, 0, 0, 9], [10, 0, 0, 2]).udp(1000, 2000).build());
     world.send(0, &frame());
     assert_eq!(world.receive(1).await, sent);
@@ -47,7 +47,7 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
 }
 
 #[tokio::test]
-async fn a_limit_that_the_controller_did_not_know_is_told_by_its_name() {
+async fn a_refusal_names_the_limit() {
     let limits = NicLimits { key_bits_max: Some(17), ..NicLimits::default() };
     let mut world = World::limited(limits).await;
     let of = |fields: &[(FieldId, u128)]| rule(0, fields, &[], Next::End);
@@ -63,7 +63,7 @@ async fn a_limit_that_the_controller_did_not_know_is_told_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_cut_short_never_enters_the_tables() {
+async fn a_truncated_header_never_enters_the_tables() {
     let mut world = World::new().await;
     let arp = 0x0806u16;
     world.insert(0, to(2, rule(0, &[(FieldId::EthType, arp.into())], &[], Next::End))).await;
@@ -80,7 +80,7 @@ async fn a_header_that_is_cut_short_never_enters_the_tables() {
 }
 
 #[tokio::test]
-async fn a_packet_for_a_port_that_is_not_there_is_not_sent() {
+async fn a_packet_for_a_missing_port_is_not_sent() {
     let mut world = World::new().await;
     world.target.send(PacketToSend::Direct { port: 9, payload: frame() }).unwrap();
     world.target.send(PacketToSend::Direct { port: 2, payload: Vec::new() }).unwrap();
@@ -90,7 +90,7 @@ async fn a_packet_for_a_port_that_is_not_there_is_not_sent() {
 }
 
 #[tokio::test]
-async fn every_packet_is_sent_or_handed_over_or_dropped_for_a_reason() {
+async fn every_packet_is_counted_exactly_once() {
     let mut world = World::new().await;
     world.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
     for end in [0, 1, 0] {
@@ -115,7 +115,7 @@ async fn every_packet_is_sent_or_handed_over_or_dropped_for_a_reason() {
 }
 
 #[tokio::test]
-async fn a_packet_of_the_controller_leaves_by_its_port_or_meets_the_stages() {
+async fn a_packet_out_leaves_by_its_port_or_enters_the_stages() {
     let mut world = World::new().await;
     let direct = PacketToSend::Direct { port: 2, payload: frame() };
     world.target.send(direct).unwrap();

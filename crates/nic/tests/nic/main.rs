@@ -1,4 +1,4 @@
-//! The NIC as a whole: rules by gRPC, frames by its ports, misses by packet-ins and representors.
+//! Tests the whole NIC: rules over gRPC, frames through its ports, packet-ins and representors.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a NIC that does not answer fails the test")]
 

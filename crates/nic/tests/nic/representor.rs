@@ -1,4 +1,4 @@
-//! A NIC whose ports have representors: what it has no end for goes to the switch behind it.
+//! A NIC with representors: packets that miss go to the switch.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use shunt_gigaflow::ltm::{Next, Tag};
 use crate::world::{REPRESENTORS, World, frame, rule, to};
 
 #[tokio::test]
-async fn a_packet_without_an_entry_leaves_by_the_representor_of_its_port_as_it_came() {
+async fn a_miss_leaves_unchanged_by_the_representor_of_its_port() {
     let mut world = World::represented().await;
     let ttl = (FieldId::NwTtl, 9);
     world.insert(0, rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)))).await;
@@ -32,7 +32,7 @@ async fn a_packet_without_an_entry_leaves_by_the_representor_of_its_port_as_it_c
 }
 
 #[tokio::test]
-async fn what_comes_by_a_representor_leaves_by_its_port_past_the_stages() {
+async fn a_packet_from_a_representor_bypasses_the_stages() {
     let mut world = World::represented().await;
     world.insert(0, to(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
     let [first, second] = REPRESENTORS;
@@ -44,7 +44,7 @@ async fn what_comes_by_a_representor_leaves_by_its_port_past_the_stages() {
 }
 
 #[tokio::test]
-async fn a_packet_with_an_entry_never_meets_the_switch() {
+async fn a_hit_never_reaches_the_switch() {
     let mut world = World::represented().await;
     world.send(0, &frame());
     world.receive(REPRESENTORS[0]).await;
@@ -57,12 +57,12 @@ async fn a_packet_with_an_entry_never_meets_the_switch() {
     assert_eq!(world.traffic.received(), 4);
 }
 
-/// A flow of this number.
+/// Returns a frame of the flow with this number.
 fn flow(number: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, number]).udp(1000, 2000).build()
 }
 
-/// The queues of a port that stands for one of the NIC, and the far end of that one.
+/// Adds a port to the NIC; returns its representor with queues, and the far end of the port.
 fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
     let mut port = world.ports.represent(number, Box::new(near), 60);
@@ -71,7 +71,7 @@ fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues
 }
 
 #[tokio::test]
-async fn a_port_comes_and_goes_while_the_nic_runs() {
+async fn a_port_is_added_and_removed_while_the_nic_runs() {
     let mut world = World::new().await;
     for round in 0..3 {
         let (port, queues, mut far) = added(&world, 7, 1);
@@ -87,7 +87,7 @@ async fn a_port_comes_and_goes_while_the_nic_runs() {
         }
         world.send(0, &frame());
         assert_eq!(world.receive(end).await, frame(), "others reach it");
-        // The number is another's while it is there.
+        // The number is taken while the port exists.
         let mut other = world.ports.represent(7, Box::new(pair(1, 80).0), 80);
         assert!(other.split(1).is_err());
         drop(port);
@@ -96,7 +96,7 @@ async fn a_port_comes_and_goes_while_the_nic_runs() {
 }
 
 #[tokio::test]
-async fn packets_of_a_flow_stay_on_one_queue_and_flows_are_spread() {
+async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
     let mut world = World::new().await;
     let (_port, queues, mut far) = added(&world, 7, 4);
     let end = world.add_end(far.split(1).unwrap().remove(0));
@@ -124,7 +124,7 @@ async fn packets_of_a_flow_stay_on_one_queue_and_flows_are_spread() {
     assert_eq!(used.len(), 4, "of 32 flows none is on a queue: {used:?}");
 }
 
-/// A port whose device vanishes at the first look.
+/// A port that fails at the first receive.
 struct Vanishing;
 
 impl Port for Vanishing {
@@ -163,14 +163,14 @@ impl TxQueue for Vanishing {
     fn flush(&mut self) {}
 }
 
-/// Waits until a queue has something to say.
+/// Waits until the descriptor of a queue is readable.
 fn wait(rx: &dyn RxQueue) {
     let mut fds = [PollFd::new(rx.wait_fd().unwrap(), PollFlags::POLLIN)];
     assert_eq!(poll(&mut fds, PollTimeout::from(20_000_u16)).unwrap(), 1, "nobody is woken");
 }
 
 #[tokio::test]
-async fn a_port_that_breaks_breaks_its_representor_and_nothing_else() {
+async fn a_failed_port_fails_only_its_representor() {
     let mut world = World::new().await;
     let mut port = world.ports.represent(7, Box::new(Vanishing), 60);
     let own = (port.link_up(), port.mac(), port.counters());
@@ -192,7 +192,7 @@ async fn a_port_that_breaks_breaks_its_representor_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn without_a_server_the_nic_has_no_rules_and_goes_on() {
+async fn without_a_server_the_nic_runs_without_rules() {
     let mut world = World::represented().await;
     world.insert(0, to(2, rule(0, &[], &[], Next::End))).await;
     world.send(0, &frame());
@@ -202,9 +202,9 @@ async fn without_a_server_the_nic_has_no_rules_and_goes_on() {
     assert_eq!(world.receive(REPRESENTORS[0]).await, frame());
 }
 
-/// The thread of the NIC sleeps as long as a switch that waits: neither looks without being woken.
+/// The threads of the NIC and of the switch wait for notifications; neither polls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_for_a_packet_is_woken() {
+async fn a_packet_wakes_the_waiting_thread() {
     let world = World::new().await;
     let (port, queues, mut far) = added(&world, 7, 1);
     let mut far = far.split(1).unwrap().remove(0);

@@ -1,5 +1,5 @@
-//! Whoever else speaks to the socket of a NIC: they get an answer or lose their connection, and what
-//! the NIC holds and forwards stays as it is.
+//! Other clients on the socket of a NIC: each gets a reply or loses its connection, and the entries and
+//! the forwarding of the NIC do not change.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -34,14 +34,14 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::world::{World, frame, program, rule, to};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// What begins a connection of HTTP/2.
+/// Greatest time until a reply.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The preface of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A frame of settings without any.
+/// An empty HTTP/2 SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// A NIC that forwards what comes by its first port.
+/// A NIC that forwards the packets of its first port.
 async fn forwarding() -> World {
     let mut world = World::new().await;
     world.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
@@ -54,7 +54,7 @@ async fn forwards(world: &mut World) {
     assert_eq!(world.receive(1).await, frame());
 }
 
-/// Another controller than that of the world.
+/// A second controller.
 struct Stranger {
     client: P4RuntimeClient<Channel>,
 }
@@ -67,7 +67,7 @@ impl Stranger {
         Self { client: client.max_decoding_message_size(64 << 20) }
     }
 
-    /// Takes the NIC over; its own controller comes back when the stream is dropped.
+    /// Becomes the primary controller; the first one is primary again when the stream is dropped.
     async fn take_over(
         &mut self,
     ) -> (mpsc::Sender<StreamMessageRequest>, Streaming<StreamMessageResponse>) {
@@ -105,7 +105,7 @@ impl Stranger {
         reply.map(drop)
     }
 
-    /// Writes an entry whose note is so long.
+    /// Writes an entry with metadata of this size.
     async fn write(&mut self, note_bytes: usize) -> Code {
         let entry = TableEntry { metadata: vec![7; note_bytes], ..TableEntry::default() };
         let entity = Some(Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) });
@@ -121,7 +121,7 @@ impl Stranger {
 }
 
 #[tokio::test]
-async fn garbage_ends_its_own_connection_and_no_other() {
+async fn garbage_ends_only_its_own_connection() {
     let mut world = forwarding().await;
     let framed = |frame: &[u8]| [PREFACE, SETTINGS, frame].concat();
     let noise: Vec<u8> =
@@ -139,11 +139,11 @@ async fn garbage_ends_its_own_connection_and_no_other() {
     ];
     for (name, bytes) in cases {
         let mut socket = TcpStream::connect(world.address).await.unwrap();
-        // It may be closed before all is written.
+        // The connection may be closed before all bytes are written.
         let _ = socket.write_all(&bytes).await;
         let mut answer = Vec::new();
-        // An end, or a reset.
-        let end = timeout(PATIENCE, socket.read_to_end(&mut answer)).await;
+        // The read ends with end of file or with a reset.
+        let end = timeout(ANSWER_TIMEOUT, socket.read_to_end(&mut answer)).await;
         assert!(end.is_ok(), "{name}: the connection stays");
         forwards(&mut world).await;
     }
@@ -151,7 +151,7 @@ async fn garbage_ends_its_own_connection_and_no_other() {
     world.insert(2, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
 }
 
-/// What the controller of the NIC was told.
+/// Returns the events of the first controller.
 fn events(world: &mut World) -> Vec<OffloadEvent> {
     let mut events = Vec::new();
     world.target.poll(&mut events);
@@ -159,16 +159,16 @@ fn events(world: &mut World) -> Vec<OffloadEvent> {
 }
 
 #[tokio::test]
-async fn a_message_is_read_to_eight_mebibytes_and_refused_beyond() {
+async fn a_message_beyond_eight_mebibytes_is_refused() {
     let mut world = forwarding().await;
     let mut stranger = Stranger::new(world.address).await;
-    // It is read, and whoever wrote it is not the primary.
+    // The message is read, and refused because its sender is not the primary.
     assert_eq!(stranger.write(4 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(7 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(8 << 20).await, Code::OutOfRange);
     forwards(&mut world).await;
     assert!(events(&mut world).is_empty());
-    // A packet that no wire carries is answered on the stream, which goes on.
+    // An oversized packet-out gets an error on the stream, and the stream stays open.
     let (sender, mut replies) = stranger.take_over().await;
     let fields = PACKET_OUT.fields.iter().zip([2, 0, 0]);
     let metadata =
@@ -188,7 +188,7 @@ async fn a_message_is_read_to_eight_mebibytes_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn the_program_of_another_is_refused_and_the_entries_stay() {
+async fn another_program_is_refused_and_the_entries_stay() {
     let mut world = forwarding().await;
     let mut stranger = Stranger::new(world.address).await;
     let (sender, mut replies) = stranger.take_over().await;
@@ -212,13 +212,13 @@ async fn the_program_of_another_is_refused_and_the_entries_stay() {
         ("the text of another program", other, ours.p4info(), json(&more_stages)),
         ("a text that is none", other, ours.p4info(), b"{\"pipelines\": 7".to_vec()),
     ];
-    for (name, told, info, device_config) in cases {
+    for (name, message, info, device_config) in cases {
         let refused = stranger.set(&info, &device_config).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{name}");
-        assert!(refused.message().ends_with(told), "{name}: {}", refused.message());
+        assert!(refused.message().ends_with(message), "{name}: {}", refused.message());
         forwards(&mut world).await;
     }
-    // What it runs already is taken, and nothing is left of what was written.
+    // The current program is accepted, and clears all entries.
     stranger.set(&ours.p4info(), &json(&ours)).await.unwrap();
     world.send(0, &frame());
     match replies.message().await.unwrap().unwrap().update {

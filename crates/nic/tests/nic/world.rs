@@ -1,4 +1,4 @@
-//! A NIC with two ports, whoever is at the far ends of these, and its controller.
+//! A NIC with two ports, the far ends of these ports, and its controller.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,14 +27,14 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 /// A NIC with two ports, 1 and 2, the far ends of these, and its controller.
 pub(crate) struct World {
-    /// Where the NIC listens.
+    /// The address that the NIC listens on.
     pub(crate) address: SocketAddr,
     pub(crate) target: P4RuntimeDevice,
-    /// The target has something to say.
+    /// Notified when the device has events.
     news: Arc<Notify>,
     /// The far ends of ports, 0 and 1, and of their representors.
     pub(crate) ends: Vec<Queues>,
-    /// Frames that came in one burst with one that was asked for.
+    /// Frames that arrived in one burst with the frame that was received.
     came: Vec<VecDeque<Vec<u8>>>,
     pub(crate) traffic: Arc<NicCounters>,
     pub(crate) ports: NicPorts,
@@ -47,17 +47,17 @@ pub(crate) struct World {
 pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
 
 impl World {
-    /// Without representors.
+    /// Creates a NIC without representors.
     pub(crate) async fn new() -> Self {
         Self::with(NicLimits::default(), |_| None).await
     }
 
-    /// The same, with a NIC whose limits its controller does not know.
+    /// Creates a NIC with limits that its controller does not know.
     pub(crate) async fn limited(limits: NicLimits) -> Self {
         Self::with(limits, |_| None).await
     }
 
-    /// Each port with its representor.
+    /// Creates a NIC with a representor for each port.
     pub(crate) async fn represented() -> Self {
         let mut fars = Vec::new();
         let mut world = Self::with(NicLimits::default(), |seed| {
@@ -109,7 +109,7 @@ impl World {
         world
     }
 
-    /// Waits until the NIC holds what its controller means.
+    /// Waits until the NIC holds the entries of its controller.
     pub(crate) async fn restored(&mut self) {
         let mut events = Vec::new();
         while !events.contains(&OffloadEvent::Restored) {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Another far end; answers with its number.
+    /// Adds a far end, and returns its number.
     pub(crate) fn add_end(&mut self, end: Queues) -> usize {
         self.ends.push(end);
         self.came.push(VecDeque::new());
@@ -185,12 +185,12 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        panic!("nothing came");
+        panic!("no frame arrived");
     }
 
-    /// Whether nothing comes any more.
+    /// Fails with the next frame if one arrives at an end.
     pub(crate) async fn nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
-        // What the controller sends behind it leaves behind it.
+        // A packet-out that the controller sends now leaves after all earlier frames.
         let payload = PacketBuilder::ipv4([1, 1, 1, 1], [2, 2, 2, 2]).udp(1, 2).build();
         let port = if end == 0 { 1 } else { 2 };
         let direct = PacketToSend::Direct { port, payload: payload.clone() };
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// What the NIC runs.
+/// The program of the NIC.
 pub(crate) fn program() -> Program {
     Program::new(3, 64).unwrap()
 }
