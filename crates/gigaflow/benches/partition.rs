@@ -1,7 +1,7 @@
-//! What it takes to cut one way: 30 steps, 4 stages, as long as the longest pipelines.
+//! The cost of one partition, for up to 30 steps and 4 stages, like the longest pipelines.
 //!
-//! Stages are one hash table from piece to stages, as a cache would keep it, with 32,000 entries (it
-//! does not fit the L2 cache); the ways that are cut find the pieces of the ways before them.
+//! The stages are one hash table from sub-traversals to stages, as in a cache. It has 32,000 entries,
+//! which do not fit into the L2 cache. Each traversal finds the entries of the traversals before it.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ const STAGES_COUNT: u8 = 4;
 const ENTRIES_COUNT: usize = 32_000;
 const WAYS_COUNT: u64 = 256;
 
-/// Stages that know pieces by their identities.
+/// Stages that index their entries by identity.
 struct IndexedStages {
     holders: HashTable<(u64, StageSet)>,
 }
@@ -38,8 +38,9 @@ impl StageView for IndexedStages {
     }
 }
 
-/// Ways of so many steps, whose fields change every three to five of them; a third of the steps look
-/// at none.
+/// Returns outlines whose fields change every three to five steps.
+///
+/// A third of the steps consult no coupling field.
 fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
     let fields = |step: u32| match (step % 3, step / 4 % 4) {
         (2, _) => FieldSet::EMPTY,
@@ -61,7 +62,7 @@ fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
     (0..WAYS_COUNT).map(outline).collect()
 }
 
-/// Stages that hold the pieces of every other way, as this policy cuts them, and others to the brim.
+/// Returns full stages that hold the partitions of every other traversal, and random entries.
 fn filled(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
     let mut indexed = IndexedStages { holders: HashTable::with_capacity(ENTRIES_COUNT) };
     for outline in outlines.iter().step_by(2) {

@@ -4,10 +4,10 @@
 //! cargo run --release --example replay -- WORKLOAD [stages [entries of a stage [policy...]]]
 //! ```
 //!
-//! The form of the file is that of `testing::workload`; `disjoint` has canonical ties here, and
-//! `disjoint-cached` those that it has in the switch.
+//! `testing::workload` defines the file format. Here `disjoint` has canonical ties, and
+//! `disjoint-cached` has the ties that the switch uses.
 
-#![expect(clippy::print_stdout, reason = "what it is for")]
+#![expect(clippy::print_stdout, reason = "the purpose of this example")]
 
 use std::{error::Error, io};
 
@@ -25,7 +25,7 @@ use shunt_gigaflow::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
-    let path = words.next().ok_or("which workload?")?;
+    let path = words.next().ok_or("no workload file given: pass its path as the first argument")?;
     let text = std::fs::read_to_string(&path)?;
     let workload =
         RecordedWorkload::parse(&text).ok_or_else(|| io::Error::other("not a workload"))?;

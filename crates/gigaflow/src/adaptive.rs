@@ -268,7 +268,9 @@ impl<P: PartitionPolicy> SimulatedCache<P> {
         Self { policy, directory: Directory::new(capacity) }
     }
 
-    /// Returns whether a packet with this traversal would hit. If not, adds the traversal.
+    /// Returns whether a packet with this traversal would hit.
+    ///
+    /// If not, adds the traversal.
     fn hits(&mut self, outline: &TraversalOutline) -> bool {
         let found = self.directory.walk(outline);
         if !found {

@@ -337,7 +337,9 @@ impl Gigaflow {
         }
     }
 
-    /// Makes entries of a whole traversal. `walk` is that of a packet that could not resume.
+    /// Makes entries of a whole traversal.
+    ///
+    /// `walk` is that of a packet that could not resume.
     fn begin(
         &mut self,
         store: &mut impl Store,
@@ -436,7 +438,9 @@ impl Gigaflow {
         self.judge(probe);
     }
 
-    /// Shows the outline to the duel. If the decision changes, all present entries are outdated.
+    /// Shows the outline to the duel.
+    ///
+    /// If the decision changes, all present entries are outdated.
     fn judge(&mut self, probe: ProbeResult) {
         let ActivePolicy::Duel(duel) = &mut self.policy else { return };
         let start = self.outline.start();

@@ -1,41 +1,56 @@
-//! Gigaflow: how a traversal is cut into pieces that flows share.
+//! Gigaflow: a cache of sub-traversals that flows share.
 //!
-//! A megaflow is one entry for the whole way of a packet through the tables. Gigaflow ("GIGAFLOW:
-//! Rethinking the Fast Path", chapter 3 of the dissertation that this follows) cuts that way into
-//! pieces, keeps each as an entry of its own in one of K chained stages, and lets flows that agree on
-//! a piece share it: with pieces a1, a2 in the first stage and b1, b2 in the second, four flows hit
-//! after two have missed.
+//! A *traversal* is the sequence of table lookups of one packet through the pipeline. A megaflow cache
+//! has one entry for a whole traversal. Gigaflow ("GIGAFLOW: Rethinking the Fast Path", chapter 3 of the
+//! dissertation) partitions the traversal into *sub-traversals*. Each sub-traversal becomes an *LTM entry*
+//! (longest traversal matching) in one of K *stages*, which packets pass one after the other.
 //!
-//! This crate decides where to cut. A [`TraversalOutline`](outline::TraversalOutline) is what a traversal looks like to a
-//! [`PartitionPolicy`](partition::PartitionPolicy), which answers with [`Placement`](partition::Placement)s.
-//! [`Adaptive`](adaptive::Adaptive) watches whether cutting pays at all.
+//! Flows share the entries of equal sub-traversals. Suppose that the first of two flows has the
+//! sub-traversals `a1 b1` and the second has `a2 b2`. After these two misses four flows hit, since
+//! `a1 b2` and `a2 b1` are covered too. This is the *rule-space coverage* of the entries.
+//!
+//! A packet carries a *tag* from stage to stage: the number of the state that the last entry led to, which
+//! is the next table, the registers and everything else that the rest of the pipeline can read. An entry
+//! matches only packets with its tag, so a packet follows only sequences of entries that the pipeline
+//! could make too.
+//!
+//! # Modules
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`outline`] | the part of a traversal that decides its partition |
+//! | [`partition`] | policies that partition a traversal and choose the stages |
+//! | [`adaptive`] | the fallback to megaflows where sub-traversals hit less often |
+//! | [`tag`] | tags, and the states that they represent |
+//! | [`ltm`] | LTM rules, the stages in software, rule-space coverage |
+//! | [`cache`] | the whole cache: lookups, and misses that fill the stages |
+//! | [`offload`] | the contract with a device that holds the stages in hardware |
 //!
 //! # The invariant
 //!
-//! *Whatever a policy answers, packets are forwarded alike.* The pieces of a way cover it without a
-//! gap, in order, are cut only where the state has a name, and have stages that increase; so a packet
-//! that walks them makes the steps of the way, no others and in no other order. Everything else that
-//! a policy decides (which fields belong together, what is worth sharing, who is cached already) only
-//! changes how often that happens. That is why policies may work with hashes and estimates.
+//! *The result of a policy never changes the forwarding of packets.* The sub-traversals of a partition
+//! cover the traversal without a gap and in order. They begin and end at states that have a tag, and
+//! their stages increase. So a packet that matches them takes exactly the steps of the traversal. A policy
+//! only decides how often packets hit. That is why policies may use hashes and estimates.
 //!
-//! # The worked example
+//! # Example
 //!
-//! The paper's figure 3.9: tables 1 3 2 6 8 9 look at Ethernet, Ethernet and IP, IP, the destination
-//! port twice, and the source port.
+//! This is figure 3.9 of the paper. The tables 1 3 2 6 8 9 match Ethernet, Ethernet and IP, IP, the
+//! destination port twice, and the source port.
 //!
 //! ```text
 //!  table    1     3       2   |   6      8   |   9
 //!  fields  ETH  ETH,IP    IP  |  dTCP   dTCP |  sTCP
 //! ```
 //!
-//! Fields meet from 1 to 2 and from 6 to 8, and nowhere across the bars. A piece that crosses a bar is
-//! worth nothing, any other its length: `{1 3 2} {6} {8 9}` is 3 + 1 + 0, `{1 3 2} {6 8} {9}` is
-//! 3 + 2 + 1 and the best.
+//! The tables 1, 3 and 2 share fields, and so do 6 and 8. The bars are boundaries between disjoint fields.
+//! A sub-traversal that crosses a bar scores 0, and any other scores its length. So `{1 3 2} {6} {8 9}`
+//! scores 3 + 1 + 0. The best partition into three is `{1 3 2} {6 8} {9}` with 3 + 2 + 1.
 //!
 //! ```
 //! use shunt_gigaflow::{
-//!     partition::{JointPolicy, Placement, PartitionPolicy, StageSet, StageView},
-//!     outline::{Coupling, StateId, FieldSet, OutlineStep, TraversalOutline},
+//!     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
+//!     partition::{EmptyStages, JointPolicy, PartitionPolicy},
 //! };
 //!
 //! let ethernet = FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]);
@@ -57,32 +72,18 @@
 //!     outline.step(OutlineStep { fields, identity: table.into() });
 //! }
 //!
-//! /// StageView that are empty.
-//! struct Empty(u8);
-//!
-//! impl StageView for Empty {
-//!     fn count(&self) -> u8 {
-//!         self.0
-//!     }
-//!     fn holders(&self, _: &SubTraversalOutline) -> StageSet {
-//!         StageSet::EMPTY
-//!     }
-//!     fn room(&self) -> StageSet {
-//!         StageSet::first_of(self.0)
-//!     }
-//! }
-//!
 //! let mut policy = JointPolicy::default();
-//! let mut cut = |stages_count| -> Vec<(u16, u16)> {
-//!     let pieces = policy.partition(&outline, &Empty(stages_count));
-//!     pieces.iter().map(|piece| (piece.steps.start, piece.steps.end)).collect()
+//! let mut partition = |stages_count| -> Vec<(u16, u16)> {
+//!     let placements = policy.partition(&outline, &EmptyStages(stages_count));
+//!     placements.iter().map(|placement| (placement.steps.start, placement.steps.end)).collect()
 //! };
-//! assert_eq!(cut(3), [(0, 3), (3, 5), (5, 6)]);
-//! // A fourth stage changes nothing; with two, the worthless piece is the shorter one.
-//! assert_eq!(cut(4), cut(3));
-//! assert_eq!(cut(2), [(0, 3), (3, 6)]);
+//! assert_eq!(partition(3), [(0, 3), (3, 5), (5, 6)]);
+//! // A fourth stage changes nothing.
+//! assert_eq!(partition(4), partition(3));
+//! // With two stages, the sub-traversal that scores 0 is the shorter one.
+//! assert_eq!(partition(2), [(0, 3), (3, 6)]);
 //! // One stage is a megaflow cache.
-//! assert_eq!(cut(1), [(0, 6)]);
+//! assert_eq!(partition(1), [(0, 6)]);
 //! ```
 
 pub mod error;

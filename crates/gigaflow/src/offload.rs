@@ -1,26 +1,27 @@
-//! The contract with whatever holds LTM rules for packets that it forwards itself, as a NIC behind
-//! P4Runtime does.
+//! The contract with an offload device, which holds LTM rules for packets that it forwards itself.
 //!
-//! The stages of a packet thread are none: what is asked of [`Ltm`](crate::ltm::Ltm) is done when it
-//! answers, and it cannot be lost.
+//! An example is a NIC that is driven over P4Runtime. The stages of a packet thread are no offload
+//! device: a call of [`Ltm`](crate::ltm::Ltm) is complete when it returns, and its entries cannot be lost.
 //!
-//! One thread owns a target. It hands over [`Operation`]s in batches and never waits: what became of
-//! each is told by [`OffloadDevice::poll`], in any order, by the operation's [`Ticket`]. That is all the
-//! asynchrony there is, so a target that lives behind a network keeps its runtime to itself.
+//! One thread, the *owner*, drives a device. It submits [`Operation`]s in batches and never waits.
+//! [`OffloadDevice::poll`] reports the result of each operation by its [`Ticket`], in any order. The
+//! contract has no other asynchrony, so a device behind a network hides its async runtime.
 //!
-//! # What an owner keeps to
+//! # The rules for the owner
 //!
-//! - One operation at a time per entry: a removal waits for the answer to the insertion.
-//! - What a version made stale is confirmed gone before a piece of that version goes in.
-//! - Pieces go in last stage first and out first stage first, so that no packet walks into a hole.
-//! - The number of a tag is used again only when the target holds no rule with it, in or out, and the
-//!   packets that it handed over before that was confirmed have been dealt with.
+//! - One operation at a time per entry: a removal waits for the result of the insertion.
+//! - Entries that a version made stale are confirmed removed before an entry of that version is inserted.
+//! - Entries are inserted in the last stage first and removed in the first stage first, so no packet
+//!   gets a tag that no later entry has.
+//! - The number of a tag is reused only after two conditions: the device holds no rule with the tag, and
+//!   the packets that it passed on before that was confirmed are processed.
 //!
-//! # What a target keeps to
+//! # The rules for the device
 //!
-//! - Every operation that was taken is answered exactly once, also when the target is lost: then by
-//!   [`OffloadError::Lost`], and what it holds is unknown until [`OffloadEvent::Restored`], which follows.
-//! - A rule that it cannot hold as it is, it refuses. It never holds a wider one.
+//! - Every accepted operation is completed exactly once. If the device is lost, it is completed with
+//!   [`OffloadError::Lost`]. The contents of the device are then unknown until
+//!   [`OffloadEvent::Restored`], which follows.
+//! - A device refuses a rule that it cannot hold exactly. It never holds a wider rule.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -34,99 +35,105 @@ use crate::{
 
 /// Holds LTM rules in stages, for packets that it forwards itself.
 pub trait OffloadDevice {
-    /// What it can hold and do; the same for as long as it is connected, but for ports that come.
+    /// Returns its capabilities. Only the ports may change while it is connected.
     fn capabilities(&self) -> &OffloadCapabilities;
 
-    /// Whether it answers, as far as is known from what was polled. What was never there is lost too.
+    /// Returns whether it is connected, as of the last poll.
+    ///
+    /// A device that never connected is lost too.
     fn is_there(&self) -> bool;
 
-    /// How many entries more a stage can take, as far as is known: what is under way counts as done.
+    /// Returns the number of free entries of a stage.
+    ///
+    /// Operations under way count as complete.
     fn room(&self, stage: StageId) -> usize;
 
-    /// Hands over operations, which are begun in this order. What does not fit any more stays in
-    /// `batch`, and is handed over again later.
+    /// Submits operations, which start in this order.
+    ///
+    /// Operations that do not fit stay in `batch`; the caller submits them again later.
     ///
     /// # Errors
     ///
-    /// The target is lost: nothing was taken.
+    /// Fails if the device is lost; no operation was accepted.
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost>;
 
-    /// Adds what has happened since it was last asked, and returns at once.
+    /// Appends the events since the last poll, and returns at once.
     fn poll(&mut self, events: &mut Vec<OffloadEvent>);
 
-    /// While it is lost: this entry is to be removed as soon as it is back. One that is restored to what
-    /// it has confirmed may leave it out at once; what is asked of it then is as ever.
+    /// Announces, while the device is lost, that this entry will be removed after it is restored.
+    ///
+    /// A device that restores its confirmed entries may omit it. The later removal works in any case.
     fn forget(&mut self, _entry: LtmIndex) {}
 }
 
-/// Names an operation to whoever asked for it.
+/// The number of an operation, chosen by the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Names an entry of a target to its owner: a number that is never given twice.
+/// The number of an entry of a device, chosen by the owner and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LtmIndex(pub u64);
 
-/// Something to do.
+/// An operation on a device.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Add an entry.
+    /// Insert an entry.
     Insert {
-        /// What it is called from now on.
+        /// The number of the new entry.
         entry: LtmIndex,
-        /// Where it goes.
+        /// Its stage.
         stage: StageId,
-        /// What it says.
+        /// Its rule.
         rule: Arc<LtmRule>,
     },
-    /// Replace what an entry says: its match and length stay as they are.
+    /// Replace the rule of an entry. Its match and length stay.
     Modify {
-        /// Which.
+        /// The entry.
         entry: LtmIndex,
-        /// What it says from now on.
+        /// The new rule.
         rule: Arc<LtmRule>,
     },
-    /// Take an entry out. The answer is the last count of its hits.
+    /// Remove an entry. The device reports its final counters.
     Remove {
-        /// Which.
+        /// The entry.
         entry: LtmIndex,
     },
-    /// Read the counters of these entries; all at once where the target can.
+    /// Read the counters of entries, in one request if the device can.
     Count {
-        /// Which.
+        /// The entries.
         entries: Vec<LtmIndex>,
     },
 }
 
-/// What a target tells.
+/// An event of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OffloadEvent {
-    /// An operation is done, or has failed.
+    /// An operation is complete: it succeeded or failed.
     Completed {
-        /// Which.
+        /// The operation.
         ticket: Ticket,
-        /// Why it was not done.
+        /// Its result.
         result: Result<(), OffloadError>,
     },
-    /// What an entry has counted since it was inserted.
+    /// The counters of an entry since it was inserted.
     Counted {
-        /// Which.
+        /// The entry.
         entry: LtmIndex,
         /// Its hits.
         counters: Counters,
     },
-    /// An entry has not been hit for the time that the target was set up with.
+    /// An entry had no hit during the configured idle timeout.
     Idle {
-        /// Which.
+        /// The entry.
         entry: LtmIndex,
     },
-    /// The target does not answer: what it holds is unknown.
+    /// The device is lost: its contents are unknown.
     Lost(Lost),
-    /// The target answers again, and holds just what it confirmed.
+    /// The device is connected again, and holds exactly the entries that it confirmed.
     Restored,
 }
 
-/// Hits of an entry since it was inserted.
+/// The hits of an entry since it was inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets.
@@ -135,120 +142,124 @@ pub struct Counters {
     pub bytes: u64,
 }
 
-/// What a target can hold and do.
+/// The capabilities of a device.
 #[derive(Clone, Debug)]
 pub struct OffloadCapabilities {
-    /// Entries of each stage, from the one that packets meet first.
+    /// Greatest number of entries of each stage, first stage first.
     pub stage_entries: Box<[usize]>,
-    /// The bits of a key that a rule may match; hidden words none.
+    /// The bits of a key that a rule may match, without hidden words.
     pub matches: FlowMask,
     /// The bits of a key that a rule may write.
     pub writes: FlowMask,
-    /// Different masks that one stage may hold; `None`: as many as there are.
+    /// Greatest number of different masks per stage; `None`: no limit.
     pub masks_max: Option<usize>,
-    /// Bits that one rule may match: the width of a key; `None`: all that there are.
+    /// Greatest number of bits that one rule may match; `None`: no limit.
     pub key_bits_max: Option<u32>,
-    /// Bits of a tag on the way between stages.
+    /// Number of bits of a tag between stages.
     pub tag_bits: u8,
-    /// Lookups of the pipeline that one rule may stand for: the bound of a translation by the number
-    /// of stages, so that no chain makes more of them than a translation may.
+    /// Greatest number of table lookups that one rule may replace.
+    ///
+    /// This is the bound of a translation divided by the number of stages, so that no chain makes more
+    /// lookups than a translation may.
     pub length_max: u16,
-    /// What becomes of packets.
+    /// The actions that it can execute.
     pub effects: Effects,
     /// The ports that it can send to; `None`: all.
     pub outputs: Option<BTreeSet<DatapathPort>>,
-    /// Whether hits are counted for each entry.
+    /// True if it counts the hits of each entry.
     pub counts: bool,
-    /// Whether it tells of idle entries.
+    /// True if it reports idle entries.
     pub reports_idle: bool,
-    /// Whether [`Operation::Modify`] is done at once, without a time at which neither is there.
+    /// True if [`Operation::Modify`] is atomic: packets always match the old or the new rule.
     pub modifies: bool,
 }
 
-/// Which actions a target can execute.
+/// The actions that a device can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
-    /// Rewrites, and one output or none at the end of the last piece: see [`LtmRule::plain`].
+    /// Rewrites, and at most one output at the end of the traversal: see [`LtmRule::plain`].
     Plain,
-    /// All.
+    /// All actions.
     All,
 }
 
-/// Why a target does not hold a rule.
+/// The reason why a device refuses a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It consults a field that the target does not match, or not bit by bit.
-    #[error("the target cannot match {}", .0.name())]
+    /// It matches a field that the device does not match, or not with this mask.
+    #[error("the device cannot match {}", .0.name())]
     Match(FieldId),
-    /// It consults bits that no field names.
-    #[error("the target cannot match all bits that the rule consults")]
+    /// It matches bits that belong to no field.
+    #[error("the device cannot match all bits of the rule")]
     MatchUnnamed,
-    /// It writes a field that the target does not write.
-    #[error("the target cannot write {}", .0.name())]
+    /// It writes a field that the device does not write.
+    #[error("the device cannot write {}", .0.name())]
     Write(FieldId),
-    /// It writes bits that no field names.
-    #[error("the target cannot write all bits that the rule writes")]
+    /// It writes bits that belong to no field.
+    #[error("the device cannot write all bits that the rule writes")]
     WriteUnnamed,
-    /// It does something that the target cannot do, or not at this place.
-    #[error("the target cannot execute the actions of the rule")]
+    /// It has an action that the device cannot execute, or not in this position.
+    #[error("the device cannot execute the actions of the rule")]
     Actions,
-    /// It sends to a port that the target does not have.
-    #[error("the target does not have port {} of the datapath", .0.number())]
+    /// It sends to a port that the device does not have.
+    #[error("the device has no port {}", .0.number())]
     Output(DatapathPort),
-    /// It stands for more lookups than a piece may.
-    #[error("the rule stands for {length} lookups, more than {max}")]
+    /// It replaces more table lookups than one rule may.
+    #[error("the rule replaces {length} table lookups: one rule may replace at most {max}")]
     Length {
-        /// Its lookups.
+        /// Its number of table lookups.
         length: u16,
-        /// The most that a piece may have.
+        /// The greatest number of one rule.
         max: u16,
     },
     /// The number of a tag is too large.
     #[error("the rule has a tag of more than {0} bits")]
     Tag(u8),
-    /// The stage has as many masks as it may.
+    /// The stage has reached its limit of masks.
     #[error("the stage has no room for another mask")]
     Masks,
-    /// It consults more bits than a key of the target has.
-    #[error("the rule consults more bits than the target has in a key")]
+    /// It matches more bits than a key of the device has.
+    #[error("the rule matches more bits than a key of the device has")]
     KeyBits,
 }
 
-/// Why an operation was not done.
+/// The reason why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OffloadError {
-    /// The rule cannot be held.
+    /// The device cannot hold the rule.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The stage is full.
     #[error("the stage is full")]
     NoRoom,
-    /// There is no such stage.
-    #[error("there is no stage {0}")]
+    /// The device has no such stage.
+    #[error("the device has no stage {0}")]
     NoSuchStage(u8),
-    /// An entry with this tag, match and length is there already.
-    #[error("there is an entry with this tag, match and length")]
+    /// The stage holds an entry with this tag, match and length.
+    #[error("the stage already holds an entry with this tag, match and length")]
     Exists,
-    /// There is no such entry.
-    #[error("there is no such entry")]
+    /// The device has no such entry.
+    #[error("the device has no such entry")]
     NoSuchEntry,
-    /// The target was lost before it answered: whether it was done is unknown.
+    /// The device was lost before it replied, so the result is unknown.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The target answered what the protocol does not allow; its own code.
-    #[error("the target failed with code {0}")]
+    /// The device replied with an error that the protocol does not allow.
+    ///
+    /// The number is its code.
+    #[error("the device failed with code {0}")]
     Failed(i32),
 }
 
-/// The target does not answer.
+/// The device is not connected, or does not reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the target does not answer")]
+#[error("the device does not reply")]
 pub struct Lost;
 
 impl Operation {
-    /// The entry that it writes.
+    /// Returns the entry that it writes.
     #[must_use]
     pub const fn entry(&self) -> Option<LtmIndex> {
         match self {
@@ -267,12 +278,13 @@ impl OffloadCapabilities {
         self.stage_entries.len()
     }
 
-    /// Whether a rule can be held as it is. What depends on what else is held, room and masks, the
-    /// target says itself.
+    /// Checks whether the device can hold a rule exactly.
+    ///
+    /// Limits that depend on the other entries, room and masks, are checked by the device itself.
     ///
     /// # Errors
     ///
-    /// Why it cannot be held.
+    /// Returns the reason why the device cannot hold the rule.
     pub fn check(&self, rule: &LtmRule) -> Result<(), Refusal> {
         let matched = FlowMask::from(rule.matching.mask());
         if !matched.is_subset_of(&self.matches) {
@@ -321,7 +333,7 @@ impl Effects {
         };
         match self {
             Self::All => rule.actions.iter().all(is_executed),
-            // What leaves before the end of the chain would be seen even if a later stage misses.
+            // An output before the end would take effect even if a later stage misses.
             Self::Plain => {
                 rule.plain().is_some_and(|plain| plain.output.is_none() || rule.next == Next::End)
             }
@@ -329,8 +341,9 @@ impl Effects {
     }
 }
 
-/// A field with a bit in `mask` that `allowed` lacks. Of fields that share bits, one that packets of the
-/// match have, as far as the match says what they are.
+/// Returns a field with a bit in `mask` that is not in `allowed`.
+///
+/// If several fields share these bits, it prefers one that the packets of the match have.
 fn first_beyond(mask: &FlowMask, allowed: &FlowMask, matching: &Match) -> Option<FieldId> {
     let mut beyond = mask.clone();
     beyond.remove(allowed);
@@ -385,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_a_target_cannot_hold_is_refused_by_name() {
+    fn a_refusal_names_what_the_device_lacks() {
         let matching = |field| Match::new(&FlowKey::ZERO, &mask(&[field]));
         let wide = Match::new(&FlowKey::ZERO, &mask(&[FieldId::EthDst, FieldId::Ipv4Dst]));
         let output = DatapathAction::Output {
@@ -427,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn of_fields_that_share_bits_a_refusal_names_the_one_that_packets_have() {
+    fn a_refusal_names_the_field_that_packets_have() {
         let known = [FieldId::EthType, FieldId::IpProto, FieldId::IcmpType];
         let capabilities = OffloadCapabilities {
             matches: mask(&known),

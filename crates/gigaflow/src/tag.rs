@@ -2,7 +2,7 @@
 //!
 //! # The meaning of a tag
 //!
-//! A tag stands for one of two states. The first is the start of a traversal: a packet arrives on a
+//! A tag represents one of two states. The first is the start of a traversal: a packet arrives on a
 //! bridge without hidden state. The second is a [`Continuation`], which holds everything that the rest
 //! of the traversal can read or do, by value: the next table, registers and metadata, the action set,
 //! and the tables that resubmits return to. A tag is never just a table, and never a reference to a
@@ -50,7 +50,7 @@ pub struct TagSpace {
     count_max: usize,
 }
 
-/// The state that a tag stands for.
+/// The state that a tag represents.
 #[derive(Clone, Debug)]
 pub enum TagName {
     /// The start of a packet that arrives on the bridge with this number.

@@ -1,4 +1,4 @@
-//! The duel: it takes the kind that hits more, changes rarely, and comes back.
+//! The duel takes the granularity that hits more, changes rarely, and changes back.
 
 use shunt_gigaflow::{
     adaptive::{Adaptive, Capacity, Granularity, ProbeResult, ROUND, SEASON},
@@ -9,7 +9,7 @@ use shunt_gigaflow::{
 
 const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
 
-/// A way of an Ethernet and an IP step that saw these.
+/// Returns the outline of an Ethernet step and an IP step with these identities.
 fn outline(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
     let mut outline = TraversalOutline::new();
     outline.begin(StateId::new(start));
@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// Draws of ways that recombine 40 steps with 40 others: pieces fit, whole ways do not.
+/// Samples traversals that combine 40 steps with 40 others: only their sub-traversals fit.
 fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(1);
     for _ in 0..draws {
@@ -39,7 +39,7 @@ fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     }
 }
 
-/// Draws of 190 ways that share no step: 380 pieces do not fit where 190 whole ways do.
+/// Samples 190 traversals that share no step: 190 megaflows fit, 380 sub-traversals do not.
 fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {
@@ -49,7 +49,7 @@ fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
 }
 
 #[test]
-fn flows_that_share_stay_in_pieces() {
+fn flows_that_share_stay_with_sub_traversals() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     recombine(&mut adaptive, 0, 20 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
@@ -57,7 +57,7 @@ fn flows_that_share_stay_in_pieces() {
 }
 
 #[test]
-fn flows_that_share_nothing_become_whole() {
+fn flows_that_share_nothing_become_megaflows() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 4 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
@@ -65,7 +65,7 @@ fn flows_that_share_nothing_become_whole() {
 }
 
 #[test]
-fn what_changed_once_changes_back_with_the_traffic() {
+fn a_change_is_reverted_when_the_traffic_changes_back() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 8 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
@@ -86,7 +86,7 @@ fn each_start_is_decided_by_itself() {
 fn a_start_that_has_no_round_in_a_season_is_decided_too() {
     let (starts, mut numbers) = (u64::from(2 * SEASON), Numbers(3));
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
-    // One way of each start fits whole, and its pieces do not.
+    // The megaflow of each start fits, and its sub-traversals do not.
     for _ in 0..3 * starts * u64::from(ROUND) {
         let start = numbers.below(starts);
         let number = 1000 + start;
@@ -110,7 +110,7 @@ fn misses_fill_but_never_decide() {
 
 #[test]
 fn a_tie_changes_nothing() {
-    // Everything fits either way: both score alike, round after round.
+    // Everything fits with both granularities: both hit equally often in every round.
     let roomy = Capacity { stages_count: 4, stage_entries_max: 10_000 };
     let mut adaptive = Adaptive::new(JointPolicy::default(), roomy);
     let mut changes = 0;

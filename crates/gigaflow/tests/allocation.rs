@@ -1,4 +1,4 @@
-//! What is warm allocates nothing: policies, and walks through the stages.
+//! Warm policies and walks through the stages allocate nothing.
 
 use allocation_counter::measure;
 use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
@@ -15,7 +15,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Builds the `number`-th way of so many steps in the memory of the one before.
+/// Builds outline `number` with `steps_count` steps in the memory of the outline before it.
 fn build(outline: &mut TraversalOutline, number: u32, steps_count: u32) {
     outline.begin(StateId::new(0));
     for step in 0..steps_count {
@@ -78,7 +78,7 @@ fn a_walk_allocates_nothing_once_warm() {
 }
 
 #[test]
-fn the_duel_allocates_nothing_once_it_has_seen_its_ways() {
+fn the_duel_allocates_nothing_once_warm() {
     let capacity = Capacity { stages_count: 4, stage_entries_max: 1000 };
     let (mut adaptive, mut outline) =
         (Adaptive::new(JointPolicy::default(), capacity), TraversalOutline::new());

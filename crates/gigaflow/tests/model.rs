@@ -1,6 +1,6 @@
-//! The same packets through the same stages as in a model written twice: packet for packet.
+//! Compares the model with a second implementation of it, packet for packet.
 
-#![expect(clippy::unwrap_used, reason = "recorded data is what it says it is")]
+#![expect(clippy::unwrap_used, reason = "the recorded data is valid")]
 
 use shunt_gigaflow::{
     adaptive::Capacity,
@@ -32,13 +32,13 @@ fn capacity(workload: &RecordedWorkload) -> Capacity {
     }
 }
 
-/// One stage with room for as much as all of them.
+/// Returns one stage with the room of all stages together.
 fn one_stage(capacity: Capacity) -> Capacity {
     let stage_entries_max = capacity.stage_entries_max * usize::from(capacity.stages_count);
     Capacity { stages_count: 1, stage_entries_max }
 }
 
-/// What the model counted, in the form in which this does.
+/// Returns the recorded counters of the second implementation.
 fn expected(workload: &RecordedWorkload, name: &str) -> ReplayCounts {
     let words = workload.expected(name).unwrap();
     let nibble = |digit: char| digit.to_digit(16).unwrap();
@@ -59,7 +59,7 @@ fn check(name: &str, run: impl Fn(&RecordedWorkload, Capacity) -> ReplayCounts) 
         let expected = expected(&workload, name);
         let differs =
             counts.hits.iter().zip(&expected.hits).position(|(ours, model)| ours != model);
-        assert_eq!(differs, None, "{workload_name}: the first packet that {name} treats otherwise");
+        assert_eq!(differs, None, "{workload_name}: first packet with another result of {name}");
         assert_eq!(counts, expected, "{workload_name}, {name}");
     }
 }
@@ -84,12 +84,12 @@ fn joint_counts_what_the_model_counts() {
 }
 
 #[test]
-fn the_duel_costs_little_where_pieces_win() {
+fn the_duel_costs_little_where_sub_traversals_win() {
     for (name, text) in WORKLOADS {
         let workload = RecordedWorkload::parse(text).unwrap();
         let capacity = capacity(&workload);
         let sub_traversals = replay(&workload, capacity, &mut JointPolicy::default()).misses();
-        // One packet in four is drawn, so that it is decided twice at least.
+        // One packet in four is sampled, so that the duel decides at least twice.
         let duel = replay_adaptive(&workload, capacity, JointPolicy::default(), 4).misses();
         let packets = workload.packets().count();
         assert!(

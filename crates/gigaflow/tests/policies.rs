@@ -1,4 +1,4 @@
-//! What every policy keeps, and what each of them finds, beside all partitions there are.
+//! The rules that every policy keeps, and the results of each policy, against brute force.
 
 use std::{cell::Cell, ops::Range};
 
@@ -26,7 +26,7 @@ fn placements(
     policy.partition(&outline.outline(), stages).to_vec()
 }
 
-/// The pieces are a legal answer, and there is one if a stage has room.
+/// Checks that a result is a legal partition, and is not empty if a stage has room.
 fn check_legal(
     all: &[Vec<Placement>],
     outline: &PlainOutline,
@@ -68,8 +68,10 @@ fn check_disjoint(all: &[Vec<Placement>], outline: &PlainOutline, stages: &Plain
     }
 }
 
-/// All ways of so many steps that look at nothing, one of three fields, or two of them; long ways, of
-/// which there are too many, at nothing or at one of two fields.
+/// Returns all outlines of this length, up to a choice of fields per step.
+///
+/// A step consults no field, one of three fields, or two of them. In outlines of more than six steps it
+/// consults no field or one of two fields, since there would be too many outlines.
 fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
     let [a, b, c] = [Coupling::EthSrc, Coupling::IpSrc, Coupling::TpDst];
     let kinds = [&[][..], &[a], &[b], &[a, b], &[c]].map(FieldSet::of);
@@ -81,7 +83,7 @@ fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
 }
 
 #[test]
-fn all_short_ways_are_cut_as_by_brute_force() {
+fn all_short_traversals_are_partitioned_as_by_brute_force() {
     for (steps_count, stages_count) in (1..=8).flat_map(|steps| (1..=5).map(move |k| (steps, k))) {
         let stages = PlainStages::empty(stages_count);
         let any = PlainOutline::open(&vec![FieldSet::EMPTY; steps_count as usize]);
@@ -94,7 +96,7 @@ fn all_short_ways_are_cut_as_by_brute_force() {
 }
 
 #[test]
-fn equal_prefixes_are_cut_alike() {
+fn equal_prefixes_are_partitioned_alike() {
     let compared = Cell::new(0);
     let inputs = (plain::outline(5), plain::outline(4), plain::outline(4), 1_u8..=5);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(4000));
@@ -118,7 +120,7 @@ fn equal_prefixes_are_cut_alike() {
         Ok(())
     });
     assert_eq!(result, Ok(()));
-    assert!(compared.get() > 10, "{} of two pieces or more", compared.get());
+    assert!(compared.get() > 10, "only {} prefixes with two or more parts", compared.get());
 }
 
 proptest! {
@@ -141,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn what_weighs_presses_nothing_while_a_stage_has_free_room(
+    fn no_pressed_stage_is_used_while_a_stage_has_free_room(
         outlines in prop::collection::vec(plain::outline(7), 1..4),
         stages in plain::stages(5, 7),
     ) {
@@ -176,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn first_fit_cuts_by_score_alone_while_no_stage_is_full(
+    fn first_fit_partitions_by_score_while_no_stage_is_full(
         outline in plain::outline(8),
         stages_count in 1_u8..=5,
     ) {
@@ -191,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn a_piece_is_coupled_if_its_fields_are_connected(outline in plain::outline(8)) {
+    fn a_sub_traversal_with_connected_fields_is_coupled(outline in plain::outline(8)) {
         let fields = outline.fields();
         for placement in outline.outline().sub_traversals() {
             let steps = usize::from(placement.steps.start)..usize::from(placement.steps.end);
@@ -219,7 +221,7 @@ fn the_order_of_tables_does_not_decide_what_is_coupled() {
 }
 
 #[test]
-fn a_full_stage_goes_on_sharing_what_it_holds() {
+fn a_full_stage_still_shares_its_entries() {
     let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let outline = PlainOutline::open(&[a, a, b, b]);
     let full = PlainStage { room: Room::Full, held: std::iter::once(0..2).collect() };
@@ -229,13 +231,13 @@ fn a_full_stage_goes_on_sharing_what_it_holds() {
     let expected =
         [Placement { steps: 0..2, stage: stage(0) }, Placement { steps: 2..4, stage: stage(1) }];
     assert_eq!(placements(&mut JointPolicy::default(), &outline, &stages), expected);
-    // The paper's alignment gives the stage up.
+    // The alignment of the paper does not use the full stage.
     let whole = [Placement { steps: 0..4, stage: stage(1) }];
     assert_eq!(placements(&mut DisjointPolicy::default(), &outline, &stages), whole);
 }
 
 #[test]
-fn a_piece_never_begins_at_a_closed_boundary() {
+fn sub_traversals_begin_at_partition_points_only() {
     let field = |field| FieldSet::of(&[field]);
     let outline = PlainOutline(vec![
         (true, field(Coupling::EthSrc)),
@@ -249,7 +251,7 @@ fn a_piece_never_begins_at_a_closed_boundary() {
 }
 
 #[test]
-fn random_cuts_are_of_every_number_and_at_every_boundary() {
+fn random_partitions_have_every_size_and_every_point() {
     let outline = PlainOutline::open(&[FieldSet::EMPTY; 6]);
     let mut policy = PolicyName::Random.policy(3);
     let (mut counts, mut starts) = ([0; 5], [0; 6]);
@@ -263,7 +265,7 @@ fn random_cuts_are_of_every_number_and_at_every_boundary() {
 }
 
 #[test]
-fn a_way_without_steps_has_no_pieces() {
+fn a_traversal_without_steps_has_no_sub_traversals() {
     for name in PolicyName::ALL {
         let outline = PlainOutline(Vec::new());
         assert_eq!(placements(&mut name.policy(1), &outline, &PlainStages::empty(4)), []);
@@ -272,7 +274,7 @@ fn a_way_without_steps_has_no_pieces() {
     }
 }
 
-/// Stages that have room, and hold every piece of an even number of steps in the stage of its parity.
+/// Stages with room that hold every sub-traversal in one stage, chosen by its first step.
 struct Many(u8);
 
 impl StageView for Many {

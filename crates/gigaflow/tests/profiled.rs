@@ -1,4 +1,4 @@
-//! What traffic shares decides the cuts, once it is known.
+//! The profiled policy partitions by measured sharing, once it is known.
 
 use shunt_gigaflow::{
     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
@@ -6,7 +6,7 @@ use shunt_gigaflow::{
     testing::plain::PlainStages,
 };
 
-/// A way of two steps that saw these and looked at these fields.
+/// Returns an outline of two steps with these identities and fields.
 fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
     let mut outline = TraversalOutline::new();
     outline.begin(StateId::new(0));
@@ -18,7 +18,7 @@ fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
 
 const UNKNOWN: [FieldSet; 2] = [FieldSet::EMPTY; 2];
 
-/// How many pieces the policy makes of each of so many ways, one after the other.
+/// Returns the number of sub-traversals of each traversal, partitioned one after the other.
 fn partition(
     policy: &mut impl PartitionPolicy,
     outlines: impl Iterator<Item = TraversalOutline>,
@@ -36,25 +36,19 @@ fn recombined() -> impl Iterator<Item = TraversalOutline> {
 }
 
 #[test]
-fn steps_that_recombine_are_parted_whatever_their_fields() {
+fn steps_that_recombine_are_separated() {
     let counts = partition(&mut ProfiledPolicy::default(), recombined());
-    assert!(
-        counts[..4000].iter().all(|count| *count == 1),
-        "the rule of fields, until it is known"
-    );
+    assert!(counts[..4000].iter().all(|count| *count == 1), "partitioned by fields until measured");
     assert!(counts[10_000..].iter().all(|count| *count == 2));
     assert!(partition(&mut JointPolicy::default(), recombined()).iter().all(|count| *count == 1));
 }
 
 #[test]
-fn steps_that_go_together_are_kept_together_whatever_their_fields() {
+fn steps_that_occur_together_stay_together() {
     let fields = [Coupling::EthDst, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let paired = || (0..40_000_u64).map(|number| outline([number % 3000, number % 3000], fields));
     assert!(partition(&mut JointPolicy::default(), paired()).iter().all(|count| *count == 2));
     let counts = partition(&mut ProfiledPolicy::default(), paired());
-    assert!(
-        counts[..4000].iter().all(|count| *count == 2),
-        "the rule of fields, until it is known"
-    );
+    assert!(counts[..4000].iter().all(|count| *count == 2), "partitioned by fields until measured");
     assert!(counts[10_000..].iter().all(|count| *count == 1));
 }

@@ -1,11 +1,10 @@
-//! The real stages beside the model of them: with the rules and packets of a workload, the same packets
-//! hit, and the same number of entries is made.
+//! Compares the real stages with the model: the same packets hit, and the same number of entries exists.
 //!
-//! The model knows steps by number and compares nothing else; `tests/model.rs` compares it with figures
-//! that were recorded elsewhere. Here the numbers come from real traversals: two visits are one step if
-//! they looked at the same bits of one table and found the same.
+//! The model distinguishes steps only by their numbers, and `tests/model.rs` compares it with recorded
+//! results. Here the numbers come from real traversals: two visits are the same step if they consulted
+//! the same bits in one table and matched the same.
 
-#![expect(clippy::unwrap_used, reason = "a workload of ours is what it says it is")]
+#![expect(clippy::unwrap_used, reason = "the generated workload is valid")]
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -52,7 +51,7 @@ impl Bed {
         }
     }
 
-    /// What the model needs to know of it.
+    /// Returns the workload for the model.
     fn steps(&self) -> workload::RecordedWorkload {
         let mut numbers = BTreeMap::new();
         let (mut steps, mut paths) = ("steps\n".to_owned(), "paths\n".to_owned());
@@ -74,7 +73,7 @@ impl Bed {
         workload::RecordedWorkload::parse(&text).unwrap()
     }
 
-    /// Which packets hit, and how many entries each stage has in the end.
+    /// Returns for each packet whether it hits, and the final number of entries per stage.
     fn replay(&self, policy: PolicyName, capacity: Capacity) -> (Vec<bool>, Vec<usize>) {
         let mut cache = Gigaflow::new(Config {
             capacity,

@@ -74,7 +74,9 @@ impl NicEntry {
     }
 }
 
-/// The walk of a packet through the stages. Its memory is reused for the next packet.
+/// The walk of a packet through the stages.
+///
+/// Its memory is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct NicWalk {
     slots: Vec<u32>,

@@ -102,7 +102,9 @@ impl CommandQueue {
         Ok(())
     }
 
-    /// Queues a port to remove. The receiver gets the port, or an error if the thread has ended.
+    /// Queues a port to remove.
+    ///
+    /// The receiver gets the port, or an error if the thread has ended.
     pub(crate) fn remove(&self, number: u16) -> Receiver<Box<OpenPort>> {
         let (sender, receiver) = sync_channel(1);
         let mut state = self.state.lock();

@@ -34,8 +34,9 @@ impl NicDevice {
     }
 }
 
-/// The refusal of an entry that the program cannot hold. The server checks entries against the P4Info
-/// before, so this does not occur.
+/// The refusal of an entry that the program cannot hold.
+///
+/// The server checks entries against the P4Info before, so this does not occur.
 const UNKNOWN: DeviceError = DeviceError::Refused("the entry does not belong to the program");
 
 impl Device for NicDevice {

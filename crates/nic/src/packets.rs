@@ -10,7 +10,9 @@ use shunt_flow::{
     rewrite::{ChecksumState, pop_vlan, push_vlan, set_header},
 };
 
-/// The bit of `vlan_tci` that is set if there is a tag. On the wire this bit is the drop-eligible bit.
+/// The bit of `vlan_tci` that is set if there is a tag.
+///
+/// On the wire this bit is the drop-eligible bit.
 const TCI_PRESENT: u16 = 0x1000;
 const TPID: u16 = 0x8100;
 const TAG_BYTES: usize = 4;
@@ -147,7 +149,9 @@ impl HeaderWrite {
     }
 }
 
-/// Applies the header writes of a walk to a frame; returns false if a tag has no room.
+/// Applies the header writes of a walk to a frame.
+///
+/// Returns false if a tag has no room.
 pub(crate) fn rewrite<'a>(
     packet: &mut Packet,
     layers: &Layers,

@@ -163,7 +163,9 @@ impl NicWorker {
         Ok(NicThread { stop, commands, handle: Some(handle) })
     }
 
-    /// Runs the commands, and polls each queue once; returns whether there was any work.
+    /// Runs the commands, and polls each queue once.
+    ///
+    /// Returns whether there was any work.
     fn run_iteration(&mut self) -> bool {
         let mut has_worked = self.run_commands();
         for index in 0..self.numbers.len() {

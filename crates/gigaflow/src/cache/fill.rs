@@ -271,7 +271,9 @@ impl Gigaflow {
         scratch.tags.drain(..).for_each(|tag| self.ltm.release(tag));
     }
 
-    /// Plans the partition of the traversal and the stages. The plan stays empty if there is no room.
+    /// Plans the partition of the traversal and the stages.
+    ///
+    /// The plan stays empty if there is no room.
     fn plan(&mut self, store: &impl Store, request: &FillRequest<'_>, plan: &mut Vec<Placement>) {
         plan.clear();
         let stages = OpenStages::new(&mut self.ltm, store, request.open, request.miss.now);

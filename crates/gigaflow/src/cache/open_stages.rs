@@ -21,7 +21,9 @@ pub(super) struct OpenStages<'a> {
     open: StageSet,
     room: StageSet,
     pressed: StageSet,
-    /// The last use of the entry that each full stage would evict; zero for stages with free room.
+    /// The last use of the entry that each full stage would evict.
+    ///
+    /// Zero for stages with free room.
     last_uses: [Time; STAGES_MAX as usize],
 }
 

@@ -39,7 +39,9 @@ impl Sampler {
         Self { one_in, mean: one_in, left: 0, sampled: 0, misses: 0, state: seed }
     }
 
-    /// Returns whether the next packet is sampled. `misses` is the number of misses so far.
+    /// Returns whether the next packet is sampled.
+    ///
+    /// `misses` is the number of misses so far.
     #[inline]
     pub(super) fn next(&mut self, misses: u64) -> bool {
         if self.left > 0 {

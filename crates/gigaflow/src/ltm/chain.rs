@@ -250,7 +250,9 @@ impl Ltm {
         slots.iter().filter_map(|slot| self.stage_entries.named(*slot))
     }
 
-    /// Holds the tag of a name, to make a rule with it. The caller [releases](Self::release) it.
+    /// Holds the tag of a name, to make a rule with it.
+    ///
+    /// The caller [releases](Self::release) it.
     ///
     /// # Errors
     ///
@@ -390,7 +392,9 @@ impl Ltm {
         slots.iter().for_each(|slot| self.stage_entries.share(*slot));
     }
 
-    /// Unlinks an entry that the store has ended. Does nothing if it is unlinked already.
+    /// Unlinks an entry that the store has ended.
+    ///
+    /// Does nothing if it is unlinked already.
     pub fn forget(&mut self, entry: LtmEntryRef) {
         if self.stage_entries.named(entry.slot) == Some(entry) {
             self.unlink(entry.slot);

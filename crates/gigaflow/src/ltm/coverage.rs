@@ -108,7 +108,9 @@ fn published(links: &[ChainLink]) -> u128 {
     partitions.map(published_of).fold(0, u128::saturating_add)
 }
 
-/// Returns the published estimate of one partition; its entries are in the order of their stages.
+/// Returns the published estimate of one partition.
+///
+/// Its entries are in the order of their stages.
 fn published_of(made: &[(PartitionOrigin, StageId)]) -> u128 {
     let stages = made.chunk_by(|one, other| one.1 == other.1);
     let (mut most, mut before) = (0, None);

@@ -3,7 +3,9 @@
 /// The entry that a full stage evicts for a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Eviction {
-    /// Only an [outdated](super::Ltm::mark_outdated) entry. A full stage caches nothing else.
+    /// Only an [outdated](super::Ltm::mark_outdated) entry.
+    ///
+    /// A full stage caches nothing else.
     Never,
     /// The least recently used entry.
     LeastRecent,

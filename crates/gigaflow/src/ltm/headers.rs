@@ -16,7 +16,9 @@ impl RewrittenHeaders {
         self.is_rewritten = false;
     }
 
-    /// Returns the current headers of a packet that arrived with `ingress`. Ignore the hidden words.
+    /// Returns the current headers of a packet that arrived with `ingress`.
+    ///
+    /// Ignore the hidden words.
     #[inline]
     pub(crate) const fn of<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
         if self.is_rewritten { &self.key } else { ingress }

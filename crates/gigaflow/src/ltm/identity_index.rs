@@ -20,7 +20,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct IdentityIndex {
     entries: HashTable<IndexedEntry>,
-    /// Number of identities in each cell. A count that has reached its maximum stays there.
+    /// Number of identities in each cell.
+    ///
+    /// A count that has reached its maximum stays there.
     counts: Box<[u8]>,
     /// One bit per cell, set while its count is not zero.
     filter: Box<[u64]>,

@@ -39,7 +39,9 @@ pub struct LtmRule {
     /// sub-traversal had written the bit before. It has no hidden word, since these are constants of the
     /// tag.
     pub matching: Match,
-    /// Number of table lookups that it replaces. If several rules match, the longest wins.
+    /// Number of table lookups that it replaces.
+    ///
+    /// If several rules match, the longest wins.
     pub length: u16,
     /// The actions on the packet, in order. They are executed at the end of the chain.
     pub actions: Arc<[DatapathAction]>,
@@ -63,7 +65,9 @@ pub enum Next {
 pub struct PlainRule {
     /// The header bits that are written, with their values, also for the last entry of a traversal.
     pub rewrite: Match,
-    /// The port that the rewritten packet is sent to; with `None` and [`Next::End`] it is dropped.
+    /// The port that the rewritten packet is sent to.
+    ///
+    /// With `None` and [`Next::End`] it is dropped.
     pub output: Option<DatapathPort>,
     /// Set if the output skips packets that arrived on the same port.
     pub unless_ingress: bool,

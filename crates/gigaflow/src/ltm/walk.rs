@@ -4,7 +4,9 @@ use shunt_flow::{FlowKey, Match};
 
 use super::{LtmEntryRef, Next, RewrittenHeaders, Tag, table::MatchedEntry};
 
-/// The walk of a packet through the stages. Its memory is reused for the next packet.
+/// The walk of a packet through the stages.
+///
+/// Its memory is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     slots: Vec<u32>,
@@ -76,7 +78,9 @@ impl Walk {
         self.tag
     }
 
-    /// The headers of the packet where it missed. Ignore the hidden words; no rule matches them.
+    /// The headers of the packet where it missed.
+    ///
+    /// Ignore the hidden words; no rule matches them.
     #[must_use]
     #[inline]
     pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {

@@ -226,7 +226,9 @@ pub(super) struct FieldGroups {
 impl FieldGroups {
     pub(super) const NONE: Self = Self { sets: [FieldSet::EMPTY; Coupling::ALL.len()], count: 0 };
 
-    /// Adds a step that consulted these fields. Groups are disjoint, so there are no more than fields.
+    /// Adds a step that consulted these fields.
+    ///
+    /// Groups are disjoint, so there are no more than fields.
     pub(super) fn add(&mut self, fields: FieldSet) {
         let known = self.known();
         if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {

@@ -56,7 +56,9 @@ impl PolicyName {
         }
     }
 
-    /// Creates the policy of this name with its default score; only [`RandomPolicy`] uses the seed.
+    /// Creates the policy of this name with its default score.
+    ///
+    /// Only [`RandomPolicy`] uses the seed.
     #[must_use]
     pub fn policy(self, seed: u64) -> AnyPolicy {
         match self {

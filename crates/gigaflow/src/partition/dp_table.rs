@@ -55,8 +55,9 @@ pub(in crate::partition) struct DpTable {
 /// The best values and choices for the rest of a traversal from each segment on.
 #[derive(Clone, Debug, Default)]
 struct DpValues {
-    /// One layer per usable stage and one behind the last; each has a value per segment and one for
-    /// the end.
+    /// One layer per usable stage and one behind the last.
+    ///
+    /// Each has a value per segment and one for the end.
     best: Vec<i64>,
     /// Like `best`: the segment behind the sub-traversal that begins here, or [`UNUSED`].
     ends: Vec<u8>,
@@ -133,7 +134,9 @@ impl DpTable {
         self.values.read(problem.outline, out);
     }
 
-    /// Does [`Self::solve`] with a [`Score`]. Every call on a table has the same score and preference.
+    /// Does [`Self::solve`] with a [`Score`].
+    ///
+    /// Every call on a table has the same score and preference.
     ///
     /// For traversals of one [shape](shape_cache) the result depends only on the state of the stages and
     /// on the sub-traversals that they hold. So a result is reused if these are equal.
@@ -296,10 +299,14 @@ pub(in crate::partition) const FIRST: i64 = 1 << 12;
 /// The lower of the two digits below the score.
 pub(in crate::partition) const SECOND: i64 = 1;
 
-/// The value of the impossible. A few of them add up without overflow, and no score outweighs one.
+/// The value of the impossible.
+///
+/// A few of them add up without overflow, and no score outweighs one.
 const NEVER: i64 = i64::MIN / 8;
 
-/// Marks a skipped stage. It is no valid end, since no sub-traversal ends before segment 0.
+/// Marks a skipped stage.
+///
+/// It is no valid end, since no sub-traversal ends before segment 0.
 const UNUSED: u8 = 0;
 
 const _: () =

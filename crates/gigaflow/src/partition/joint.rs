@@ -104,7 +104,9 @@ mod tests {
         stages.filter_map(StageId::new).fold(StageSet::EMPTY, StageSet::with)
     }
 
-    /// Returns an outline of one of a few shapes; some are too long for the shape cache.
+    /// Returns an outline of one of a few shapes.
+    ///
+    /// Some are too long for the shape cache.
     fn outline(shape: u64, seed: u64) -> TraversalOutline {
         let mut outline = TraversalOutline::new();
         outline.begin(StateId::new(0));

@@ -1,7 +1,7 @@
-//! All partitions in all stages, one after the other: what the policies are judged by.
+//! A brute-force oracle for policies: it enumerates all partitions with all stages.
 //!
-//! Nothing here is shared with the policies but the types of question and answer. Whoever asks lists the
-//! [`partitions`] once; they are the same for all ways with the same boundaries.
+//! It shares no code with the policies except the types of the contract. A test enumerates the
+//! [`partitions`] once, since they are the same for all traversals with the same partition points.
 
 use std::cmp::Reverse;
 
@@ -11,8 +11,9 @@ use crate::{
     partition::{Placement, Score, StageId, research::Ties},
 };
 
-/// Whether the fields of these steps are one connected graph: starting at the first step that has
-/// any, repeat adding steps that share a field with what was reached.
+/// Returns whether the fields of these steps are connected.
+///
+/// It starts with one step, and repeatedly adds steps that share a field with those reached so far.
 #[must_use]
 pub fn coupled(steps: &[FieldSet]) -> bool {
     let mut left: Vec<FieldSet> = steps.iter().copied().filter(|set| !set.is_empty()).collect();
@@ -23,7 +24,7 @@ pub fn coupled(steps: &[FieldSet]) -> bool {
     left.is_empty()
 }
 
-/// What a partition is worth in all.
+/// Returns the total score of a partition.
 #[must_use]
 pub fn worth(outline: &PlainOutline, placements: &[Placement], score: Score) -> u32 {
     let fields = outline.fields();
@@ -39,13 +40,13 @@ pub fn worth(outline: &PlainOutline, placements: &[Placement], score: Score) -> 
     placements.iter().map(worth).sum()
 }
 
-/// How many pieces are not yet in their stage.
+/// Returns the number of new entries of a partition.
 #[must_use]
 pub fn fresh(stages: &PlainStages, placements: &[Placement]) -> usize {
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
-/// How many of them take the place of a piece that was of use not long ago.
+/// Returns the number of new entries in pressed stages.
 #[must_use]
 pub fn pressing(stages: &PlainStages, placements: &[Placement]) -> usize {
     let is_pressed =
@@ -57,11 +58,12 @@ fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
     !stages.0[placement.stage.index()].held.contains(&placement.steps)
 }
 
-/// What [`JointPolicy`](crate::partition::JointPolicy) maximises, the greater the better: few pieces that press,
-/// then worth, then few new pieces, then few pieces.
+/// The value that [`JointPolicy`](crate::partition::JointPolicy) maximises.
+///
+/// It prefers few new entries in pressed stages, then a high score, few new entries and few entries.
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
-/// Every complete partition whose pieces find increasing stages that hold them or have room.
+/// Returns every complete partition with increasing stages that hold the entries or have room.
 #[must_use]
 pub fn partitions(outline: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Placement>> {
     let mut bounds = outline.starts();
@@ -89,7 +91,7 @@ pub fn partitions(outline: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Place
     complete
 }
 
-/// The value that [`JointPolicy`](crate::partition::JointPolicy) maximises, greater is better.
+/// Returns the [`JointValue`] of a partition.
 #[must_use]
 pub fn joint_value(
     outline: &PlainOutline,
@@ -106,7 +108,7 @@ pub fn joint_value(
     )
 }
 
-/// The best value of all partitions, if there is any.
+/// Returns the best value of all partitions, if there is any.
 #[must_use]
 pub fn joint(
     all: &[Vec<Placement>],
@@ -117,10 +119,11 @@ pub fn joint(
     all.iter().map(|placements| joint_value(outline, stages, placements, score)).max()
 }
 
-/// The partition that [`DisjointPolicy`](crate::partition::research::DisjointPolicy) finds, in stages with free room if there
-/// is one, else in those that press: of those aligned to the last of them, the greatest by worth, fewest
-/// pieces, pieces that are there already if ties go by that, and the lengths of its pieces from the first
-/// on.
+/// Returns the partition that [`DisjointPolicy`](crate::partition::research::DisjointPolicy) must find.
+///
+/// It uses the stages with free room, or the pressed ones if there are none. Among the partitions that
+/// are aligned to the last of these stages it takes the highest score, then the fewest entries, the
+/// fewest new entries if `ties` asks for it, and the longest sub-traversals from the first one on.
 #[must_use]
 pub fn disjoint(
     all: &[Vec<Placement>],

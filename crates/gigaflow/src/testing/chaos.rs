@@ -1,9 +1,8 @@
-//! A target that misbehaves in every way that a target may: slow, out of order, full, gone.
+//! An offload device that misbehaves as far as the contract allows: slow, out of order, full or lost.
 //!
-//! It stands in front of another target and hands operations on when it pleases. All that it does is
-//! within the contract: every operation is answered once, and after `Restored` the target holds just
-//! what was confirmed. So what was done, and the answer lost, it undoes before. What it does follows from
-//! a seed.
+//! It wraps another device and delays operations at random. It keeps the contract: every operation is
+//! completed once, and after `Restored` the device holds exactly the confirmed entries. So before that
+//! it undoes insertions whose results were lost. A seed determines its behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,60 +14,60 @@ use crate::{
     partition::StageId,
 };
 
-/// How often, of 256 times, a thing happens.
+/// The probabilities of events, in units of 1/256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChaosSettings {
-    /// A poll brings nothing.
+    /// A poll returns nothing.
     pub delay: u8,
-    /// An answer comes with a later poll, after others.
+    /// A result arrives with a later poll, after others.
     pub hold_back: u8,
-    /// An insert finds no room.
+    /// An insertion finds no room.
     pub reject: u8,
-    /// A poll finds the target lost.
+    /// A poll loses the device.
     pub disconnect: u8,
-    /// Polls until it is back.
+    /// Number of polls until a lost device is restored.
     pub away: u32,
-    /// Entries of room that are made up.
+    /// Number of entries by which `room` is overstated.
     pub made_up_room: usize,
 }
 
-/// A target that misbehaves.
+/// An offload device that misbehaves.
 #[derive(Debug)]
 pub struct Chaos<T> {
     inner: T,
     settings: ChaosSettings,
     random: u64,
     waiting: VecDeque<(Ticket, Operation)>,
-    /// Operations that the inner target has and has not answered: what each inserts, if it does.
+    /// Operations of the inner device without a result, with the entry that each inserts, if any.
     under_way: BTreeMap<Ticket, Option<LtmIndex>>,
-    /// Of these, those that were answered as lost.
+    /// Operations that were completed as lost but are still under way in the inner device.
     cut_off: BTreeMap<Ticket, Option<LtmIndex>>,
-    /// What was inserted and is to be undone.
+    /// Insertions to undo.
     undone: Vec<LtmIndex>,
-    /// Answers that come later.
+    /// Results that are delayed.
     held_back: Vec<OffloadEvent>,
-    /// What is left out when it has restarted.
+    /// Entries that are omitted after a restart.
     forgotten: BTreeSet<LtmIndex>,
-    /// How often, of 256 polls, the target begins anew, and what it does then.
+    /// The probability of a restart per poll, and the function that restarts the inner device.
     restart: Option<(u8, Restart<T>)>,
     restarts_count: u64,
     forgotten_count: u64,
     state: ConnectionState,
 }
 
-/// Begins a target anew, with what it has confirmed.
+/// Restarts a device with its confirmed entries.
 type Restart<T> = fn(&mut T);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     There,
-    /// It will be lost when what it has been handed is answered, or before.
+    /// It will be lost, at the latest when all operations are complete.
     Leaving,
     Away(u32),
 }
 
 impl<T: OffloadDevice> Chaos<T> {
-    /// Puts chaos in front of a target.
+    /// Wraps a device.
     pub const fn new(inner: T, settings: ChaosSettings, seed: u64) -> Self {
         let random = seed | 1;
         Self {
@@ -88,32 +87,33 @@ impl<T: OffloadDevice> Chaos<T> {
         }
     }
 
-    /// The same, where so many of 256 polls find that the target has begun anew, as `restart` makes it do:
-    /// with just what it has confirmed. What is [forgotten](OffloadDevice::forget) until it is back is left out
-    /// at once.
+    /// Adds restarts with the probability `often` per poll.
+    ///
+    /// `restart` restarts the inner device with its confirmed entries. Entries that are
+    /// [forgotten](OffloadDevice::forget) before it is restored are omitted.
     #[must_use]
     pub fn restarting(self, often: u8, restart: fn(&mut T)) -> Self {
         Self { restart: Some((often, restart)), ..self }
     }
 
-    /// The target behind it.
+    /// The wrapped device.
     pub const fn inner(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// How often it has begun anew.
+    /// Number of restarts.
     #[must_use]
     pub const fn restarts_count(&self) -> u64 {
         self.restarts_count
     }
 
-    /// Entries that were left out as they were forgotten while it began anew.
+    /// Number of entries that restarts omitted.
     #[must_use]
     pub const fn forgotten_count(&self) -> u64 {
         self.forgotten_count
     }
 
-    /// A number that nothing follows from (xorshift).
+    /// Returns a random number (xorshift).
     const fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -125,7 +125,7 @@ impl<T: OffloadDevice> Chaos<T> {
         self.draw() % 256 < u64::from(often)
     }
 
-    /// Begins the target anew, if that happens now.
+    /// Restarts the device, if that happens now; returns whether it did.
     fn restarts(&mut self, events: &mut Vec<OffloadEvent>) -> bool {
         let Some((often, restart)) = self.restart else { return false };
         let happens = self.happens(often);
@@ -137,7 +137,7 @@ impl<T: OffloadDevice> Chaos<T> {
         happens
     }
 
-    fn hear(&mut self, events: &mut Vec<OffloadEvent>) {
+    fn poll_inner(&mut self, events: &mut Vec<OffloadEvent>) {
         let start = events.len();
         self.inner.poll(events);
         for event in &events[start..] {
@@ -148,7 +148,7 @@ impl<T: OffloadDevice> Chaos<T> {
         self.hold_back(events, start);
     }
 
-    /// The connection goes: what is under way may be done or not, and nobody hears of it.
+    /// Loses the device: operations under way may be done or not, and their results are lost.
     fn cut_off(&mut self, events: &mut Vec<OffloadEvent>) {
         events.append(&mut self.held_back);
         self.cut_off.append(&mut self.under_way);
@@ -160,7 +160,7 @@ impl<T: OffloadDevice> Chaos<T> {
         self.state = ConnectionState::Away(self.settings.away);
     }
 
-    /// Undoes what was inserted and not confirmed; answers whether there is nothing left.
+    /// Undoes unconfirmed insertions; returns whether none is left.
     fn undo(&mut self) -> bool {
         let mut events = Vec::new();
         self.inner.poll(&mut events);
@@ -182,7 +182,7 @@ impl<T: OffloadDevice> Chaos<T> {
         self.cut_off.is_empty()
     }
 
-    /// Keeps some of the answers that came, for later, and gives some of those that were kept.
+    /// Delays some of the new results, and returns some of the delayed ones.
     fn hold_back(&mut self, events: &mut Vec<OffloadEvent>, start: usize) {
         let came: Vec<OffloadEvent> = events.drain(start..).collect();
         for event in std::mem::take(&mut self.held_back).into_iter().chain(came) {
@@ -211,7 +211,7 @@ impl<T: OffloadDevice> Chaos<T> {
             _ => (*ticket, None),
         };
         let changes: Vec<_> = batch.iter().map(inserted).collect();
-        // What the inner target does not take waits on.
+        // Operations that the inner device does not accept keep waiting.
         let _ = self.inner.submit(&mut batch);
         let taken = changes.len() - batch.len();
         self.under_way.extend(changes.into_iter().take(taken));
@@ -249,7 +249,7 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
         }
         match self.state {
             ConnectionState::There => {
-                self.hear(events);
+                self.poll_inner(events);
                 if self.happens(self.settings.disconnect) {
                     self.state = ConnectionState::Leaving;
                 } else {
@@ -259,7 +259,7 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
             ConnectionState::Leaving => {
                 let is_cut = self.happens(64);
                 if !is_cut {
-                    self.hear(events);
+                    self.poll_inner(events);
                 }
                 if is_cut || self.under_way.is_empty() {
                     self.cut_off(events);
@@ -324,7 +324,9 @@ mod tests {
         target.inner().entries().keys().map(|index| index.0).collect()
     }
 
-    /// Polls until it is back; answers what it has confirmed until then.
+    /// Polls until the device is restored.
+    ///
+    /// Returns the operations that it confirmed until then.
     fn confirmed(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
         let mut events = Vec::new();
         for _ in 0..100 {
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_restarted_holds_what_it_confirmed_and_counts_from_zero() {
+    fn a_restarted_device_holds_confirmed_entries_with_zero_counters() {
         let inner = SoftwareDevice::new(1, 100);
         let mut target = Chaos::new(inner, CALM, 5).restarting(64, SoftwareDevice::restart);
         target.submit(&mut (0..8).map(insert).collect()).unwrap();
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_while_it_restarts_is_left_out() {
+    fn a_restart_omits_forgotten_entries() {
         let mut target = Chaos::new(SoftwareDevice::new(1, 100), CALM, 3);
         let mut events = Vec::new();
         target.submit(&mut (0..4).map(insert).collect()).unwrap();

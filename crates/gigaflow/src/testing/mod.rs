@@ -1,4 +1,4 @@
-//! Slow and obvious judges, and what they judge on.
+//! Test support: slow and simple oracles, generators, and devices that misbehave.
 
 pub mod brute;
 pub mod plain;

@@ -1,7 +1,7 @@
-//! A chain of stages without time and eviction: what hits, what misses, what is kept.
+//! A model of a chain of stages, without time and eviction.
 //!
-//! Entries are exact: the steps that a piece covers, by number. A packet walks as it would walk the
-//! stages themselves: in each the longest piece that it finds, and on.
+//! Its entries are exact sequences of step numbers. A packet walks the model like the real stages: it
+//! takes the longest match in each stage.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::DefaultHasher},
@@ -18,21 +18,21 @@ use crate::{
 
 type ModelHasher = BuildHasherDefault<DefaultHasher>;
 
-/// What a replay counted.
+/// The counters of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCounts {
-    /// For each packet, whether it hit.
+    /// True for each packet that hit.
     pub hits: Vec<bool>,
-    /// Entries at the end, by stage.
+    /// Number of entries at the end, by stage.
     pub entries: Vec<usize>,
-    /// Entries that were written.
+    /// Number of entries that were written.
     pub written: usize,
-    /// Pieces that were there already when they should have been written.
+    /// Number of sub-traversals that shared an existing entry.
     pub shared: usize,
 }
 
 impl ReplayCounts {
-    /// Packets that missed.
+    /// Number of packets that missed.
     #[must_use]
     pub fn misses(&self) -> usize {
         self.hits.iter().filter(|hit| !**hit).count()
@@ -52,7 +52,7 @@ impl ReplayCounts {
 pub struct ModelChain {
     capacity: Capacity,
     entries: HashMap<Box<[u32]>, StageSet, ModelHasher>,
-    /// The entries of each stage, oldest first; also those that were removed since.
+    /// The entries written to each stage, oldest first, including those that were removed since.
     written: Vec<VecDeque<Box<[u32]>>>,
     counts: Vec<usize>,
 }
@@ -65,7 +65,7 @@ enum ModelPut {
 }
 
 impl ModelChain {
-    /// Empty stages.
+    /// Creates empty stages.
     #[must_use]
     pub fn new(capacity: Capacity) -> Self {
         let stages_count = usize::from(capacity.stages_count);
@@ -77,7 +77,7 @@ impl ModelChain {
         }
     }
 
-    /// Whether a packet on this path finds its way to the end.
+    /// Returns whether a packet with these steps hits.
     #[must_use]
     pub fn hits(&self, path: &[u32]) -> bool {
         let mut rest = path;
@@ -122,7 +122,7 @@ impl ModelChain {
         gone.iter().for_each(|stage| self.counts[stage.index()] -= 1);
     }
 
-    /// Evicts the oldest of `old` from a stage until it has room, or there is no more of them.
+    /// Evicts the oldest of `old` from a stage until it has room or none is left.
     fn make_room(&mut self, stage: StageId, old: &mut [VecDeque<Box<[u32]>>]) {
         while self.is_full(stage) {
             let Some(steps) = old[stage.index()].pop_front() else { return };
@@ -131,7 +131,7 @@ impl ModelChain {
     }
 }
 
-/// What a policy sees of the chain while it partitions one path.
+/// The stages as a policy sees them while it partitions one traversal.
 struct View<'a> {
     chain: &'a ModelChain,
     path: &'a [u32],
@@ -188,9 +188,10 @@ fn install(
     }
 }
 
-/// As [`replay`], with the duel: one packet in `sample_every` is drawn. Once a start has changed its
-/// grain, entries that were there by then make room for new ones, oldest first, and shorter pieces
-/// do not stay in front of a whole way.
+/// Does [`replay`] with a duel that samples one packet in `sample_every`.
+///
+/// After a start has changed its granularity, its old entries make room for new ones, oldest first.
+/// Shorter sub-traversals in front of a megaflow are removed.
 pub fn replay_adaptive<P: PartitionPolicy + Clone>(
     workload: &RecordedWorkload,
     capacity: Capacity,
@@ -225,7 +226,7 @@ pub fn replay_adaptive<P: PartitionPolicy + Clone>(
     counts
 }
 
-/// Evicts what a new entry of this grain replaces.
+/// Evicts the entries that a new entry of this granularity replaces.
 fn evict_replaced(
     chain: &mut ModelChain,
     path: &[u32],

@@ -1,4 +1,4 @@
-//! Ways and stages for property tests: plain values, and what a policy sees of them.
+//! Outlines and stages as plain values, with generators for property tests.
 
 use std::ops::Range;
 
@@ -9,18 +9,20 @@ use crate::{
     partition::{StageId, StageSet, StageView},
 };
 
-/// A way as data: for each step, whether the boundary in front of it is open, and its fields.
+/// An outline as data: for each step a flag for a partition point in front of it, and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainOutline(pub Vec<(bool, FieldSet)>);
 
 impl PlainOutline {
-    /// A way whose boundaries are all open.
+    /// Creates an outline with partition points at all boundaries.
     #[must_use]
     pub fn open(fields: &[FieldSet]) -> Self {
         Self(fields.iter().map(|fields| (true, *fields)).collect())
     }
 
-    /// What a policy sees of it; steps of one number and fields are the same in every way.
+    /// Returns the outline.
+    ///
+    /// Steps with equal numbers and fields are equal in all outlines.
     #[must_use]
     pub fn outline(&self) -> TraversalOutline {
         let mut outline = TraversalOutline::new();
@@ -34,15 +36,15 @@ impl PlainOutline {
         outline
     }
 
-    /// The fields of each step.
+    /// Returns the fields of each step.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldSet> {
         self.0.iter().map(|(_, fields)| *fields).collect()
     }
 
-    /// The steps that a piece may begin with.
+    /// Returns the steps that a sub-traversal may begin with.
     ///
-    /// The first step is one of them, whatever is said of the boundary in front of it.
+    /// The first step is always one of them.
     #[must_use]
     pub fn starts(&self) -> Vec<u16> {
         let open = self.0.iter().zip(0_u16..).filter(|((open, _), at)| *open || *at == 0);
@@ -54,28 +56,28 @@ impl PlainOutline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainStages(pub Vec<PlainStage>);
 
-/// A stage as data: its room, and the ranges of steps that it holds.
+/// A stage as data: its room, and the sub-traversals that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainStage {
-    /// What becomes of a new piece.
+    /// The room for a new entry.
     pub room: Room,
-    /// What it holds.
+    /// The ranges of steps that it holds.
     pub held: Vec<Range<u16>>,
 }
 
-/// What becomes of a new piece in a stage.
+/// The room of a stage for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// It has a place.
+    /// The stage has free room.
     Free,
-    /// It takes the place of one that was of use not long ago.
+    /// A new entry evicts a recently used one.
     Pressed,
-    /// There is no place for it.
+    /// The stage takes no new entry.
     Full,
 }
 
 impl PlainStages {
-    /// Stages that are empty.
+    /// Creates empty stages.
     #[must_use]
     pub fn empty(count: u8) -> Self {
         Self(vec![PlainStage { room: Room::Free, held: Vec::new() }; count.into()])
@@ -102,7 +104,7 @@ impl StageView for PlainStages {
         self.those(|stage| stage.room != Room::Full)
     }
 
-    /// As in a cache: one that presses comes last.
+    /// Prefers stages that are not pressed, as a cache does.
     fn best(&self, open: StageSet) -> Option<StageId> {
         let (room, pressed) = (self.room().intersection(open), self.pressed());
         room.without(pressed).first().or_else(|| room.first())
@@ -113,20 +115,23 @@ impl StageView for PlainStages {
     }
 }
 
-/// Sets of up to three of the first four coupling fields, often empty, so that there are ties.
+/// Generates sets of up to two of the first four coupling fields; many are empty, so that ties occur.
 pub fn fields() -> impl Strategy<Value = FieldSet> {
     vec(0..4_usize, 0..3).prop_map(|numbers| {
         numbers.iter().fold(FieldSet::EMPTY, |set, number| set.with(Coupling::ALL[*number]))
     })
 }
 
-/// Ways of up to `steps_max` steps; one boundary in eight is closed.
+/// Generates outlines of up to `steps_max` steps.
+///
+/// One boundary in eight is no partition point.
 pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
     vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainOutline)
 }
 
-/// Up to `count_max` stages, half of them with free room and a quarter pressed, which hold some ranges of
-/// up to `steps_max`.
+/// Generates up to `count_max` stages that hold some ranges of up to `steps_max` steps.
+///
+/// Half of the stages have free room, and a quarter are pressed.
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
     let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
     let held = vec(held.prop_map(|(start, end)| start..end), 0..8);

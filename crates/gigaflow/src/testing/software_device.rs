@@ -1,7 +1,7 @@
-//! A target that does what it is told, and says when it should not have been.
+//! An offload device in memory that executes all operations, and checks that its owner keeps the rules.
 //!
-//! Operations are done, and answered, with the next poll. Packets walk its stages by a scan of all
-//! rules.
+//! Operations are executed and completed by the next poll. Packets walk its stages by a linear search of
+//! all rules.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,38 +20,38 @@ use crate::{
     partition::StageId,
 };
 
-/// A target in memory.
+/// An offload device in memory.
 #[derive(Debug)]
 pub struct SoftwareDevice {
     capabilities: OffloadCapabilities,
-    /// Entries that each stage really takes.
+    /// The real number of entries per stage.
     pub stage_entries: usize,
-    /// Whether anybody answers.
+    /// True while the device is connected.
     pub is_there: bool,
-    /// It takes operations and tells nothing.
+    /// If set, it accepts operations but reports no events.
     pub is_mute: bool,
-    /// Removals fail, whatever they remove.
+    /// If set, all removals fail.
     pub clings: bool,
-    /// Operations that were handed over, in order, since this was last emptied.
+    /// The submitted operations in order, since this was last cleared.
     pub log: Vec<Operation>,
     entries: BTreeMap<LtmIndex, SoftEntry>,
     waiting: VecDeque<(Ticket, Operation)>,
     events: Vec<OffloadEvent>,
 }
 
-/// What it holds.
+/// An entry of a [`SoftwareDevice`].
 #[derive(Clone, Debug)]
 pub struct SoftEntry {
-    /// Where.
+    /// Its stage.
     pub stage: StageId,
-    /// What it says.
+    /// Its rule.
     pub rule: Arc<LtmRule>,
     /// Its hits.
     pub counters: Counters,
 }
 
 impl SoftwareDevice {
-    /// An empty one of so many stages, which hold anything that a target may.
+    /// Creates an empty device with this number of stages and with all capabilities.
     #[must_use]
     pub fn new(stages_count: usize, stage_entries: usize) -> Self {
         let all = {
@@ -86,7 +86,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// The same with other capabilities.
+    /// Changes the capabilities.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut OffloadCapabilities)) -> Self {
         let mut capabilities = self.capabilities;
@@ -94,13 +94,13 @@ impl SoftwareDevice {
         Self { capabilities, ..self }
     }
 
-    /// What it holds.
+    /// Its entries.
     #[must_use]
     pub const fn entries(&self) -> &BTreeMap<LtmIndex, SoftEntry> {
         &self.entries
     }
 
-    /// The entries that a packet meets, first to last, if it comes to an end.
+    /// Returns the entries that a packet matches, first to last, if it hits.
     #[must_use]
     pub fn walk(&self, start: Tag, key: &FlowKey) -> Option<Vec<LtmIndex>> {
         let (mut tag, mut key, mut met) = (start, key.clone(), Vec::new());
@@ -126,7 +126,7 @@ impl SoftwareDevice {
         None
     }
 
-    /// What happens to a packet that comes to an end.
+    /// Returns the actions on a packet, if it hits.
     #[must_use]
     pub fn actions(&self, start: Tag, key: &FlowKey) -> Option<Vec<DatapathAction>> {
         let met = self.walk(start, key)?;
@@ -134,7 +134,7 @@ impl SoftwareDevice {
         Some(rules.flat_map(|entry| entry.rule.actions.iter().cloned()).collect())
     }
 
-    /// Counts a packet, if it comes to an end; answers whether it does.
+    /// Counts a packet if it hits; returns whether it does.
     pub fn send(&mut self, start: Tag, key: &FlowKey, bytes: u64) -> bool {
         let Some(met) = self.walk(start, key) else { return false };
         for index in &met {
@@ -146,13 +146,12 @@ impl SoftwareDevice {
         true
     }
 
-    /// Begins anew, with what it has confirmed, as whoever stands in front of a device makes it hold
-    /// again: its counters are zero.
+    /// Restarts with the confirmed entries, whose counters are zero.
     pub fn restart(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.counters = Counters::default());
     }
 
-    /// It does not answer any more; what is under way is answered so.
+    /// Loses the device: all operations under way complete as lost.
     pub fn lose(&mut self) {
         self.is_there = false;
         for (ticket, _) in self.waiting.drain(..) {
@@ -162,13 +161,13 @@ impl SoftwareDevice {
         self.events.push(OffloadEvent::Lost(Lost));
     }
 
-    /// It answers again.
+    /// Restores the device.
     pub fn restore(&mut self) {
         self.is_there = true;
         self.events.push(OffloadEvent::Restored);
     }
 
-    /// It tells that an entry is idle.
+    /// Reports that an entry is idle.
     pub fn tell_idle(&mut self, entry: LtmIndex) {
         self.events.push(OffloadEvent::Idle { entry });
     }
@@ -200,7 +199,7 @@ impl SoftwareDevice {
         Ok(())
     }
 
-    fn obey(&mut self, operation: Operation) -> Result<(), OffloadError> {
+    fn execute(&mut self, operation: Operation) -> Result<(), OffloadError> {
         match operation {
             Operation::Insert { entry, stage, rule } => self.insert(entry, stage, rule),
             Operation::Modify { entry, rule } => {
@@ -241,7 +240,7 @@ impl OffloadDevice for SoftwareDevice {
 
     /// # Panics
     ///
-    /// When an entry is written of which a write is under way.
+    /// Panics if two writes of one entry are under way at once.
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
         if !self.is_there {
             return Err(Lost);
@@ -267,7 +266,7 @@ impl OffloadDevice for SoftwareDevice {
             return;
         }
         while let Some((ticket, operation)) = self.waiting.pop_front() {
-            let result = self.obey(operation);
+            let result = self.execute(operation);
             events.append(&mut self.events);
             events.push(OffloadEvent::Completed { ticket, result });
         }

@@ -1,20 +1,20 @@
-//! Recorded workloads: which steps packets made, in the order of the packets.
+//! Recorded workloads: the steps of each packet, in the order of the packets.
 //!
-//! A file has one section for each kind of thing, begun by its name; what follows `#` is a comment.
+//! A file has sections that begin with their names. Lines that begin with `#` are comments.
 //!
 //! ```text
-//! steps                a step a line: its table, and its coupling fields as initials
+//! steps                one step per line: its table, and its coupling fields as initials
 //! 0 -
 //! 1 es,ed
-//! paths                a path a line: the numbers of its steps
+//! paths                one traversal per line: the numbers of its steps
 //! 0 1
-//! packets              paths of the packets, in their order
+//! packets              the path number of each packet, in order
 //! 0 0 0
 //! ```
 
 use crate::outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline};
 
-/// Packets as the steps they made.
+/// A recorded workload: packets as sequences of steps.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedWorkload {
     steps: Vec<(u32, FieldSet)>,
@@ -24,7 +24,7 @@ pub struct RecordedWorkload {
 }
 
 impl RecordedWorkload {
-    /// Reads a workload; none if the text is not one.
+    /// Parses a workload; `None` if the text is not valid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut workload = Self::default();
@@ -64,19 +64,19 @@ impl RecordedWorkload {
         Some(())
     }
 
-    /// The steps of each packet.
+    /// Returns the steps of each packet.
     pub fn packets(&self) -> impl Iterator<Item = &[u32]> {
         self.packets.iter().map(|path| self.paths[*path].as_slice())
     }
 
-    /// The words behind this name in the section `expected`.
+    /// Returns the words behind this name in the section `expected`.
     #[must_use]
     pub fn expected(&self, name: &str) -> Option<&[String]> {
         let entry = self.expected.iter().find(|(other, _)| other == name)?;
         Some(&entry.1)
     }
 
-    /// What a policy sees of a path.
+    /// Writes the outline of a path.
     pub fn outline(&self, path: &[u32], outline: &mut TraversalOutline) {
         for (at, number) in path.iter().enumerate() {
             let (table, fields) = self.steps[*number as usize];

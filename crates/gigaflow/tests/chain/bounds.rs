@@ -1,4 +1,4 @@
-//! The bounds of a translation, along a chain: what its tables refuse, no pieces of other flows add up to.
+//! The bounds of a translation also hold along a chain: entries of several flows never exceed them.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -6,7 +6,7 @@ use super::harness::{Bench, config, packet};
 
 const STAGES: u8 = 4;
 
-/// Sources a and b, then targets 1 and 2; each makes so many lookups besides.
+/// Returns rules for the sources a and b, then the targets 1 and 2, with extra lookups for each.
 fn bench(sources: [usize; 2], targets: [usize; 2]) -> Bench {
     let lookups = |count: usize| vec!["resubmit(,9)"; count].join(",");
     let source = |(mac, count)| {
@@ -26,23 +26,27 @@ fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
 }
 
 #[test]
-fn no_pieces_of_ways_within_the_bound_make_a_way_beyond_it() {
+fn no_chain_of_entries_exceeds_a_bound() {
     for resumes in [false, true] {
         let mut bench = Bench { resumes, ..bench([3000, 1], [3000, 1]) };
         for key in [flow("a", 2), flow("b", 1), flow("b", 2), flow("a", 1)] {
-            // Each fares as its tables say, by tables and by entries; those of the last refuse it.
+            // The pipeline and the entries agree on each packet; the pipeline refuses the last one.
             bench.send(&key);
             assert!(bench.send(&key).is_hit);
         }
         let error = bench.twin.translate(&flow("a", 1)).error;
         assert_eq!(error.expect("it is beyond").to_string(), "more than 4096 resubmits");
-        assert_eq!(bench.cache.counts().near_bounds, 2, "both that come near are kept whole");
+        assert_eq!(
+            bench.cache.counts().near_bounds,
+            2,
+            "both traversals near the bound are megaflows"
+        );
     }
 }
 
 #[test]
-fn a_piece_takes_no_more_than_its_share_of_a_bound() {
-    // A lookup more for what leads on.
+fn a_sub_traversal_takes_only_its_share_of_a_bound() {
+    // Two further lookups lead to the next table.
     let share = 4096 / usize::from(STAGES) - 2;
     for (lookups, entries) in [(share, 2), (share + 1, 1)] {
         let mut bench = bench([lookups, 1], [1, 1]);
@@ -53,10 +57,10 @@ fn a_piece_takes_no_more_than_its_share_of_a_bound() {
 }
 
 #[test]
-fn what_is_left_of_a_way_that_comes_near_a_bound_starts_over() {
+fn a_rest_near_a_bound_starts_over() {
     let mut bench = Bench { resumes: true, ..bench([900, 1], [3500, 1]) };
     bench.send(&flow("a", 2));
-    // It meets the first piece, and its rest alone would be within the bound.
+    // The packet matches the first entry, and its rest alone would be within the bound.
     assert!(!bench.send(&flow("a", 1)).is_hit);
     assert_eq!(bench.resumed, 0);
     assert!(bench.send(&flow("a", 1)).is_hit && bench.send(&flow("a", 2)).is_hit);

@@ -1,6 +1,6 @@
-//! Ways in which caches of sub-traversals have forwarded wrongly, each with the few rules and packets
-//! that show it. Every packet that is sent here is compared with the tables; what is claimed besides is
-//! that packets really came by the cache.
+//! Known classes of wrong forwarding in caches of sub-traversals, each with a minimal example.
+//!
+//! The harness compares every packet with the pipeline. The tests also check that packets really hit.
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{ltm::Coverage, partition::PolicyName};
@@ -11,8 +11,9 @@ use super::harness::{Bench, config, packet, request};
 /// A packet, and the ports that it leaves by.
 type Flow = (FlowKey, &'static [u32]);
 
-/// Tries it with every policy and from one stage to five. Packets hit, and they do so by several entries
-/// where every lookup is one.
+/// Runs a test with every policy and with one to five stages.
+///
+/// It checks that packets hit, and with `one-to-one` that they hit several entries.
 fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
     for policy in PolicyName::ALL {
         for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
@@ -29,7 +30,7 @@ fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
     }
 }
 
-/// Sends packets three times over; in the end all of them hit.
+/// Sends all packets three times; the last time all of them hit.
 fn send_all(bench: &mut Bench, flows: &[Flow]) {
     for _ in 0..2 {
         for (packet, ports) in flows {
@@ -92,7 +93,7 @@ fn the_action_set_is_in_the_tag() {
 }
 
 #[test]
-fn what_an_action_reads_is_in_the_match() {
+fn the_match_has_bits_that_actions_read() {
     let rules = [
         "table=0,tcp,nw_dst=10.0.0.0/24,actions=move:NXM_OF_IP_SRC[0..7]->NXM_NX_REG0[0..7],resubmit(,1)",
         "table=1,reg0=1,actions=output:2",
@@ -103,7 +104,7 @@ fn what_an_action_reads_is_in_the_match() {
 }
 
 #[test]
-fn a_later_fragment_does_not_meet_what_whole_packets_made() {
+fn a_later_fragment_matches_no_entry_of_whole_packets() {
     let rules = [
         "table=0,priority=1,actions=resubmit(,1)",
         "table=1,priority=2,tcp,tp_dst=80,actions=output:2",
@@ -124,7 +125,7 @@ fn every_packet_of_an_entry_is_rewritten() {
          mod_dl_dst:02:00:00:00:00:02,dec_ttl,resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/16,actions=output:2",
     ];
-    // One has by chance what is written.
+    // One packet has the written values by chance.
     let plain = |more: &str| tcp(&format!("nw_dst=10.0.0.1,{more}"));
     let packets: [Flow; 3] = [
         (plain("dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02"), &[2]),
@@ -135,7 +136,7 @@ fn every_packet_of_an_entry_is_rewritten() {
 }
 
 #[test]
-fn an_entry_matches_headers_as_they_came_in() {
+fn an_entry_matches_headers_before_its_rewrite() {
     let rules = [
         "table=0,tcp,nw_dst=10.0.0.0/24,actions=mod_nw_dst:10.9.9.9,resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/8,actions=output:2",
@@ -149,8 +150,8 @@ fn an_entry_matches_headers_as_they_came_in() {
 }
 
 #[test]
-fn a_port_that_was_written_is_the_one_that_an_output_compares_with() {
-    // Outputs leave out the port that the packet came in by, or that it is said to have come in by.
+fn an_output_compares_with_the_written_in_port() {
+    // An output skips the ingress port of the packet, or the value that was written to `in_port`.
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=load:3->NXM_OF_IN_PORT[],goto_table:1",
         "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
@@ -197,7 +198,7 @@ fn no_tag_leaves_in_a_header() {
         "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/24,actions=output:2",
     ];
-    // The oracle compares all headers of what leaves; traffic of any class hits.
+    // The oracle compares all headers of sent packets, and packets of every traffic class hit.
     let of_class = |class: u8| tcp(&format!("{A},nw_tos={}", class << 2));
     let packets: Vec<Flow> = (0..64).map(|class| (of_class(class), &[2][..])).collect();
     everywhere(&rules, |bench| send_all(bench, &packets));
@@ -223,7 +224,7 @@ fn a_change_of_the_tables_evicts_what_it_makes_stale() {
 }
 
 #[test]
-fn what_leaves_midway_leaves_for_every_packet_once() {
+fn an_output_before_the_end_happens_once_per_packet() {
     let rules = [
         "group_id=1,type=all,bucket=output:4,bucket=dec_ttl,output:4",
         "table=0,dl_src=00:00:00:00:00:0a,actions=output:3,resubmit(,1)",
@@ -241,7 +242,7 @@ fn frames_without_ip_leave_once() {
 }
 
 #[test]
-fn what_is_dropped_is_dropped_by_the_cache() {
+fn drops_are_cached() {
     let rules = ["table=0,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,1)", "table=1,actions=drop"];
     everywhere(&rules, |bench| {
         send_all(bench, &[(tcp(A), &[]), (tcp(B), &[]), (packet("arp"), &[])]);
@@ -275,7 +276,7 @@ fn floods_controllers_and_the_ingress_port_are_cached() {
 }
 
 #[test]
-fn flows_that_nobody_sent_hit_by_the_pieces_of_others() {
+fn unseen_flows_hit_entries_of_other_flows() {
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=goto_table:1",
         "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
@@ -296,7 +297,7 @@ fn flows_that_nobody_sent_hit_by_the_pieces_of_others() {
 }
 
 #[test]
-fn a_packet_that_misses_midway_goes_on_with_its_headers_of_then() {
+fn a_partial_hit_resumes_with_rewritten_headers() {
     let rules = [
         "table=0,ip,actions=mod_nw_src:10.7.7.7,load:5->NXM_NX_REG3[],goto_table:1",
         "table=1,tcp,nw_dst=10.0.0.1,nw_src=10.7.7.7,reg3=5,actions=dec_ttl,output:2",
@@ -308,6 +309,6 @@ fn a_packet_that_misses_midway_goes_on_with_its_headers_of_then() {
     let before = bench.cache.counts().visits;
     assert!(!bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
     assert_eq!(bench.resumed, 1);
-    assert_eq!(bench.cache.counts().visits, before + 1, "the first table was not asked again");
+    assert_eq!(bench.cache.counts().visits, before + 1, "the first table was not looked up again");
     assert!(bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
 }

@@ -1,4 +1,4 @@
-//! Hits count for the rules of every piece, once; pieces that nobody uses go alone.
+//! Hits count once for the rules of every entry, and idle entries go one by one.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ fn counted(bench: &mut Bench) -> BTreeMap<u64, u64> {
 }
 
 #[test]
-fn a_hit_counts_for_the_rules_of_every_piece_once() {
+fn a_hit_counts_once_for_the_rules_of_every_entry() {
     let mut bench = Bench::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
     for key in [flow("a", 1), flow("b", 2)] {
         assert!(!bench.send(&key).is_hit);
     }
-    // Misses are counted by who translates them, not here.
+    // Misses are credited where they are translated, not here.
     assert_eq!(counted(&mut bench), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
     for key in [flow("a", 1), flow("a", 2), flow("a", 2), flow("b", 1)] {
         assert!(bench.send(&key).is_hit);
@@ -44,7 +44,7 @@ fn a_hit_counts_for_the_rules_of_every_piece_once() {
 }
 
 #[test]
-fn a_piece_that_nobody_uses_goes_alone() {
+fn an_idle_entry_goes_alone() {
     let mut bench = Bench::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
     bench.send(&flow("a", 1));
     bench.send(&flow("a", 2));
@@ -54,8 +54,8 @@ fn a_piece_that_nobody_uses_goes_alone() {
     assert_eq!(names.len(), 3);
     let idle: Vec<_> =
         names.into_iter().filter(|name| bench.store.used(name.slot) < begin).collect();
-    let [idle] = idle[..] else { panic!("{idle:?}: the piece to the first host") };
+    let [idle] = idle[..] else { panic!("{idle:?}: expected the entry of the first host") };
     assert!(bench.store.end(idle));
-    assert!(!bench.send(&flow("a", 1)).is_hit, "what is dead is not hit");
-    assert!(bench.send(&flow("a", 2)).is_hit, "the shared piece stays");
+    assert!(!bench.send(&flow("a", 1)).is_hit, "a dead entry is not hit");
+    assert!(bench.send(&flow("a", 2)).is_hit, "the shared entry stays");
 }

@@ -1,4 +1,4 @@
-//! The duel in the cache: whole entries and pieces replace each other without a wrong packet.
+//! The duel in the cache: megaflows and sub-traversals replace each other without a wrong packet.
 
 use shunt_gigaflow::{
     adaptive::{Granularity, ROUND},
@@ -9,13 +9,13 @@ use shunt_gigaflow::{
 use super::harness::{Bench, config, packet};
 
 #[test]
-fn flows_that_share_nothing_become_whole_and_stay_right() {
+fn flows_that_share_nothing_become_correct_megaflows() {
     for resumes in [false, true] {
-        become_whole(resumes);
+        become_megaflows(resumes);
     }
 }
 
-fn become_whole(resumes: bool) {
+fn become_megaflows(resumes: bool) {
     let hosts = 40_u32;
     let mut rules = Vec::new();
     for host in 0..hosts {
@@ -37,12 +37,12 @@ fn become_whole(resumes: bool) {
         }
     }
     assert_eq!(bench.cache.granularity(&packets[0], None), Granularity::Megaflows);
-    // Pieces that lie there still make room.
+    // The remaining sub-traversals are evicted.
     for _ in 0..4 {
         for packet in &packets {
             bench.send(packet);
         }
     }
     let hits = packets.iter().filter(|packet| bench.send(packet).is_hit).count();
-    assert!(hits > 30, "{hits} of {hosts} fit as whole entries");
+    assert!(hits > 30, "{hits} of {hosts} fit as megaflows");
 }

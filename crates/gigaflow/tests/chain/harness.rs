@@ -1,4 +1,4 @@
-//! A cache in front of the tables, and the oracle of the tables beside it.
+//! A test bench: a cache in front of the pipeline, compared with an oracle of the pipeline.
 
 use std::sync::Arc;
 
@@ -23,44 +23,44 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 
-/// A cache that is asked first, and an engine that evicts.
+/// A cache in front of the pipeline, and an engine that evicts stale entries.
 pub(crate) struct Bench {
     pub(crate) twin: Twin,
     pub(crate) cache: Gigaflow,
     pub(crate) store: VecStore,
-    /// Whether the cache is not told of entries that go, and finds them dead.
+    /// If set, the cache is not notified of ended entries, and finds them dead.
     pub(crate) finds_dead: bool,
-    /// Whether packets that miss midway go on there.
+    /// If set, packets with a partial hit resume where they missed.
     pub(crate) resumes: bool,
-    /// How many have.
+    /// Number of packets that resumed.
     pub(crate) resumed: usize,
-    /// What happened besides.
+    /// The counts of other events.
     pub(crate) tally: Tally,
     pub(crate) engine: Iterative,
     pub(crate) walk: Walk,
     pub(crate) now: u64,
 }
 
-/// What happened to all packets together: a test that has seen nothing has shown nothing.
+/// The counts of all events. A test checks that it covered enough of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) hits: usize,
-    /// Hits by several entries.
+    /// Hits of several entries.
     pub(crate) chains: usize,
     /// Packets that left by a port, or went to a controller.
     pub(crate) left: usize,
-    /// Changes of the tables that were taken.
+    /// Changes of the pipeline that were accepted.
     pub(crate) changes: usize,
-    /// Entries that these made stale.
+    /// Entries that these changes made stale.
     pub(crate) stale: usize,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 pub(crate) struct Sent {
     pub(crate) is_hit: bool,
-    /// How many entries it met.
+    /// Number of entries that it matched.
     pub(crate) entries: usize,
-    /// The ports that it left by, in order.
+    /// The output ports in order.
     pub(crate) ports: Vec<u32>,
 }
 
@@ -99,12 +99,12 @@ impl Bench {
         bench
     }
 
-    /// A bridge with ports 1 to 4 and these rules and groups.
+    /// Creates a bridge with the ports 1 to 4 and these rules and groups.
     pub(crate) fn with_rules(rules: &[&str], config: Config) -> Self {
         Self::of(Twin::with_rules(BRIDGE, rules), config)
     }
 
-    /// Sends a packet. It fares as the oracle says, whether it hits or not.
+    /// Sends a packet, and checks that its outcome is that of the oracle, on a hit and on a miss.
     pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
         let expected = self.twin.world.translate(key);
         let (is_hit, fate) = self.fate(key);
@@ -120,7 +120,7 @@ impl Bench {
         Sent { is_hit, entries, ports: expected.outcomes.iter().filter_map(port).collect() }
     }
 
-    /// Whether a packet hits, and how it fares.
+    /// Processes a packet; returns whether it hits, and its outcome.
     fn fate(&mut self, key: &FlowKey) -> (bool, Fate) {
         self.now += 1;
         let (visible_key, now) = (visible(key), Time::from_nanoseconds(self.now));
@@ -160,13 +160,13 @@ impl Bench {
         }
     }
 
-    /// What the packet met on its walk.
+    /// Returns the sub-traversals of the entries that the packet matched.
     fn matched(&self) -> impl Iterator<Item = &Traversal> {
-        let traversal = |slot| self.store.traversal(slot).expect("it was met just now");
+        let traversal = |slot| self.store.traversal(slot).expect("it matched just now");
         self.walk.slots().iter().map(move |slot| &**traversal(*slot))
     }
 
-    /// Changes the tables, and evicts what that makes stale.
+    /// Changes the pipeline, and evicts the entries that this makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
         let Some(change) = self.twin.apply(op) else { return };
         self.tally.changes += 1;
@@ -174,7 +174,7 @@ impl Bench {
             self.tally.stale += 1;
             self.drop(LtmEntryRef { slot: stale.slot, generation: stale.generation });
         }
-        // The engine has forgotten them.
+        // The engine has removed these entries already.
         self.store.clear_notes();
     }
 
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Takes out every entry that a choice falls on.
+    /// Ends the entries that are selected by the bits of `choice`.
     pub(crate) fn lose(&mut self, choice: u64) {
         let all: Vec<LtmEntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
         let live = all.into_iter().filter(|name| self.store.is_live(*name)).enumerate();
@@ -207,7 +207,9 @@ fn id(name: LtmEntryRef) -> EntryId {
     EntryId { owner: OwnerId(0), slot: name.slot, generation: name.generation }
 }
 
-/// A packet of a bridge with this text, by port 1 if it says nothing else.
+/// Returns a packet of the bridge that matches this text.
+///
+/// Its default ingress port is 1.
 pub(crate) fn packet(text: &str) -> FlowKey {
     let text = format!("{text},actions=drop");
     let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
@@ -224,7 +226,7 @@ pub(crate) fn packet(text: &str) -> FlowKey {
     key
 }
 
-/// A request to add a rule, or as `command` says.
+/// Returns a flow mod request.
 pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
     let parsed = parse_rule(command, rule, &NoPortNames).expect("a legal rule");
     Op::Apply(BRIDGE, vec![parsed])
@@ -232,7 +234,7 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
 
 pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
 
-/// Values drawn in the middle of a test.
+/// Generates a value in the middle of a test.
 pub(crate) fn draw<T: std::fmt::Debug>(
     runner: &mut TestRunner,
     strategy: &impl Strategy<Value = T>,

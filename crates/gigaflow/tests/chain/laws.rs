@@ -1,4 +1,4 @@
-//! Any chain of entries is a real traversal, in random worlds with every feature.
+//! Any chain of entries is a real traversal, in random pipelines with every feature.
 
 use std::cell::Cell;
 
@@ -33,11 +33,11 @@ fn any_config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// Something that happens.
+/// An event of a test.
 #[derive(Clone, Debug)]
 enum Event {
     Packet(Box<shunt_flow::FlowKey>),
-    /// A packet that agrees with one before where an entry says that it must.
+    /// A packet that differs from an earlier one only outside the mask of its traversal.
     Sibling(prop::sample::Index),
     Change(Op),
     Lose(u64),
@@ -52,11 +52,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A world, a cache in front of it, whether packets go on where they miss and the cache is told of
-/// entries that go, and what happens.
+/// A pipeline, a cache, the flags `resumes` and `finds_dead` of the bench, and the events.
 type Case = (Vec<Op>, Config, (bool, bool), Vec<Event>);
 
-/// What happened in all worlds together.
+/// The counts of all test cases together.
 #[derive(Clone, Copy, Debug, Default)]
 struct LawTally {
     tally: Tally,
@@ -80,7 +79,7 @@ impl LawTally {
         self.evicted += bench.cache.counts().evicted;
     }
 
-    /// Makes sure that chains were of use, and that what may go wrong with them had its chance.
+    /// Checks that the cases covered enough hits, changes, evictions and resumed packets.
     fn check(&self) {
         let Tally { hits, chains, left, changes, stale } = self.tally;
         assert!(hits > 1000 && chains > 80 && left > 300, "{self:?}");
@@ -91,12 +90,12 @@ impl LawTally {
 
 #[test]
 fn a_chain_of_entries_does_what_the_tables_do() {
-    // Ways that no table leads on are one piece: half of the worlds have tables that do.
+    // A traversal of one table is one sub-traversal, so half of the pipelines lead to further tables.
     let world = prop_oneof![generate::world().boxed(), generate::leading_world().boxed()];
     let any_case =
         (world, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
     let sum = Cell::new(LawTally::default());
-    // What is counted at the end is counted of the same worlds each time.
+    // The seed is fixed, so that the counts at the end are the same each time.
     let seed = std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok());
     let rng_seed = RngSeed::Fixed(seed.unwrap_or_default());
     let config =
@@ -111,7 +110,7 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     sum.get().check();
 }
 
-/// The bench after all that happens: every packet has fared as the oracle says.
+/// Runs the events of a case; every packet is compared with the oracle.
 fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
     let mut bench = Bench { resumes, finds_dead, ..Bench::new(&world, config) };
     let mut runner = TestRunner::deterministic();
@@ -129,7 +128,7 @@ fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
                 let key: &shunt_flow::FlowKey = which.get(&sent);
                 let mask = (&bench.twin.translate(key).mask).into();
                 let mut sibling = draw(&mut runner, &generate::sibling(key, &mask));
-                // What comes in with hidden state is never cached.
+                // A packet that arrives with hidden state is never cached.
                 let hidden = ..HEADER_START;
                 sibling.words_mut()[hidden].copy_from_slice(&key.words()[hidden]);
                 bench.send(&sibling);

@@ -1,4 +1,4 @@
-//! The chain and the tables: whatever is cached in whichever pieces, packets fare as `translate` says.
+//! The stages forward packets exactly like the pipeline, with every policy and every cache content.
 
 #![expect(clippy::expect_used, reason = "a test that cannot begin fails")]
 

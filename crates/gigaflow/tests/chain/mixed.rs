@@ -1,4 +1,4 @@
-//! Flows of all kinds in one chain: what was sent hits when it is sent again, as long as there is room.
+//! Flows of all kinds in one chain: while there is room, every packet hits when it is sent again.
 
 use proptest::prelude::*;
 use shunt_flow::FieldId;
@@ -18,7 +18,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_was_sent_hits_when_it_is_sent_again(
+    fn a_packet_hits_when_it_is_sent_again(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 1..12),
         policy in prop::sample::select(&PolicyName::ALL[..]),
@@ -27,8 +27,8 @@ proptest! {
     ) {
         let config = Config { eviction: Eviction::ALL[eviction], ..config(policy, stages, 1000) };
         let mut bench = Bench { resumes: true, ..Bench::new(&world, config) };
-        // What teaches is never cached, and ways may cross each other for as many rounds as there
-        // are stages.
+        // Packets that learn are never cached. Traversals may change the walks of others for as many
+        // rounds as there are stages.
         let packets: Vec<_> = packets
             .into_iter()
             .filter(|key| bench.twin.translate(key).learnings.is_empty())
@@ -46,7 +46,7 @@ proptest! {
 }
 
 #[test]
-fn a_flow_that_is_parsed_again_hits_beside_one_that_shares_its_first_table() {
+fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
     for fallback in [Fallback::Off, Fallback::OneIn(32)] {
         let config = Config { fallback, ..config(PolicyName::Joint, 4, 100) };
         let rules = [
@@ -57,7 +57,7 @@ fn a_flow_that_is_parsed_again_hits_beside_one_that_shares_its_first_table() {
         ];
         let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
         let to = |host| packet(&format!("udp,dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.{host}"));
-        // The one that is cut leaves a piece that the other meets.
+        // The partitioned flow leaves an entry that the other flow matches.
         for key in [to(1), to(2), to(1), to(2)] {
             bench.send(&key);
         }
@@ -69,7 +69,7 @@ fn a_flow_that_is_parsed_again_hits_beside_one_that_shares_its_first_table() {
     }
 }
 
-/// Two tables: a few sources, and targets enough to fill a stage more than once.
+/// Returns rules for two tables: a few sources, and enough targets to fill a stage more than once.
 fn sources_and_targets(targets: usize) -> Vec<String> {
     let sources = (0..4).map(|host| format!("ip,nw_src=10.1.0.{host},actions=goto_table:1"));
     let target = |host| format!("table=1,tcp,tp_dst={},actions=output:2", 1000 + host);
@@ -77,7 +77,7 @@ fn sources_and_targets(targets: usize) -> Vec<String> {
 }
 
 #[test]
-fn all_stages_fill_before_an_entry_goes() {
+fn all_stages_fill_before_an_entry_is_evicted() {
     let rules = sources_and_targets(120);
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     for eviction in Eviction::ALL {
@@ -92,29 +92,29 @@ fn all_stages_fill_before_an_entry_goes() {
                 bench.send(&flow(number));
             }
             let hits = (0..480).filter(|number| bench.send(&flow(*number)).is_hit).count();
-            assert_eq!(hits, 480, "{eviction:?}, goes on: {resumes}");
+            assert_eq!(hits, 480, "{eviction:?}, resumes: {resumes}");
             assert_eq!(bench.cache.counts().evicted, 0);
         }
     }
 }
 
 #[test]
-fn a_piece_behind_a_miss_is_the_one_of_a_whole_way() {
+fn a_resumed_miss_shares_entries_of_whole_traversals() {
     let rules = sources_and_targets(8);
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut bench =
         Bench { resumes: true, ..Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 50)) };
-    // The target is first met by a packet that goes on, then by one that does not.
+    // The entry of the target is made by a packet that resumes, and shared by one that does not.
     for (source, target) in [(0, 1000), (0, 1001), (1, 1001)] {
         bench.send(&packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}")));
     }
     assert_eq!((bench.resumed, bench.cache.ltm().entries_count()), (1, 4));
-    // The source by the one that goes on behind it, and the target by the last.
+    // The resumed packet shares the entry of the source, and the last one that of the target.
     assert_eq!(bench.cache.counts().shared, 2);
 }
 
 #[test]
-fn a_miss_that_is_not_cut_goes_through_the_tables_once() {
+fn a_miss_without_partition_is_translated_once() {
     let rules = ["table=0,ip,actions=output:2"];
     let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
     bench.send(&packet("udp,nw_dst=10.0.0.1"));
@@ -123,11 +123,15 @@ fn a_miss_that_is_not_cut_goes_through_the_tables_once() {
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
     bench.send(&packet("tcp,nw_src=10.1.0.0,tp_dst=1000"));
-    assert_eq!(bench.cache.counts().translations, 2, "once as a whole, once in pieces");
+    assert_eq!(
+        bench.cache.counts().translations,
+        2,
+        "the whole traversal, then its sub-traversals"
+    );
 }
 
 #[test]
-fn a_packet_that_comes_in_with_hidden_state_leaves_no_entry() {
+fn a_packet_with_hidden_state_leaves_no_entry() {
     let mut bench =
         Bench::with_rules(&["table=0,actions=output:2"], config(PolicyName::Joint, 4, 50));
     let mut key = packet("udp");
@@ -140,7 +144,7 @@ fn a_packet_that_comes_in_with_hidden_state_leaves_no_entry() {
 }
 
 #[test]
-fn what_is_made_anew_counts_as_no_miss() {
+fn a_retranslation_counts_as_no_miss() {
     let mut bench =
         Bench::with_rules(&["table=0,ip,actions=output:2"], config(PolicyName::Joint, 4, 50));
     let key = packet("udp,nw_dst=10.0.0.1");
@@ -151,8 +155,9 @@ fn what_is_made_anew_counts_as_no_miss() {
     assert_eq!((bench.cache.counts().misses, bench.cache.ltm().entries_count()), (0, 1));
 }
 
-/// Rules by which a packet is resubmitted 4,094 times, and so often more: each of eleven tables asks the
-/// next twice.
+/// Returns rules that resubmit a packet 4,094 times plus `more`.
+///
+/// Each of eleven tables resubmits twice to the next one.
 fn resubmitting(more: usize) -> Vec<String> {
     let twice = |table: usize| {
         let next = table + 1;
@@ -165,7 +170,7 @@ fn resubmitting(more: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_way_of_four_thousand_visits_is_one_entry_and_one_beyond_the_bound_is_dropped() {
+fn a_traversal_of_four_thousand_visits_is_one_entry() {
     for policy in PolicyName::ALL {
         for (more, is_sent) in [(2, true), (3, false)] {
             let rules = resubmitting(more);

@@ -1,4 +1,4 @@
-//! Sharing is counted alike wherever a flow goes on, and `least-shared` goes by it.
+//! Sharing is counted alike for resumed and restarted packets, and `least-shared` evicts by it.
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
@@ -9,7 +9,7 @@ use shunt_gigaflow::{
 
 use super::harness::{Bench, config, packet};
 
-/// Sources, then targets, then ports: three tables, so three pieces.
+/// Returns rules for sources, targets and ports in three tables, so for three sub-traversals.
 fn bench(config: Config, resumes: bool) -> Bench {
     let mut rules = Vec::new();
     for number in 1..=4 {
@@ -30,10 +30,10 @@ fn entries(bench: &Bench) -> Vec<(StageId, &LtmRule)> {
 }
 
 #[test]
-fn what_goes_on_shares_as_much_as_what_starts_over() {
+fn a_resumed_packet_shares_like_one_that_starts_over() {
     let benches = [false, true].map(|resumes| bench(config(PolicyName::OneToOne, 3, 100), resumes));
     let [mut over, mut on] = benches;
-    // The flow, how many of its pieces are there, and how many of them its packet meets before it misses.
+    // The flow, the number of its entries that exist, and the number that its packet matches.
     for (key, shared, matched) in [
         (flow(1, 1, 1), 0, 0),
         (flow(1, 1, 2), 2, 2),
@@ -54,18 +54,18 @@ fn what_goes_on_shares_as_much_as_what_starts_over() {
 }
 
 #[test]
-fn the_least_shared_piece_makes_room_and_not_the_most_shared() {
+fn the_least_shared_entry_is_evicted() {
     for resumes in [false, true] {
         let config =
             Config { eviction: Eviction::LeastShared, ..config(PolicyName::OneToOne, 3, 2) };
         let mut bench = bench(config, resumes);
-        // Two flows more are installed behind the first source, the older one; none behind the second.
+        // Two more flows share the first source, which is older, and none shares the second.
         for key in [flow(1, 1, 1), flow(1, 1, 2), flow(1, 2, 2), flow(2, 2, 2)] {
             assert!(!bench.send(&key).is_hit);
         }
         assert_eq!(bench.resumed, if resumes { 2 } else { 0 });
         assert!(!bench.send(&flow(3, 1, 2)).is_hit, "the stage of sources is full");
-        assert!(bench.send(&flow(1, 1, 2)).is_hit, "what flows share stays");
-        assert!(!bench.send(&flow(2, 1, 2)).is_hit, "what nobody shares is gone");
+        assert!(bench.send(&flow(1, 1, 2)).is_hit, "the shared entry stays");
+        assert!(!bench.send(&flow(2, 1, 2)).is_hit, "the unshared entry is gone");
     }
 }

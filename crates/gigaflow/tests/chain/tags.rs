@@ -1,11 +1,11 @@
-//! Tags: named, counted, freed, and scarce.
+//! Tags are held, counted, freed and bounded.
 
 use shunt_gigaflow::{cache::Config, ltm::Eviction, partition::PolicyName};
 use shunt_pipeline::FlowModCommand;
 
 use super::harness::{Bench, config, packet, request};
 
-/// Each source has a register value of its own, so each has a tag of its own in front of table 1.
+/// Returns a bench in which each source has its own register value, and so its own tag.
 fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
     let source = |number: u32| format!("10.1.{}.{}", number >> 8, number & 0xff);
     let mut rules: Vec<String> = (0..count)
@@ -19,7 +19,7 @@ fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
         .collect();
     rules.push("table=1,reg0=0/1,ip,nw_dst=10.0.0.1,actions=output:2".to_owned());
     rules.push("table=1,reg0=1/1,ip,nw_dst=10.0.0.1,actions=output:3".to_owned());
-    // Each bit of the register is read, so that each value is a tag.
+    // All bits of the register are read, so each value has its own tag.
     rules.push("table=1,priority=9,reg0=0xffffffff,actions=drop".to_owned());
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let packets = (0..count)
@@ -29,12 +29,12 @@ fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
 }
 
 #[test]
-fn a_space_of_tags_that_is_full_costs_pieces_and_no_flow() {
+fn without_tags_flows_become_megaflows() {
     let config = Config { tag_bits: 3, ..config(PolicyName::Joint, 4, 1000) };
     let (mut bench, packets) = many_tags(40, config);
     for packet in &packets {
         bench.send(packet);
-        assert!(bench.send(packet).is_hit, "as a whole, if not in pieces");
+        assert!(bench.send(packet).is_hit, "as a megaflow, if not as sub-traversals");
     }
     let counts = bench.cache.counts();
     assert_eq!(bench.cache.ltm().tags().len(), 8);
@@ -43,25 +43,25 @@ fn a_space_of_tags_that_is_full_costs_pieces_and_no_flow() {
 
 #[test]
 fn tags_that_no_entry_has_are_free_again() {
-    // Three entries in front of a tag and three behind one have no more than seven, with that of the bridge.
+    // Three entries before a tag and three behind one use at most seven tags, including the bridge's.
     let config = Config { tag_bits: 3, ..config(PolicyName::Disjoint, 2, 3) };
     let (mut bench, packets) = many_tags(100, config);
     for some in packets.chunks(25) {
         for packet in some {
             bench.send(packet);
             let sent = bench.send(packet);
-            assert_eq!((sent.is_hit, sent.entries), (true, 2), "in pieces");
+            assert_eq!((sent.is_hit, sent.entries), (true, 2), "as sub-traversals");
         }
         bench.lose(u64::MAX);
         assert!(bench.cache.ltm().tags().is_empty(), "no entry, no tag");
     }
     let counts = bench.cache.counts();
-    assert_eq!(counts.without_tags, 0, "100 states, one after the other, by 8 tags");
-    assert!(counts.evicted >= 100, "{} entries made room", counts.evicted);
+    assert_eq!(counts.without_tags, 0, "100 states use 8 tags one after the other");
+    assert!(counts.evicted >= 100, "{} entries evicted", counts.evicted);
 }
 
 #[test]
-fn the_pieces_of_a_flow_stay_while_it_is_installed() {
+fn the_entries_of_a_flow_stay_while_it_is_installed() {
     for eviction in [Eviction::LeastRecent, Eviction::LeastShared] {
         let config = Config { eviction, ..config(PolicyName::Disjoint, 2, 1) };
         let (mut bench, packets) = many_tags(6, config);
@@ -73,7 +73,7 @@ fn the_pieces_of_a_flow_stay_while_it_is_installed() {
 }
 
 #[test]
-fn state_that_nothing_reads_any_more_splits_no_tag() {
+fn state_that_nothing_reads_is_not_in_a_tag() {
     let rules = [
         "table=0,cookie=1,ip,nw_src=10.1.0.1,actions=load:1->NXM_NX_REG5[],goto_table:1",
         "table=0,cookie=2,ip,nw_src=10.1.0.2,actions=load:2->NXM_NX_REG5[],goto_table:1",
@@ -88,7 +88,7 @@ fn state_that_nothing_reads_any_more_splits_no_tag() {
     }
     assert_eq!(bench.cache.ltm().tags().len(), 2, "the bridge, and table 1");
     assert!(bench.send(&flow(1, 2)).is_hit);
-    // From now on table 1 reads the register: what left it out goes.
+    // From now on table 1 reads the register: entries without it become stale.
     let reads = "table=1,priority=9,tcp,reg5=2,nw_dst=10.0.0.1,actions=output:4";
     bench.change(&request(FlowModCommand::Add, reads));
     for (source, target) in [(1, 1), (2, 1), (1, 2), (2, 2), (1, 1), (2, 1)] {

@@ -82,7 +82,9 @@ impl PortSide {
         }
     }
 
-    /// Receives a burst from a queue. A queue that has ended or failed is not polled again.
+    /// Receives a burst from a queue.
+    ///
+    /// A queue that has ended or failed is not polled again.
     pub(crate) fn receive(
         &mut self,
         queue: usize,

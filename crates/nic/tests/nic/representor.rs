@@ -62,7 +62,9 @@ fn flow(number: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, number]).udp(1000, 2000).build()
 }
 
-/// Adds a port to the NIC; returns its representor with queues, and the far end of the port.
+/// Adds a port to the NIC.
+///
+/// Returns its representor with queues, and the far end of the port.
 fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
     let mut port = world.ports.represent(number, Box::new(near), 60);

@@ -67,7 +67,9 @@ impl Stranger {
         Self { client: client.max_decoding_message_size(64 << 20) }
     }
 
-    /// Becomes the primary controller; the first one is primary again when the stream is dropped.
+    /// Becomes the primary controller.
+    ///
+    /// The first one is primary again when the stream is dropped.
     async fn take_over(
         &mut self,
     ) -> (mpsc::Sender<StreamMessageRequest>, Streaming<StreamMessageResponse>) {

@@ -442,6 +442,6 @@ async fn a_trace_says_how_the_nic_cuts_a_way_and_why_it_cannot_hold_one() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = trace("in_port=1,arp").to_text();
-    let expected = "\n  not held: the target cannot execute the actions of the rule\n";
+    let expected = "\n  not held: the device cannot execute the actions of the rule\n";
     assert!(text.contains(expected), "{text}");
 }

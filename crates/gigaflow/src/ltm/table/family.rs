@@ -42,7 +42,9 @@ pub(super) struct MaskGroup {
     pub(super) mask: SparseMask,
     pub(super) length: u16,
     pub(super) hits: u32,
-    /// The rules by masked value. The tail words of a row are the entry and the next tag.
+    /// The rules by masked value.
+    ///
+    /// The tail words of a row are the entry and the next tag.
     pub(super) rules: MaskedTable<2>,
 }
 

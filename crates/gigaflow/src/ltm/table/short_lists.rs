@@ -81,7 +81,9 @@ impl ShortLists {
         self.lists.get(usize::try_from(list).ok()?)
     }
 
-    /// Finds the list of each pending packet, or [`NO_LIST`]; returns the packets that have a list.
+    /// Finds the list of each pending packet, or [`NO_LIST`].
+    ///
+    /// Returns the packets that have a list.
     #[expect(clippy::cast_possible_truncation, reason = "the number of a list")]
     pub(super) fn find_chunk(
         &self,

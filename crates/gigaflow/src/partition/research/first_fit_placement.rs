@@ -5,7 +5,9 @@ use crate::{
     partition::contract::{Placement, StageSet, StageView},
 };
 
-/// Places the sub-traversals of a partition, first fit; returns whether all of them have a stage.
+/// Places the sub-traversals of a partition, first fit.
+///
+/// Returns whether all of them have a stage.
 ///
 /// `ends` are the segments behind each sub-traversal. A sub-traversal goes to the first stage that holds
 /// it, else to the best one with room. Its stage is behind that of its predecessor, and leaves enough

@@ -72,7 +72,9 @@ impl ProfiledPolicy {
         Self { joint, score, pairs, costs: Vec::new() }
     }
 
-    /// Measures a traversal, and finds the costs of its candidates; returns whether all are known.
+    /// Measures a traversal, and finds the costs of its candidates.
+    ///
+    /// Returns whether all are known.
     fn observe(&mut self, outline: &TraversalOutline) -> bool {
         self.costs.clear();
         let mut settled = true;

@@ -14,8 +14,9 @@
 #[derive(Clone, Debug)]
 pub struct Sketch {
     registers: [u8; REGISTERS],
-    /// The sum over all registers of `2^-register`. Divided by the number of registers it is the
-    /// probability that a new element makes one grow.
+    /// The sum over all registers of `2^-register`.
+    ///
+    /// Divided by the number of registers it is the probability that a new element makes one grow.
     open: f64,
     distinct: f64,
 }
