@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use shunt_flow::PortNo;
 
-use super::{actions::hash::Hash, agenda::AgendaStep, translation::Translation};
+use super::{
+    actions::hash::Hash, agenda::AgendaStep, bridge_view::BridgeView, record::recorder::Recorder,
+    translation::Translation, working_packet::WorkingPacket,
+};
 use crate::{
     bridges::port::PortInfo,
     groups::group::{Bucket, Group, GroupKind, Selection},
@@ -36,8 +39,11 @@ impl<'a> Translation<'a> {
                 self.agenda.push(AgendaStep::Buckets(group.buckets.iter()));
                 return Ok(());
             }
-            GroupKind::FastFailover => group.buckets.iter().position(|bucket| self.is_live(bucket)),
-            GroupKind::Select => self.select(group),
+            GroupKind::FastFailover => {
+                let (recorder, bridge) = (&mut self.packet.recorder, self.bridge);
+                group.buckets.iter().position(|bucket| is_live(recorder, bridge, bucket))
+            }
+            GroupKind::Select => select(&mut self.packet, self.bridge, group),
         };
         let Some(index) = bucket else { return Ok(()) };
         self.group_hits.push(GroupHit { group: Arc::clone(group), bucket });
@@ -61,51 +67,51 @@ impl<'a> Translation<'a> {
             None => Ok(()),
         }
     }
+}
 
-    /// Returns the bucket of a select group for the packet; `None` without a live one
-    /// with a weight.
-    fn select(&mut self, group: &'a Group) -> Option<usize> {
-        let hash = match &group.selection {
-            Selection::Default => self.packet.hash_connection(0),
-            Selection::DatapathHash { basis } => self.packet.hash_connection(*basis),
-            Selection::Fields { basis, fields } => self.packet.hash_masked(fields, *basis),
-        };
-        let mut soonest: Option<(f64, usize)> = None;
-        for (index, bucket) in group.buckets.iter().enumerate() {
-            if bucket.weight == 0 || !self.is_live(bucket) {
-                continue;
-            }
-            let delay = delay(hash, bucket);
-            if soonest.is_none_or(|(least, _)| delay < least) {
-                soonest = Some((delay, index));
-            }
+/// Returns the bucket of a select group for the packet; `None` without a live one with a weight.
+fn select(packet: &mut WorkingPacket, bridge: BridgeView<'_>, group: &Group) -> Option<usize> {
+    let hash = match &group.selection {
+        Selection::Default => packet.hash_connection(0),
+        Selection::DatapathHash { basis } => packet.hash_connection(*basis),
+        Selection::Fields { basis, fields } => packet.hash_masked(fields, *basis),
+    };
+    let mut soonest: Option<(f64, usize)> = None;
+    for (index, bucket) in group.buckets.iter().enumerate() {
+        if bucket.weight == 0 || !is_live(&mut packet.recorder, bridge, bucket) {
+            continue;
         }
-        soonest.map(|(_, index)| index)
+        let delay = delay(hash, bucket);
+        if soonest.is_none_or(|(least, _)| delay < least) {
+            soonest = Some((delay, index));
+        }
     }
+    soonest.map(|(_, index)| index)
+}
 
-    /// Returns whether a bucket is live.
-    ///
-    /// It is live if it watches nothing, if its port is up, or if its group has a live bucket.
-    /// Chains of groups may be long, but have no loops.
-    fn is_live(&mut self, bucket: &'a Bucket) -> bool {
-        let mut ahead = vec![bucket];
-        let mut seen = Vec::new();
-        while let Some(bucket) = ahead.pop() {
-            let port = bucket.watch_port;
-            if port == PortNo::ANY && bucket.watch_group.is_none()
-                || port != PortNo::ANY && self.find_port(port).is_some_and(PortInfo::is_live)
-            {
-                return true;
-            }
-            if let Some(watched) = bucket.watch_group.filter(|group| !seen.contains(group)) {
-                seen.push(watched);
-                self.packet.recorder.read(Object::Group(self.bridge.id, watched));
-                let found = self.bridge.group(watched).into_iter();
-                ahead.extend(found.flat_map(|group| &group.buckets));
-            }
+/// Returns whether a bucket is live.
+///
+/// It is live if it watches nothing, if its port is up, or if its group has a live bucket. Chains
+/// of groups may be long, but have no loops.
+fn is_live(recorder: &mut Recorder, bridge: BridgeView<'_>, bucket: &Bucket) -> bool {
+    let mut ahead = vec![bucket];
+    let mut seen = Vec::new();
+    while let Some(bucket) = ahead.pop() {
+        let port = bucket.watch_port;
+        if port == PortNo::ANY && bucket.watch_group.is_none()
+            || port != PortNo::ANY
+                && bridge.find_port(port, recorder).is_some_and(PortInfo::is_live)
+        {
+            return true;
         }
-        false
+        if let Some(watched) = bucket.watch_group.filter(|group| !seen.contains(group)) {
+            seen.push(watched);
+            recorder.read(Object::Group(bridge.id, watched));
+            let found = bridge.group(watched).into_iter();
+            ahead.extend(found.flat_map(|group| &group.buckets));
+        }
     }
+    false
 }
 
 /// Returns a random arrival time of a bucket, with its weight as the arrival rate.

@@ -10,11 +10,13 @@ use shunt_classifier::Version;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseMask};
 
 use super::{
+    bridge_view::BridgeView,
+    limits::LimitCounters,
     record::recorder::{
         CONJ_ID, CONJ_ID_BITS, FRAGMENT, ForeignBits, IN_PORT_BITS, LookupInput, PORTS_BITS,
-        TRANSPORT,
+        Recorder, TRANSPORT,
     },
-    translation::Translation,
+    working_packet::WorkingPacket,
 };
 use crate::{
     id::{BridgeId, TableId},
@@ -26,112 +28,96 @@ use crate::{
     traversals::traversal::{TraversalError, Visit},
 };
 
-impl<'a> Translation<'a> {
-    /// Looks up in a table, with `port` in place of the ingress port.
-    ///
-    /// The matched rule becomes the rule of the actions. A fragment is looked up without transport
-    /// ports, also the first one (`OFPC_FRAG_NORMAL`).
-    pub(super) fn look_up(
-        &mut self,
-        table: TableId,
-        port: Option<PortNo>,
-    ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
-        let altered = altered(&self.packet.key, port);
-        let foreign = foreign(&self.packet.key, port);
-        let found = self.bridge.state.table(table);
-        let rule = if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {
-            let key = altered.as_ref().unwrap_or(&self.packet.key).clone();
-            let (bridge, is_own) = (self.bridge.id, altered.is_none());
-            let entering = LookupInput { bridge, table, key: &key, foreign, is_own };
-            self.look_up_conjunctions(with_clauses, entering)?
-        } else {
-            let key = altered.as_ref().unwrap_or(&self.packet.key);
-            let (bridge, is_own) = (self.bridge.id, altered.is_none());
-            let entering = LookupInput { bridge, table, key, foreign, is_own };
-            let version = self.tables.version;
-            let rule = match self
-                .known_visits
-                .at(self.packet.recorder.visits_count(), (bridge, table))
-            {
-                Some((rule, lookup)) => {
-                    debug_assert!(is_found(found, key, version, rule));
-                    self.packet.recorder.look_up_known(lookup);
-                    rule
-                }
-                None => self.packet.recorder.look_up(|mask| find_rule(found, key, version, mask)),
-            };
-            self.packet.recorder.visit(entering, rule);
+/// Looks up in a table, with `port` in place of the ingress port, and records the visit.
+///
+/// A fragment is looked up without transport ports, also the first one (`OFPC_FRAG_NORMAL`).
+pub(super) fn look_up<'a>(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'a>,
+    known_visits: KnownVisits<'a>,
+    limits: &mut LimitCounters,
+    table: TableId,
+    port: Option<PortNo>,
+) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
+    let WorkingPacket { key: own_key, recorder, .. } = packet;
+    let (altered, foreign) = (altered(own_key, port), foreign(own_key, port));
+    let (key, is_own) = (altered.as_ref().unwrap_or(own_key), altered.is_none());
+    let entering = LookupInput { bridge: bridge.id, table, key, foreign, is_own };
+    let (found, version) = (bridge.state.table(table), bridge.version);
+    if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {
+        return look_up_conjunctions(recorder, limits, with_clauses, version, entering);
+    }
+    let rule = match known_visits.at(recorder.visits_count(), (bridge.id, table)) {
+        Some((rule, lookup)) => {
+            debug_assert!(is_found(found, key, version, rule));
+            recorder.look_up_known(lookup);
             rule
-        };
-        self.context = self.context.found(table, rule);
-        self.rule = rule;
-        Ok(rule)
-    }
-
-    /// Passes through a table if a known visit matches a rule that only leads to
-    /// another table.
-    ///
-    /// Returns that table.
-    pub(super) fn skip_known_table(
-        &mut self,
-        table: TableId,
-        port: Option<PortNo>,
-    ) -> Result<Option<TableId>, TraversalError> {
-        let bridge = self.bridge.id;
-        let known = self.known_visits.at(self.packet.recorder.visits_count(), (bridge, table));
-        let Some((Some(rule), lookup)) = known else { return Ok(None) };
-        let Some(next) = rule.instructions.goto_only() else { return Ok(None) };
-        let found = self.bridge.state.table(table);
-        if found.is_none_or(RuleTable::has_clauses) || is_altered(&self.packet.key, port) {
-            return Ok(None);
         }
-        debug_assert!(is_found(found, &self.packet.key, self.tables.version, Some(rule)));
-        let (key, foreign) = (&self.packet.key, foreign(&self.packet.key, port));
-        let entering = LookupInput { bridge, table, key, foreign, is_own: true };
-        self.packet.recorder.pass(entering, lookup, Some(rule));
-        self.context = self.context.found(table, Some(rule));
-        self.rule = Some(rule);
-        self.limits.count_lookup(false)?;
-        Ok(Some(next))
-    }
+        None => recorder.look_up(|mask| find_rule(found, key, version, mask)),
+    };
+    recorder.visit(entering, rule);
+    Ok(rule)
+}
 
-    /// Looks up in a table with clauses.
-    fn look_up_conjunctions(
-        &mut self,
-        table: &'a RuleTable,
-        entering: LookupInput<'_>,
-    ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
-        let mut decisions = table.decisions(entering.key, self.tables.version);
-        let mut mask = FlowMask::EMPTY;
-        loop {
-            let decision = decisions.next_masked(&mut mask);
-            consult_fragment_bit(&mut mask);
-            let conjunctions = match decision {
-                Decision::Rule(rule) => {
-                    self.packet.recorder.look_up(|consulted| consulted.clone_from(&mask));
-                    self.packet.recorder.visit(entering, rule);
-                    return Ok(rule);
-                }
-                Decision::Conjunctions(conjunctions) => conjunctions,
-            };
-            for ConjunctionMatch { id, clauses } in conjunctions {
-                self.limits.count_conjunction()?;
-                self.packet.recorder.look_up(|consulted| consulted.clone_from(&mask));
-                self.packet.recorder.visit_conjunction(entering, clauses);
-                let mut key = entering.key.clone();
-                key.set_field(FieldId::ConjId, u128::from(id));
-                let second = LookupInput { key: &key, is_own: false, ..entering };
-                let version = self.tables.version;
-                let rule = self
-                    .packet
-                    .recorder
-                    .look_up(|mask| find_rule(Some(table), &key, version, mask));
-                self.packet.recorder.visit(second, rule);
-                if rule.is_some() {
-                    return Ok(rule);
-                }
-                self.packet.recorder.end_visit();
+/// Passes through a table if a known visit matches a rule that only leads to another table.
+///
+/// Returns the rule and that table.
+pub(super) fn skip_known_table<'a>(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'a>,
+    known_visits: KnownVisits<'a>,
+    table: TableId,
+    port: Option<PortNo>,
+) -> Option<(&'a Arc<Rule>, TableId)> {
+    let WorkingPacket { key, recorder, .. } = packet;
+    let (rule, lookup) = known_visits.at(recorder.visits_count(), (bridge.id, table))?;
+    let rule = rule?;
+    let next = rule.instructions.goto_only()?;
+    let found = bridge.state.table(table);
+    if found.is_none_or(RuleTable::has_clauses) || is_altered(key, port) {
+        return None;
+    }
+    debug_assert!(is_found(found, key, bridge.version, Some(rule)));
+    let foreign = foreign(key, port);
+    let entering = LookupInput { bridge: bridge.id, table, key, foreign, is_own: true };
+    recorder.pass(entering, lookup, Some(rule));
+    Some((rule, next))
+}
+
+/// Looks up in a table with clauses, and records the visits.
+fn look_up_conjunctions<'a>(
+    recorder: &mut Recorder,
+    limits: &mut LimitCounters,
+    table: &'a RuleTable,
+    version: Version,
+    entering: LookupInput<'_>,
+) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
+    let mut decisions = table.decisions(entering.key, version);
+    let mut mask = FlowMask::EMPTY;
+    loop {
+        let decision = decisions.next_masked(&mut mask);
+        consult_fragment_bit(&mut mask);
+        let conjunctions = match decision {
+            Decision::Rule(rule) => {
+                recorder.look_up(|consulted| consulted.clone_from(&mask));
+                recorder.visit(entering, rule);
+                return Ok(rule);
             }
+            Decision::Conjunctions(conjunctions) => conjunctions,
+        };
+        for ConjunctionMatch { id, clauses } in conjunctions {
+            limits.count_conjunction()?;
+            recorder.look_up(|consulted| consulted.clone_from(&mask));
+            recorder.visit_conjunction(entering, clauses);
+            let mut key = entering.key.clone();
+            key.set_field(FieldId::ConjId, u128::from(id));
+            let second = LookupInput { key: &key, is_own: false, ..entering };
+            let rule = recorder.look_up(|mask| find_rule(Some(table), &key, version, mask));
+            recorder.visit(second, rule);
+            if rule.is_some() {
+                return Ok(rule);
+            }
+            recorder.end_visit();
         }
     }
 }

@@ -22,7 +22,7 @@ use super::{
     bridge_view::{BridgeView, TablesAtVersion},
     learn_requests::LearnRequests,
     limits::LimitCounters,
-    lookup::KnownVisits,
+    lookup::{KnownVisits, look_up, skip_known_table},
     partition::partitioner::Partitioner,
     record::recorder::Recorder,
     rule_context::RuleContext,
@@ -324,6 +324,38 @@ impl<'a> Translation<'a> {
     /// label.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
         if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate_after(copy) }
+    }
+
+    /// Looks up in a table, with `port` in place of the ingress port.
+    ///
+    /// The matched rule becomes the rule of the actions.
+    pub(super) fn look_up(
+        &mut self,
+        table: TableId,
+        port: Option<PortNo>,
+    ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
+        let (packet, limits) = (&mut self.packet, &mut self.limits);
+        let rule = look_up(packet, self.bridge, self.known_visits, limits, table, port)?;
+        self.context = self.context.found(table, rule);
+        self.rule = rule;
+        Ok(rule)
+    }
+
+    /// Passes through a table if a known visit matches a rule that only leads to another table.
+    ///
+    /// Returns that table.
+    pub(super) fn skip_known_table(
+        &mut self,
+        table: TableId,
+        port: Option<PortNo>,
+    ) -> Result<Option<TableId>, TraversalError> {
+        let (packet, known_visits) = (&mut self.packet, self.known_visits);
+        let skipped = skip_known_table(packet, self.bridge, known_visits, table, port);
+        let Some((rule, next)) = skipped else { return Ok(None) };
+        self.context = self.context.found(table, Some(rule));
+        self.rule = Some(rule);
+        self.limits.count_lookup(false)?;
+        Ok(Some(next))
     }
 
     /// Begins a walk through the tables of a bridge.

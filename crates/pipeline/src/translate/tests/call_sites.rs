@@ -197,7 +197,7 @@ const SPARE: &[Spare] = &[
     ),
     spare(
         "translate/groups.rs",
-        "Object::Group(self.bridge.id, watched)",
+        "Object::Group(bridge.id, watched)",
         "the_group_and_each_that_its_buckets_watch",
     ),
     spare("actions/hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
