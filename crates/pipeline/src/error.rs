@@ -4,7 +4,7 @@ use crate::{id::BridgeId, update::modification::ModificationError};
 
 /// A request names a bridge that the daemon does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no bridge {0}")]
+#[error("there is no bridge {0}: add it first")]
 pub struct NoSuchBridge(pub BridgeId);
 
 /// One request of a batch was refused, so none of the batch was applied.

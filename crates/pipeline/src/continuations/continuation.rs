@@ -272,7 +272,11 @@ mod tests {
         assert_eq!((one.id(), two.id()), (1, 2));
         assert!(Arc::ptr_eq(&one, &continuations.intern(frozen(1), None)));
         drop(one);
-        assert_eq!(continuations.intern(frozen(1), None).id(), 3, "what was freed is another one");
+        assert_eq!(
+            continuations.intern(frozen(1), None).id(),
+            3,
+            "a freed number is not used again at once"
+        );
     }
 
     #[test]

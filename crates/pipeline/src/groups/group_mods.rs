@@ -40,7 +40,9 @@ impl UpdateBatch {
                     self.delete_groups(id, bridge, all);
                     Ok(())
                 }
-                _ => Err(GroupModError::Invalid(GroupId::ALL, "all groups can only be deleted")),
+                _ => {
+                    Err(GroupModError::Invalid(GroupId::ALL, "only a deletion may name all groups"))
+                }
             };
         };
         let old = bridge.groups.find(group, version).map(|old| old.created);
@@ -103,17 +105,19 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
         |bucket: &Bucket| bucket.watch_port != PortNo::ANY || bucket.watch_group.is_some();
     let invalid = |reason| Err(GroupModError::Invalid(group, reason));
     if group > GroupId::MAX {
-        return invalid("its number is reserved");
+        return invalid("the number is reserved");
     }
     let is_weighted = |bucket: &Bucket| bucket.weight != 0;
     match request.kind {
         GroupKind::Select => {}
-        GroupKind::Indirect if buckets.len() != 1 => return invalid("indirect has one bucket"),
+        GroupKind::Indirect if buckets.len() != 1 => {
+            return invalid("an indirect group needs exactly one bucket");
+        }
         _ if buckets.iter().any(is_weighted) => {
-            return invalid("only buckets of select groups have weights");
+            return invalid("only buckets of select groups may have a weight");
         }
         GroupKind::FastFailover if !buckets.iter().all(is_watched) => {
-            return invalid("each bucket of a fast failover group watches a port or a group");
+            return invalid("each bucket of a fast_failover group must watch a port or a group");
         }
         GroupKind::All | GroupKind::Indirect if buckets.iter().any(is_watched) => {
             return Err(GroupModError::Unwatchable(group));

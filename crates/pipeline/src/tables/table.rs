@@ -52,7 +52,7 @@ impl RuleTable {
         } else {
             self.rules.remove(&rule.matching, rule.rank(), removed)
         };
-        debug_assert!(found.is_some(), "a rule that is removed is in its table");
+        debug_assert!(found.is_some(), "a removed rule was in its table");
         self.rules_count -= usize::from(found.is_some());
     }
 

@@ -430,7 +430,7 @@ const fn tag(key: &FlowKey, shift: u32) -> [u8; 4] {
 }
 
 /// Returns the half of a word that a tag or a label fills.
-#[expect(clippy::cast_possible_truncation, reason = "the half is what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
 const fn entry(key: &FlowKey, word: usize, shift: u32) -> u32 {
     (key.words()[word] >> shift) as u32
 }

@@ -117,7 +117,7 @@ fn is_live(recorder: &mut Recorder, bridge: BridgeView<'_>, bucket: &Bucket) -> 
 /// Returns a random arrival time of a bucket, with its weight as the arrival rate.
 ///
 /// Of several buckets, each is the first with a probability proportional to its weight.
-#[expect(clippy::cast_precision_loss, reason = "52 bits are what a float holds")]
+#[expect(clippy::cast_precision_loss, reason = "the value has at most 53 bits")]
 fn delay(hash: Hash, bucket: &Bucket) -> f64 {
     let draw = (hash.with(u128::from(bucket.id)).whole() >> 12) as f64 + 0.5;
     -(draw / (1_u64 << 52) as f64).ln() / f64::from(bucket.weight)

@@ -34,10 +34,10 @@ pub enum ModificationError {
     #[error(transparent)]
     Meter(#[from] MeterModError),
     /// The bridge was removed meanwhile.
-    #[error("there is no bridge {0}")]
+    #[error("bridge {0} does not exist")]
     NoSuchBridge(BridgeId),
     /// The port was removed meanwhile.
-    #[error("there is no port {0}")]
+    #[error("port {0} does not exist")]
     NoSuchPort(PortNo),
 }
 

@@ -183,12 +183,12 @@ fn a_full_table_refuses_and_lets_replace() {
     let switch = Switch::new(&[]);
     let rules_max = [(TableId::FIRST, 2)].into();
     let settings = BridgeSettings { rules_max, ..BridgeSettings::default() };
-    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     let mods = ["tcp", "udp", "arp"].map(|name| add(&format!("{name},actions=output:1")));
     let rejected = switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap_err();
     assert_eq!(rejected, RejectedMod { index: 2, error: FlowModError::TableFull(2).into() });
     assert!(switch.cookies().is_empty(), "all or nothing");
-    switch.pipeline.apply(BRIDGE, &mods[..2], Time::ZERO).expect("there is room");
+    switch.pipeline.apply(BRIDGE, &mods[..2], Time::ZERO).expect("the table has room");
     switch.pipeline.apply(BRIDGE, &mods[..1], Time::ZERO).expect("it replaces");
     let elsewhere = add("table=1,arp,actions=output:1");
     switch.pipeline.apply(BRIDGE, &[elsewhere], Time::ZERO).expect("another table");
@@ -200,14 +200,14 @@ fn a_full_table_evicts_what_is_least_important_then_what_ends_first() {
     let rules_max = [(TableId::FIRST, 4)].into();
     let overflow = Overflow::Evict;
     let settings = BridgeSettings { rules_max, overflow, ..BridgeSettings::default() };
-    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     let timed = |cookie, seconds, importance| {
         let rule =
             format!("cookie={cookie},idle_timeout={seconds},tcp,tp_dst={cookie},actions=drop");
         FlowMod { importance, ..add(&rule) }
     };
     let mods = [timed(1, 9, 5), timed(2, 20, 0), timed(3, 7, 0), add("cookie=4,udp,actions=drop")];
-    switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("there is room");
+    switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("the table has room");
     let crowd = |cookie: u32| {
         switch.pipeline.apply(
             BRIDGE,
@@ -215,15 +215,15 @@ fn a_full_table_evicts_what_is_least_important_then_what_ends_first() {
             Time::ZERO,
         )
     };
-    let change = crowd(5).expect("a rule makes room");
+    let change = crowd(5).expect("a rule is evicted");
     let [Delta::Rule(evicted), _] = &change.deltas[..] else { panic!("two rules") };
     assert!(matches!(evicted.change, RuleChange::Removed(RemovedReason::Eviction)));
     assert_eq!(switch.cookies(), [1, 2, 4, 5]);
-    crowd(6).expect("a rule makes room");
+    crowd(6).expect("a rule is evicted");
     assert_eq!(switch.cookies(), [1, 4, 5, 6]);
-    crowd(7).expect("a rule makes room");
+    crowd(7).expect("a rule is evicted");
     let full: ModificationError = FlowModError::TableFull(4).into();
-    assert_eq!(crowd(8).unwrap_err().error, full, "what has no timeout stays");
+    assert_eq!(crowd(8).unwrap_err().error, full, "a rule without a timeout stays");
     assert_eq!(switch.cookies(), [4, 5, 6, 7]);
 }
 

@@ -54,7 +54,7 @@ fn a_group_is_added_once_and_modified_if_it_is_there() {
     switch.make([modify(2, GroupCommand::AddOrModify)]);
     assert_eq!(switch.group_numbers(), [1, 2]);
     let buckets = switch.pipeline.groups(BRIDGE)[0].buckets.len();
-    assert_eq!(buckets, 0, "the modification replaced what it had");
+    assert_eq!(buckets, 0, "the modification replaced the configuration");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn set(field: FieldId, value: u128) -> Action {
 }
 
 fn link_down(switch: &Switch, number: u32) {
-    let mut ports = switch.pipeline.ports(BRIDGE).expect("the bridge is there").to_vec();
+    let mut ports = switch.pipeline.ports(BRIDGE).expect("the bridge exists").to_vec();
     ports.iter_mut().filter(|port| port.number == PortNo::new(number)).for_each(|port| {
         port.link_up = false;
     });
@@ -72,7 +72,7 @@ fn a_bucket_runs_in_the_order_of_an_action_set() {
         GroupKind::Indirect,
         vec![bucket(vec![Action::DecTtl { controllers: [0].into() }])],
     );
-    assert_eq!(silent.run("ip,nw_ttl=1"), "", "what leads nowhere is not executed");
+    assert_eq!(silent.run("ip,nw_ttl=1"), "", "an empty group is not executed");
 }
 
 #[test]
@@ -414,5 +414,5 @@ fn what_chooses_a_bucket_is_looked_at_whatever_the_packet_is() {
     let addresses = [FieldId::Ipv6Src, FieldId::Ipv6Dst];
     assert_eq!(addresses.map(|field| mask("tcp6").field(field)), [u128::MAX; 2]);
     assert_eq!(addresses.map(|field| mask("arp").field(field)), [0; 2]);
-    assert_eq!(mask("tcp,nw_frag=first").field(FieldId::NwFrag) & 1, 1, "it has no ports");
+    assert_eq!(mask("tcp,nw_frag=first").field(FieldId::NwFrag) & 1, 1, "a fragment has no ports");
 }

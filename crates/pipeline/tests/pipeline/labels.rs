@@ -100,7 +100,11 @@ fn a_pop_takes_one_label_and_none_where_there_is_none() {
     assert_eq!(run(&[pop(0x8847), OUTPUT], &three), "pop(8847) 2");
     assert_eq!(run(&[pop(0x0800), OUTPUT], &key("arp")), "2");
     let expected = TraversalError::TooManyMplsLabels(3).to_string();
-    assert_eq!(run(&[OUTPUT, pop(0x8847)], &more), expected, "the new third one is not in sight");
+    assert_eq!(
+        run(&[OUTPUT, pop(0x8847)], &more),
+        expected,
+        "the new third label is not in the key"
+    );
 }
 
 #[test]
@@ -218,7 +222,11 @@ fn values_leave_the_stack_in_reverse_order() {
     ];
     let packet = key("arp,dl_src=02:00:00:00:05:06");
     let expected = "set(eth_src=60,eth_dst=34) 2";
-    assert_eq!(run(&actions, &packet), expected, "the lower bits; the last one finds nothing");
+    assert_eq!(
+        run(&actions, &packet),
+        expected,
+        "the lower bits; the last pop finds an empty stack"
+    );
     let traversal = Switch::of_actions(&actions).translate("arp");
     assert_eq!(traversal.mask.field(FieldId::EthSrc), 0xfff);
 }
@@ -252,7 +260,11 @@ fn a_stack_that_grows_without_end_drops_the_packet() {
     assert_eq!(run(&full(10), &key("arp")), "more than 65536 bytes on the stack");
     let popped = Action::Pop(Subfield::whole(FieldId::Xxreg0));
     let popped = vec![[actions[1].clone(), popped]; 4000].concat();
-    assert_eq!(run(&[popped, vec![OUTPUT]].concat(), &key("arp")), "2", "what is popped is gone");
+    assert_eq!(
+        run(&[popped, vec![OUTPUT]].concat(), &key("arp")),
+        "2",
+        "a popped value is removed"
+    );
 }
 
 #[test]
@@ -318,7 +330,7 @@ fn a_pushed_label_is_written_whole_and_hides_the_payload() {
     let version = switch.pipeline.version();
     let traversal = switch.pipeline.translate(&packet, version);
     assert_eq!(describe(&traversal.actions), "push(8847,0/0/7.) 2");
-    assert_eq!(traversal.mask.field(FieldId::Ipv4Src), 0, "whatever it was");
+    assert_eq!(traversal.mask.field(FieldId::Ipv4Src), 0, "any type");
     assert_eq!(traversal.visits[1].key.field(FieldId::Ipv4Src), 0);
     let written = |packet: &FlowKey| {
         let sub_traversals = switch.pipeline.translate_sub_traversals(packet, None, version, &[1]);

@@ -114,7 +114,7 @@ fn a_late_refresh_prolongs_and_adds_no_rule() {
     let refreshing = switch.translate(PACKET);
     assert_eq!(refreshing.refreshes.len(), 1);
     // Another rule learns the same once more.
-    switch.send(FlowModCommand::Delete, "table=1").expect("it is there");
+    switch.send(FlowModCommand::Delete, "table=1").expect("the rule exists");
     switch.receive(PACKET, at(5));
     switch.pipeline.credit(&refreshing, 1, 60, at(9));
     assert!(switch.pipeline.expire(at(14)).deltas.is_empty());
@@ -199,9 +199,9 @@ fn the_learn_limit_holds_for_concurrent_packets() {
 #[test]
 fn a_full_table_learns_nothing_and_counts_it() {
     let switch = Switch::new(&["table=1,priority=3,actions=drop"]);
-    let mut settings = switch.pipeline.settings(BRIDGE).expect("the bridge is there");
+    let mut settings = switch.pipeline.settings(BRIDGE).expect("the bridge exists");
     settings.rules_max.insert(TableId::new(1).expect("a table"), 1);
-    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     switch.apply(&[rule("actions=output:1", &[learn(|_| {})])]);
     let version = switch.pipeline.version();
     switch.receive(PACKET, Time::ZERO);
@@ -457,8 +457,8 @@ fn learn_writes_its_result_bit() {
     switch.apply(&[rule("actions=output:NXM_NX_REG2[]", &[limited])]);
     assert_eq!(switch.run(PACKET), "2", "it is");
     switch.receive(PACKET, Time::ZERO);
-    assert_eq!(switch.run(PACKET), "2", "it is refreshed");
-    assert_eq!(switch.run(OTHER), "", "there are as many as may be");
+    assert_eq!(switch.run(PACKET), "2", "the rule is refreshed");
+    assert_eq!(switch.run(OTHER), "", "the limit is reached");
 }
 
 #[test]

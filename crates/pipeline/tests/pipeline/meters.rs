@@ -32,7 +32,7 @@ fn a_band_lets_its_burst_through_at_once_and_then_its_rate() {
     let passed = |now| (0..100).filter(|_| meter.admit(now, 60) == MeterVerdict::Pass).count();
     assert_eq!((passed(after(0)), passed(after(333_333)), passed(after(333_334))), (5, 0, 1));
     assert_eq!(passed(after(1_400_000)), 3);
-    assert_eq!(passed(after(100_000_000)), 5, "what is full does not grow");
+    assert_eq!(passed(after(100_000_000)), 5, "a full bucket does not grow");
 }
 
 #[test]

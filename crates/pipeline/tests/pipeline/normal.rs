@@ -271,7 +271,7 @@ fn a_late_refresh_neither_moves_nor_adds_an_address() {
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 100);
     // Hits of an entry that was made before the address moved.
     switch.pipeline.credit(&refreshing, 1, 60, at(250));
-    assert_eq!(known(&switch), [(0, 0x0a, 3)], "it is where it was seen last");
+    assert_eq!(known(&switch), [(0, 0x0a, 3)], "the address is on its last port");
     assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(100));
     switch.pipeline.expire(at(400));
     assert!(known(&switch).is_empty());
@@ -296,11 +296,11 @@ fn the_addresses_of_a_port_go_when_its_vlans_change() {
     let mut all = ports();
     all[0].vlans = mode(VlanMode::Access(5));
     switch.set_ports(all.clone());
-    assert_eq!(known(&switch), [(0, 0x0b, 2)], "the other port's stay");
+    assert_eq!(known(&switch), [(0, 0x0b, 2)], "the addresses of the other port stay");
     all[0].config.no_flood = true;
     send(&switch, A_TO_B, 1);
     switch.set_ports(all);
-    assert_eq!(known(&switch), [(0, 0x0b, 2), (5, 0x0a, 1)], "other settings are no reason");
+    assert_eq!(known(&switch), [(0, 0x0b, 2), (5, 0x0a, 1)], "other settings remove no address");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn an_address_in_a_vlan_that_its_port_has_no_more_is_not_learned() {
 fn a_full_table_learns_all_the_same_and_forgets_the_oldest() {
     let switch = plain();
     let settings = BridgeSettings { macs_max: 1, ..BridgeSettings::default() };
-    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     send(&switch, A_TO_B, 1);
     send(&switch, B_TO_A, 2);
     assert_eq!(known(&switch), [(0, 0x0b, 2)]);

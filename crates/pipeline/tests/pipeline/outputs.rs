@@ -127,7 +127,7 @@ fn a_packet_in_shows_the_hidden_state() {
     assert_eq!(metadata.in_port(), PortNo::new(2));
     let fields = FlowMask::from(punt.metadata.mask());
     let fields = [FieldId::InPort, FieldId::Reg3, FieldId::Reg4].map(|field| fields.field(field));
-    assert_eq!(fields, [0xffff_ffff, 0xffff_ffff, 0], "of the others, those that are set");
+    assert_eq!(fields, [0xffff_ffff, 0xffff_ffff, 0], "of the other fields, those that are set");
     assert_eq!((metadata.field(FieldId::Reg3), metadata.field(FieldId::Metadata)), (7, 5));
     assert_eq!((punt.controller_id, punt.max_len, &*punt.userdata), (9, 77, &[1, 2][..]));
     assert_eq!(punt.table.number(), 2);

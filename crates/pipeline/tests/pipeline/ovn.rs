@@ -169,7 +169,7 @@ fn a_packet_that_pauses_in_a_rule_of_ovn_goes_on_as_if_it_had_not() {
         let Some(punt) = punts(&paused).into_iter().find(|punt| punt.continuation.is_some()) else {
             continue;
         };
-        let continuation = punt.continuation.as_ref().expect("it was looked for");
+        let continuation = punt.continuation.as_ref().expect("the lookup was recorded");
         let resumed = switch.pipeline.resume_paused(&packet, continuation, &punt.metadata);
         // The same rule without its pause, in a bridge of its own version.
         let mut apply = rule.instructions.apply.to_vec();

@@ -28,7 +28,7 @@ pub(crate) fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {
 
 fn set_peer_ports(switch: &Switch, first: PortInfo) {
     let ports = vec![first, port(2, PortKind::Datapath(DatapathPort::new(22)))];
-    switch.pipeline.set_ports(PEER, ports).expect("the bridge is there");
+    switch.pipeline.set_ports(PEER, ports).expect("the bridge exists");
 }
 
 #[test]
@@ -114,13 +114,13 @@ fn a_peer_sees_nothing_of_the_state_of_the_bridge_before_it() {
         &["actions=write_actions(output:2),goto_table:1", "table=1,actions=output:5"],
         &["actions=drop"],
     );
-    assert_eq!(switch.run("in_port=1"), "2", "and so is the action set");
+    assert_eq!(switch.run("in_port=1"), "2", "the action set is empty too");
     let peer = ["actset_output=7,actions=drop", "priority=1,reg0=0,actions=output:2"];
     let switch = pair(&["actions=output:5"], &peer);
     let traversal = switch.translate("in_port=1,actset_output=7,reg0=3");
     assert_eq!(crate::switch::describe(&traversal.actions), "22!");
     let looked_at = [FieldId::ActsetOutput, FieldId::Reg0].map(|field| traversal.mask.field(field));
-    assert_eq!(looked_at, [0, 0], "nothing depends on what is cleared");
+    assert_eq!(looked_at, [0, 0], "cleared state is not consulted");
 }
 
 #[test]

@@ -128,5 +128,9 @@ fn a_packet_may_pause_as_often_as_a_controller_sends_it_back() {
 fn what_is_left_decides_with_what_the_packet_was_matched_by() {
     let switch = Switch::new(&["actions=controller(pause),output:NXM_NX_REG5[]"]);
     let traversal = switch.translate("reg5=2");
-    assert_eq!(traversal.mask.field(FieldId::Reg5), 0xffff_ffff, "its register is in there");
+    assert_eq!(
+        traversal.mask.field(FieldId::Reg5),
+        0xffff_ffff,
+        "the continuation has the register"
+    );
 }

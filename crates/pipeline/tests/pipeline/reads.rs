@@ -103,7 +103,11 @@ fn what_excludes_the_rules_above() {
         "priority=1,actions=output:2",
     ]);
     let traversal = switch.translate("ip,nw_dst=192.168.0.1");
-    assert_eq!(looked_at(&traversal, FieldId::Ipv4Dst), 0x8000_0000, "as little as sets it apart");
+    assert_eq!(
+        looked_at(&traversal, FieldId::Ipv4Dst),
+        0x8000_0000,
+        "only the distinguishing bits"
+    );
 }
 
 #[test]
@@ -125,7 +129,11 @@ fn the_clauses_of_conjunctions() {
     let traversal = switch.translate("ip,in_port=1,nw_src=10.0.0.1");
     assert_whole(&traversal, &[FieldId::Ipv4Src, FieldId::InPort]);
     let traversal = switch.translate("ip,in_port=1,nw_src=192.168.0.1");
-    assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0x8000_0000, "as little as sets it apart");
+    assert_eq!(
+        looked_at(&traversal, FieldId::Ipv4Src),
+        0x8000_0000,
+        "only the distinguishing bits"
+    );
 }
 
 #[test]
@@ -137,7 +145,7 @@ fn the_fragment_bit_of_clauses_on_ports() {
     let clauses = [clause("priority=3,tcp,tp_dst=80", 0), clause("priority=3,in_port=1", 1)];
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
     let traversal = switch.translate("tcp,in_port=1,tp_dst=80");
-    assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag), 1, "where it meets them");
+    assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag), 1, "where it matches the clauses");
     assert_eq!(looked_at(&traversal, FieldId::NwFrag), 1);
 }
 
@@ -160,7 +168,7 @@ fn bits_of_an_action_behind_another_rule() {
         let visit = switch.translate("ip,in_port=1").visits[0].clone();
         [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
     };
-    assert_eq!(first(&switch), [0, 0xff], "what the other has written is no bit of the packet");
+    assert_eq!(first(&switch), [0, 0xff], "bits that the other rule wrote are not the packet's");
     // The same if the other table satisfies a conjunction without a rule.
     let clause = |clause| {
         let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
@@ -318,7 +326,7 @@ fn the_fields_that_a_packet_in_shows() {
 #[test]
 fn tags_that_are_pushed_over_popped_and_looked_for() {
     let pop = run(&[Action::PopVlan, output(2)], "in_port=1");
-    assert_eq!(looked_at(&pop, FieldId::VlanTci), 0x1000, "whether there is one");
+    assert_eq!(looked_at(&pop, FieldId::VlanTci), 0x1000, "the present bit");
     let tagged = |tags| {
         let mut key = key("in_port=1");
         key.words_mut()[usize::from(word::VLAN)] = tags;
@@ -327,10 +335,10 @@ fn tags_that_are_pushed_over_popped_and_looked_for() {
     let one = tagged(0x8100_1007 << 32);
     let push = run_key(&[Action::PushVlan { ethertype: 0x8100 }, output(2)], &one);
     let tags = |traversal: &Traversal| traversal.mask.word(usize::from(word::VLAN));
-    assert_eq!(tags(&push) >> 32, 0xffff_ffff, "the tag that is the inner one then");
+    assert_eq!(tags(&push) >> 32, 0xffff_ffff, "the tag that becomes the inner one");
     let two = tagged(0x88a8_1007_8100_1008);
     let pop = run_key(&[Action::PopVlan, output(2)], &two);
-    assert_eq!(tags(&pop), 0x1000_ffff_ffff, "the tag that is the outer one then");
+    assert_eq!(tags(&pop), 0x1000_ffff_ffff, "the tag that becomes the outer one");
 }
 
 #[test]
@@ -472,7 +480,7 @@ fn that_a_type_is_not_that_of_a_tag() {
         assert_eq!(looked_at(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
     }
     let tagged = run(&[NORMAL], "in_port=1,vlan_tci=0x1005,dl_type=0x8100");
-    assert_eq!(looked_at(&tagged, FieldId::EthType), 0, "a tag is there");
+    assert_eq!(looked_at(&tagged, FieldId::EthType), 0, "the tag exists");
 }
 
 #[test]
@@ -576,7 +584,7 @@ fn all_state_carried_over_a_recirculation() {
     let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
     let live = [FieldId::Reg0, FieldId::Reg15, FieldId::Metadata, FieldId::TunId];
     assert_whole(&traversal, &live);
-    assert_eq!(looked_at(&traversal, FieldId::InPort), 0, "the packet brings it along");
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0, "the packet has the register");
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn equal_continuations_of_two_learning_rules_differ() {
     let next = |port| next_of(&switch, port);
     let (one, other) = (next(1), next(2));
     assert!(!Arc::ptr_eq(&one, &other));
-    switch.send(FlowModCommand::DeleteStrict, "in_port=1").expect("there is such a rule");
+    switch.send(FlowModCommand::DeleteStrict, "in_port=1").expect("the rule exists");
     let learn = |next| {
         let learnings = resume(&switch, next, "ip,in_port=3").learnings;
         switch.pipeline.learn(&learnings, Time::ZERO).deltas.len()
@@ -272,10 +272,10 @@ fn a_fin_behind_a_recirculation_lowers_the_right_timeouts() {
 fn a_continuation_does_not_change_when_the_rule_does_that_it_came_from() {
     let switch = switch(&[POP, resubmit(1), output(3)], &["table=1,actions=output:2"]);
     let old = first(&switch);
-    switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("there is such a rule");
+    switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("the rule exists");
     let next = continuations(&old);
     assert_eq!(describe(&resume(&switch, &next[0], "ip").actions), "2 3");
-    switch.send(FlowModCommand::Delete, "table=1").expect("there is such a rule");
+    switch.send(FlowModCommand::Delete, "table=1").expect("the rule exists");
     assert_eq!(describe(&resume(&switch, &next[0], "ip").actions), "3");
 }
 
@@ -358,7 +358,7 @@ fn a_recirculated_action_set_continues_with_its_rest() {
     let switch = of_set(&[POP, resubmit(1)]);
     assert_eq!(after(&switch, "ip"), "3");
     let steps = format!("{:?}", continuations(&first(&switch))[0]);
-    assert!(!steps.contains("([])"), "what is done is not kept: {steps}");
+    assert!(!steps.contains("([])"), "executed steps are not stored: {steps}");
 }
 
 #[test]

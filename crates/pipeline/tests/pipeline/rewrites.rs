@@ -73,7 +73,7 @@ fn a_move_consults_its_source_and_makes_its_target_a_constant() {
     let traversal = switch.translate("in_port=1,dl_src=02:00:00:00:00:05");
     assert_eq!(traversal.actions.len(), 1);
     assert_eq!(traversal.mask.field(FieldId::EthSrc), 0xffff);
-    assert_eq!(traversal.mask.field(FieldId::Reg0), 0xffff_0000, "the half that is not written");
+    assert_eq!(traversal.mask.field(FieldId::Reg0), 0xffff_0000, "the unwritten half");
 }
 
 #[test]

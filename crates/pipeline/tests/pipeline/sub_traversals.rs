@@ -322,7 +322,9 @@ fn a_state_with_more_live_bits_is_another_one() {
     let after = next(&switch, "in_port=1");
     assert!(!Arc::ptr_eq(&before, &after));
     // A removed reader stays live: names without the register do not come back.
-    switch.send(FlowModCommand::DeleteStrict, "table=1,priority=7,reg2=7").expect("it is there");
+    switch
+        .send(FlowModCommand::DeleteStrict, "table=1,priority=7,reg2=7")
+        .expect("the rule exists");
     switch.pipeline.reclaim(switch.pipeline.version());
     assert!(Arc::ptr_eq(&after, &next(&switch, "in_port=1")));
 }

@@ -46,14 +46,14 @@ impl Switch {
     }
 
     pub(crate) fn set_ports(&self, ports: Vec<PortInfo>) {
-        self.pipeline.set_ports(BRIDGE, ports).expect("the bridge is there");
+        self.pipeline.set_ports(BRIDGE, ports).expect("the bridge exists");
     }
 
     /// Changes the settings of a port.
     pub(crate) fn configure(&self, number: u32, config: PortConfig) {
-        let mut ports = self.pipeline.ports(BRIDGE).expect("the bridge is there").to_vec();
+        let mut ports = self.pipeline.ports(BRIDGE).expect("the bridge exists").to_vec();
         let port = ports.iter_mut().find(|port| port.number == PortNo::new(number));
-        port.expect("the port is there").config = config;
+        port.expect("the port exists").config = config;
         self.set_ports(ports);
     }
 
@@ -107,7 +107,7 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> FlowMod {
 
 /// Returns a packet with these fields.
 pub(crate) fn key(packet: &str) -> FlowKey {
-    let matching = parse_match(packet, &NoPortNames).expect("the packet is well described");
+    let matching = parse_match(packet, &NoPortNames).expect("the text of the packet is valid");
     let mut key = matching.key();
     key.set_bridge(BRIDGE.number().into());
     if key.in_port() == PortNo::new(0) {

@@ -25,7 +25,7 @@ fn a_fragment_is_looked_up_without_ports_the_first_one_too() {
     assert_eq!(switch.run("tcp,nw_frag=later"), "3");
     let mask = |packet| switch.translate(packet).mask.field(FieldId::NwFrag);
     assert_eq!(mask("tcp,tp_dst=80") & 1, 1);
-    assert_eq!(mask("udp,tp_dst=80"), 0, "no rule looks at ports of UDP");
+    assert_eq!(mask("udp,tp_dst=80"), 0, "no rule matches UDP ports");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn metadata_is_matched_in_the_next_table() {
     ]);
     assert_eq!(switch.run("in_port=1"), "2");
     let traversal = switch.translate("in_port=1");
-    assert_eq!(traversal.mask.field(FieldId::Metadata), 0, "what was written is a constant");
+    assert_eq!(traversal.mask.field(FieldId::Metadata), 0, "a written field is a constant");
     assert_eq!(traversal.visits[1].mask.field(FieldId::Metadata) & 0xff, 0xff);
 }
 
@@ -229,7 +229,7 @@ fn a_resubmit_returns_to_its_rule() {
         "table=1,in_port=2,actions=output:3",
     ]);
     let expected = format!("{}punt(Action,table=0,cookie=0x9)", "3 ".repeat(100));
-    assert_eq!(switch.run("in_port=1"), expected, "as deep as it was, and for itself");
+    assert_eq!(switch.run("in_port=1"), expected, "at the same depth, and for its own rule");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_version_is_kept_until_what_it_sees_is_reclaimed() {
     switch.pipeline.reclaim(new);
     assert_eq!([old, new].map(|version| switch.pipeline.is_retained(version)), [false, true]);
     switch.pipeline.reclaim(old);
-    assert!(!switch.pipeline.is_retained(old), "what is forgotten stays so");
+    assert!(!switch.pipeline.is_retained(old), "a reclaimed version stays reclaimed");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn versions_count_up_one_by_one() {
     let before = switch.pipeline.version();
     let changes = [
         switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal"),
-        switch.pipeline.set_settings(BRIDGE, BridgeSettings::default()).expect("it is there"),
+        switch.pipeline.set_settings(BRIDGE, BridgeSettings::default()).expect("the rule exists"),
         switch.pipeline.remove_bridge(BRIDGE),
         switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default()),
     ];

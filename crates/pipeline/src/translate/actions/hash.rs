@@ -32,7 +32,7 @@ impl Hash {
 
     /// Returns the hash with one more value.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
     pub(in crate::translate) const fn with(self, value: u128) -> Self {
         Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
     }

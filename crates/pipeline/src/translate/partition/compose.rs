@@ -262,4 +262,4 @@ impl Composer<'_> {
 
 const BRIDGE: usize = word::BRIDGE as usize;
 
-const _: () = assert!(BRIDGE + 1 == HEADER_START, "what names the place is behind what is hidden");
+const _: () = assert!(BRIDGE + 1 == HEADER_START, "the bridge is the last hidden word");

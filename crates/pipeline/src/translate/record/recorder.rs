@@ -408,7 +408,7 @@ impl Recorder {
         let LookupInput { bridge, table, key, is_own, .. } = entering;
         let key = match &mut self.key {
             Some(shared) if is_own => {
-                debug_assert!(shared.is_of(key), "a key that is written to is not shared");
+                debug_assert!(shared.is_of(key), "a written key is not shared");
                 shared.clone()
             }
             shared if is_own => shared.insert(SparseKey::from(key)).clone(),
@@ -531,7 +531,7 @@ pub(in crate::translate) fn mask_of(fill: impl FnOnce(&mut GrowingMask)) -> Spar
 }
 
 /// Returns the words of a field, with its bits that are set in `bits`.
-#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
 pub(in crate::translate) fn words(
     field: FieldId,
     bits: u128,
