@@ -60,6 +60,9 @@ pub(crate) struct RepairedEntry {
     pub(crate) translations: u64,
 }
 
+/// Maximum number of entries reclaimed in an iteration.
+const RECLAIMS_PER_ITERATION: usize = 64;
+
 /// The counts of the exact-match cache as plain integers.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExactTally {
@@ -144,9 +147,9 @@ impl Caches {
         self.outdated = self.owner.last_install();
     }
 
-    /// Expires up to `count` entries of a former index. Returns whether some are left.
-    pub(crate) fn clear_out(&mut self, count: usize) -> bool {
-        for _ in 0..count {
+    /// Expires some entries of a former index. Returns whether some are left.
+    pub(crate) fn clear_out(&mut self) -> bool {
+        for _ in 0..RECLAIMS_PER_ITERATION {
             let Some(entry) = self.oldest_outdated() else { return false };
             if !self.owner.expire(entry) {
                 return true;
@@ -254,8 +257,17 @@ impl Caches {
         given_up
     }
 
+    /// Reclaims some of the dead entries, and credits their last hits. Returns whether there was one.
+    pub(crate) fn reclaim_some(&mut self, pipeline: &Pipeline) -> bool {
+        for count in 0..RECLAIMS_PER_ITERATION {
+            let Some(reclaimed) = self.reclaim() else { return count > 0 };
+            reclaimed.apply_credit(pipeline);
+        }
+        true
+    }
+
     /// Reclaims a dead entry; `None` if no entry may be reclaimed now.
-    pub(crate) fn reclaim(&mut self) -> Option<Reclaimed> {
+    fn reclaim(&mut self) -> Option<Reclaimed> {
         self.reclaims_left = self.reclaims_left.checked_sub(1)?;
         let reclaimed = self.owner.entries_mut().reclaim()?;
         self.index.remove(reclaimed.reference);

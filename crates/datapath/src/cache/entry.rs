@@ -18,7 +18,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
+use shunt_pipeline::{
+    DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal, TraversalError,
+};
 
 use super::repair_queue::RepairQueue;
 
@@ -476,6 +478,22 @@ impl Entries {
         match self.cold.get_mut(newer as usize) {
             Some(after) => after.older = older,
             None => self.newest = older,
+        }
+    }
+}
+
+impl Credit {
+    /// Credits the rules of a traversal.
+    pub fn apply(self, pipeline: &Pipeline, traversal: &Traversal) {
+        pipeline.credit(traversal, self.packets, self.bytes, self.used);
+    }
+}
+
+impl Reclaimed {
+    /// Credits the last hits of the entry to its rules.
+    pub fn apply_credit(&self, pipeline: &Pipeline) {
+        if let Some(credit) = self.credit {
+            credit.apply(pipeline, &self.traversal);
         }
     }
 }

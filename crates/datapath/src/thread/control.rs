@@ -9,6 +9,7 @@ use super::{
     PacketThread,
     receive::{RxPort, RxState},
     stall_budget::StallBudget,
+    upkeep::dumped_entry,
 };
 use crate::{
     command::{Command, Injection, ThreadPort},
@@ -35,14 +36,12 @@ impl PacketThread {
             Command::AddPort(port) => self.add_port(*port),
             Command::RemovePort(port, reply) => reply(self.remove_port(port)),
             Command::Bind(port, bridge, number) => {
-                for input in self.inputs.iter_mut().filter(|input| input.port == port) {
-                    (input.bridge, input.number) = (bridge, number);
-                }
+                self.rx_ports.bind(port, bridge, number);
             }
             Command::Inject(injection) => self.inject(&injection),
             Command::Pull(reply) => self.jobs.pull(self.caches.owner.entries().dirty(), reply),
             Command::Dump(reply) => self.jobs.dump(reply),
-            Command::Entry(slot, reply) => reply(self.entry(slot)),
+            Command::Entry(slot, reply) => reply(dumped_entry(&self.caches, slot)),
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_iteration = tuning.translations_per_iteration;
@@ -66,7 +65,7 @@ impl PacketThread {
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
         if let Some(queue) = queues.rx {
-            self.inputs.push(RxPort {
+            self.rx_ports.list.push(RxPort {
                 port,
                 bridge,
                 number,
@@ -83,15 +82,12 @@ impl PacketThread {
     fn remove_port(&mut self, port: DatapathPort) -> Option<Queues> {
         self.outputs.flush(&mut self.pool);
         let tx = self.outputs.remove(port)?.queue;
-        let input = self.inputs.iter().position(|input| input.port == port);
-        let rx = input.map(|input| {
-            let removed = self.inputs.remove(input);
+        let rx = self.rx_ports.remove(port).map(|removed| {
             for packet in removed.waiting {
                 self.outputs.drop(&mut self.pool, packet, DropReason::PortRemoved);
             }
             removed.queue
         });
-        self.next_served = 0;
         self.ports_changed += 1;
         Some(Queues { rx, tx })
     }
@@ -110,8 +106,8 @@ impl PacketThread {
         key.set_bridge(traversal.key.bridge());
         key.set_in_port(traversal.key.in_port());
         let parsed = ParsedPacket { key: &mut key, layers };
-        self.execute_traversals(packet, std::slice::from_ref(traversal), parsed);
-        self.recirculate();
+        let pending = self.execute_traversals(packet, std::slice::from_ref(traversal), parsed);
+        self.finish(pending);
     }
 
     /// Announces that the thread is about to sleep, if it may. Returns whether it may.
@@ -121,7 +117,8 @@ impl PacketThread {
     pub fn prepare_sleep(&mut self) -> bool {
         let can_be_woken =
             |input: &RxPort| input.state != RxState::Open || input.queue.wait_fd().is_some();
-        if self.held() > 0 || !self.is_upkeep_done() || !self.inputs.iter().all(can_be_woken) {
+        if self.held() > 0 || !self.is_upkeep_done() || !self.rx_ports.list.iter().all(can_be_woken)
+        {
             return false;
         }
         // A sender that finds the thread asleep relies on it to check the mailbox first (rule 10).
@@ -136,7 +133,7 @@ impl PacketThread {
 
     /// Returns the descriptors that wake the thread.
     pub fn wait_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let open = self.inputs.iter().filter(|input| input.state == RxState::Open);
+        let open = self.rx_ports.list.iter().filter(|input| input.state == RxState::Open);
         let queues = open.filter_map(|input| input.queue.wait_fd());
         std::iter::once(self.link.waker().as_fd()).chain(queues)
     }

@@ -170,9 +170,7 @@ impl<'a> DryRun<'a> {
         parsed: &ParsedPacket<'_>,
     ) -> Result<ActionEffect, NoBuffer> {
         let then = match &punt.continuation {
-            Some(state) => {
-                self.resume(state, packet, (state.entering(parsed.key), parsed.layers))?
-            }
+            Some(state) => self.resume(state, packet, state.entering(parsed.key), parsed.layers)?,
             None => None,
         };
         let punt = Punt { continuation: None, ..punt.clone() };
@@ -193,7 +191,7 @@ impl<'a> DryRun<'a> {
         let layers = extract(copy.frame(), self.vlan_limit, &mut key);
         key.set_in_port(parsed.key.in_port());
         state.enter(&mut key);
-        let then = self.resume(state, &copy, (key, layers));
+        let then = self.resume(state, &copy, key, layers);
         let frame = copy.frame().to_vec();
         self.pool.give(copy);
         Ok(ActionEffect::Recirculated { frame, then: then? })
@@ -204,7 +202,8 @@ impl<'a> DryRun<'a> {
         &mut self,
         state: &Arc<Continuation>,
         packet: &Packet,
-        (mut key, layers): (FlowKey, Layers),
+        mut key: FlowKey,
+        layers: Layers,
     ) -> Result<Option<ResumedEffects>, NoBuffer> {
         let Some(left) = self.resumes_left.checked_sub(1) else { return Ok(None) };
         self.resumes_left = left;

@@ -37,7 +37,7 @@ pub(crate) struct Outputs {
     places: Vec<u32>,
     packet_ins: Producer<PuntedPacket>,
     /// The stack of pending work on recirculated packets; the next is at the end.
-    pub(crate) pending: Vec<Pending>,
+    pending: Vec<Pending>,
     /// The frames of a packet-in after segmentation; empty between packets.
     wire: Vec<Packet>,
     /// Time of this iteration.
@@ -94,6 +94,16 @@ pub(crate) enum Pending {
     },
 }
 
+/// A token for work that may be on the stack of pending work.
+///
+/// Every execution of actions returns it, and only [`PacketThread::finish`] takes it, so no caller can
+/// forget recirculated packets.
+///
+/// [`PacketThread::finish`]: super::PacketThread::finish
+#[derive(Debug)]
+#[must_use = "pass it to `PacketThread::finish`, or recirculated packets stay behind"]
+pub(crate) struct PendingWork(());
+
 /// Packet counts as plain integers, published once per iteration.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -112,6 +122,11 @@ const ABSENT: u32 = u32::MAX;
 ///
 /// Only segments may need more.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
+
+impl PendingWork {
+    /// Leaves the work on the stack to the caller's own loop over the stack.
+    pub(super) const fn leave_to_loop(self) {}
+}
 
 impl Outputs {
     pub(crate) const fn new(packet_ins: Producer<PuntedPacket>) -> Self {
@@ -202,7 +217,7 @@ impl Outputs {
         packet: Packet,
         lists: &[&Arc<[DatapathAction]>],
         parsed: ParsedPacket<'_>,
-    ) {
+    ) -> PendingWork {
         let ingress = packet.ingress;
         let actions = || lists.iter().flat_map(|list| list.iter());
         if !actions().any(|action| emits(action, ingress)) {
@@ -215,11 +230,12 @@ impl Outputs {
             } else {
                 DropReason::Policy
             };
-            return self.drop(pool, packet, reason);
+            return self.refuse(pool, packet, reason);
         }
         let was_recirculated = parsed.key.field(FieldId::RecircId) != 0;
-        let has_emitted = self.execute_rest(pool, packet, (lists, 0), parsed);
+        let has_emitted = self.execute_rest(pool, packet, lists, 0, parsed);
         self.tally.forwarded += u64::from(has_emitted && !was_recirculated);
+        PendingWork(())
     }
 
     /// Executes action lists from action `next` on; one of the actions must emit.
@@ -229,7 +245,8 @@ impl Outputs {
         &mut self,
         pool: &mut Pool,
         mut packet: Packet,
-        (lists, next): (&[&Arc<[DatapathAction]>], usize),
+        lists: &[&Arc<[DatapathAction]>],
+        next: usize,
         mut parsed: ParsedPacket<'_>,
     ) -> bool {
         let ingress = packet.ingress;
@@ -302,7 +319,7 @@ impl Outputs {
             }
             DatapathAction::Copy(inner) => {
                 let parsed = ParsedPacket { key: &mut parsed.key.clone(), layers: parsed.layers };
-                return self.execute_rest(pool, packet, (&[inner], 0), parsed);
+                return self.execute_rest(pool, packet, &[inner], 0, parsed);
             }
             DatapathAction::Meter(_)
             | DatapathAction::SetHeader(_)
@@ -360,6 +377,23 @@ impl Outputs {
             }
             pool.give(packet);
         }
+    }
+
+    /// Drops a packet instead of executing its actions.
+    pub(crate) fn refuse(
+        &mut self,
+        pool: &mut Pool,
+        packet: Packet,
+        reason: DropReason,
+    ) -> PendingWork {
+        self.drop(pool, packet, reason);
+        PendingWork(())
+    }
+
+    /// Takes the next work from the stack.
+    #[inline]
+    pub(crate) fn pop_pending(&mut self) -> Option<Pending> {
+        self.pending.pop()
     }
 
     /// Drops a packet and counts the reason.

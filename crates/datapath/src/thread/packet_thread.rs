@@ -8,7 +8,7 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::{
     endpoints::{ThreadEnds, Wakers},
-    receive::{Disposition, RxPort},
+    receive::{Disposition, RxPorts},
     repair::Repairer,
     upkeep::UpkeepJobs,
     verify::Verifier,
@@ -17,7 +17,7 @@ use crate::{
     cache::{CacheConfig, Caches, HitSlots},
     command::{Command, Repair},
     evict::{link::Link, owner::Owner},
-    metrics::ThreadCounters,
+    metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
     thread::execute::{BATCH_MAX, Outputs},
@@ -76,13 +76,11 @@ pub struct PacketThread {
     pub(super) config: ThreadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) caches: Caches,
-    pub(super) inputs: Vec<RxPort>,
+    pub(super) rx_ports: RxPorts,
     pub(super) outputs: Outputs,
     pub(super) pool: Pool,
     pub(super) batch: RxBatch,
     pub(super) jobs: UpkeepJobs,
-    /// Index of the input whose upcall queue is served next.
-    pub(super) next_served: usize,
     pub(super) translations_left: usize,
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
@@ -121,7 +119,7 @@ impl PacketThread {
         Self {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
-            inputs: Vec::new(),
+            rx_ports: RxPorts::default(),
             outputs: Outputs::new(ends.packet_ins),
             pool: Pool::default(),
             batch: RxBatch {
@@ -132,7 +130,6 @@ impl PacketThread {
                 dispositions: [Disposition::Wait; BURST],
             },
             jobs: UpkeepJobs::default(),
-            next_served: 0,
             translations_left: 0,
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
@@ -172,7 +169,7 @@ impl PacketThread {
         let commands = self.take_commands();
         let mut repaired = self.repair();
         let mut received = 0;
-        for input in 0..self.inputs.len() {
+        for input in 0..self.rx_ports.list.len() {
             let count = self.receive(input);
             received += count;
             self.is_pressed |= count >= BURST;
@@ -211,13 +208,58 @@ impl PacketThread {
     /// Returns the number of packets in the upcall queues.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.inputs.iter().map(|input| input.waiting.len()).sum()
+        self.rx_ports.queued()
     }
 
     /// Returns the counters of the thread.
     #[must_use]
     pub const fn counters(&self) -> &Arc<ThreadCounters> {
         &self.counters
+    }
+
+    /// Adopts a posted version, drops its stale entries, and acknowledges it.
+    #[inline]
+    fn take_invalidation(&mut self) -> bool {
+        let Some((invalidation, iterations)) = self.link.mailbox().take_with_iterations() else {
+            return false;
+        };
+        let dropped = if self.repairer.is_on() {
+            self.caches.owner.apply_with_repair(&invalidation, self.now)
+        } else {
+            self.caches.owner.apply(&invalidation)
+        };
+        self.rx_ports.end_learn_stalls(&self.caches.owner, self.now);
+        self.link.ack(invalidation.version);
+        let bucket = usize::try_from(iterations).unwrap_or(ACK_BUCKETS).min(ACK_BUCKETS - 1);
+        self.counters.acks[bucket].add(1);
+        self.counters.evicted.add(dropped.evicted as u64);
+        self.counters.install_conflicts.add(dropped.install_conflicts as u64);
+        true
+    }
+
+    /// Does a bounded part of each kind of upkeep. Returns whether there was work.
+    fn run_upkeep(&mut self, is_idle: bool) -> bool {
+        let cleared = self.caches.clear_out();
+        let abandoned = self.repairer.abandon_late(&mut self.caches, &self.counters, self.now);
+        let reclaimed = self.caches.reclaim_some(&self.pipeline);
+        let credited = self.jobs.credit(&mut self.caches.owner, &self.pipeline, is_idle);
+        let expired = self.jobs.expire(&mut self.caches, self.config.max_idle, self.now, is_idle);
+        self.counters.expired.add(expired);
+        let dumped = self.jobs.continue_dump(&self.caches);
+        cleared | abandoned | reclaimed | credited | (expired > 0) | dumped
+    }
+
+    /// Returns whether all hits are credited and no request is pending.
+    pub(super) fn is_upkeep_done(&self) -> bool {
+        let entries = self.caches.owner.entries();
+        let is_clean = entries.dirty() == 0 && entries.retired() == 0;
+        is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
+    }
+
+    /// Repairs some entries. Returns whether there was one.
+    fn repair(&mut self) -> bool {
+        let left = &mut self.translations_left;
+        self.repairer.run(&mut self.caches, &self.pipeline, left, &self.counters, self.now)
     }
 
     fn publish(&self) {
@@ -242,7 +284,7 @@ impl std::fmt::Debug for PacketThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PacketThread")
             .field("version", &self.version())
-            .field("inputs", &self.inputs.len())
+            .field("inputs", &self.rx_ports.list.len())
             .field("entries", &self.caches.owner.entries().len())
             .finish_non_exhaustive()
     }

@@ -3,11 +3,12 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use shunt_flow::{PortNo, extract::extract};
-use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
+use shunt_pipeline::{BridgeId, DatapathPort, Learning, Time, TraversalError};
 
 use super::{PacketThread, RxBatch, stall_budget::StallBudget};
 use crate::{
     cache::ActionLists,
+    evict::owner::Owner,
     metrics::{DropReason, PortTraffic},
     packet::buffer::Packet,
     port::RxQueue,
@@ -26,6 +27,14 @@ pub(super) struct RxPort {
     pub(super) waiting: VecDeque<Packet>,
     /// The state of a stall for a learn request.
     pub(super) stall_budget: StallBudget,
+}
+
+/// The receive side of all ports of a thread, with their upcall queues.
+#[derive(Default)]
+pub(super) struct RxPorts {
+    pub(super) list: Vec<RxPort>,
+    /// Index of the port to serve next.
+    next_served: usize,
 }
 
 /// The next step for a packet of a burst.
@@ -47,6 +56,83 @@ pub(super) enum RxState {
     Broken,
 }
 
+impl RxPorts {
+    /// Returns the number of packets in all upcall queues.
+    pub(super) fn queued(&self) -> usize {
+        self.list.iter().map(|port| port.waiting.len()).sum()
+    }
+
+    /// Takes the next packet of the upcall queues, round robin, with the index of its port.
+    ///
+    /// Skips ports that stall for a learn request.
+    pub(super) fn next_upcall(&mut self) -> Option<(usize, Packet)> {
+        let count = self.list.len();
+        for step in 0..count {
+            let index = (self.next_served + step) % count;
+            let port = &mut self.list[index];
+            if port.stall_budget.is_stalled() {
+                continue;
+            }
+            if let Some(packet) = port.waiting.pop_front() {
+                self.next_served = (index + 1) % count;
+                return Some((index, packet));
+            }
+        }
+        None
+    }
+
+    /// Puts a packet back to the front of its queue, which is served next.
+    pub(super) fn put_back(&mut self, index: usize, packet: Packet) {
+        self.list[index].waiting.push_front(packet);
+        self.next_served = index;
+    }
+
+    /// Binds the port of a number to a bridge.
+    pub(super) fn bind(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
+        for own in self.list.iter_mut().filter(|own| own.port == port) {
+            (own.bridge, own.number) = (bridge, number);
+        }
+    }
+
+    /// Removes the port of a number.
+    pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
+        self.next_served = 0;
+        let index = self.list.iter().position(|own| own.port == port)?;
+        Some(self.list.remove(index))
+    }
+
+    /// Sends a learn request for a packet of a port, and stalls the port.
+    ///
+    /// # Errors
+    ///
+    /// Returns the drop reason if the stall budget is used up or the ring of requests is full.
+    pub(super) fn learn(
+        &mut self,
+        owner: &mut Owner,
+        ingress: DatapathPort,
+        learnings: &[Learning],
+        now: Time,
+    ) -> Result<(), DropReason> {
+        let mut port = self.list.iter_mut().find(|port| port.port == ingress);
+        if port.as_mut().is_some_and(|port| !port.stall_budget.allows(now)) {
+            return Err(DropReason::LearnRateLimited);
+        }
+        let sent = owner.learn(learnings.to_vec());
+        let request = sent.map_err(|_| DropReason::LearnQueueFull)?;
+        if let Some(port) = port {
+            port.stall_budget.stall_for(request, now);
+        }
+        Ok(())
+    }
+
+    /// Ends the stalls for requests that the owner's version contains.
+    pub(super) fn end_learn_stalls(&mut self, owner: &Owner, now: Time) {
+        for port in &mut self.list {
+            port.stall_budget.resume_if(|request| owner.has_learned(request), now);
+        }
+    }
+}
+
 impl PacketThread {
     /// Receives and processes one burst of a receive queue.
     ///
@@ -60,7 +146,7 @@ impl PacketThread {
             {
                 candidates.offer(&self.batch.keys[place], self.now);
             }
-            self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
+            self.outputs.taps.at_port(self.rx_ports.list[input].port, &self.batch.packets);
             let RxBatch { keys, hits, .. } = &mut self.batch;
             self.caches.hold_reclaims(true);
             let sampled = self.caches.find_burst(&keys[..count], hits);
@@ -75,7 +161,7 @@ impl PacketThread {
     }
 
     fn fill_batch(&mut self, input: usize) -> usize {
-        let input = &mut self.inputs[input];
+        let input = &mut self.rx_ports.list[input];
         if input.state != RxState::Open || input.stall_budget.is_stalled() {
             return 0;
         }
@@ -100,7 +186,7 @@ impl PacketThread {
     }
 
     fn parse_batch(&mut self, input: usize, count: usize) {
-        let input = &self.inputs[input];
+        let input = &self.rx_ports.list[input];
         let RxBatch { packets, keys, layers, .. } = &mut self.batch;
         let mut bytes = 0;
         for ((packet, key), layers) in packets.iter_mut().zip(keys).zip(layers) {
@@ -145,8 +231,8 @@ impl PacketThread {
         let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
         if let Some(lists) = ActionLists::of_entries(entries, slots) {
             let parsed = ParsedPacket { key: &mut keys[place], layers: layers[place] };
-            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
-            self.recirculate();
+            let pending = self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
+            self.finish(pending);
         } else {
             let reason = drop_reason(slots.iter().find_map(|slot| entries.error(*slot)));
             self.outputs.drop(&mut self.pool, packet, reason);
@@ -154,7 +240,7 @@ impl PacketThread {
     }
 
     fn wait(&mut self, input: usize, packet: Packet) {
-        let waiting = &mut self.inputs[input].waiting;
+        let waiting = &mut self.rx_ports.list[input].waiting;
         if waiting.len() < self.config.waiting_per_port {
             waiting.push_back(packet);
         } else {
@@ -171,7 +257,7 @@ impl PacketThread {
         let RxBatch { packets, hits, dispositions, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.learns();
-        let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
+        let mut waits = is_ordered && !self.rx_ports.list[input].waiting.is_empty();
         let mut puts_off = false;
         for ((packet, hit_slots), disposition) in
             packets.iter().zip(hits).zip(dispositions).take(count)

@@ -17,10 +17,13 @@
 
 use std::time::Duration;
 
-use shunt_pipeline::Time;
+use shunt_pipeline::{Pipeline, Time};
 
-use super::PacketThread;
-use crate::{cache::index::RepairOutcome, command::Repair};
+use crate::{
+    cache::{Caches, index::RepairOutcome},
+    command::Repair,
+    metrics::ThreadCounters,
+};
 
 /// The budget of repairs.
 #[derive(Debug, Default)]
@@ -73,57 +76,60 @@ impl Repairer {
         self.next = self.next.max(earliest).after(Duration::from_secs(1) / rate);
         true
     }
-}
 
-impl PacketThread {
-    /// Repairs some entries. Returns whether there was one.
-    pub(super) fn repair(&mut self) -> bool {
-        let mut has_made = false;
-        while self.repairer.left.min(self.translations_left) > 0
-            && self.caches.owner.entries().pending_repairs() > 0
-            && self.repairer.allows(self.now)
+    /// Repairs some entries at the expense of `translations_left`. Returns whether there was one.
+    pub(super) fn run(
+        &mut self,
+        caches: &mut Caches,
+        pipeline: &Pipeline,
+        translations_left: &mut usize,
+        counters: &ThreadCounters,
+        now: Time,
+    ) -> bool {
+        let mut has_repaired = false;
+        while self.left.min(*translations_left) > 0
+            && caches.owner.entries().pending_repairs() > 0
+            && self.allows(now)
         {
-            let Some(repaired) = self.caches.repair(&self.pipeline) else { break };
-            self.credit_reclaimed(&repaired.reclaimed);
+            let Some(repaired) = caches.repair(pipeline) else { break };
+            repaired.reclaimed.apply_credit(pipeline);
             match repaired.outcome {
-                RepairOutcome::Same => self.counters.repaired_same.add(1),
-                RepairOutcome::Changed => self.counters.repaired_changed.add(1),
-                RepairOutcome::Covered => self.counters.repair_covered.add(1),
-                RepairOutcome::Dropped => self.counters.repair_dropped.add(1),
+                RepairOutcome::Same => counters.repaired_same.add(1),
+                RepairOutcome::Changed => counters.repaired_changed.add(1),
+                RepairOutcome::Covered => counters.repair_covered.add(1),
+                RepairOutcome::Dropped => counters.repair_dropped.add(1),
             }
             // Finding a covering entry costs a lookup, so it counts as one translation.
             let cost = usize::try_from(repaired.translations).unwrap_or(usize::MAX).max(1);
-            self.repairer.left = self.repairer.left.saturating_sub(cost);
-            self.translations_left = self.translations_left.saturating_sub(cost);
-            has_made = true;
+            self.left = self.left.saturating_sub(cost);
+            *translations_left = translations_left.saturating_sub(cost);
+            has_repaired = true;
         }
-        has_made
+        has_repaired
     }
 
     /// Abandons repairs that have waited for too long. Returns whether there was one.
-    pub(super) fn give_up_repairs(&mut self) -> bool {
-        let since_start = Duration::from_nanos(self.now.nanoseconds());
+    pub(super) fn abandon_late(
+        &self,
+        caches: &mut Caches,
+        counters: &ThreadCounters,
+        now: Time,
+    ) -> bool {
+        let since_start = Duration::from_nanos(now.nanoseconds());
         let late = since_start.checked_sub(WAIT_MAX).map(|until| Time::ZERO.after(until));
-        match (self.repairer.is_on(), late) {
+        match (self.is_on(), late) {
             (true, None) => false,
-            (true, late) => self.give_up(late),
-            (false, _) => self.give_up(None),
+            (true, late) => abandon(caches, counters, late),
+            (false, _) => abandon(caches, counters, None),
         }
     }
+}
 
-    /// Frees slots for packets that miss now.
-    pub(super) fn make_room(&mut self) {
-        if self.caches.needs_reclaims() {
-            self.give_up(None);
-            self.reclaim();
-        }
-    }
-
-    fn give_up(&mut self, until: Option<Time>) -> bool {
-        let given_up = self.caches.give_up(ABANDONED_PER_ITERATION, until);
-        self.counters.repair_dropped.add(given_up as u64);
-        given_up > 0
-    }
+/// Abandons some repairs: those that were evicted at `until` or before, or else any.
+pub(super) fn abandon(caches: &mut Caches, counters: &ThreadCounters, until: Option<Time>) -> bool {
+    let given_up = caches.give_up(ABANDONED_PER_ITERATION, until);
+    counters.repair_dropped.add(given_up as u64);
+    given_up > 0
 }
 
 #[cfg(test)]

@@ -11,10 +11,9 @@
 
 use std::time::Duration;
 
-use shunt_pipeline::{Time, Traversal};
+use shunt_pipeline::Time;
 
-use super::PacketThread;
-use crate::{evict::owner::LearnSeq, metrics::DropReason, packet::buffer::Packet};
+use crate::evict::owner::LearnSeq;
 
 /// The learn request that a receive queue waits for, and the time left to stall.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl StallBudget {
     }
 
     /// Returns whether a packet may learn and stall the queue.
-    fn allows(&mut self, now: Time) -> bool {
+    pub(super) fn allows(&mut self, now: Time) -> bool {
         if self.awaited.is_none() {
             let running = nanoseconds(now.since(self.resumed_at));
             self.left = self.left.saturating_add(running).min(self.left_max);
@@ -50,14 +49,14 @@ impl StallBudget {
         self.left >= 0
     }
 
-    fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
+    pub(super) fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
         // A recirculated packet may learn while its queue already stalls.
         let since = self.awaited.map_or(now, |(_, since)| since);
         self.awaited = Some((learn_request, since));
     }
 
     /// Ends the stall if the awaited request has been learned.
-    fn resume_if(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
+    pub(super) fn resume_if(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
         if let Some((learn_request, since)) = self.awaited
             && has_learned(learn_request)
         {
@@ -70,41 +69,6 @@ impl StallBudget {
 
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-impl PacketThread {
-    /// Sends the learn request of a packet, and stalls its queue.
-    ///
-    /// # Errors
-    ///
-    /// Returns the drop reason if the budget is used up or the ring of requests is full.
-    pub(super) fn learn(
-        &mut self,
-        packet: &Packet,
-        traversal: &Traversal,
-    ) -> Result<(), DropReason> {
-        let mut input = self.inputs.iter_mut().find(|input| input.port == packet.ingress);
-        if input.as_mut().is_some_and(|input| !input.stall_budget.allows(self.now)) {
-            return Err(DropReason::LearnRateLimited);
-        }
-        let sent = self.caches.owner.learn(traversal.learnings.clone());
-        let learn_request = sent.map_err(|_| DropReason::LearnQueueFull)?;
-        self.counters.learn_requests.add(1);
-        if let Some(input) = input {
-            input.stall_budget.stall_for(learn_request, self.now);
-        }
-        Ok(())
-    }
-
-    /// Ends the stalls of queues whose requests the thread's version contains.
-    pub(super) fn end_learn_stalls(&mut self) {
-        let owner = &self.caches.owner;
-        for input in &mut self.inputs {
-            input
-                .stall_budget
-                .resume_if(|learn_request| owner.has_learned(learn_request), self.now);
-        }
-    }
 }
 
 #[cfg(test)]

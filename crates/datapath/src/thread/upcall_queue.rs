@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, PortNo, extract::extract};
 use shunt_pipeline::{Continuation, Traversal};
 
-use super::{PacketThread, receive::drop_reason};
+use super::{PacketThread, receive::drop_reason, repair::abandon};
 use crate::{
     cache::{
         ActionLists, HitSlots,
@@ -24,7 +24,7 @@ use crate::{
     },
     metrics::DropReason,
     packet::buffer::{BURST, Packet},
-    thread::execute::{ParsedPacket, Pending},
+    thread::execute::{ParsedPacket, Pending, PendingWork},
 };
 
 /// Maximum number of packets served in an iteration, translated or not.
@@ -47,69 +47,77 @@ impl PacketThread {
     pub(super) fn serve_upcalls(&mut self) -> usize {
         let mut served = 0;
         while served < SERVED_PER_ITERATION {
-            let Some((input, packet)) = self.next_upcall() else { break };
+            let Some((input, packet)) = self.rx_ports.next_upcall() else { break };
             let mut key = std::mem::take(&mut self.batch.keys[0]);
             let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
-            key.set_bridge(u64::from(self.inputs[input].bridge.number()));
-            key.set_in_port(self.inputs[input].number);
+            let port = &self.rx_ports.list[input];
+            key.set_bridge(u64::from(port.bridge.number()));
+            key.set_in_port(port.number);
             let parsed = ParsedPacket { key: &mut key, layers };
-            let refused = self.resolve(packet, parsed);
+            let executed = self.resolve(packet, parsed);
             self.batch.keys[0] = key;
-            if let Some(packet) = refused {
-                self.inputs[input].waiting.push_front(packet);
-                self.next_served = input;
-                break;
+            match executed {
+                Ok(pending) => self.finish(pending),
+                Err(packet) => {
+                    self.rx_ports.put_back(input, packet);
+                    break;
+                }
             }
             served += 1;
-            self.recirculate();
         }
         served
     }
 
     /// Finishes all pending work of recirculated packets.
-    pub(super) fn recirculate(&mut self) {
+    pub(super) fn finish(&mut self, pending: PendingWork) {
+        pending.leave_to_loop();
         let mut count = 0;
-        while let Some(pending) = self.outputs.pending.pop() {
+        while let Some(pending) = self.outputs.pop_pending() {
             match pending {
                 Pending::Recirculate { packet, .. } if count == RECIRCULATIONS_MAX => {
                     self.outputs.drop(&mut self.pool, packet, DropReason::RecirculationLimit);
                 }
                 Pending::Recirculate { packet, in_port, continuation } => {
                     count += 1;
-                    self.resume(packet, in_port, &continuation);
+                    self.resume(packet, in_port, &continuation).leave_to_loop();
                 }
                 Pending::ResumeActions { packet, actions, next, mut key, layers } => {
                     let parsed = ParsedPacket { key: &mut key, layers };
                     let lists = &[&actions];
-                    self.outputs.execute_rest(&mut self.pool, packet, (lists, next), parsed);
+                    self.outputs.execute_rest(&mut self.pool, packet, lists, next, parsed);
                 }
             }
         }
     }
 
     /// Parses a packet again, and resumes it at a continuation.
-    fn resume(&mut self, packet: Packet, in_port: PortNo, continuation: &Arc<Continuation>) {
+    fn resume(
+        &mut self,
+        packet: Packet,
+        in_port: PortNo,
+        continuation: &Arc<Continuation>,
+    ) -> PendingWork {
         let mut key = FlowKey::ZERO;
         let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
         key.set_in_port(in_port);
         continuation.enter(&mut key);
         let parsed = ParsedPacket { key: &mut key, layers };
         let start = Some(continuation);
-        if let Err(missed) = self.find_and_execute(packet, parsed, start) {
-            self.translate_and_execute(missed, start);
+        match self.find_and_execute(packet, parsed, start) {
+            Ok(pending) => pending,
+            Err(missed) => self.translate_and_execute(missed, start),
         }
     }
 
     /// Looks up a packet, translates it if it missed, and executes its actions.
     ///
     /// Returns the packet if it needs a translation and none is left in this iteration.
-    fn resolve(&mut self, packet: Packet, parsed: ParsedPacket<'_>) -> Option<Packet> {
-        let missed = self.find_and_execute(packet, parsed, None).err()?;
-        if self.translations_left == 0 {
-            return Some(missed.packet);
+    fn resolve(&mut self, packet: Packet, parsed: ParsedPacket<'_>) -> Result<PendingWork, Packet> {
+        match self.find_and_execute(packet, parsed, None) {
+            Ok(pending) => Ok(pending),
+            Err(missed) if self.translations_left == 0 => Err(missed.packet),
+            Err(missed) => Ok(self.translate_and_execute(missed, None)),
         }
-        self.translate_and_execute(missed, None);
-        None
     }
 
     /// Looks up a packet, and executes the actions of its entries.
@@ -120,7 +128,7 @@ impl PacketThread {
         packet: Packet,
         parsed: ParsedPacket<'k>,
         start: Option<&Arc<Continuation>>,
-    ) -> Result<(), Missed<'k>> {
+    ) -> Result<PendingWork, Missed<'k>> {
         let (hit, is_sampled) = match self.caches.find(parsed.key) {
             Lookup::Hit { slots, is_sampled } => (slots, is_sampled),
             Lookup::Miss(partial) => return Err(Missed { packet, parsed, partial }),
@@ -141,13 +149,13 @@ impl PacketThread {
         }
         self.count(&hit, packet.len() as u64);
         let entries = self.caches.owner.entries();
-        if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
-            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
+        let pending = if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed)
         } else {
             let reason = drop_reason(hit.slots().iter().find_map(|slot| entries.error(*slot)));
-            self.outputs.drop(&mut self.pool, packet, reason);
-        }
-        Ok(())
+            self.outputs.refuse(&mut self.pool, packet, reason)
+        };
+        Ok(pending)
     }
 
     /// Counts a packet for the entries that it hit.
@@ -171,10 +179,14 @@ impl PacketThread {
     /// Translates a packet that missed, and executes its actions.
     ///
     /// Adds entries or sends the learn request, and counts the packet once.
-    fn translate_and_execute(&mut self, missed: Missed<'_>, start: Option<&Arc<Continuation>>) {
+    fn translate_and_execute(
+        &mut self,
+        missed: Missed<'_>,
+        start: Option<&Arc<Continuation>>,
+    ) -> PendingWork {
         let Missed { packet, parsed, partial } = missed;
         self.upcalls += 1;
-        self.make_room();
+        self.free_slots();
         let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
         let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
         let UpcallResult { traversals, entry, translations } =
@@ -188,10 +200,12 @@ impl PacketThread {
             candidates.offer(parsed.key, self.now);
         }
         let bytes = packet.len() as u64;
-        if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty())
-            && let Err(reason) = self.learn(&packet, learning)
-        {
-            return self.outputs.drop(&mut self.pool, packet, reason);
+        if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty()) {
+            let (owner, learnings) = (&mut self.caches.owner, &learning.learnings);
+            if let Err(reason) = self.rx_ports.learn(owner, packet.ingress, learnings, self.now) {
+                return self.outputs.refuse(&mut self.pool, packet, reason);
+            }
+            self.counters.learn_requests.add(1);
         }
         match entry {
             Some(entry) => {
@@ -201,7 +215,15 @@ impl PacketThread {
                 traversals.iter().for_each(|own| self.pipeline.credit(own, 1, bytes, self.now));
             }
         }
-        self.execute_traversals(packet, &traversals, parsed);
+        self.execute_traversals(packet, &traversals, parsed)
+    }
+
+    /// Frees slots for a packet that misses now.
+    fn free_slots(&mut self) {
+        if self.caches.needs_reclaims() {
+            abandon(&mut self.caches, &self.counters, None);
+            self.caches.reclaim_some(&self.pipeline);
+        }
     }
 
     /// Executes the actions of the sub-traversals of a packet.
@@ -210,31 +232,12 @@ impl PacketThread {
         packet: Packet,
         traversals: &[Arc<Traversal>],
         parsed: ParsedPacket<'_>,
-    ) {
+    ) -> PendingWork {
         if let Some(lists) = ActionLists::of(traversals.iter().map(|own| &own.actions)) {
-            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed)
         } else {
             let reason = drop_reason(traversals.iter().find_map(|own| own.error));
-            self.outputs.drop(&mut self.pool, packet, reason);
+            self.outputs.refuse(&mut self.pool, packet, reason)
         }
-    }
-
-    /// Takes the next packet of the upcall queues, round robin.
-    ///
-    /// Skips ports that stall for a learn request.
-    fn next_upcall(&mut self) -> Option<(usize, Packet)> {
-        let count = self.inputs.len();
-        for step in 0..count {
-            let input = (self.next_served + step) % count;
-            let next = &mut self.inputs[input];
-            if next.stall_budget.is_stalled() {
-                continue;
-            }
-            if let Some(packet) = next.waiting.pop_front() {
-                self.next_served = (input + 1) % count;
-                return Some((input, packet));
-            }
-        }
-        None
     }
 }
