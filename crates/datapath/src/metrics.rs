@@ -62,7 +62,7 @@ reasons! {
         TooManyActions = "too_many_actions",
         /// Its translation pushed too many bytes to the stack.
         StackTooDeep = "stack_too_deep",
-        /// Its translation asked for too many learned rules.
+        /// Its translation would learn too many rules.
         TooManyLearnedRules = "too_many_learned_rules",
         /// Its ingress port belongs to no bridge.
         BridgeNotFound = "bridge_not_found",
@@ -76,7 +76,7 @@ reasons! {
         Metered = "metered",
         /// It was recirculated too often.
         RecirculationTooDeep = "recirculation_too_deep",
-        /// It is a copy of a packet whose copies were recirculated too often in all.
+        /// The packet and its copies together were recirculated too often.
         RecirculationLimit = "recirculation_limit",
         /// It has more MPLS labels than a flow key, and an action pushes or pops one.
         TooManyMplsLabels = "too_many_mpls_labels",
@@ -158,7 +158,7 @@ pub struct ThreadCounters {
     pub repaired_same: Counter,
     /// Evicted entries that were re-translated with other actions.
     pub repaired_changed: Counter,
-    /// Evicted entries whose packets another entry covered before the repair.
+    /// Evicted entries that another entry covered before the repair.
     pub repair_covered: Counter,
     /// Evicted entries in the repair queue that were not re-translated.
     pub repair_dropped: Counter,

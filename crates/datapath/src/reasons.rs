@@ -1,4 +1,4 @@
-//! Reasons that are counted: enumerations of which each has a name in metrics and dumps.
+//! A macro for enumerations of counted reasons, with their names in metrics and dumps.
 
 macro_rules! reasons {
     (
@@ -15,12 +15,12 @@ macro_rules! reasons {
         }
 
         impl $reason {
-            /// All of them.
+            /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
-            /// Number of them.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The name in metrics and dumps.
+            /// Returns the name in metrics and dumps.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

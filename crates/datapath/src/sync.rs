@@ -1,7 +1,7 @@
-//! Atomics and locks of the protocols between threads, by one name.
+//! Atomics and locks of the protocols between threads.
 //!
-//! Under `--cfg loom` they are those of the model checker, so that what is checked is what runs.
-//! Counters are not protocol: [`crate::metrics`] uses the atomics of `std` always.
+//! Under `--cfg loom` they are those of the model checker, so loom checks the code that runs. Counters
+//! are no part of a protocol: [`crate::metrics`] always uses the atomics of `std`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

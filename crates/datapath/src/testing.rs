@@ -1,4 +1,4 @@
-//! Functions for fuzz targets: they take any bytes and must not panic.
+//! Functions for fuzz targets, which accept any bytes.
 
 use shunt_pipeline::DatapathPort;
 
@@ -14,7 +14,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// When the reader is wrong.
+/// Panics if the reader is wrong.
 pub fn fuzz_pcap(data: &[u8]) {
     let Ok(capture) = Capture::parse("fuzz", data.to_vec()) else { return };
     let frames = (0..capture.len()).filter_map(|index| capture.frame(index));
@@ -22,12 +22,11 @@ pub fn fuzz_pcap(data: &[u8]) {
     assert!(length <= data.len(), "frames lie in the file, none twice");
 }
 
-/// Takes the first bytes as a descriptor, the rest as its frame, and does what the descriptor asks
-/// for.
+/// Completes a packet from a descriptor and a frame: the first bytes and the rest.
 ///
 /// # Panics
 ///
-/// When what was made of the packet is wrong.
+/// Panics if the result is wrong.
 pub fn fuzz_offload(data: &[u8]) {
     let Some((header, frame)) = data.split_first_chunk() else { return };
     let Ok(offload) = Offload::receive(*header, frame) else { return };

@@ -248,7 +248,9 @@ impl Caches {
         self.reclaims_left = if holds { dead } else { usize::MAX };
     }
 
-    /// Takes entries out of the repair queue as [`Entries::give_up`](super::Entries::give_up) does.
+    /// Takes entries out of the repair queue.
+    ///
+    /// Selects them as [`Entries::give_up`](super::Entries::give_up) does.
     ///
     /// These were dead before the current burst, and are reclaimed before entries that died in it.
     pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
@@ -257,7 +259,9 @@ impl Caches {
         given_up
     }
 
-    /// Reclaims some of the dead entries, and credits their last hits. Returns whether there was one.
+    /// Reclaims some of the dead entries, and credits their last hits.
+    ///
+    /// Returns whether there was one.
     pub(crate) fn reclaim_some(&mut self, pipeline: &Pipeline) -> bool {
         for count in 0..RECLAIMS_PER_ITERATION {
             let Some(reclaimed) = self.reclaim() else { return count > 0 };

@@ -7,7 +7,7 @@ use super::{ExactConfig, chain::GigaflowConfig};
 pub struct CacheConfig {
     /// Maximum number of entries of the megaflow cache, dead ones included.
     pub entries_max: usize,
-    /// The exact-match cache, which is asked before the wildcard cache.
+    /// The exact-match cache, which is looked up before the wildcard cache.
     pub exact: ExactConfig,
     /// Selects the wildcard cache.
     pub wildcard: Wildcard,

@@ -1,4 +1,4 @@
-//! The slab of entries against a plain map.
+//! The entry store against a model of plain maps.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 
 use super::*;
 
-/// A traversal that can be told from others.
+/// Returns a traversal that differs from others by its number.
 fn traversal(number: u64) -> Arc<Traversal> {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::Metadata, u128::from(number));
@@ -38,7 +38,7 @@ enum Op {
     Kill(usize),
     Hit(usize, u64),
     CreditOne,
-    Bury,
+    Reclaim,
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -47,12 +47,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => (0..16_usize).prop_map(Op::Kill),
         6 => (0..16_usize, 60..1500_u64).prop_map(|(which, bytes)| Op::Hit(which, bytes)),
         2 => Just(Op::CreditOne),
-        1 => Just(Op::Bury),
+        1 => Just(Op::Reclaim),
     ];
     prop::collection::vec(op, 0..200)
 }
 
-/// The slab, and what is known of every entry ever made, by install number.
+/// The store, and a model of every entry ever made, by install number.
 struct Model {
     entries: Entries,
     live: BTreeMap<u64, EntryRef>,
@@ -111,7 +111,7 @@ impl Model {
                 let credited = &mut self.credited;
                 self.entries.credit_one(|own, credit| Self::credit(credited, own, credit));
             }
-            Op::Bury => {
+            Op::Reclaim => {
                 if let Some(reclaimed) = self.entries.reclaim()
                     && let Some(credit) = reclaimed.credit
                 {

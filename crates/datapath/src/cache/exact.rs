@@ -1,19 +1,19 @@
 //! The exact-match cache: recently active flows by all of their header bits.
 //!
-//! A fixed number of lines in sets of four. The tags of a set, 32 bits of the hash each, lie
-//! together in 16 bytes, so a lookup that misses reads 16 bytes, and one that hits reads the tags
-//! and the three cache lines of one [`CacheLine`]. All words are compared: a tag never decides.
+//! A fixed number of lines in sets of four. The tags of a set, 32 bits of the hash each,
+//! share 16 bytes. A lookup that misses reads only these. A lookup that hits also reads the three
+//! cache lines of one [`CacheLine`]. All words are compared: a tag never decides.
 //!
 //! A flow has one megaflow, or the LTM entries that its packets hit in the stages of a chain. The line
 //! of the flow holds the first entry, and a separate array the others. A cached list of LTM entries is as
-//! good as a walk through the stages: while all of its entries live, each is right for packets with its
+//! good as a walk through the stages. While all of its entries live, each is right for packets with its
 //! tag, and the tags keep their names. So the caller must check that *all* entries live.
 //!
 //! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
 //! port, so all that is read lies in the last [`INGRESS_WORDS`] words of the key, which are
 //! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
 //!
-//! **When to look up.** A hit here costs about as much as one or two probes of the wildcard cache: the
+//! **When to look up.** A hit here costs about as much as one or two probes of the wildcard cache. The
 //! hash covers every word, and a line is three cache lines. So the caches use it only while the wildcard
 //! cache needs two probes or more on average. With few masks the wildcard cache alone is faster.
 //!
@@ -285,7 +285,7 @@ mod tests {
             cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &entries[..count]);
             assert_eq!(all(&cache, 5).as_deref(), Some(&entries[..count]));
         }
-        // Of more flows than lines, each that is found has its own.
+        // With more flows than lines, each flow that is found has its own entries.
         for flow in 0..64_u32 {
             let own = [entry(flow), entry(flow + 100)];
             let key = key(flow.into());
@@ -299,14 +299,14 @@ mod tests {
             found += 1;
         }
         assert_eq!(found, 4);
-        // What cannot be remembered as a whole is not.
+        // A flow with too many entries, or with none, is not inserted.
         cache.insert(ExactCache::hash(&hasher, &key(99)), &key(99), &[7, 8, 9, 10].map(entry));
         cache.insert(ExactCache::hash(&hasher, &key(98)), &key(98), &[]);
         assert_eq!((all(&cache, 98), all(&cache, 99)), (None, None));
     }
 
     #[test]
-    fn most_flows_stay_when_half_as_many_as_lines_come() {
+    fn most_flows_stay_while_half_of_the_lines_are_used() {
         let hasher = KeyHasher::new(3);
         let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1, 1);
         for flow in 0..4096_u32 {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flow_of_a_hundred_is_chosen() {
+    fn one_flow_of_a_hundred_is_inserted() {
         let mut cache = ExactCache::new(ExactConfig::default(), 1, 5);
         let chosen = (0..100_000).filter(|_| cache.chooses()).count();
         assert!((850..1150).contains(&chosen), "{chosen}");

@@ -139,7 +139,7 @@ pub(crate) enum Lookup<P> {
 pub(crate) struct UpcallResult {
     /// The sub-traversals of the packet, first to last; usually one that is complete.
     pub(crate) traversals: Vec<Arc<Traversal>>,
-    /// The entry that stands for all of them, if one was made.
+    /// The entry of the whole traversal, if one was installed.
     pub(crate) entry: Option<EntryRef>,
     /// Number of translations, whole or of a sub-traversal.
     pub(crate) translations: u64,

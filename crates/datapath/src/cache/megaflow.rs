@@ -343,13 +343,13 @@ impl MegaflowSubtable {
             *candidate = table.candidate(*tag);
         }
         let mut entries = [None; BURST];
-        for (turn, place) in missing.places().enumerate() {
-            let row = table.confirm(candidates[turn], tags[turn], keys[place].words());
-            entries[turn] = row.map(|row| self.entry(row));
+        for (index, place) in missing.places().enumerate() {
+            let row = table.confirm(candidates[index], tags[index], keys[place].words());
+            entries[index] = row.map(|row| self.entry(row));
         }
         let mut left = 0;
-        for (turn, entry) in entries.into_iter().enumerate().take(missing.count) {
-            let place = missing.places[turn];
+        for (index, entry) in entries.into_iter().enumerate().take(missing.count) {
+            let place = missing.places[index];
             if !entry.is_some_and(|entry| is_hit(usize::from(place), entry)) {
                 missing.places[left] = place;
                 left += 1;
@@ -421,7 +421,7 @@ const fn packed(entry: EntryRef) -> u64 {
     (entry.generation as u64) << 32 | entry.slot as u64
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
 const fn unpacked(word: u64) -> EntryRef {
     EntryRef { slot: word as u32, generation: (word >> 32) as u32 }
 }
@@ -455,7 +455,7 @@ mod tests {
     enum Op {
         Insert { key: (u8, u8), mask: (u8, u8) },
         Kill { which: usize },
-        Bury,
+        Reclaim,
         Find { key: (u8, u8) },
     }
 
@@ -465,7 +465,7 @@ mod tests {
         let op = prop_oneof![
             3 => insert.prop_map(|(key, mask)| Op::Insert { key, mask }),
             2 => (0..64_usize).prop_map(|which| Op::Kill { which }),
-            1 => Just(Op::Bury),
+            1 => Just(Op::Reclaim),
             4 => (0..8_u8, 0..8_u8).prop_map(|key| Op::Find { key }),
         ];
         prop::collection::vec(op, 1..120)
@@ -523,7 +523,7 @@ mod tests {
                         dead.2 = false;
                     }
                 }
-                Op::Bury => {
+                Op::Reclaim => {
                     for (slot, (_, _, live)) in self.entries.iter().enumerate() {
                         if !live {
                             self.cache.remove(entry(u32::try_from(slot).unwrap()));

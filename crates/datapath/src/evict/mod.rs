@@ -1,4 +1,4 @@
-//! The eviction protocol: versions, reports and invalidations between owners of entries and an eviction engine.
+//! The eviction protocol: versions, reports and invalidations between owners and an engine.
 //!
 //! [`owner`] states its rules. An [`Owner`](owner::Owner) holds entries for a thread, the
 //! [`EvictionCoordinator`](coordinator::EvictionCoordinator) applies changes to the engine, and a

@@ -1,4 +1,4 @@
-//! Packets of a thread: buffers, descriptors of unfinished work, segmentation, and what actions change.
+//! Packets of a thread: buffers, virtio headers, segmentation, header changes and meters.
 
 pub(crate) mod buffer;
 #[cfg(not(loom))]

@@ -94,12 +94,12 @@ pub struct ControlEnds {
     ///
     /// If the ring is full, they are counted only.
     pub differences: Consumer<CacheMismatch>,
-    /// What the thread counts.
+    /// The counters of the thread.
     pub counters: Arc<ThreadCounters>,
     link: Arc<Link>,
 }
 
-/// Creates the endpoints of a packet thread at `version`, the coordinator's version.
+/// Creates the endpoints of a packet thread at the coordinator's version.
 ///
 /// # Errors
 ///

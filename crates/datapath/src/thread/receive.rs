@@ -62,9 +62,9 @@ impl RxPorts {
         self.list.iter().map(|port| port.waiting.len()).sum()
     }
 
-    /// Takes the next packet of the upcall queues, round robin, with the index of its port.
+    /// Takes the next packet of the upcall queues, round robin.
     ///
-    /// Skips ports that stall for a learn request.
+    /// Returns the index of its port too. Skips ports that stall for a learn request.
     pub(super) fn next_upcall(&mut self) -> Option<(usize, Packet)> {
         let count = self.list.len();
         for step in 0..count {

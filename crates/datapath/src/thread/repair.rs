@@ -77,7 +77,9 @@ impl Repairer {
         true
     }
 
-    /// Repairs some entries at the expense of `translations_left`. Returns whether there was one.
+    /// Repairs some entries at the expense of `translations_left`.
+    ///
+    /// Returns whether there was one.
     pub(super) fn run(
         &mut self,
         caches: &mut Caches,
@@ -125,7 +127,7 @@ impl Repairer {
     }
 }
 
-/// Abandons some repairs: those that were evicted at `until` or before, or else any.
+/// Abandons some repairs: those evicted at `until` or before, or else any.
 pub(super) fn abandon(caches: &mut Caches, counters: &ThreadCounters, until: Option<Time>) -> bool {
     let given_up = caches.give_up(ABANDONED_PER_ITERATION, until);
     counters.repair_dropped.add(given_up as u64);

@@ -34,7 +34,7 @@ impl StallBudget {
         Self { awaited: None, left: max, left_max: max, resumed_at: now }
     }
 
-    /// Whether the queue stands still.
+    /// Returns whether the queue stalls.
     pub(super) const fn is_stalled(&self) -> bool {
         self.awaited.is_some()
     }

@@ -68,9 +68,9 @@ impl UpkeepJobs {
         }
     }
 
-    /// Credits the hits of some slots, and replies to pulls that are done. Returns whether there was work.
+    /// Credits the hits of some slots, and replies to pulls that are done.
     ///
-    /// A busy thread does so only while a pull is pending.
+    /// Returns whether there was work. A busy thread does so only while a pull is pending.
     pub(super) fn credit(&mut self, owner: &mut Owner, pipeline: &Pipeline, is_idle: bool) -> bool {
         if !is_idle && self.pulls.is_empty() {
             return false;
@@ -92,7 +92,9 @@ impl UpkeepJobs {
         done.map(|(_, reply)| reply(())).count() > 0
     }
 
-    /// Checks some slots, and expires idle entries. Returns the number of expired entries.
+    /// Checks some slots, and expires idle entries.
+    ///
+    /// Returns the number of expired entries.
     pub(super) fn expire(
         &mut self,
         caches: &mut Caches,

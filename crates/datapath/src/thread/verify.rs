@@ -99,12 +99,12 @@ impl PacketThread {
         self.counters.verified.add(1);
         let is_right = match &cached[..] {
             [one] => one.decides_like(&fresh),
-            pieces => {
-                let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
+            parts => {
+                let lists: Vec<_> = parts.iter().map(|part| &*part.actions).collect();
                 let limit = self.config.vlan_limit;
                 let mut dry_run = DryRun::new(&mut self.pool, &self.pipeline, version, limit);
                 fresh.learnings.is_empty()
-                    && fresh.credits_like(pieces)
+                    && fresh.credits_like(parts)
                     && dry_run.have_same_effects(&lists, &fresh.actions, packet, parsed)
             }
         };
