@@ -1,22 +1,23 @@
-//! Numbers out of headers: big-endian reads at places that are checked when this is compiled.
+//! Big-endian reads from headers, at offsets that are checked at compile time.
 //!
-//! Each is one load and one byte swap: a sum of shifted bytes is not made into one by the compiler.
+//! Each read is one load and one byte swap. The compiler does not make one load of a sum of shifted
+//! bytes.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-/// The eight bytes at `AT` of a header of `N` bytes.
+/// Returns the eight bytes at `AT` of a header of `N` bytes.
 #[inline]
 pub(crate) fn be64<const AT: usize, const N: usize>(header: &[u8; N]) -> u64 {
     u64::from_be_bytes(part::<AT, 8, N>(header))
 }
 
-/// The four bytes at `AT` of a header of `N` bytes.
+/// Returns the four bytes at `AT` of a header of `N` bytes.
 #[inline]
 pub(crate) fn be32<const AT: usize, const N: usize>(header: &[u8; N]) -> u32 {
     u32::from_be_bytes(part::<AT, 4, N>(header))
 }
 
-/// The two bytes at `AT` of a header of `N` bytes.
+/// Returns the two bytes at `AT` of a header of `N` bytes.
 #[inline]
 pub(crate) fn be16<const AT: usize, const N: usize>(header: &[u8; N]) -> u16 {
     u16::from_be_bytes(part::<AT, 2, N>(header))

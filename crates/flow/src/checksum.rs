@@ -1,15 +1,15 @@
-//! Checksums, and how they follow a change: the sum of the Internet protocols (RFC 1071) and the
-//! CRC32c of SCTP (RFC 9260, appendix A).
+//! Incremental checksums: the Internet checksum (RFC 1071) and the CRC32c of SCTP (RFC 9260,
+//! appendix A).
 //!
-//! A rewrite never recomputes a checksum from the packet: it applies the *difference* that the
-//! changed bytes make. That costs the same for any packet length, needs no payload (a fragment, or
-//! a packet of which only the headers are at hand), and keeps a corrupt packet exactly as corrupt as
-//! it was, where a recomputation would bless it for its receiver.
+//! A rewrite never computes a checksum from the whole packet. It applies the *difference* that the
+//! changed bytes make. That costs the same for any packet length, and needs no payload (for a
+//! fragment, or if only the headers are available). A corrupt packet stays exactly as corrupt as it
+//! was, while a new checksum would hide the corruption from the receiver.
 //!
-//! The Internet checksum is a sum of 16-bit words modulo 65535, so the difference of a change is
-//! the new words less the old ones, `m' - m = m' + !m` (RFC 1624, equation 3). CRC32c is linear over
-//! exclusive or, so the difference is the CRC, from zero, of the bits that changed followed by as
-//! many zeros as there are bytes behind them.
+//! The Internet checksum is a sum of 16-bit words modulo 65535. The difference of a change is the
+//! new words minus the old ones, `m' - m = m' + !m` (RFC 1624, equation 3). CRC32c is linear over
+//! exclusive or. So the difference is the CRC, from zero, of the changed bits followed by as many
+//! zeros as there are bytes after them.
 
 /// What a change of bytes does to an Internet checksum.
 ///
@@ -27,8 +27,9 @@ pub struct ChecksumDifference {
 }
 
 impl ChecksumDifference {
-    /// Adds the change of up to four 16-bit words, right-aligned, that begin at an even offset of
-    /// what the checksum covers.
+    /// Adds the change of up to four 16-bit words, right-aligned.
+    ///
+    /// They start at an even offset of the bytes that the checksum covers.
     pub const fn add(&mut self, old: u64, new: u64) {
         if old != new {
             self.sum += words_sum(!old) + words_sum(new);
@@ -40,27 +41,28 @@ impl ChecksumDifference {
         self.sum += other.sum;
     }
 
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.sum == 0
     }
 
-    /// A checksum after the change: the complement of a sum.
+    /// Returns a checksum (the complement of a sum) after the change.
     #[must_use]
     pub const fn update(self, checksum: u16) -> u16 {
         !self.update_partial(!checksum)
     }
 
-    /// A sum after the change: what a field holds whose checksum is still to be completed.
+    /// Returns a sum after the change, for a checksum that is still to be completed.
     #[must_use]
     pub const fn update_partial(self, sum: u16) -> u16 {
         fold(self.sum + sum as u64)
     }
 }
 
-/// The sum of bytes as big-endian 16-bit words in one's complement, with a zero behind an odd
-/// length. Its complement is the checksum.
+/// Returns the sum of bytes as big-endian 16-bit words in one's complement.
+///
+/// An odd length is padded with a zero. The complement of the sum is the checksum.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
     // Addition is the same in either byte order up to a swap of the result, so the loop adds
@@ -75,15 +77,16 @@ pub fn sum(bytes: &[u8]) -> u16 {
     u16::from_be_bytes(fold(add(words.iter().fold(0, add), &last)).to_ne_bytes())
 }
 
-/// What replacing four bytes does to the CRC32c of a packet, by exclusive or, when `behind` bytes
-/// follow them.
+/// Returns the exclusive or of the CRC32c before and after four bytes change.
+///
+/// `behind` bytes follow them.
 #[must_use]
 pub const fn crc32c_difference(old: [u8; 4], new: [u8; 4], behind: usize) -> u32 {
     let changed = u32::from_le_bytes(old) ^ u32::from_le_bytes(new);
     append_zeros(changed, behind + 4)
 }
 
-/// The sum of the four 16-bit words of `words`.
+/// Returns the sum of the four 16-bit words of `words`.
 const fn words_sum(words: u64) -> u64 {
     (words >> 48) + (words >> 32 & 0xffff) + (words >> 16 & 0xffff) + (words & 0xffff)
 }
@@ -99,7 +102,7 @@ const fn fold(sum: u64) -> u16 {
 /// The polynomial of CRC32c, lowest power in the highest bit as in everything below.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `POWERS[k]` is x to the power of 8 · 2^k: what 2^k zero bytes multiply a CRC by.
+/// `POWERS[k]` is x to the power of 8 · 2^k, the factor of a CRC for 2^k zero bytes.
 const POWERS: [u32; usize::BITS as usize] = {
     let mut powers = [1 << 23; usize::BITS as usize];
     let mut k = 1;
@@ -110,7 +113,7 @@ const POWERS: [u32; usize::BITS as usize] = {
     powers
 };
 
-/// The product of two polynomials modulo [`POLYNOMIAL`].
+/// Returns the product of two polynomials modulo [`POLYNOMIAL`].
 const fn multiply(mut a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     while a != 0 {
@@ -123,7 +126,7 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The CRC of what has the CRC `crc`, both from zero, with `count` zero bytes appended.
+/// Returns the CRC of data with the CRC `crc`, both from zero, and `count` zero bytes.
 const fn append_zeros(mut crc: u32, mut count: usize) -> u32 {
     while count != 0 {
         crc = multiply(crc, POWERS[count.trailing_zeros() as usize]);

@@ -1,16 +1,16 @@
-//! A match while it is being put together, one field at a time.
+//! A match under construction, one field at a time.
 //!
-//! OXM and text both describe a match field by field, and several descriptions mean the same
-//! packets. A draft writes each of them in one form, so that equal matches are equal values:
+//! OXM and text both describe a match field by field, and several descriptions have the same
+//! meaning. A draft writes them in one form, so that equal matches are equal values:
 //!
-//! - `packet_type=(0,0)` is every packet, and leaves no trace;
-//! - `vlan_pcp` and `dl_vlan_pcp` ask for a tag, `dl_vlan` is `vlan_vid` with the presence bit;
-//! - a match on the absence of a tag asks no priority bits, because an absent tag has none;
-//! - a tunnel option is asked for with its presence, even if no bit of it is;
-//! - a later fragment is a fragment, and what is no fragment is no later one.
+//! - `packet_type=(0,0)` is every packet, and adds nothing;
+//! - `vlan_pcp` and `dl_vlan_pcp` imply a tag; `dl_vlan` is `vlan_vid` with the presence bit;
+//! - a match on the absence of a tag has no priority bits, because an absent tag has none;
+//! - a tunnel option implies its presence, even if no bit of it is matched;
+//! - a later fragment is a fragment, and a packet that is no fragment is no later one.
 //!
-//! All but the last are what Open vSwitch does when a match passes through OXM; that one unites
-//! forms that it prints alike.
+//! Open vSwitch does all but the last when a match passes through OXM. The last one unites forms
+//! that Open vSwitch prints alike.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Match,
@@ -19,7 +19,7 @@ use crate::{
     prerequisite,
 };
 
-/// A match while it is being put together.
+/// A match under construction.
 #[derive(Clone, Default)]
 pub(crate) struct MatchDraft {
     key: FlowKey,
@@ -27,7 +27,7 @@ pub(crate) struct MatchDraft {
 }
 
 impl MatchDraft {
-    /// Adds what `bits` ask of one field; `value` is legal (see [`is_legal`]).
+    /// Adds `bits` of one field; `value` is legal (see [`is_legal`]).
     pub(crate) fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         let bits = bits & field.value_max();
         let value = value & bits;
@@ -55,24 +55,24 @@ impl MatchDraft {
         }
     }
 
-    /// Whether this match says what `field` needs.
+    /// Returns whether this match has the prerequisite of `field`.
     pub(crate) fn meets(&self, field: FieldId) -> bool {
         prerequisite::is_met(field, &self.key, &self.mask)
     }
 
-    /// Whether some bit of `field` is asked for already.
+    /// Returns whether some bit of `field` is in the match.
     pub(crate) fn asks(&self, field: FieldId) -> bool {
         self.mask.field(field) != 0
     }
 
-    /// Whether `bits` of `field` are asked for already with another value.
+    /// Returns whether `bits` of `field` are in the match with another value.
     pub(crate) fn contradicts(&self, field: FieldId, value: u128, bits: u128) -> bool {
         let mut with = self.clone();
         with.add(field, value, bits);
         !with.key.agrees_with(&self.key, &self.mask)
     }
 
-    /// The match.
+    /// Returns the match.
     pub(crate) fn finish(self) -> Match {
         Match::new(&self.key, &self.mask)
     }
@@ -97,8 +97,10 @@ impl MatchDraft {
     }
 }
 
-/// Whether a match may ask `bits` of `field` to be `value`: the value is within the field and
-/// within the bits, and the bits are all or none where the field cannot be masked.
+/// Returns whether a match may have this value and these bits of a field.
+///
+/// The value must be within the field and within the bits. The bits must be all or none if the
+/// field cannot be masked.
 pub(crate) fn is_legal(field: FieldId, value: u128, bits: u128) -> bool {
     let whole = bits & field.value_max() == field.value_max();
     value & !value_bits(field) == 0
@@ -107,11 +109,11 @@ pub(crate) fn is_legal(field: FieldId, value: u128, bits: u128) -> bool {
         && is_possible(field, value, bits)
 }
 
-/// The bits that a value may have: those of the field, of which an ARP operation uses the low byte,
-/// and an NSH time to live the low six bits.
+/// Returns the bits that a value may have.
 ///
-/// A key shows the operations above 255 as zero, as Open vSwitch does, so a match on one of them
-/// would never match.
+/// These are the bits of the field, but only the low byte of an ARP operation and the low six bits
+/// of an NSH time to live. As in Open vSwitch, a key has zero for operations above 255, so a match
+/// on one would never match.
 pub(crate) const fn value_bits(field: FieldId) -> u128 {
     match field {
         FieldId::ArpOp => 0xff,
@@ -120,8 +122,10 @@ pub(crate) const fn value_bits(field: FieldId) -> u128 {
     }
 }
 
-/// Whether some packet has that value. Only `nw_frag` can be asked for the impossible: a later
-/// fragment that is not a fragment, which Open vSwitch accepts and prints as `<error>`.
+/// Returns whether some packet has that value.
+///
+/// Only `nw_frag` has an impossible value: a later fragment that is not a fragment. Open vSwitch
+/// accepts it and prints `<error>`.
 fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
     !(field == FieldId::NwFrag && value == 2 && bits & 3 == 3)
 }

@@ -1,19 +1,19 @@
-//! The hash of flow keys: seeded, a few instructions a word, no chain from word to word.
+//! The hash of flow keys: seeded, a few instructions per word, without a dependency chain.
 //!
-//! Words are taken in pairs, each word is mixed with a secret of its own, and the 128-bit products
-//! of the pairs are added up: the NH family of Black, Halevi, Krawczyk, Krovetz and Rogaway (UMAC:
-//! Fast and Secure Message Authentication), which collides for two given keys of one length with
-//! probability 2^-64 over the choice of the secrets. The products do not wait for each other, so a
-//! key of 18 words costs little more than nine multiplications side by side; a sponge such as
-//! foldhash's costs nine in a row. NH alone distributes its low bits badly, so the sum is folded by
-//! one more multiplication.
+//! Words are taken in pairs. Each word is mixed with its own secret, and the 128-bit products of
+//! the pairs are added. This is the NH family of Black, Halevi, Krawczyk, Krovetz and Rogaway
+//! (UMAC: Fast and Secure Message Authentication). Two given keys of one length collide with
+//! probability 2^-64 over the choice of the secrets. The products do not depend on each other, so a
+//! key of 18 words costs little more than nine parallel multiplications. A sponge such as foldhash
+//! needs nine in sequence. NH alone distributes its low bits badly, so one more multiplication
+//! folds the sum.
 //!
-//! Packets are chosen by strangers: secrets come from the seed of the process, and nothing of a
-//! hash ever leaves the switch.
+//! Senders choose packets, so the secrets are derived from the seed of the process, and no hash
+//! ever leaves the switch.
 
 use crate::layout::FLOW_WORDS;
 
-/// A hash function of flow keys, one of a family that the seed chooses from.
+/// A hash function of flow keys, selected from a family by the seed.
 #[derive(Clone)]
 pub struct KeyHasher {
     secrets: [[u64; 2]; PAIRS_MAX],
@@ -21,7 +21,7 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// The function of a seed.
+    /// Creates the function of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
@@ -30,7 +30,8 @@ impl KeyHasher {
         Self { secrets, fold: [next(), next()] }
     }
 
-    /// The hash of `words`, of which there are always as many in one table; at most those of a key.
+    /// Returns the hash of `words`; their number must be constant per table, and at most that of a
+    /// key.
     #[must_use]
     #[inline]
     pub fn hash(&self, words: &[u64]) -> u64 {
@@ -45,7 +46,7 @@ impl KeyHasher {
         self.folded(sum)
     }
 
-    /// As [`Self::hash`], of a number of words that is known when this is compiled.
+    /// Returns [`Self::hash`] of a number of words known at compile time.
     #[must_use]
     #[inline]
     pub fn hash_array<const N: usize>(&self, words: &[u64; N]) -> u64 {
@@ -55,9 +56,9 @@ impl KeyHasher {
         self.folded(products.fold(0, u128::wrapping_add))
     }
 
-    /// The hash of those bits of `key` that `mask` names: words by index, with their bits.
+    /// Returns the hash of the bits of `key` that `mask` selects.
     ///
-    /// The same as [`Self::hash`] of the masked words.
+    /// It equals [`Self::hash`] of the masked words.
     #[must_use]
     #[inline]
     pub fn hash_masked(&self, key: &[u64; FLOW_WORDS], mask: &[MaskWord]) -> u64 {
@@ -82,22 +83,22 @@ impl KeyHasher {
 
 impl std::fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Secrets do not belong into logs.
+        // Secrets must not be logged.
         f.debug_struct("KeyHasher").finish_non_exhaustive()
     }
 }
 
-/// One word of a mask: where it lies in a key, and which bits of it count.
+/// One word of a mask: its index in a key, and its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskWord {
     /// Index of the word in the key.
     pub index: u8,
-    /// The bits that count.
+    /// Bits of the word.
     pub bits: u64,
 }
 
 impl MaskWord {
-    /// The bits of this word of `key`.
+    /// Returns the bits of this word of `key`.
     #[must_use]
     #[inline]
     pub fn of(self, key: &[u64; FLOW_WORDS]) -> u64 {
@@ -114,7 +115,7 @@ fn product(words: [u64; 2], secret: [u64; 2]) -> u128 {
     mixed(0) * mixed(1)
 }
 
-/// The next number of Steele, Lea and Flood's SplitMix64: seeds what must not repeat.
+/// Returns the next number of the SplitMix64 of Steele, Lea and Flood, which makes seeds.
 #[must_use]
 pub const fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -9,7 +9,7 @@ use crate::{
 
 /// All header and metadata fields of one packet at one moment.
 ///
-/// The layout is that of [`crate::layout`]; [`FieldId::slot`] says where a field lies.
+/// The layout is that of [`crate::layout`]; [`FieldId::slot`] returns the slot of a field.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowKey {
@@ -20,19 +20,19 @@ impl FlowKey {
     /// The key without any field: every word is zero.
     pub const ZERO: Self = Self { words: [0; FLOW_WORDS] };
 
-    /// The words, in the order of [`crate::layout`].
+    /// Returns the words, in the order of [`crate::layout`].
     #[must_use]
     pub const fn words(&self) -> &[u64; FLOW_WORDS] {
         &self.words
     }
 
-    /// The words, to write.
+    /// Returns the words, to write.
     #[must_use]
     pub const fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {
         &mut self.words
     }
 
-    /// The value of a field, right-aligned.
+    /// Returns the value of a field, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
         field.slot().read(&self.words) & field.value_max()
@@ -48,49 +48,49 @@ impl FlowKey {
         field.slot().write(&mut self.words, value, mask & field.value_max());
     }
 
-    /// The port that the packet came in by.
+    /// Returns the ingress port.
     #[must_use]
     pub fn in_port(&self) -> PortNo {
         PortNo::new((self.words[usize::from(layout::word::IN_PORT)] >> 32) as u32)
     }
 
-    /// Sets the port that the packet came in by.
+    /// Sets the ingress port.
     pub fn set_in_port(&mut self, port: PortNo) {
         self.set_field(FieldId::InPort, u128::from(port.number()));
     }
 
-    /// The Ethernet type.
+    /// Returns the Ethernet type.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lowest 16 bits are the field")]
     pub const fn eth_type(&self) -> u16 {
         self.words[layout::word::ETH_DST as usize] as u16
     }
 
-    /// The number of the bridge whose tables the packet enters.
+    /// Returns the number of the bridge that the packet is in.
     #[must_use]
     pub const fn bridge(&self) -> u64 {
         self.words[layout::word::BRIDGE as usize]
     }
 
-    /// Sets the number of the bridge whose tables the packet enters.
+    /// Sets the number of the bridge that the packet is in.
     pub const fn set_bridge(&mut self, bridge: u64) {
         self.words[layout::word::BRIDGE as usize] = bridge;
     }
 
-    /// The tunnel options that the packet carries: bit `n` stands for `tun_metadata` n.
+    /// Returns the tunnel options of the packet: bit `n` is set for `tun_metadata` n.
     #[must_use]
     pub const fn tunnel_options(&self) -> u64 {
         self.words[layout::word::TUN_METADATA_PRESENT as usize]
     }
 
-    /// Whether both keys agree in every bit of `mask`.
+    /// Returns whether both keys agree in every bit of `mask`.
     #[must_use]
     pub fn agrees_with(&self, other: &Self, mask: &FlowMask) -> bool {
         let words = self.words.iter().zip(&other.words).zip(mask.words());
         words.fold(0, |differing, ((a, b), mask)| differing | (a ^ b) & mask) == 0
     }
 
-    /// This key with every bit outside `mask` zero.
+    /// Returns this key with every bit outside `mask` zero.
     #[must_use]
     pub fn masked(&self, mask: &FlowMask) -> Self {
         let mut masked = self.clone();

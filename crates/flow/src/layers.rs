@@ -1,13 +1,13 @@
-//! Where the headers of a frame lie: what one parse leaves for everything that comes after it.
+//! The offsets of the headers of a frame, found by one parse for all later steps.
 //!
-//! [`extract`](crate::extract::extract) finds the layers, [`rewrite`](crate::rewrite) writes into
-//! them, and a push or a pop in front of them only shifts them, so that no layer is parsed twice.
+//! [`extract`](crate::extract::extract) finds the layers, and [`rewrite`](crate::rewrite) writes
+//! into them. A push or a pop in front of them only shifts them, so no layer is parsed twice.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// Offsets of the headers of a frame, counted from its first byte.
 ///
-/// A header that is absent, or that is not sane, has no offset.
+/// A header that is absent or malformed has no offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     payload: Option<NonZeroU16>,
@@ -19,8 +19,8 @@ pub struct Layers {
 
 /// Whether the IPv6 destination address of a frame is its final one.
 ///
-/// On the way to another, named by a routing header, it is not the address that the transport
-/// checksum covers (RFC 8200, 8.1).
+/// A routing header may name another final address. Then the transport checksum does not cover the
+/// destination address (RFC 8200, 8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The destination address is final.
@@ -31,32 +31,34 @@ pub(crate) enum Route {
 }
 
 impl Layers {
-    /// Offset of what the Ethernet type announces: the first byte behind it, such as that of the
-    /// outermost MPLS label stack entry. The type itself lies in the two bytes before it.
+    /// Returns the offset of the first byte after the Ethernet type.
+    ///
+    /// That may be the outermost MPLS label stack entry. The type itself is in the two bytes
+    /// before.
     #[must_use]
     pub fn payload(&self) -> Option<usize> {
         Some(usize::from(self.payload?.get()))
     }
 
-    /// Offset of the IPv4, IPv6, ARP or NSH header.
+    /// Returns the offset of the IPv4, IPv6, ARP or NSH header.
     #[must_use]
     pub fn network(&self) -> Option<usize> {
         Some(usize::from(self.network?.get()))
     }
 
-    /// Offset of what the IP headers carry, in a later fragment too.
+    /// Returns the offset of the payload of the IP headers, in a later fragment too.
     #[must_use]
     pub fn transport(&self) -> Option<usize> {
         usize::try_from(self.transport?.get()).ok()
     }
 
-    /// Offset of the first byte behind the IP packet; Ethernet padding begins there.
+    /// Returns the offset of the first byte after the IP packet, where Ethernet padding starts.
     #[must_use]
     pub fn end(&self) -> Option<usize> {
         usize::try_from(self.end?.get()).ok()
     }
 
-    /// The layers after the frame grew by `bytes` behind its MAC addresses, or shrank if negative.
+    /// Shifts the layers by `bytes` inserted (or removed, if negative) after the MAC addresses.
     #[must_use]
     pub fn shifted(self, bytes: i16) -> Self {
         let payload = self
@@ -65,9 +67,9 @@ impl Layers {
         Self { payload, ..self.shifted_payload(bytes) }
     }
 
-    /// The layers after the frame grew by `bytes` behind its Ethernet type, or shrank if negative.
+    /// Shifts the layers by `bytes` inserted (or removed, if negative) after the Ethernet type.
     ///
-    /// What lies behind a label that came and went is found where it was.
+    /// Layers after a label that is pushed and popped again keep their offsets.
     #[must_use]
     pub fn shifted_payload(self, bytes: i16) -> Self {
         let near =
@@ -88,28 +90,28 @@ impl Layers {
         self.route
     }
 
-    /// The layers of a frame whose Ethernet type ends at `offset`.
+    /// Creates the layers of a frame with an Ethernet type that ends at `offset`.
     pub(crate) fn with_payload(offset: usize) -> Self {
         Self { payload: near(offset), ..Self::default() }
     }
 
-    /// The layers of a frame with a network header at `offset`.
+    /// Creates the layers of a frame with a network header at `offset`.
     pub(crate) fn with_network(offset: usize) -> Self {
         Self { network: near(offset), ..Self::with_payload(offset) }
     }
 
-    /// These layers with what the network header carries: from `offset` to `end`.
+    /// Adds the payload of the network header, from `offset` to `end`.
     pub(crate) fn and_transport(self, offset: usize, end: usize, route: Route) -> Self {
         Self { transport: far(offset), end: far(end), route, ..self }
     }
 }
 
-/// No header begins at offset 0, and none lies where its number of bits does not reach.
+/// Returns the offset, unless it is 0 or does not fit 16 bits.
 fn near(offset: usize) -> Option<NonZeroU16> {
     u16::try_from(offset).ok().and_then(NonZeroU16::new)
 }
 
-/// As [`near`], behind headers of any length.
+/// Returns the offset as [`near`] does, after headers of any length.
 fn far(offset: usize) -> Option<NonZeroU32> {
     u32::try_from(offset).ok().and_then(NonZeroU32::new)
 }

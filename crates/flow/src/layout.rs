@@ -1,10 +1,9 @@
-//! Where each field lives: the fixed layout of a flow key in 64-bit words, by layer.
+//! The layout of a flow key: the slot of each field in 64-bit words, by layer.
 //!
-//! A [`FlowKey`](crate::FlowKey) is [`FLOW_WORDS`] words.
-//! Words are grouped into four [`Stage`]s in the order in which a packet reveals them: what the
-//! switch knows without the packet, Ethernet, network, transport.
-//! A staged lookup reads one stage after another and stops at the first that excludes a rule, so
-//! that bits of later layers stay out of the mask.
+//! A [`FlowKey`](crate::FlowKey) is [`FLOW_WORDS`] words. Words are grouped into four [`Stage`]s in
+//! the order of the layers: metadata that the switch knows without the packet, Ethernet, network,
+//! transport. A staged lookup reads one stage after another and stops at the first that excludes a
+//! rule, so that bits of later layers stay out of the mask.
 //!
 //! ```text
 //!  0..64  hidden   registers, metadata, tunnel, connection state (zero, or one constant per port)
@@ -14,12 +13,13 @@
 //!     80  transport  ports or ICMP type and code, TCP flags
 //! ```
 //!
-//! An NSH header lies in words that only IPv6 packets use otherwise, and what neighbour discovery has
-//! beside its addresses in that of TCP flags: no packet has both, and the key stays as short as it is.
+//! An NSH header is in words that otherwise only IPv6 packets use. The flags and option type of
+//! neighbour discovery are in the word of the TCP flags. No packet has both, so the key stays
+//! short.
 //!
-//! What a packet does not have is zero, so two keys are equal if and only if their words are.
-//! Values are in host order: bit 0 of a word is its least significant bit, and the first bit on the
-//! wire of a field is the highest bit of its [`FieldSlot`].
+//! Fields that a packet does not have are zero, so two keys are equal if and only if their words
+//! are. Values are in host order: bit 0 of a word is its least significant bit, and the first bit
+//! of a field on the wire is the highest bit of its [`FieldSlot`].
 
 use std::{fmt, ops::Range};
 
@@ -35,7 +35,7 @@ pub const HEADER_WORDS: Range<usize> = HEADER_START..FLOW_WORDS;
 /// The four groups of words that a staged lookup reads in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Hidden state and ingress: known before the packet is looked at.
+    /// Hidden state and ingress, known before the packet is parsed.
     Metadata,
     /// Ethernet, VLAN and MPLS.
     Link,
@@ -49,7 +49,7 @@ impl Stage {
     /// All stages, in the order of a lookup.
     pub const ALL: [Self; 4] = [Self::Metadata, Self::Link, Self::Network, Self::Transport];
 
-    /// The words of this stage.
+    /// Returns the words of this stage.
     #[must_use]
     pub const fn words(self) -> Range<usize> {
         match self {
@@ -67,10 +67,10 @@ pub(crate) fn debug_words(words: &[u64; FLOW_WORDS], f: &mut fmt::Formatter<'_>)
     f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
 }
 
-/// The place of a field inside a flow key.
+/// The slot of a field in a flow key.
 ///
-/// A field of up to 64 bits lies inside one word; a wider one (96 or 128 bits never straddle
-/// otherwise) fills `word` (its high half) and `word + 1` (its low half), with `shift` 0.
+/// A field of up to 64 bits is in one word. A wider field has 128 bits: `word` is its high half,
+/// `word + 1` its low half, and `shift` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldSlot {
     /// Index of the word, or of the first of two.
@@ -82,11 +82,12 @@ pub struct FieldSlot {
 }
 
 impl FieldSlot {
-    /// A slot of `width` bits at bit `shift` of `word`.
+    /// Creates a slot of `width` bits at bit `shift` of `word`.
     ///
     /// # Panics
     ///
-    /// When the slot would straddle words or leave the key; slots are constants, so at compile time.
+    /// If the slot would cross words or leave the key. Slots are constants, so this is at compile
+    /// time.
     #[must_use]
     pub const fn new(word: u8, shift: u8, width: u8) -> Self {
         assert!((width >= 1 && shift + width <= 64) || (width == 128 && shift == 0));
@@ -94,7 +95,7 @@ impl FieldSlot {
         Self { word, shift, width }
     }
 
-    /// All bits of the field, as a value.
+    /// Returns all bits of the field, as a value.
     #[must_use]
     pub const fn value_max(self) -> u128 {
         if self.width == 128 { u128::MAX } else { (1 << self.width) - 1 }
@@ -111,7 +112,7 @@ impl FieldSlot {
         }
     }
 
-    /// Writes those bits of the field that are set in `mask`; the others keep their value.
+    /// Writes the bits of the field that are set in `mask`; the others keep their value.
     pub fn write(self, words: &mut [u64; FLOW_WORDS], value: u128, mask: u128) {
         let word = usize::from(self.word);
         let mask = mask & self.value_max();
@@ -173,7 +174,7 @@ pub mod word {
     pub const ACTSET_OUTPUT: u8 = 61;
     /// Physical ingress port.
     pub const IN_PHY_PORT: u8 = 62;
-    /// The bridge whose tables the packet enters: caches of all bridges are one, no field names it.
+    /// The bridge that the packet is in: caches serve all bridges, and no field names it.
     pub const BRIDGE: u8 = 63;
     /// Ingress port (high half) and packet type (low half).
     pub const IN_PORT: u8 = 64;

@@ -1,8 +1,9 @@
-//! What a packet is: flow keys, masks, fields, header parsing and writing.
+//! Packets as data: flow keys, masks, fields, header parsing and writing.
 //!
-//! A [`FlowKey`] holds all fields of one packet at one moment, a [`FlowMask`] the bits of them that
-//! a decision looked at, and a [`Match`] the bits that a rule asks for. [`field`] is the table of
-//! all fields; [`oxm`] and [`text`] read and write matches, [`prerequisite`] tells which fields
+//! A [`FlowKey`] holds all fields of one packet at one moment. A [`FlowMask`] holds the bits that a
+//! decision depends on, and a [`Match`] the bits and values that a rule requires. [`field`] is the
+//! table of all fields. [`extract`] parses frames into keys, and [`rewrite`] writes header fields
+//! into frames. [`oxm`] and [`text`] parse and write matches. [`prerequisite`] decides which fields
 //! a match may name and which a packet has.
 //!
 //! ```

@@ -7,7 +7,7 @@ use crate::{
     layout::{self, FLOW_WORDS},
 };
 
-/// One bit per bit of a [`FlowKey`](crate::FlowKey): set where a decision looked.
+/// One bit per bit of a [`FlowKey`](crate::FlowKey), set if a decision depends on it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowMask {
@@ -15,22 +15,22 @@ pub struct FlowMask {
 }
 
 impl FlowMask {
-    /// The mask that looks at nothing.
+    /// The mask without any bit.
     pub const EMPTY: Self = Self { words: [0; FLOW_WORDS] };
 
-    /// The words, in the order of [`crate::layout`].
+    /// Returns the words, in the order of [`crate::layout`].
     #[must_use]
     pub const fn words(&self) -> &[u64; FLOW_WORDS] {
         &self.words
     }
 
-    /// The words, to write.
+    /// Returns the words, to write.
     #[must_use]
     pub const fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {
         &mut self.words
     }
 
-    /// The bits of a field that are set, right-aligned.
+    /// Returns the bits of a field that are set, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
         field.slot().read(&self.words) & field.value_max()
@@ -66,19 +66,19 @@ impl FlowMask {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= !other);
     }
 
-    /// Whether every bit of this mask is also in `other`.
+    /// Returns whether every bit of this mask is also in `other`.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).all(|(word, other)| word & !other == 0)
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Number of bits that are set.
+    /// Returns the number of bits that are set.
     #[must_use]
     pub fn bits_count(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()

@@ -1,10 +1,10 @@
-//! Masked keys of one mask, found by hash: what the subtables of a cache are made of.
+//! A hash table of keys under one mask: the subtable of a flow cache.
 //!
-//! A row is the masked words of a key and a few words of the caller's behind them, in whole cache
-//! lines. A burst goes through a table in step: all hashes ([`MaskedTable::tag`]), all slots of the index
-//! ([`MaskedTable::candidate`]), all rows ([`MaskedTable::confirm`]). Each pass is a loop of loads that do not wait
-//! for each other, so a table that does not fit the processor's caches costs a burst a few times the
-//! latency of memory, not that of each of its packets.
+//! A row holds the masked words of a key and a few words of the caller, in whole cache lines. A
+//! burst of packets passes the table in steps: all hashes ([`MaskedTable::tag`]), all slots of the
+//! index ([`MaskedTable::candidate`]), all rows ([`MaskedTable::confirm`]). Each step is a loop of
+//! independent loads. So a table larger than the processor caches costs a burst a few memory
+//! latencies, not one per packet.
 
 mod index;
 
@@ -15,35 +15,35 @@ use crate::{
     layout::FLOW_WORDS,
 };
 
-/// A table of the keys that differ under one mask, with `TAIL` words for each.
+/// A table of keys under one mask, with `TAIL` words of the caller for each.
 #[derive(Debug)]
 pub struct MaskedTable<const TAIL: usize> {
     mask: Box<[MaskWord]>,
     index: RowIndex,
-    /// As many for each row as its words need.
+    /// The rows; each has as many lines as its words need.
     lines: Vec<RowLine>,
     lines_per_row: usize,
     free: Vec<u32>,
 }
 
-/// A part of a row.
+/// One cache line of a row.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct RowLine([u64; WORDS_PER_LINE]);
 
 const WORDS_PER_LINE: usize = 8;
 
-/// The first row that may be that of a key, if there is any.
+/// The first row that may be the row of a key, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCandidate(u32);
 
 impl RowCandidate {
-    /// There is no row.
+    /// No row.
     pub const NONE: Self = Self(NO_ROW);
 }
 
 impl<const TAIL: usize> MaskedTable<TAIL> {
-    /// An empty table of this mask.
+    /// Creates an empty table for a mask.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "indices of words")]
     pub fn new(mask: &SparseMask) -> Self {
@@ -57,32 +57,32 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Whether it has no row.
+    /// Returns whether the table has no row.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The words of a key under the mask.
+    /// Returns the words of a key under the mask.
     pub fn masked<'a>(&'a self, key: &'a [u64; FLOW_WORDS]) -> impl Iterator<Item = u64> + 'a {
         self.mask.iter().map(|word| word.of(key))
     }
 
-    /// What the index knows a key by.
+    /// Returns the tag under which the index stores a key.
     #[must_use]
     #[inline]
     pub fn tag(&self, hasher: &KeyHasher, key: &[u64; FLOW_WORDS]) -> u32 {
         RowIndex::tag(hasher.hash_masked(key, &self.mask))
     }
 
-    /// The first row with a tag.
+    /// Returns the first row with a tag.
     #[must_use]
     #[inline]
     pub fn candidate(&self, tag: u32) -> RowCandidate {
         RowCandidate(self.index.candidate(tag))
     }
 
-    /// The row of `key`, where `candidate` is the first with its tag.
+    /// Returns the row of `key`; `candidate` is the first row with its tag.
     #[must_use]
     #[inline]
     pub fn confirm(
@@ -98,11 +98,11 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         if self.row_is(row, key) {
             return Some(row);
         }
-        // Two rows of one tag: one in thousands, even of a large table.
+        // Two rows have one tag: one key in thousands, even in a large table.
         self.index.find(tag, |row| self.row_is(row, key))
     }
 
-    /// The row of `key`.
+    /// Returns the row of `key`.
     #[must_use]
     #[inline]
     pub fn find(&self, hasher: &KeyHasher, key: &[u64; FLOW_WORDS]) -> Option<u32> {
@@ -110,13 +110,13 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         self.confirm(self.candidate(tag), tag, key)
     }
 
-    /// The row of these masked words.
+    /// Returns the row of these masked words.
     #[must_use]
     pub fn find_words(&self, hasher: &KeyHasher, words: &[u64]) -> Option<u32> {
         self.index.find(RowIndex::tag(hasher.hash(words)), |row| self.words_of(row).eq(words))
     }
 
-    /// What lies behind the masked words of a row.
+    /// Returns the words of the caller in a row.
     #[must_use]
     #[inline]
     pub fn tail(&self, row: u32) -> [u64; TAIL] {
@@ -126,7 +126,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         })
     }
 
-    /// Puts these words behind the masked words of a row.
+    /// Sets the words of the caller in a row.
     pub fn set_tail(&mut self, row: u32, tail: [u64; TAIL]) {
         for (at, own) in tail.into_iter().enumerate() {
             let (line, word) = self.word_position(row, self.mask.len() + at);
@@ -134,8 +134,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Puts these words behind these masked words, whose row is made if there is none. Answers which it
-    /// is.
+    /// Sets the caller's words for these masked words, adding a row if needed; returns the row.
     pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         let tag = RowIndex::tag(hasher.hash(words));
         let row = self.index.find(tag, |row| self.words_of(row).eq(words));
@@ -144,7 +143,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         row
     }
 
-    /// As [`Self::put`], of masked words that have no row.
+    /// Adds a row for masked words that have none, as [`Self::put`].
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         debug_assert!(self.find_words(hasher, words).is_none(), "they are new");
         let row = self.add(RowIndex::tag(hasher.hash(words)), words);
@@ -158,7 +157,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         row
     }
 
-    /// Takes a row out, if it is there.
+    /// Removes a row, if it exists.
     pub fn remove(&mut self, hasher: &KeyHasher, row: u32) {
         if self.has(row) {
             let words: Vec<u64> = self.words_of(row).copied().collect();
@@ -168,18 +167,18 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Whether a row was ever made.
+    /// Returns whether a row was ever added.
     #[must_use]
     pub const fn has(&self, row: u32) -> bool {
         (row as usize + 1) * self.lines_per_row <= self.lines.len()
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn rows(&self) -> impl Iterator<Item = u32> {
         self.index.rows()
     }
 
-    /// The masked words of a row.
+    /// Returns the masked words of a row.
     pub fn words_of(&self, row: u32) -> impl Iterator<Item = &u64> {
         let start = row as usize * self.lines_per_row;
         self.lines[start..].iter().flat_map(|line| &line.0).take(self.mask.len())
@@ -198,7 +197,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         differing == 0
     }
 
-    /// Where a word of a row lies.
+    /// Returns the line and the offset of a word of a row.
     #[inline]
     const fn word_position(&self, row: u32, word: usize) -> (usize, usize) {
         (row as usize * self.lines_per_row + word / WORDS_PER_LINE, word % WORDS_PER_LINE)

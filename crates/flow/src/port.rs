@@ -1,4 +1,4 @@
-//! Port numbers as OpenFlow counts them.
+//! OpenFlow port numbers.
 
 use std::fmt;
 
@@ -9,44 +9,45 @@ pub struct PortNo(u32);
 impl PortNo {
     /// Highest number that a port of the switch may have (`OFPP_MAX`).
     pub const MAX: Self = Self(0xffff_ff00);
-    /// Back out of the ingress port (`OFPP_IN_PORT`).
+    /// Send back through the ingress port (`OFPP_IN_PORT`).
     pub const IN_PORT: Self = Self(0xffff_fff8);
     /// Submit to the first table (`OFPP_TABLE`); only in packet-outs.
     pub const TABLE: Self = Self(0xffff_fff9);
-    /// Forward as a learning switch would (`OFPP_NORMAL`).
+    /// Forward as a learning switch does (`OFPP_NORMAL`).
     pub const NORMAL: Self = Self(0xffff_fffa);
-    /// All ports but the ingress and those set not to flood (`OFPP_FLOOD`).
+    /// All ports except the ingress port and those with flooding disabled (`OFPP_FLOOD`).
     pub const FLOOD: Self = Self(0xffff_fffb);
-    /// All ports but the ingress (`OFPP_ALL`).
+    /// All ports except the ingress port (`OFPP_ALL`).
     pub const ALL: Self = Self(0xffff_fffc);
     /// To the controllers (`OFPP_CONTROLLER`).
     pub const CONTROLLER: Self = Self(0xffff_fffd);
     /// The port of the bridge itself (`OFPP_LOCAL`).
     pub const LOCAL: Self = Self(0xffff_fffe);
-    /// No port, or any port where one may be asked for (`OFPP_ANY`).
+    /// No port, or any port in a request (`OFPP_ANY`).
     pub const ANY: Self = Self(0xffff_ffff);
     /// The value of `in_port` before a port is known.
     pub const NONE: Self = Self::ANY;
 
-    /// A port number from its 32 bits on the wire; every value is a port number.
+    /// Creates a port number from its 32 bits on the wire; every value is a port number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The 32 bits on the wire.
+    /// Returns the 32 bits on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Whether a port of the switch can have this number: 1 to [`Self::MAX`], or [`Self::LOCAL`].
+    /// Returns whether a port of the switch can have this number: 1 to [`Self::MAX`], or
+    /// [`Self::LOCAL`].
     #[must_use]
     pub const fn is_physical(self) -> bool {
         (self.0 >= 1 && self.0 <= Self::MAX.0) || self.0 == Self::LOCAL.0
     }
 
-    /// The name of a reserved port, as `ovs-ofctl` prints it.
+    /// Returns the name of a reserved port, as `ovs-ofctl` prints it.
     #[must_use]
     pub const fn reserved_name(self) -> Option<&'static str> {
         Some(match self {
@@ -62,7 +63,7 @@ impl PortNo {
         })
     }
 
-    /// Reads a port as `ovs-ofctl` does: a number, or a reserved name in any case.
+    /// Parses a port as `ovs-ofctl` does: a number, or a reserved name in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let named = [
@@ -86,7 +87,7 @@ impl PortNo {
         })
     }
 
-    /// A port number whose reserved values may be written in 16 bits, as OpenFlow 1.0 does.
+    /// Widens a port number that may have the 16-bit reserved values of OpenFlow 1.0.
     #[must_use]
     pub const fn widened(number: u32) -> Self {
         if number >= 0xfff8 && number <= 0xffff { Self(number | 0xffff_0000) } else { Self(number) }
@@ -97,7 +98,7 @@ impl fmt::Display for PortNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reserved_name() {
             Some(name) => f.write_str(name),
-            // In decimal it would read back as the reserved port.
+            // In decimal it would parse as the reserved port.
             None if Self::widened(self.0) != *self => write!(f, "{:#x}", self.0),
             None => write!(f, "{}", self.0),
         }

@@ -1,11 +1,11 @@
-//! Prerequisites: what a match must say, or a packet must be, before a field means anything.
+//! Prerequisites: the conditions under which a field exists, in a match or in a packet.
 //!
-//! `tcp_dst` and `udp_dst` are the same bits of a key; only the protocol tells which of them, if
-//! any, they are. OpenFlow therefore lets a match name a field only together with the fields that
-//! make it exist (OpenFlow 1.3.5, 7.2.3.6), and an action on a field does nothing to a packet
-//! that lacks it. One reading of the rules serves three questions:
+//! `tcp_dst` and `udp_dst` are the same bits of a key, and only the protocol tells which field they
+//! are. Therefore OpenFlow lets a match name a field only together with the fields that make it
+//! exist (OpenFlow 1.3.5, 7.2.3.6). An action on a field does nothing to a packet without it. One
+//! set of rules answers three questions:
 //!
-//! - [`is_met`]: does a match say enough for a field (decoding, set-field checks);
+//! - [`is_met`]: does a match have the prerequisites of a field (decoding, set-field checks);
 //! - [`is_legal`]: is every bit of a match part of a field that it may name;
 //! - [`consult`]: does *this packet* have a field, and which bits of it decide that.
 
@@ -15,9 +15,9 @@ use crate::{
     layout::word,
 };
 
-/// Whether a match of `mask` and the values of `key` under it says what `field` needs.
+/// Returns whether a match has the prerequisite of `field`.
 ///
-/// Bits of `key` outside `mask` are not looked at.
+/// The match is `mask` and the values of `key` under it. Bits of `key` outside `mask` are ignored.
 ///
 /// ```
 /// use shunt_flow::{FieldId, FlowKey, FlowMask, prerequisite};
@@ -39,13 +39,14 @@ pub fn is_met(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
     }
 }
 
-/// Whether every bit that a match asks for belongs to a field that it may name, whole where the
-/// field cannot be masked.
+/// Returns whether every bit of a match belongs to a field that the match may name.
+///
+/// A field that cannot be masked must be matched whole.
 #[must_use]
 pub fn is_legal(matching: &Match) -> bool {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
     let mut unexplained = mask.clone();
-    // That a tunnel option is there can be asked alone; that it is not, cannot.
+    // A match may require the presence of a tunnel option alone, but not its absence.
     let present = key.tunnel_options();
     unexplained.words_mut()[usize::from(word::TUN_METADATA_PRESENT)] &= !present;
     let is_asked = |option| present >> option & 1 == 1;
@@ -60,9 +61,9 @@ pub fn is_legal(matching: &Match) -> bool {
     unexplained.is_empty()
 }
 
-/// Whether the packet of `key` has `field`; the bits that decide it are added to `mask`.
+/// Returns whether the packet of `key` has `field`, and adds the bits that decide it to `mask`.
 ///
-/// Two keys that agree under the bits added get the same answer, and the same bits.
+/// Two keys that agree under the added bits get the same result, and the same bits.
 ///
 /// ```
 /// use shunt_flow::{FieldId, FlowKey, FlowMask, prerequisite};
@@ -70,7 +71,7 @@ pub fn is_legal(matching: &Match) -> bool {
 /// let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
 /// key.set_field(FieldId::EthType, 0x0806);
 /// assert!(!prerequisite::consult(FieldId::TcpDst, &key, &mut mask));
-/// // That it is ARP was enough to know.
+/// // The Ethernet type of ARP is enough to decide.
 /// let mut expected = FlowMask::EMPTY;
 /// expected.add_field(FieldId::EthType);
 /// assert_eq!(mask, expected);
@@ -82,7 +83,7 @@ pub fn consult(field: FieldId, key: &FlowKey, mask: &mut FlowMask) -> bool {
         key.field(field) & bits
     };
     match field.info().prerequisite {
-        // Every packet is Ethernet so far and came in by some port.
+        // Every packet is Ethernet so far, and has an ingress port.
         Prerequisite::Any | Prerequisite::Ethernet | Prerequisite::InPort => true,
         Prerequisite::Ct => read(FieldId::CtState, ct::VALID) != 0,
         prerequisite => {
@@ -93,8 +94,9 @@ pub fn consult(field: FieldId, key: &FlowKey, mask: &mut FlowMask) -> bool {
     }
 }
 
-/// Whether a prerequisite holds for what `read` tells: it is given a field and bits of it, and
-/// answers with their value, zero where nothing is known.
+/// Returns whether a prerequisite holds.
+///
+/// `read` is given a field and bits of it, and returns their value, or zero if it is unknown.
 fn holds(prerequisite: Prerequisite, read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
     let mut is = |field: FieldId, values: &[u128]| values.contains(&read(field, u128::MAX));
     match prerequisite {
@@ -131,8 +133,9 @@ fn is_nd(types: &[u128], read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
         && read(FieldId::Icmpv6Code, u128::MAX) == 0
 }
 
-/// Whether a match sees only tracked packets that are valid: it asks for a state that only those
-/// have, or for `+trk-inv`.
+/// Returns whether a match covers only valid tracked packets.
+///
+/// Its state must be one that only those have, or be `+trk-inv`.
 fn is_tracked(key: &FlowKey, mask: &FlowMask) -> bool {
     let asked = mask.field(FieldId::CtState);
     let state = key.field(FieldId::CtState) & asked;
@@ -226,7 +229,7 @@ mod tests {
         ) {
             let mut mask = FlowMask::EMPTY;
             let answer = consult(field, &key, &mut mask);
-            // Any key, with the bits that were consulted taken from the first.
+            // Any key, with the consulted bits taken from the first.
             let mut same = other;
             for (index, bits) in mask.words().iter().enumerate() {
                 let word = &mut same.words_mut()[index];

@@ -1,8 +1,7 @@
-//! Sparse masks, keys and masked values: only the words that are used.
+//! Sparse masks, keys and matches, which store only the non-zero words.
 //!
 //! Most masks use three to eight of the [`FLOW_WORDS`] words of a key, and most keys a dozen.
-//! Hashing, masking and comparing through these forms touches those words and no others, and what is
-//! kept for long is kept in them.
+//! Sparse forms hash, mask and compare only those words. Data that lives long is stored in them.
 
 use std::{fmt, sync::Arc};
 
@@ -11,21 +10,21 @@ use crate::{
     layout::{FLOW_WORDS, HEADER_START, Stage, word},
 };
 
-/// A set of word indices: bit `i` stands for word `i` of a key.
+/// A set of word indices: bit `i` is set for word `i` of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WordMap(u128);
 
 impl WordMap {
-    /// The set of no word.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The set of those words that are not zero.
+    /// Returns the set of the words that are not zero.
     #[must_use]
     pub fn nonzero(words: &[u64; FLOW_WORDS]) -> Self {
         let (eights, last) = words.as_chunks::<8>();
         let mut map = u128::from(nonzero(last)) << (FLOW_WORDS - last.len());
         for (eight, first) in eights.iter().zip((0_u32..).step_by(8)) {
-            // Most keys and masks have no hidden words, or a few side by side.
+            // Most keys and masks have no hidden words, or a few adjacent ones.
             if eight.iter().fold(0, |all, word| all | word) != 0 {
                 map |= u128::from(nonzero(eight)) << first;
             }
@@ -33,31 +32,31 @@ impl WordMap {
         Self(map)
     }
 
-    /// The set of the first `count` words.
+    /// Returns the set of the first `count` words.
     #[must_use]
     pub const fn first(count: usize) -> Self {
         Self((1 << count) - 1)
     }
 
-    /// The set with one more word.
+    /// Returns the set with one more word.
     #[must_use]
     pub const fn with(self, index: usize) -> Self {
         Self(self.0 | 1 << index)
     }
 
-    /// The words of this set and of another.
+    /// Returns the union with another set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The words of this set that are not in another.
+    /// Returns the words of this set that are not in another.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The set in two words, the indices below 64 in the first.
+    /// Returns the set as two words, with the indices below 64 in the first.
     #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
     const fn halves(self) -> [u64; 2] {
         [self.0 as u64, (self.0 >> 64) as u64]
@@ -67,27 +66,27 @@ impl WordMap {
         Self(u128::from(high) << 64 | u128::from(low))
     }
 
-    /// Number of words in the set.
+    /// Returns the number of words in the set.
     #[must_use]
     pub const fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Number of words of the set that lie below `index`.
+    /// Returns the number of words of the set below `index`.
     #[must_use]
     pub const fn count_below(self, index: usize) -> usize {
         (self.0 & ((1 << index) - 1)).count_ones() as usize
     }
 
-    /// Whether the set holds word `index`.
+    /// Returns whether the set has word `index`.
     #[must_use]
     pub const fn contains(self, index: usize) -> bool {
         self.0 >> index & 1 == 1
     }
 
-    /// The indices, ascending.
+    /// Returns the indices, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        // Steps of one word are half as long as those of two.
+        // Stepping by one word needs half the instructions of stepping by two.
         let [mut low, mut high] = self.halves();
         std::iter::from_fn(move || {
             let (rest, first) = if low != 0 { (&mut low, 0) } else { (&mut high, 64) };
@@ -98,7 +97,7 @@ impl WordMap {
     }
 }
 
-/// The non-zero words of a key or mask, shared: which they are, in two words, and then they.
+/// The non-zero words of a key or mask, shared: two words that mark them, then the words.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SparseWords(Arc<[u64]>);
 
@@ -112,7 +111,7 @@ impl SparseWords {
         Self::of(WordMap::nonzero(words), words)
     }
 
-    /// Of the words of `map`, none of which is zero.
+    /// Stores the words of `map`, none of which is zero.
     fn of(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
         let values = map.iter().map(|index| words[index]);
         Self(exactly(HEAD + map.count(), map.halves().into_iter().chain(values)))
@@ -156,12 +155,12 @@ impl SparseWords {
     }
 }
 
-/// So many words. An iterator of known length fills the one allocation that is made.
+/// Collects `count` words; an iterator of known length fills a single allocation.
 fn exactly(count: usize, mut words: impl Iterator<Item = u64>) -> Arc<[u64]> {
     (0..count).map(|_| words.next().unwrap_or_default()).collect()
 }
 
-/// Which of at most eight words are not zero.
+/// Returns the positions of the words that are not zero, of at most eight.
 fn nonzero(words: &[u64]) -> u64 {
     let bit = |bits, (word, place): (&u64, u32)| bits | u64::from(*word != 0) << place;
     words.iter().zip(0..).fold(0, bit)
@@ -174,7 +173,7 @@ fn nonzero(words: &[u64]) -> u64 {
 pub struct SparseMask(SparseWords);
 
 impl SparseMask {
-    /// The mask of these words, where `map` has all that are not zero.
+    /// Creates a mask of these words; `map` has all that are not zero.
     #[must_use]
     pub fn of_words(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
         let zero = map.iter().filter(|index| words[*index] == 0);
@@ -183,24 +182,24 @@ impl SparseMask {
         Self(SparseWords::of(exact, words))
     }
 
-    /// Which words are not zero.
+    /// Returns the set of the words that are not zero.
     #[must_use]
     pub fn map(&self) -> WordMap {
         self.0.map()
     }
 
-    /// The non-zero words, by ascending index.
+    /// Returns the non-zero words, by ascending index.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         self.0.words()
     }
 
-    /// Index and bits of every non-zero word, ascending.
+    /// Returns index and bits of every non-zero word, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.0.iter()
     }
 
-    /// As [`Self::iter`], without hidden words.
+    /// Returns the words of [`Self::iter`] without hidden words.
     pub fn headers(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let [hidden, mut rest] = self.map().halves();
         let words = self.words().get(hidden.count_ones() as usize..).unwrap_or_default();
@@ -211,49 +210,49 @@ impl SparseMask {
         })
     }
 
-    /// The bits of one word of the [`layout`](crate::layout).
+    /// Returns the bits of one word of the [`layout`](crate::layout).
     #[must_use]
     pub fn word(&self, index: usize) -> u64 {
         self.0.word(index)
     }
 
-    /// The bits of a field that are set, right-aligned.
+    /// Returns the bits of a field that are set, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
         self.0.field(field)
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words().is_empty()
     }
 
-    /// Number of bits that are set.
+    /// Returns the number of bits that are set.
     #[must_use]
     pub fn bits_count(&self) -> u32 {
         self.words().iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether every bit of `mask` is also in this one.
+    /// Returns whether every bit of `mask` is also in this one.
     #[must_use]
     pub fn has_all_of(&self, mask: &Self) -> bool {
         mask.iter().all(|(index, bits)| bits & !self.word(index) == 0)
     }
 
-    /// Where its words are in memory: equal for clones, and for no other mask while it lives.
+    /// Returns the address of the words, which only clones of this mask share while it lives.
     #[must_use]
     pub fn address(&self) -> usize {
         self.0.0.as_ptr().addr()
     }
 
-    /// Whether another has the same words in memory.
+    /// Returns whether another mask has the same words in memory.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0.0) > 1
     }
 
-    /// The mask without its hidden words.
+    /// Returns the mask without its hidden words.
     #[must_use]
     pub fn without_hidden(&self) -> Self {
         let map = self.map();
@@ -267,18 +266,18 @@ impl SparseMask {
         Self(SparseWords(exactly(count, [0, headers].into_iter().chain(words))))
     }
 
-    /// How many of [`Self::words`] belong to stages up to and including `stage`.
+    /// Returns the number of [`Self::words`] in the stages up to and including `stage`.
     #[must_use]
     pub fn words_until(&self, stage: Stage) -> usize {
         self.map().count_below(stage.words().end)
     }
 
-    /// The bits of `key` under this mask, one word per word of the mask.
+    /// Returns the bits of `key` under this mask, one word per word of the mask.
     pub fn apply<'a>(&'a self, key: &'a FlowKey) -> impl Iterator<Item = u64> + 'a {
         self.iter().map(|(index, mask)| key.words()[index] & mask)
     }
 
-    /// Index and bits of every non-zero word, ascending, and what a key has under them.
+    /// Returns index, bits and masked value of every non-zero word, ascending.
     pub fn over<'a>(&'a self, key: &'a SparseKey) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
         let mut words = key.0.iter().peekable();
         self.iter().map(move |(index, bits)| {
@@ -288,7 +287,7 @@ impl SparseMask {
         })
     }
 
-    /// Whether two keys agree in every bit of this mask.
+    /// Returns whether two keys agree in every bit of this mask.
     #[must_use]
     pub fn agree(&self, key: &FlowKey, other: &FlowKey) -> bool {
         self.apply(key).eq(self.apply(other))
@@ -314,37 +313,37 @@ impl fmt::Debug for SparseMask {
 pub struct SparseKey(SparseWords);
 
 impl SparseKey {
-    /// One word of the [`layout`](crate::layout).
+    /// Returns one word of the [`layout`](crate::layout).
     #[must_use]
     pub fn word(&self, index: usize) -> u64 {
         self.0.word(index)
     }
 
-    /// The value of a field, right-aligned.
+    /// Returns the value of a field, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
         self.0.field(field)
     }
 
-    /// The port that the packet came in by.
+    /// Returns the ingress port.
     #[must_use]
     pub fn in_port(&self) -> PortNo {
         PortNo::new((self.word(usize::from(word::IN_PORT)) >> 32) as u32)
     }
 
-    /// The number of the bridge whose tables the packet enters.
+    /// Returns the number of the bridge that the packet is in.
     #[must_use]
     pub fn bridge(&self) -> u64 {
         self.word(usize::from(word::BRIDGE))
     }
 
-    /// Whether this is `key`.
+    /// Returns whether this is `key`.
     #[must_use]
     pub fn is_of(&self, key: &FlowKey) -> bool {
         self.0.is_of(key.words())
     }
 
-    /// The key with these bits set in a word that has none of them.
+    /// Returns the key with these bits set in a word; none of them may be set before.
     #[must_use]
     pub fn with_bits(&self, index: usize, bits: u64) -> Self {
         let (map, place) = (self.0.map(), self.0.map().count_below(index));
@@ -390,57 +389,57 @@ pub struct Match {
 }
 
 thread_local! {
-    /// The match of every key, which is asked for often.
+    /// The match of every key, stored because it is used often.
     static ANY: Match = Match::new(&FlowKey::ZERO, &FlowMask::EMPTY);
 }
 
 impl Match {
-    /// The match of every key that agrees with `key` under `mask`.
+    /// Creates the match of every key that agrees with `key` under `mask`.
     #[must_use]
     pub fn new(key: &FlowKey, mask: &FlowMask) -> Self {
         Self::with_mask(key, SparseMask::from(mask))
     }
 
-    /// As [`Self::new`], with a mask that may be shared.
+    /// Creates a match as [`Self::new`], with a mask that may be shared.
     #[must_use]
     pub fn with_mask(key: &FlowKey, mask: SparseMask) -> Self {
         let value = exactly(mask.words().len(), mask.apply(key));
         Self { mask, value }
     }
 
-    /// The match of every key that agrees with `key` under `mask`, which it shares.
+    /// Creates the match of every key that agrees with `key` under `mask`, which it shares.
     #[must_use]
     pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
         let words = mask.over(key).map(|(_, _, value)| value);
         Self { mask: mask.clone(), value: exactly(mask.words().len(), words) }
     }
 
-    /// The match of every key.
+    /// Returns the match of every key.
     #[must_use]
     pub fn any() -> Self {
         ANY.with(Self::clone)
     }
 
-    /// The mask.
+    /// Returns the mask.
     #[must_use]
     pub const fn mask(&self) -> &SparseMask {
         &self.mask
     }
 
-    /// The same match, which shares `mask`, an equal one.
+    /// Returns the same match with `mask`, which must be equal, as its shared mask.
     #[must_use]
     pub fn sharing(self, mask: &SparseMask) -> Self {
         debug_assert_eq!(&self.mask, mask);
         Self { mask: mask.clone(), ..self }
     }
 
-    /// The value under the mask, one word per word of the mask.
+    /// Returns the value under the mask, one word per word of the mask.
     #[must_use]
     pub fn value(&self) -> &[u64] {
         &self.value
     }
 
-    /// The value as a key whose bits outside the mask are zero.
+    /// Returns the value as a key; bits outside the mask are zero.
     #[must_use]
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::ZERO;
@@ -448,13 +447,13 @@ impl Match {
         key
     }
 
-    /// Whether `key` matches.
+    /// Returns whether `key` matches.
     #[must_use]
     pub fn matches(&self, key: &FlowKey) -> bool {
         self.mask.apply(key).zip(&*self.value).all(|(word, value)| word == *value)
     }
 
-    /// Whether some key matches both.
+    /// Returns whether some key matches both.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mask, other_mask) = (FlowMask::from(&self.mask), FlowMask::from(&other.mask));
@@ -464,7 +463,7 @@ impl Match {
         self.key().agrees_with(&other.key(), &common)
     }
 
-    /// Whether every key that matches this one also matches `other`.
+    /// Returns whether every key that matches this also matches `other`.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let other_mask = FlowMask::from(&other.mask);

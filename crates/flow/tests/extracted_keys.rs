@@ -1,7 +1,7 @@
-//! Extraction against recorded keys: what Open vSwitch 3.1.0 makes of the same frames.
+//! Extraction against recorded keys: those of Open vSwitch 3.1.0 for the same frames.
 //!
-//! The data names its provenance. The reader of key texts below is the test's own, so that it
-//! judges the product's extraction and not its text forms.
+//! The data names its source. The test has its own parser of key texts, so that it checks the
+//! extraction and not the text forms of the product.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
 
@@ -30,7 +30,7 @@ fn every_recorded_frame_has_the_key_that_open_vswitch_extracts() {
     assert!(failures.is_empty(), "{} keys differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What is wrong with the key of one recorded packet.
+/// Returns the error of the key of one recorded packet.
 fn difference(packet: &Value) -> Option<String> {
     let frame = bytes(packet["frame"].as_str().unwrap());
     let text = packet["key"].as_str().unwrap();
@@ -55,7 +55,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Reads a recorded key: `name` or `name=value`, separated by commas.
+/// Parses a recorded key: `name` or `name=value`, separated by commas.
 fn key_of(text: &str) -> FlowKey {
     let mut key = FlowKey::ZERO;
     for item in text.split(',') {

@@ -1,4 +1,4 @@
-//! The field table against the facts of `ovs-fields(7)`, and against itself.
+//! The field table against the facts of `ovs-fields(7)`, and its internal consistency.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -92,14 +92,14 @@ fn every_fact_of_the_manual_is_in_the_table() {
     for fact in facts() {
         let name = fact.names[0];
         if name == "tun_metadata0" {
-            // How wide it is, and whether it can be written, a table of options says: there is none.
+            // A table of options would give its width and access; there is none.
             continue;
         }
         let field = FieldId::find(name).unwrap_or_else(|| panic!("{name} is in the table"));
         for alias in &fact.names {
             assert_eq!(FieldId::find(alias), Some(field), "{alias}");
         }
-        // The one field of two widths: `in_port` of NXM has 16 bits, `in_port_oxm` 32.
+        // The only field with two widths: `in_port` has 16 bits in NXM, and `in_port_oxm` has 32.
         let of_name = |numbers: HashSet<(&'static str, u8)>| match name {
             "in_port" => numbers.into_iter().filter(|(name, _)| name.starts_with("NXM")).collect(),
             "in_port_oxm" => {
@@ -117,16 +117,16 @@ fn every_fact_of_the_manual_is_in_the_table() {
         let from = usize::from(format_is_of_nxm);
         let mut columns = columns(field);
         if name == "nd_options_type" {
-            // Writing it would make the key say what the packet does not.
+            // A write would make the key differ from the packet.
             assert_eq!(columns[3], "read-only");
             columns[3] = "read/write";
         }
         assert_eq!(columns[from..], fact.columns[from..], "{name}");
         match name {
             "in_port" => {}
-            // The manual leaves out the presence bit, which OXM has in the value.
+            // The manual omits the presence bit, which OXM has in the value.
             "vlan_vid" => assert_eq!(u16::from(field.width()), fact.width + 1),
-            // The manual leaves room; eight states have a name, and the others are refused.
+            // The manual allows more bits; eight states have a name, and the others are refused.
             "ct_state" => assert_eq!(field.width(), 8),
             _ => assert_eq!(u16::from(field.width()), fact.width, "{name}"),
         }
@@ -184,7 +184,7 @@ fn no_name_and_no_number_belongs_to_two_fields() {
             assert!(oxm_names.insert(oxm.name), "{}", oxm.name);
             assert_eq!(FieldId::find_oxm_name(oxm.name), Some(field));
             assert!(oxm.number < 128, "{}", oxm.name);
-            // The port of NXM has 16 bits, whatever a port has.
+            // The NXM port has 16 bits, whatever the width of a port.
             let fits = oxm.wire_len(field.width()) * 8 >= usize::from(field.width());
             assert!(fits || oxm.name == "NXM_OF_IN_PORT", "{}", oxm.name);
         }
@@ -269,7 +269,7 @@ fn share_bits(a: FieldId, b: FieldId) -> bool {
     a_low < b_high && b_low < a_high
 }
 
-/// Rows that are views of the same thing, under the same prerequisite.
+/// Rows that share bits, under the same prerequisite.
 fn is_another_view(a: FieldId, b: FieldId) -> bool {
     const VIEWS: [&[&str]; 3] = [
         &["reg", "xreg", "xxreg"],

@@ -1,6 +1,6 @@
-//! What Open vSwitch 3.1 reads, prints and refuses, and Shunt with it.
+//! Texts and bytes that Open vSwitch 3.1 parses, prints and refuses, compared with Shunt.
 //!
-//! The files in `tests/data` say how each was recorded.
+//! The files in `tests/data` tell how each was recorded.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -68,7 +68,7 @@ fn a_packet_is_printed_as_open_vswitch_prints_it() {
     }
 }
 
-/// The key that a printed flow describes.
+/// Returns the key that a printed flow describes.
 fn packet_key(text: &str) -> FlowKey {
     let mut key = FlowKey::ZERO;
     let present = |key: &mut FlowKey| key.set_field_masked(FieldId::VlanTci, 0x1000, 0x1000);

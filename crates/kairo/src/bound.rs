@@ -1,12 +1,13 @@
-//! When a change is too much to be looked at rule by rule.
+//! Bounds on the work for one change.
 //!
-//! What waits together is applied together, so that an engine which is outrun meets more and more
-//! rules at once. Each costs a search, and the entries wait for all of them. Beyond a bound it is
-//! shorter to evict every entry that visits one of the tables: none that is stale stays, and those
-//! that were right are made again.
+//! Changes that wait are applied together, so an engine that falls behind receives more and more
+//! rules at once. Each rule costs a search, and the packet threads wait for all searches. Beyond a
+//! bound it is faster to evict every entry that visits a table of the change. No stale entry stays,
+//! and entries that were right are installed again by their next packet.
 //!
-//! There is a bound as well on what is looked at for a change, as one rule may be as much as thousands:
-//! what is left of the change when it is passed is dealt with in the same way.
+//! A second bound limits the visits and entries that a change examines, because one rule may cost
+//! as much as thousands. When the bound is passed, the rest of the change is handled in the same
+//! way.
 
 #[cfg(feature = "dbsp")]
 use std::borrow::Cow;
@@ -19,45 +20,47 @@ use shunt_pipeline::{BridgeId, Delta, TableId};
 /// A table of a bridge.
 pub(crate) type TableKey = (BridgeId, TableId);
 
-/// Rules of a change that are looked at one by one, unless it is said otherwise.
+/// Default number of rules of a change that are searched for one by one.
 pub(crate) const DELTAS_MAX: usize = 16_384;
 
-/// Visits and entries that a change is looked for among, beyond which the rules that are left of it
-/// are dealt with by table, so that nobody waits for more than a few seconds. An index needs less for
-/// thousands of usual rules under a million entries; who looks up traces finds a visit once for each rule
-/// that overlaps what its lookup consulted, and may pass it with as many.
+/// Default number of visits and entries that a change may examine.
+///
+/// The rest of the change is then handled by table, so that no thread waits for more than a few
+/// seconds. An index needs less for thousands of ordinary rules under a million entries. A search
+/// in traces finds a visit once for each rule that overlaps the bits of its lookup, and may reach
+/// the bound with thousands of rules.
 pub(crate) const EXAMINED_MAX: usize = 1 << 23;
 
-/// A bound on the rules of a change, and how often it was passed.
+/// A bound on the rules of a change, and a count of the changes that exceeded it.
 #[derive(Debug)]
 pub(crate) struct ChangeBound {
     deltas_max: usize,
     overflows: u64,
 }
 
-/// The deltas of a change that are left to be looked at one by one.
+/// The deltas of a change that are still to be searched for one by one.
 #[cfg(feature = "dbsp")]
 pub(crate) struct RemainingDeltas<'d> {
     pub(crate) deltas: Cow<'d, [Delta]>,
-    /// Their numbers among all, unless these are all.
+    /// Their numbers in the whole change, or `None` if these are all deltas.
     delta_numbers: Option<Vec<usize>>,
 }
 
 #[cfg(feature = "dbsp")]
 impl<'d> RemainingDeltas<'d> {
-    /// All that changed besides rules.
+    /// Returns the deltas that are not rules.
     pub(crate) fn without_rules(deltas: &'d [Delta]) -> Self {
         let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
         let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
         RemainingDeltas { deltas: Cow::Owned(rest), delta_numbers: Some(numbers) }
     }
 
-    /// Whether rules are among them.
+    /// Returns whether rules are among them.
     pub(crate) fn has_rules(&self) -> bool {
         self.deltas.iter().any(|delta| table(delta).is_some())
     }
 
-    /// That an entry went by the delta at this place among these.
+    /// Returns the cause of an eviction by the delta at `position`.
     pub(crate) fn cause(&self, position: usize) -> Cause {
         let number = self.delta_numbers.as_ref().and_then(|numbers| numbers.get(position));
         Cause::Delta(number.copied().unwrap_or(position))
@@ -69,18 +72,19 @@ impl ChangeBound {
         Self { deltas_max, overflows: 0 }
     }
 
-    /// How often a change was beyond it.
+    /// Returns the number of changes that exceeded the bound.
     pub(crate) const fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// Whether a change is beyond it.
+    /// Returns whether a change exceeds the bound.
     pub(crate) fn is_exceeded_by(&self, deltas: &[Delta]) -> bool {
         deltas.iter().filter_map(table).count() > self.deltas_max
     }
 
-    /// Of a change beyond the bound, names the tables of its rules, whose visitors are to be ended.
-    /// Answers with the deltas that are left to be looked at.
+    /// Handles a change beyond the bound by table, and returns the deltas that remain.
+    ///
+    /// Calls `evict_visitors` for each table of its rules.
     #[cfg(feature = "dbsp")]
     pub(crate) fn flush_if_exceeded<'d>(
         &mut self,
@@ -94,7 +98,7 @@ impl ChangeBound {
         RemainingDeltas::without_rules(deltas)
     }
 
-    /// Names the tables of the rules of a change, whose visitors are to be ended.
+    /// Calls `evict_visitors` for each table of the rules of a change.
     pub(crate) fn flush_tables(&mut self, deltas: &[Delta], evict_visitors: impl FnMut(TableKey)) {
         self.overflows += 1;
         let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();

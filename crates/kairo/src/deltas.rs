@@ -1,13 +1,13 @@
-//! What several engines ask of the deltas of a change, and say of what these ended.
+//! Helpers for the deltas of a change and the causes of evictions.
 
 use std::collections::BTreeSet;
 
 use shunt_pipeline::{Cause, CauseRun, Delta, RuleChange, RuleDelta, RuleId};
 
-/// Rules that a change removes.
+/// The rules that a change removes.
 pub(crate) type RemovedRules = BTreeSet<RuleId>;
 
-/// The rules that a change removes: one that it adds as well decides nothing.
+/// Returns the rules that a change removes; if it also adds one of them, that rule decides nothing.
 pub(crate) fn removed_rules(deltas: &[Delta]) -> RemovedRules {
     let removed = deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => Some(rule.id),
@@ -16,7 +16,7 @@ pub(crate) fn removed_rules(deltas: &[Delta]) -> RemovedRules {
     removed.collect()
 }
 
-/// Notes why the next so many entries go.
+/// Records `cause` for the next `count` evicted entries.
 pub(crate) fn record_cause(causes: &mut Vec<CauseRun>, cause: Cause, count: usize) {
     match causes.last_mut() {
         _ if count == 0 => {}

@@ -1,4 +1,4 @@
-//! The direct engine: the region index, asked once for each delta.
+//! The direct engine: one search of the region index per delta.
 
 use std::sync::Arc;
 
@@ -13,93 +13,97 @@ use crate::{
     index::{DeciderChange, IndexSize, RegionIndex, state},
 };
 
-/// Watches entries by their visits and reads. A change costs what it touches, not what is cached.
+/// An engine that watches entries by their visits and reads.
 ///
-/// Entries that were translated at the version of a change or later know of it, and stay.
+/// A change costs time for what it touches, not for what is cached. Entries that were translated at
+/// the version of a change, or later, already include the change and stay.
 pub struct Direct {
     version: Version,
     index: RegionIndex,
     bound: ChangeBound,
     examined_max: usize,
-    /// Entries taken out, or visits projected, in a step of tidying.
+    /// Entries reclaimed, or visits projected, per call of [`Evictor::run_maintenance`].
     maintenance_budget: usize,
-    /// Why the entries of the last change went.
+    /// Causes of the evictions of the last change.
     causes: Vec<CauseRun>,
-    /// Room for the names of what the next change ends: to ask for it then may cost more than to
-    /// find them, as an allocator puts its house in order when it is asked for much at once.
+    /// Buffer for the entries that the next change evicts.
+    ///
+    /// It is allocated in advance: an allocation of this size may take longer than the search,
+    /// because the allocator consolidates its free lists first.
     results: Vec<EntryId>,
 }
 
-/// Entries that results is kept for.
+/// Entries that the result buffer has room for.
 const RESULTS_CAPACITY: usize = 2048;
 
-/// Entries taken out, or visits projected, in a step of tidying, unless it is said otherwise.
-const TIDY_BUDGET: usize = 256;
+/// Default number of entries reclaimed, or visits projected, per call of [`Evictor::run_maintenance`].
+const MAINTENANCE_BUDGET: usize = 256;
 
-/// Visits and entries that a change is looked for among, so that it takes microseconds.
+/// Visits and entries that a change may examine and still take microseconds.
 const QUICK_EXAMINED_MAX: usize = 1024;
 
-/// Entries that are gone and wait to be taken out, for which nobody need be woken.
+/// Retired entries that may wait before [`Evictor::has_backlog`] asks for a call of `run_maintenance`.
 const RETIRED_USUAL: usize = 1024;
 
-/// Entries that are gone and still wait to be taken out, beyond which every new one takes out two.
+/// Retired entries that may wait before each install reclaims two of them.
 const RETIRED_MAX: usize = 4096;
 
 impl Direct {
-    /// An engine without entries, at a version. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed goes into every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         let (index, bound) = (RegionIndex::new(seed), ChangeBound::new(DELTAS_MAX));
         let (causes, results) = (Vec::new(), Vec::with_capacity(RESULTS_CAPACITY));
-        let (examined_max, maintenance_budget) = (EXAMINED_MAX, TIDY_BUDGET);
+        let (examined_max, maintenance_budget) = (EXAMINED_MAX, MAINTENANCE_BUDGET);
         Self { version, index, bound, examined_max, maintenance_budget, causes, results }
     }
 
-    /// The same, which evicts all entries of the tables that a change of more rules than this
-    /// touches.
+    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// The same, which looks for one change among so many visits and entries, about: beyond that it
-    /// evicts all entries of the tables of the rules that are left.
+    /// Sets about how many visits and entries a change may examine.
+    ///
+    /// Beyond that, the engine evicts all entries that visit a table of the remaining rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// The same, where a rule looks at so many visits of a group one by one before it is searched for
-    /// by common masks.
+    /// Sets how many visits of a group are examined one by one before a projection is searched.
     #[must_use]
     pub fn with_scan_threshold(mut self, few: usize) -> Self {
         self.index = self.index.with_scan_threshold(few);
         self
     }
 
-    /// The same, which takes out so many entries, or projects so many visits, in a step of tidying.
+    /// Sets the number of entries that a call of [`Evictor::run_maintenance`] reclaims, or of visits it
+    /// projects.
     #[must_use]
-    pub const fn with_tidy_budget(mut self, maintenance_budget: usize) -> Self {
+    pub const fn with_maintenance_budget(mut self, maintenance_budget: usize) -> Self {
         self.maintenance_budget = maintenance_budget;
         self
     }
 
-    /// Changes that were too much to be looked at one by one.
+    /// Returns the number of changes that exceeded a bound and evicted whole tables.
     #[must_use]
     pub const fn overflows(&self) -> u64 {
         self.bound.overflows()
     }
 
-    /// How large its index is. Takes time linear in the number of groups.
+    /// Returns the size of the index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.index.size()
     }
 
-    /// About how many visits and entries a delta is looked for among, and more than `max` if they
-    /// are more.
+    /// Returns about how many visits and entries `delta` makes the engine examine.
+    ///
+    /// The result is more than `max` if the true number is.
     fn cost(&self, delta: &Delta, max: usize) -> usize {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(object) => return self.index.cost_of_readers(*object),
@@ -120,8 +124,10 @@ impl Direct {
         }
     }
 
-    /// Ends what a delta ends, which comes with so many `others`, rules that are gone at once among
-    /// them. Answers with how many visits and entries it looked at, about.
+    /// Evicts the entries that `delta` invalidates, and returns about how many visits it examined.
+    ///
+    /// `others` is the number of other deltas in the change, and `removed` are the rules that the
+    /// change removes.
     fn evict(
         &mut self,
         delta: &Delta,
@@ -136,7 +142,7 @@ impl Direct {
             Delta::Rule(delta) => delta,
         };
         match change {
-            // What is gone at once decides nothing.
+            // A rule that the same change removes again decides nothing.
             RuleChange::Added if removed.contains(&rule.id) => 0,
             RuleChange::Added => self.index.evict_overlapped(rule, others, evicted),
             RuleChange::Removed(_) => {
@@ -144,7 +150,8 @@ impl Direct {
             }
             RuleChange::Modified(_) => {
                 let examined = self.index.evict_decided(rule, DeciderChange::Modified, evicted);
-                // As a clause of a conjunction it did not decide what it matched.
+                // It may have been a clause of a conjunction, and then it did not decide alone what
+                // it matched.
                 if removed.contains(&rule.id) {
                     return examined;
                 }
@@ -153,7 +160,7 @@ impl Direct {
         }
     }
 
-    /// Ends all entries of the tables of these rules.
+    /// Evicts all entries that visit a table of these rules.
     fn evict_tables(&mut self, deltas: &[Delta], evicted: &mut Vec<EntryId>) {
         let Self { index, bound, causes, .. } = self;
         bound.flush_tables(deltas, |(bridge, table)| {

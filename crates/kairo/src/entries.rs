@@ -1,4 +1,4 @@
-//! Entries by slot and by name.
+//! Watched entries, by slot and by id.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,41 +8,44 @@ use shunt_pipeline::{EntryId, OwnerId, Traversal};
 
 use crate::positions::last_position;
 
-/// An entry that is watched, or was until lately.
+/// An entry that is watched, or is retired and not yet reclaimed.
 pub(crate) struct EntryRecord<L> {
     pub(crate) traversal: Arc<Traversal>,
-    /// Where the engine keeps what it depends on.
+    /// Positions of the rows that the engine keeps for the entry.
     pub(crate) links: L,
 }
 
-/// Who has a slot, or had it last.
+/// The entry that has a slot, or had it last.
 #[derive(Clone, Copy)]
 struct SlotOwner {
     id: EntryId,
-    /// Otherwise it is not watched any more, and waits to be taken out; or has been.
+    /// False once the entry is retired or reclaimed.
     is_watched: bool,
 }
 
 const _: () = assert!(size_of::<SlotOwner>() == 16, "it is all that is read of an entry that ends");
 
-/// All entries.
+/// All entries, watched or retired.
 pub(crate) struct WatchedEntries<L> {
-    /// By slot. They are apart from the rest, as a change that ends thousands of entries reads this
-    /// of each, from anywhere in memory: of a million it is as much as a cache holds.
+    /// By slot.
+    ///
+    /// They are apart from the records, because a change that evicts thousands of entries reads an
+    /// owner per entry, from anywhere in memory. For a million entries the owners still fit a
+    /// cache.
     owners: Vec<SlotOwner>,
     /// By slot.
     records: Vec<Option<EntryRecord<L>>>,
     free: Vec<u32>,
-    /// Also those that are not watched any more, until they are taken out: whoever ends thousands
-    /// at once has no time to forget their names.
+    /// Includes retired entries until they are reclaimed: a change that retires thousands of
+    /// entries has no time to remove their ids.
     by_id: HashMap<EntryId, u32, FixedState>,
     watched: usize,
-    /// Slots of entries that are not watched any more, the oldest first.
+    /// Slots of retired entries, the oldest first.
     retired: VecDeque<u32>,
 }
 
 impl<L> WatchedEntries<L> {
-    /// None, and the hashes that their names are to have.
+    /// Creates an empty set; `hashes` hashes the entry ids.
     pub(crate) fn new(hashes: FixedState) -> Self {
         Self {
             owners: Vec::new(),
@@ -54,7 +57,7 @@ impl<L> WatchedEntries<L> {
         }
     }
 
-    /// Watches an entry, with what links it to its slot. Answers with that.
+    /// Watches an entry and returns its slot; `links` makes the links for that slot.
     pub(crate) fn insert(
         &mut self,
         id: EntryId,
@@ -75,17 +78,17 @@ impl<L> WatchedEntries<L> {
         slot
     }
 
-    /// An entry, whether it is watched or was until lately.
+    /// Returns the record of an entry, watched or retired.
     pub(crate) fn get(&self, slot: u32) -> Option<&EntryRecord<L>> {
         self.records.get(slot as usize)?.as_ref()
     }
 
-    /// The same, to change its rows.
+    /// Returns the record of an entry, watched or retired, to change its links.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut EntryRecord<L>> {
         self.records.get_mut(slot as usize)?.as_mut()
     }
 
-    /// An entry that is watched.
+    /// Returns the record of a watched entry.
     pub(crate) fn watched(&self, slot: u32) -> Option<&EntryRecord<L>> {
         if self.is_watched(slot) { self.get(slot) } else { None }
     }
@@ -94,18 +97,18 @@ impl<L> WatchedEntries<L> {
         self.owners.get(slot as usize).is_some_and(|owner_of_slot| owner_of_slot.is_watched)
     }
 
-    /// The slot of an entry that is watched.
+    /// Returns the slot of a watched entry.
     pub(crate) fn slot(&self, id: EntryId) -> Option<u32> {
         let slot = *self.by_id.get(&id)?;
         self.is_watched(slot).then_some(slot)
     }
 
-    /// The slots of an owner's entries.
+    /// Returns the slots of all watched entries of an owner.
     pub(crate) fn slots_of_owner(&self, owner: OwnerId) -> Vec<u32> {
         self.all().filter(|(id, _)| id.owner == owner).map(|(_, slot)| slot).collect()
     }
 
-    /// Watches an entry no longer. Answers with its name, unless it was not watched.
+    /// Retires an entry and returns its id, or `None` if it was not watched.
     pub(crate) fn unwatch(&mut self, slot: u32) -> Option<EntryId> {
         let owner_of_slot =
             self.owners.get_mut(slot as usize).filter(|owner_of_slot| owner_of_slot.is_watched)?;
@@ -115,17 +118,17 @@ impl<L> WatchedEntries<L> {
         Some(owner_of_slot.id)
     }
 
-    /// The entry that has not been watched for longest, and whose turn has not come yet.
+    /// Returns the entry that was retired first and is not reclaimed yet.
     pub(crate) fn next_retired(&mut self) -> Option<u32> {
         self.retired.pop_front()
     }
 
-    /// Takes an entry out that is not watched any more. Its slot may be used again.
+    /// Reclaims a retired entry, so that its slot may be used again.
     pub(crate) fn release(&mut self, slot: u32) -> Option<EntryRecord<L>> {
         let owner_of_slot =
             self.owners.get(slot as usize).filter(|owner_of_slot| !owner_of_slot.is_watched)?;
         let record = self.records.get_mut(slot as usize)?.take()?;
-        // Another may have its name by now.
+        // A newer entry may have its id by now.
         if self.by_id.get(&owner_of_slot.id) == Some(&slot) {
             self.by_id.remove(&owner_of_slot.id);
         }
@@ -136,23 +139,23 @@ impl<L> WatchedEntries<L> {
         Some(record)
     }
 
-    /// The names and slots of all entries that are watched.
+    /// Returns the ids and slots of all watched entries.
     pub(crate) fn all(&self) -> impl Iterator<Item = (EntryId, u32)> + '_ {
         let is_watched = |(_, slot): &(&EntryId, &u32)| self.is_watched(**slot);
         self.by_id.iter().filter(is_watched).map(|(id, slot)| (*id, *slot))
     }
 
-    /// Entries that are watched.
+    /// Returns the number of watched entries.
     pub(crate) const fn len(&self) -> usize {
         self.watched
     }
 
-    /// Entries whose turn to be taken out has not come yet.
+    /// Returns the number of retired entries that wait to be reclaimed.
     pub(crate) fn retired_count(&self) -> usize {
         self.retired.len()
     }
 
-    /// Bytes on the heap, apart from traversals and from what links have there.
+    /// Returns the bytes on the heap, without traversals and without the heap memory of links.
     pub(crate) fn bytes(&self) -> usize {
         let by_id = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
         let lists = (self.free.capacity() + self.retired.capacity()) * size_of::<u32>();

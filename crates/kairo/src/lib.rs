@@ -1,28 +1,37 @@
-//! Which cache entries a change of policy makes stale, at the cost of the change.
+//! Incremental cache eviction: the entries that a change of rules makes stale.
 //!
-//! A cache entry is right as long as every lookup that it stands for would find the same rule again,
-//! for every packet of its region, and everything else that was consulted is as it was. That is a
-//! relation between entries and rules, and a change of rules is a change of that relation: whatever
-//! falls out of it is evicted, and nothing else is looked at.
+//! A flow cache keeps results of table lookups, so that later packets skip the tables. When the
+//! rules change, some entries become wrong. Checking every entry again takes time linear in the
+//! cache. This crate finds the wrong entries in time that depends on the change.
 //!
-//! These answer the [`Evictor`](shunt_pipeline::Evictor) contract:
-//! - [`Direct`]: by the [`RegionIndex`].
-//! - `Visits`: by the same index, as the join of a circuit of dbsp (feature `dbsp`).
-//! - `Relational`: by a circuit of joins that dbsp itself has (feature `dbsp`).
-//! - `PublishedKairo`: by the packets that made the entries, as published (feature `dbsp`): a baseline.
-//! - [`Definition`]: by what is asked, entry by entry; the others are held against it.
-//! - [`BruteForce`]: by translating all packets anew, where there are few.
+//! An entry is right as long as two things hold. Every table lookup behind it still finds the same
+//! rule, for every packet of its region. Every other object that was read (a port, a group, a
+//! learned address) is unchanged. The engines keep that relation between entries, rules and
+//! objects. A change of a rule removes rows from the relation, and the engine evicts the entries of
+//! these rows.
 //!
-//! The idea is that of "Kairo", which keeps the same relation for sample packets in circuits of
-//! incremental view maintenance. A sample packet is not its region: an entry for 10.0.0.0/8 that was
-//! made by a packet to 10.1.2.3 is wrong for 10.1.99.7 once there is a rule for 10.1.99.0/24, which
-//! the sample does not match. So this crate joins regions.
+//! The engines implement the [`Evictor`](shunt_pipeline::Evictor) contract:
+//! - [`Direct`] searches the [`RegionIndex`]. The switch uses it by default.
+//! - `Visits` searches the same index inside an operator of a dbsp circuit (feature `dbsp`).
+//! - `Relational` uses the join operators of dbsp (feature `dbsp`).
+//! - `PublishedKairo` is the published design, as a baseline (feature `dbsp`). It follows the
+//!   packets that made the entries.
+//! - [`Definition`] checks every entry against every delta. Tests compare the engines with it.
+//! - [`BruteForce`] translates all packets again, where there are few.
+//!
+//! The idea is from "Kairo", which keeps the relation for sample packets in circuits of incremental
+//! view maintenance. A sample packet is not its region. A packet to 10.1.2.3 makes an entry for
+//! 10.0.0.0/8. A new rule for 10.1.99.0/24 makes the entry wrong for 10.1.99.7, but the sample does
+//! not match that rule. Therefore this crate joins regions.
 //!
 //! # Example
 //!
-//! A cache of one's own is kept right with three calls: what it has, what it lost, what changed.
-//! `examples/foreign_cache.rs` is a whole program of that kind, and the crate `kairo-c` has a header for
-//! programs in C.
+//! A program keeps its own cache right with three calls: [`installed`] for a new entry, [`removed`]
+//! for an entry that the cache dropped, and [`apply`] for a change. `examples/foreign_cache.rs` is
+//! a complete program of that kind, and the crate `kairo-c` has a header for programs in C.
+//!
+//! [`installed`]: shunt_pipeline::Evictor::installed [`removed`]: shunt_pipeline::Evictor::removed
+//! [`apply`]: shunt_pipeline::Evictor::apply
 //!
 //! ```
 //! use std::sync::Arc;
@@ -50,9 +59,10 @@
 //! let entry = EntryId { owner: OwnerId(0), slot: 7, generation: 0 };
 //! engine.installed(entry, &Arc::new(pipeline.translate(&packet, pipeline.version())));
 //!
-//! // A rule beside it changes nothing; one that overlaps it ends it, though the packet is not met.
+//! // A rule for another network evicts nothing.
 //! let change = pipeline.apply(bridge, &[rule("ip,nw_dst=11.0.0.0/8,actions=3")], Time::ZERO)?;
 //! assert!(engine.apply(&change.deltas, change.version).is_empty());
+//! // A rule that overlaps the region evicts the entry, although its packet does not match the rule.
 //! let more = "priority=40000,ip,nw_dst=10.1.99.0/24,actions=output:3";
 //! let change = pipeline.apply(bridge, &[rule(more)], Time::ZERO)?;
 //! assert_eq!(engine.apply(&change.deltas, change.version), [entry]);

@@ -1,19 +1,20 @@
-//! What two masks have in common, and masks made coarser, so that there are few of them: prefixes of
-//! addresses in whole bytes.
+//! Intersections of masks, and coarser masks with prefixes in whole bytes.
+//!
+//! Coarser masks are few, and so groups of visits and their projections are few.
 
 use shunt_flow::{FlowMask, SparseMask};
 
 const HIGH: u64 = u64::MAX << 32;
 const LOW: u64 = !HIGH;
 
-/// The bits that both masks have.
+/// Returns the bits that both masks have.
 pub(crate) fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
     let mut common = FlowMask::EMPTY;
     mask.iter().for_each(|(word, bits)| common.words_mut()[word] = bits & other.word(word));
     SparseMask::from(&common)
 }
 
-/// The mask with the prefix of each half of a word in whole bytes, and what is no prefix as it is.
+/// Shortens the prefix in each half of a word to whole bytes, and keeps bits that are no prefix.
 pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     let mut coarse = FlowMask::EMPTY;
     for (word, bits) in mask.iter() {
@@ -22,7 +23,7 @@ pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     SparseMask::from(&coarse)
 }
 
-/// Of the same, the half of a word that has most bits.
+/// Returns the half of a word that has most bits after [`in_bytes`].
 pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     let halves = mask
         .iter()
@@ -34,7 +35,7 @@ pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     SparseMask::from(&best)
 }
 
-/// The whole bytes at the upper end of a half, if it begins with any; else all of it.
+/// Returns the whole bytes at the upper end of a half, or all of `bits` if it begins with none.
 const fn whole(bits: u64, half: u64) -> u64 {
     let length = (bits << half.leading_zeros()).leading_ones();
     match length / 8 * 8 {

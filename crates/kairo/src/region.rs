@@ -1,36 +1,37 @@
-//! Regions: what all packets of an entry have in common as they enter a table.
+//! Regions: the bits that all packets of an entry have in common as they enter a table.
 
 use shunt_flow::{Match, layout::word};
 use shunt_pipeline::{Rule, Traversal, Visit};
 
 const TRANSPORT: usize = word::TRANSPORT as usize;
-/// The bits of transport ports in their word.
+/// Bits of the transport ports in their word.
 const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
-/// The word of `nw_frag`, and the bit there that fragments have.
+/// Word of `nw_frag`, and the bit in it that fragments have.
 const FRAGMENT: (usize, u64) = (word::IP_MISC as usize, 1 << 32);
 
-/// A word of what a rule matches.
+/// One word of the match of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatchWord {
     word: usize,
     bits: u64,
-    /// Under these bits.
+    /// The value under these bits.
     value: u64,
 }
 
 impl MatchWord {
-    /// Word by word, what is matched.
+    /// Returns the match, word by word.
     pub(crate) fn all(matching: &Match) -> impl Iterator<Item = Self> + '_ {
         let words = matching.mask().iter().zip(matching.value());
         words.map(|((word, bits), value)| Self { word, bits, value: *value })
     }
 
-    /// Whether some packet of an entry has this in its word, as it enters the table of one of its visits.
+    /// Returns whether some packet of the entry has this value as it enters the table of `visit`.
     ///
-    /// An entry fixes there what its mask holds of the packet that came in, and whatever was written
-    /// before: that is a function of what was consulted. What differs from the packet as it came in was
-    /// written; but not ports that are zero, which a fragment is looked up without. Where ports are
-    /// fixed, so is whether it is one; and where that is fixed, its ports are zero.
+    /// An entry fixes two kinds of bits: those that its mask holds of the packet that arrived, and
+    /// those that actions wrote before this table. A bit that differs from the packet that arrived
+    /// was written. There is one exception: a fragment is looked up with ports of zero, although
+    /// nothing wrote them. Where an entry fixes ports, it also fixes whether its packets are
+    /// fragments, and the ports of fragments are zero.
     pub(crate) fn overlaps(self, traversal: &Traversal, visit: &Visit) -> bool {
         let Self { word, bits, value } = self;
         let own = visit.key.word(word);
@@ -50,21 +51,21 @@ impl MatchWord {
     }
 }
 
-/// Whether some packet of an entry matches, as it enters the table of one of its visits.
+/// Returns whether some packet of the entry matches as it enters the table of `visit`.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_overlapped(traversal: &Traversal, visit: &Visit, matching: &Match) -> bool {
     MatchWord::all(matching).all(|match_word| match_word.overlaps(traversal, visit))
 }
 
-/// Whether a rule outranks what decided a visit, and decides some packet of its region.
+/// Returns whether `rule` outranks the decider of `visit` and matches some packet of its region.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_taken_over(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     visit.rank().is_none_or(|rank| rank < rule.rank())
         && is_overlapped(traversal, visit, &rule.matching)
 }
 
-/// Whether a rule decided a visit, alone or as one clause of several, in a revision of which this is
-/// true.
+/// Returns whether `rule` decided `visit`, alone or as a clause, in a revision that passes
+/// `revision`.
 pub(crate) fn is_decided(visit: &Visit, rule: &Rule, revision: impl Fn(&Rule) -> bool) -> bool {
     let mut all = visit.rule.iter().chain(&visit.clauses);
     all.any(|own| own.id == rule.id && revision(own))

@@ -1,16 +1,16 @@
-//! Which IPv6 extension headers a packet has, and whether they are in order: `ipv6_exthdr`
-//! (OpenFlow 1.3.5, 7.2.3.8; RFC 8200, 4.1).
+//! The IPv6 extension headers of a packet and their order: `ipv6_exthdr` (OpenFlow 1.3.5, 7.2.3.8;
+//! RFC 8200, 4.1).
 
-/// The extension headers met so far: the value of `ipv6_exthdr`.
+/// The extension headers parsed so far: the value of `ipv6_exthdr`.
 ///
-/// Of the order that RFC 8200 prefers, each header has a rank; the destination options may stand
-/// in two places, in front of the routing header and at the end.
+/// Each header has a rank in the order that RFC 8200 prefers. Destination options may be in two
+/// positions: before the routing header and at the end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExtensionSet {
     bits: u64,
     /// The rank of the last header in that order.
     rank: u8,
-    /// How many destination options headers there are.
+    /// Number of destination options headers.
     destinations: u8,
 }
 
@@ -23,7 +23,7 @@ impl ExtensionSet {
     const NO_NEXT_HEADER: u8 = 59;
     pub(super) const DESTINATION: u8 = 60;
 
-    /// A packet may have one in front of the routing header, and one at the end.
+    /// A packet may have one before the routing header, and one at the end.
     const DESTINATIONS_MAX: u8 = 2;
 
     /// `OFPIEH_UNREP`: a header came more often than it may.
@@ -31,17 +31,17 @@ impl ExtensionSet {
     /// `OFPIEH_UNSEQ`: the headers are not in the preferred order.
     const OUT_OF_ORDER: u64 = 1 << 8;
 
-    /// Whether a protocol number has a bit of its own in `ipv6_exthdr`.
+    /// Returns whether a protocol number has its own bit in `ipv6_exthdr`.
     pub(super) const fn knows(protocol: u8) -> bool {
         Self::bit(protocol).is_some()
     }
 
-    /// The value of `ipv6_exthdr`.
+    /// Returns the value of `ipv6_exthdr`.
     pub(super) const fn bits(self) -> u64 {
         self.bits
     }
 
-    /// Adds what a protocol number announces; answers whether that has a next header in turn.
+    /// Adds a protocol number, and returns whether it has a next header.
     pub(super) fn add(&mut self, protocol: u8) -> bool {
         let Some(bit) = Self::bit(protocol) else { return false };
         let rank = self.rank(protocol);
@@ -57,8 +57,7 @@ impl ExtensionSet {
         if is_repeat {
             self.bits |= Self::REPEATED;
         }
-        // A hop-by-hop header that is not the first is no hop-by-hop header: it only counts as
-        // out of order.
+        // A hop-by-hop header that is not the first counts only as out of order.
         if protocol != Self::HOP_BY_HOP || self.rank == 0 {
             self.bits |= bit;
         }
@@ -79,7 +78,7 @@ impl ExtensionSet {
         })
     }
 
-    /// The place of a header in the preferred order, given what came before it.
+    /// Returns the rank of a header in the preferred order, given the headers before it.
     fn rank(&self, protocol: u8) -> u8 {
         match protocol {
             Self::HOP_BY_HOP => 0,

@@ -1,11 +1,11 @@
-//! The parser: a frame, what of it is still to be read, and the key that it becomes.
+//! The parser: a frame, its unparsed rest, and the key.
 
 use crate::{
     FlowKey, Layers,
     layout::{FLOW_WORDS, HEADER_START, word},
 };
 
-/// How many VLAN tags of a frame become part of its key; those behind them are its payload.
+/// Number of VLAN tags of a frame that are in its key; further tags are payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VlanLimit {
     /// The outermost tag.
@@ -17,39 +17,39 @@ pub enum VlanLimit {
 
 /// Extracts the headers of `frame` into the header words of `key`.
 ///
-/// Every header word is written, with zero where the frame has nothing, and so is the packet type;
-/// the ingress port and the hidden words keep their values.
+/// It writes every header word, with zero for what the frame lacks, and the packet type. The
+/// ingress port and the hidden words keep their values.
 pub fn extract(frame: &[u8], vlan_limit: VlanLimit, key: &mut FlowKey) -> Layers {
     let words = key.words_mut();
     clear(words);
     let mut parser = Parser { frame, rest: frame, words };
-    // What a frame lacks stays zero: there is nothing else to do when a layer ends early.
+    // Fields that the frame lacks stay zero, so a layer that ends early needs no error handling.
     parser.layers(vlan_limit).unwrap_or_default()
 }
 
-/// One frame on its way into a key.
+/// A frame that is parsed into a key.
 pub(super) struct Parser<'a> {
-    /// The frame, up to where the innermost length field says that it ends.
+    /// The frame, up to the end given by the innermost length field.
     frame: &'a [u8],
-    /// What of it is still to be read.
+    /// The rest that is not parsed yet.
     pub(super) rest: &'a [u8],
     words: &'a mut [u64; FLOW_WORDS],
 }
 
 impl<'a> Parser<'a> {
-    /// The next `N` bytes, without taking them.
+    /// Returns the next `N` bytes without consuming them.
     pub(super) fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
         self.rest.first_chunk()
     }
 
-    /// Takes the next `N` bytes.
+    /// Consumes the next `N` bytes.
     pub(super) fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// Steps over the next `length` bytes.
+    /// Skips the next `length` bytes.
     pub(super) fn skip(&mut self, length: usize) -> Option<()> {
         self.rest = self.rest.get(length..)?;
         Some(())
@@ -62,12 +62,12 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// Where the rest begins in the frame.
+    /// Returns the offset of the rest in the frame.
     pub(super) const fn offset(&self) -> usize {
         self.frame.len().saturating_sub(self.rest.len())
     }
 
-    /// Where the packet ends in the frame.
+    /// Returns the offset of the end of the packet in the frame.
     pub(super) const fn end(&self) -> usize {
         self.frame.len()
     }
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         Some(self.packet(ether_type).unwrap_or_else(|| Layers::with_payload(payload)))
     }
 
-    /// Reads what the Ethernet type announces; answers the layers if there are any behind it.
+    /// Parses the layer of an Ethernet type, and returns the layers if there are any after it.
     fn packet(&mut self, ether_type: u16) -> Option<Layers> {
         let packet = match ether_type {
             0x0800 => self.ipv4()?,
@@ -113,7 +113,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Empties what extraction writes: the low half of the ingress word, and all words behind it.
+/// Clears the words that extraction writes: the low half of the ingress word, and all words after
+/// it.
 fn clear(words: &mut [u64; FLOW_WORDS]) {
     const PACKET_TYPE: u64 = 0xffff_ffff;
     let (ingress, headers) = words.split_at_mut(HEADER_START + 1);

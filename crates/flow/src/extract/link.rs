@@ -9,7 +9,7 @@ use crate::{
 /// A MAC address in the high 48 bits of a word.
 pub(super) const MAC: u64 = !0xffff;
 
-/// Set in a TCI of the key to say that there is a tag; on the wire it is the drop-eligible bit.
+/// Set in a TCI of the key if there is a tag; on the wire it is the drop-eligible bit.
 const TAG_PRESENT: u64 = 0x1000;
 
 /// The least Ethernet type; smaller values are the length field of 802.3.
@@ -19,7 +19,7 @@ const ETHER_TYPE_MIN: u16 = 0x0600;
 const ETHER_TYPE_NONE: u16 = 0x05ff;
 
 impl Parser<'_> {
-    /// Reads the Ethernet header and the VLAN tags; answers the Ethernet type behind them.
+    /// Parses the Ethernet header and the VLAN tags, and returns the Ethernet type after them.
     pub(super) fn ethernet(&mut self, vlan_limit: VlanLimit) -> Option<u16> {
         let header: &[u8; 14] = self.peek()?;
         let destination = be64::<0, _>(header) & MAC;
@@ -37,7 +37,7 @@ impl Parser<'_> {
         self.set::<{ word::VLAN }>(outer << 32 | inner.unwrap_or(0));
     }
 
-    /// Takes a VLAN tag, if an Ethernet type follows it: TPID and TCI.
+    /// Consumes a VLAN tag (TPID and TCI), if an Ethernet type follows it.
     fn tag(&mut self) -> Option<u64> {
         let tag: &[u8; 6] = self.peek()?;
         let ([0x81, 0x00, ..] | [0x88, 0xa8, ..]) = tag else { return None };
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Some(if ether_type >= ETHER_TYPE_MIN { ether_type } else { ETHER_TYPE_NONE })
     }
 
-    /// Reads up to three label stack entries; what they carry is known once they are popped.
+    /// Parses up to three label stack entries; their payload is unknown until they are popped.
     pub(super) fn mpls(&mut self) {
         const BOTTOM: u64 = 0x100;
         let mut entries = [0; 3];
@@ -74,7 +74,7 @@ impl Parser<'_> {
         self.set::<{ word::MPLS_PBB }>(third << 32);
     }
 
-    /// Reads the I-TAG of a provider backbone bridge (IEEE 802.1Q, 9.7).
+    /// Parses the I-TAG of a provider backbone bridge (IEEE 802.1Q, 9.7).
     pub(super) fn provider_backbone(&mut self) {
         let Some(tag) = self.take() else { return };
         let tag = u32::from_be_bytes(*tag);

@@ -1,16 +1,16 @@
 //! Header extraction: from the bytes of a frame to the header words of a [`FlowKey`].
 //!
-//! One pass, no allocation, and no failure: a frame is what can be read of it. Whatever is absent,
-//! cut short or contradicts itself is zero in the key, layer by layer, in the way of Open vSwitch
-//! 3.1, whose recorded keys are the oracle of `tests/extracted_keys.rs`:
+//! One pass, no allocation, and no error: a key has all that can be read from the frame. Fields
+//! that are absent, cut short or inconsistent are zero in the key, layer by layer, as in Open
+//! vSwitch 3.1. Its recorded keys are the oracle of `tests/extracted_keys.rs`:
 //!
 //! | frame | key |
 //! | --- | --- |
 //! | shorter than 14 bytes | nothing |
 //! | cut within a VLAN tag, or tagged beyond the limit | `eth_type` is that of the tag |
 //! | 802.3 length field | `eth_type` of the SNAP header if there is one, else 0x05ff |
-//! | MPLS | three label stack entries, nothing behind them |
-//! | IPv4 whose lengths disagree with the frame | nothing from IPv4 on |
+//! | MPLS | three label stack entries, nothing after them |
+//! | IPv4 with lengths that disagree with the frame | nothing from IPv4 on |
 //! | IPv6 longer than the frame | nothing from IPv6 on |
 //! | IPv6 with extension headers cut short | the addresses |
 //! | later fragment | no transport header; `nw_proto` is 44 in IPv6 |
@@ -20,9 +20,9 @@
 //! | NSH of another version or length | nothing of NSH |
 //! | neighbour discovery with an option twice | no target and no address |
 //!
-//! Version fields and checksums are not looked at, and an IP packet ends where its length says,
-//! so padding is never taken for a header. Loops over labels, extension headers and options end
-//! with the frame, of which every step takes at least four bytes.
+//! Version fields and checksums are ignored. An IP packet ends at its own length, so padding is
+//! never parsed as a header. Loops over labels, extension headers and options end with the frame,
+//! because every step consumes at least four bytes.
 //!
 //! [`FlowKey`]: crate::FlowKey
 

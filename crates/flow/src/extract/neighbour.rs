@@ -10,15 +10,15 @@ pub(crate) const TARGET_OPTION: u8 = 2;
 
 /// The options of a neighbour discovery message: offset and first eight bytes of each.
 ///
-/// Ends at an option that is empty or longer than what is left, as there is no telling where the
-/// next would begin.
+/// They end at an option that is empty or longer than the rest, because the next one cannot be
+/// found.
 pub(crate) struct Options<'a> {
     bytes: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Options<'a> {
-    /// The options in `bytes`, which begin behind the target address.
+    /// Returns the options in `bytes`, which start after the target address.
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0 }
     }
@@ -38,12 +38,13 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Parser<'_> {
-    /// Reads the message behind the eight bytes that all of ICMPv6 begins with. Answers the type of
-    /// the first option that holds an address, and zero without one; a message that means nothing
-    /// has one all the same.
+    /// Parses the message after the first eight bytes, which all ICMPv6 messages have.
+    ///
+    /// Returns the type of the first option with an address, or zero. A malformed message has a
+    /// type all the same.
     pub(super) fn neighbour(&mut self) -> u8 {
         let mut first = 0;
-        // Type and code are there even where the message behind them is cut short.
+        // Type and code are present even if the message after them is cut short.
         let _ = self.addresses(&mut first);
         first
     }
@@ -62,7 +63,7 @@ impl Parser<'_> {
                 *first = option[0];
             }
             if *address != 0 {
-                // Two senders, or two targets: the message means nothing.
+                // Two senders, or two targets: the message is malformed.
                 return None;
             }
             *address = be64::<0, _>(option) << 16;

@@ -13,7 +13,7 @@ const PADDING_MAX: usize = 0xffff;
 
 /// An IP packet whose addresses are in the key.
 pub(super) struct IpHeader {
-    /// Where it begins in the frame.
+    /// Offset of the packet in the frame.
     pub(super) offset: usize,
     pub(super) route: Route,
     /// The rest of its header, unless its extension headers are cut short.
@@ -97,7 +97,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Takes the extension headers, of which the last names the protocol behind them.
+    /// Parses the extension headers; the last one names the protocol after them.
     #[inline(never)] // Most packets have none, and are parsed in registers alone.
     fn extensions(&mut self, offset: usize, mut misc: Misc) -> IpHeader {
         let mut seen = ExtensionSet::default();
@@ -113,7 +113,7 @@ impl Parser<'_> {
         IpHeader { offset, route, misc: Some(misc) }
     }
 
-    /// Takes one extension header, all of which have eight bytes at least.
+    /// Parses one extension header; each has at least eight bytes.
     fn extension(&mut self, misc: &mut Misc) -> Option<Route> {
         let [next, length, third, fourth, ..]: [u8; 8] = *self.peek()?;
         let mut route = Route::Final;
@@ -125,8 +125,8 @@ impl Parser<'_> {
                     0 => {}
                     1..8 => misc.fragment = Fragment::First,
                     8.. => {
-                        // What follows is payload, of a protocol that only the reader of the
-                        // whole packet needs; Open vSwitch shows the fragment header's own number.
+                        // The payload follows, of a protocol that only the reader of the whole
+                        // packet needs. Open vSwitch shows the number of the fragment header.
                         misc.fragment = Fragment::Later;
                         return Some(route);
                     }
@@ -142,7 +142,7 @@ impl Parser<'_> {
         Some(route)
     }
 
-    /// Ends the packet `length` bytes from here: what is behind it is padding.
+    /// Ends the packet `length` bytes from here; padding follows.
     fn cut(&mut self, length: usize) -> Option<()> {
         let padding = self.rest.len().checked_sub(length)?;
         if padding > PADDING_MAX {
@@ -169,7 +169,7 @@ impl Parser<'_> {
     }
 }
 
-/// The length in bytes of a header whose length field counts units, less the first few.
+/// Returns the length in bytes of a header with a length field in units, without the first few.
 #[expect(clippy::arithmetic_side_effects, reason = "three small numbers")]
 fn octets(field: u8, less: u8, unit: u8) -> usize {
     (usize::from(field) + usize::from(less)) * usize::from(unit)

@@ -15,8 +15,10 @@ const FIXED: usize = 24;
 const FIXED_CONTEXT: u8 = 1;
 
 impl Parser<'_> {
-    /// Reads a service header of version 0, whose length is within the packet and right for its type
-    /// of metadata; what it carries is not looked at.
+    /// Parses a service header of version 0 with a length that fits the packet and its metadata
+    /// type.
+    ///
+    /// Its payload is not parsed.
     pub(super) fn service(&mut self) -> Option<Layers> {
         let offset = self.offset();
         let base: &[u8; BASE] = self.peek()?;

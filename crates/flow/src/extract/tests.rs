@@ -1,4 +1,4 @@
-//! Extraction against what was built, and against frames that nobody would build.
+//! Extraction against the fields of built packets, and on malformed frames.
 
 #![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -103,7 +103,7 @@ fn the_extension_headers_of_a_packet_are_in_its_key() {
     assert_eq!(key.field(FieldId::TcpDst), 2);
 }
 
-/// The bytes that a text of hexadecimal digits says.
+/// Returns the bytes of a text of hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {
     let digits = hex.as_bytes().chunks_exact(2);
     let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
@@ -112,7 +112,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn a_service_header_is_read_as_open_vswitch_reads_it() {
-    // `ofproto/trace BRIDGE in_port=LOCAL FRAME`, Open vSwitch 3.1: what stands behind `dl_type`.
+    // `ofproto/trace BRIDGE in_port=LOCAL FRAME`, Open vSwitch 3.1: the fields after `dl_type`.
     const NOTHING: &str = "nsh_flags=0,nsh_ttl=0,nsh_mdtype=0,nsh_np=0,nsh_spi=0x0,nsh_si=0";
     let contexts = "11111111222222223333333344444444";
     for (header, expected) in [

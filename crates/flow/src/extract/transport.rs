@@ -1,4 +1,4 @@
-//! TCP, UDP, SCTP, ICMP and IGMP: the first bytes of what IP carries.
+//! TCP, UDP, SCTP, ICMP and IGMP: the first bytes of the IP payload.
 
 use super::{
     frame::Parser,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Parser<'_> {
-    /// Reads the transport header, if the packet has the whole of it.
+    /// Parses the transport header, if the packet has all of it.
     pub(super) fn transport(&mut self, packet: &IpHeader) -> Layers {
         let layers = Layers::with_network(packet.offset);
         let Some(misc) = packet.misc else { return layers };
@@ -51,7 +51,7 @@ impl Parser<'_> {
     }
 }
 
-/// ICMP type and code, each in the low byte of a port's place.
+/// Returns ICMP type and code, each in the low byte of a port.
 fn type_and_code(kind: u8, code: u8) -> u64 {
     u64::from(kind) << 48 | u64::from(code) << 32
 }

@@ -1,27 +1,27 @@
-//! What is known of a field.
+//! The properties of a field: a row of the field table.
 
 use std::fmt;
 
 use crate::{FieldId, layout::FieldSlot};
 
-/// What is known of one field: a row of the field table.
+/// The properties of one field: a row of the field table.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInfo {
     /// Names in `ovs-fields(7)`: the name first, then aliases.
     pub names: &'static [&'static str],
     /// Width of the field in bits: those that can be set, without padding.
     pub width: u8,
-    /// Where the field lies in a flow key.
+    /// Slot of the field in a flow key.
     pub slot: FieldSlot,
-    /// How people write its values.
+    /// Text format of its values.
     pub format: Format,
-    /// What a match must contain before this field means anything.
+    /// The condition under which the field exists.
     pub prerequisite: Prerequisite,
-    /// Whether a match may look at single bits.
+    /// Whether a match may have single bits of it.
     pub maskable: Maskable,
     /// Whether an action may write it.
     pub access: Access,
-    /// Its numbers on the wire: the one that `ovs-ofctl` prints first.
+    /// Its numbers on the wire; the first is the one that `ovs-ofctl` prints.
     pub oxms: &'static [Oxm],
 }
 
@@ -60,7 +60,7 @@ pub enum OxmClass {
 }
 
 impl OxmClass {
-    /// The 16-bit class on the wire.
+    /// Returns the 16-bit class on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -73,7 +73,7 @@ impl OxmClass {
         }
     }
 
-    /// The experimenter id that follows the header, if the class has one.
+    /// Returns the experimenter id that follows the header, if the class has one.
     #[must_use]
     pub const fn experimenter(self) -> Option<u32> {
         match self {
@@ -85,7 +85,7 @@ impl OxmClass {
     }
 }
 
-/// How people write the values of a field.
+/// The text format of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A decimal number; masked as hexadecimal.
@@ -112,7 +112,7 @@ pub enum Format {
     PacketType,
 }
 
-/// Whether a match may look at single bits of a field.
+/// The masks that a match may have on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maskable {
     /// Any mask.
@@ -121,23 +121,23 @@ pub enum Maskable {
     Exact,
 }
 
-/// Whether an action may write a field.
+/// The access that actions have to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Set-field, load, move and learn may write it.
+    /// Set-field, load, move and learn may write the field.
     ReadWrite,
-    /// It can only be matched and read.
+    /// The field can only be matched and read.
     ReadOnly,
 }
 
-/// What a match must contain before a field means anything (OpenFlow 1.3.5, table 12).
+/// The condition under which a field exists (OpenFlow 1.3.5, table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
     /// Nothing.
     Any,
-    /// The packet type is Ethernet (which every packet is so far).
+    /// The packet type is Ethernet; all packets are Ethernet so far.
     Ethernet,
-    /// `in_port` is given.
+    /// `in_port` is set.
     InPort,
     /// A VLAN tag is present: `vlan_vid` has its present bit set.
     VlanVid,
@@ -175,7 +175,7 @@ pub enum Prerequisite {
     Ct,
 }
 
-/// What to write in a match, as text.
+/// Writes the condition as match text.
 impl fmt::Display for Prerequisite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -204,28 +204,28 @@ impl fmt::Display for Prerequisite {
 }
 
 impl FieldId {
-    /// The name: the first spelling of `ovs-fields(7)`.
+    /// Returns the name: the first spelling of `ovs-fields(7)`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.info().names[0]
     }
 
-    /// Where the field lies in a flow key.
+    /// Returns the slot of the field in a flow key.
     #[must_use]
     pub const fn slot(self) -> FieldSlot {
         self.info().slot
     }
 
-    /// Width in bits.
+    /// Returns the width in bits.
     #[must_use]
     pub const fn width(self) -> u8 {
         self.info().width
     }
 
-    /// All bits of the field, as a value.
+    /// Returns all bits of the field, as a value.
     ///
-    /// `nw_tos` is a byte of which only the upper six bits belong to the field: the other two are
-    /// `nw_ecn`, and writing the one leaves the other alone.
+    /// `nw_tos` is a byte, but only the upper six bits belong to the field. The other two are
+    /// `nw_ecn`, and writing one field does not change the other.
     #[must_use]
     pub const fn value_max(self) -> u128 {
         match self {
@@ -234,23 +234,24 @@ impl FieldId {
         }
     }
 
-    /// The number of a tunnel option: 0 to 63 for `tun_metadata0` to `tun_metadata63`.
+    /// Returns the number of a tunnel option: 0 to 63 for `tun_metadata0` to `tun_metadata63`.
     ///
-    /// A match on one asks for its presence, too: without it the option has no value, not even zero.
+    /// A match on an option also matches its presence: without it, the option has no value, not
+    /// even zero.
     #[must_use]
     pub const fn tunnel_option(self) -> Option<u8> {
         let (first, last) = (Self::TunMetadata0 as u8, Self::TunMetadata63 as u8);
         if first <= self as u8 && self as u8 <= last { Some(self as u8 - first) } else { None }
     }
 
-    /// The field of a name or an alias, as `ovs-fields(7)` spells them.
+    /// Returns the field with a name or alias of `ovs-fields(7)`.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let named = |id: &Self| id.info().names.contains(&name);
         Self::all().find(named)
     }
 
-    /// The field with a name of the OXM or NXM header files, such as `NXM_NX_REG0`.
+    /// Returns the field with a name of the OXM or NXM header files, such as `NXM_NX_REG0`.
     #[must_use]
     pub fn find_oxm_name(name: &str) -> Option<Self> {
         Self::all().find(|id| id.info().oxms.iter().any(|oxm| oxm.name == name))
@@ -258,12 +259,12 @@ impl FieldId {
 }
 
 impl Oxm {
-    /// The same number with a value of `bits` bits on the wire.
+    /// Sets the width of the value on the wire to `bits`.
     pub(super) const fn bits(self, bits: u8) -> Self {
         Self { wire_bits: bits, ..self }
     }
 
-    /// Bytes of a value on the wire, for a field of `width` bits.
+    /// Returns the bytes of a value on the wire, for a field of `width` bits.
     #[must_use]
     pub const fn wire_len(self, width: u8) -> usize {
         let bits = if self.wire_bits == 0 { width } else { self.wire_bits };

@@ -1,8 +1,8 @@
-//! Fields: the single source of their names, widths, places, numbers and rules.
+//! Fields: the single source of their names, widths, slots, numbers and rules.
 //!
-//! One table holds a row per field; everything that reads or writes fields (match text, OXM
-//! and NXM headers, prerequisites, traces, documentation) goes through [`FieldId::info`].
-//! Names are the spellings of `ovs-fields(7)`.
+//! One table has a row per field. All code that reads or writes fields (match text, OXM and NXM
+//! headers, prerequisites, traces, documentation) uses [`FieldId::info`]. Names are the spellings
+//! of `ovs-fields(7)`.
 
 mod info;
 mod table;

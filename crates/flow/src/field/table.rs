@@ -1,18 +1,18 @@
 //! The field table: one row per field of OpenFlow 1.5 and of the Nicira extensions.
 //!
-//! Columns: names; width in bits; place in the flow key (word, shift, width); how values are
-//! written; prerequisite; whether it can be masked; whether actions may write it; numbers on the
-//! wire. The width counts the bits that can be set; the number says when the wire has more.
-//! Fields that share bits (`vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the ports of
-//! the transport protocols, registers of 32, 64 and 128 bits) are rows of their own over one place.
+//! Columns: names; width in bits; slot in the flow key (word, shift, width); text format;
+//! prerequisite; whether it can be masked; whether actions may write it; numbers on the wire. The
+//! width counts the bits that can be set; the number tells if the wire has more. Fields that share
+//! bits are separate rows over one slot: `vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the
+//! ports of the transport protocols, and registers of 32, 64 and 128 bits.
 //!
-//! `tun_metadata0` to `tun_metadata63` are options of tunnels (RFC 8926, 3.5) by numbers that a table
-//! of the bridge gives them, which says how long each is, too. There is no such table so far: no
-//! packet has an option, a match on one in OpenFlow is refused, and actions cannot write any. In text
-//! each has 32 bits.
+//! `tun_metadata0` to `tun_metadata63` are tunnel options (RFC 8926, 3.5). A table of the bridge
+//! gives each option its number and length. There is no such table so far: no packet has an option,
+//! OpenFlow matches on one are refused, and actions cannot write any. In text, each option has 32
+//! bits.
 //!
-//! `nd_options_type` can be written in Open vSwitch, where that turns the sender's address into the
-//! target's and leaves the key with both as they were; here it is read-only.
+//! Open vSwitch can write `nd_options_type`: that turns the sender's address into the target's, and
+//! leaves both in the key. Here the field is read-only.
 
 use super::info::{
     Access::{ReadOnly, ReadWrite},
@@ -45,7 +45,7 @@ macro_rules! fields {
                 [$(Self::$id,)+ $(Self::$option),+].into_iter()
             }
 
-            /// The row of this field.
+            /// Returns the row of this field.
             #[must_use]
             pub const fn info(self) -> &'static FieldInfo {
                 &FIELDS[self as usize]

@@ -1,19 +1,19 @@
-//! A hash table of row numbers that a burst can walk through in step.
+//! A hash table of row numbers that a burst of packets searches in steps.
 //!
-//! A general hash table answers one lookup after the other, and each waits for the memory of the
-//! one before. A burst of 32 packets wants all of its table slots on the way at once, then all of
-//! its rows, then all of its entries. So this table answers a *candidate*, the first row with the
-//! right tag, from one load, and leaves the comparison to the caller's next pass.
+//! A general hash table finishes one lookup before the next, and each waits for the memory of the
+//! one before. A burst of 32 packets needs all its index slots loaded at once, then all its rows,
+//! then all its entries. So this table returns a *candidate* from one load: the first row with the
+//! right tag. The caller compares the row in its next step.
 //!
-//! Slots hold 32 bits of the hash, the tag, and the row. The place of a slot is the top bits of its
-//! tag, then the next free place (linear probing, at most half full), so slots move to another
-//! table, or close a gap after a removal, without a look at any row.
+//! A slot holds 32 bits of the hash, the tag, and the row. Its position is the top bits of its tag,
+//! or the next free position (linear probing, at most half full). So slots move to a larger table,
+//! or close a gap after a removal, without reading any row.
 
 /// Row numbers by hash.
 #[derive(Debug)]
 pub(super) struct RowIndex {
     slots: Box<[IndexSlot]>,
-    /// 32 less the number of bits of a place.
+    /// 32 minus the number of bits of a position.
     shift: u32,
     len: usize,
 }
@@ -29,7 +29,7 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 
 const EMPTY: IndexSlot = IndexSlot { tag: 0, row: NO_ROW };
 
-/// Bits of a place in the smallest table.
+/// Bits of a position in the smallest table.
 const BITS_MIN: u32 = 4;
 
 impl RowIndex {
@@ -45,18 +45,18 @@ impl RowIndex {
         self.len == 0
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(super) fn rows(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().map(|slot| slot.row).filter(|row| *row != NO_ROW)
     }
 
-    /// The tag of a hash.
+    /// Returns the tag of a hash.
     #[inline]
     pub(super) const fn tag(hash: u64) -> u32 {
         (hash >> 32) as u32
     }
 
-    /// The first row with this tag, or [`NO_ROW`].
+    /// Returns the first row with this tag, or [`NO_ROW`].
     #[inline]
     pub(super) fn candidate(&self, tag: u32) -> u32 {
         let mut position = self.home(tag);
@@ -69,7 +69,7 @@ impl RowIndex {
         }
     }
 
-    /// The row with this tag that `is_it` accepts.
+    /// Returns the row with this tag that `is_it` accepts.
     pub(super) fn find(&self, tag: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.find_position(tag, is_it).map(|position| self.slots[position].row)
     }
@@ -90,11 +90,11 @@ impl RowIndex {
         self.len += 1;
     }
 
-    /// Takes a row out; answers whether it was there.
+    /// Removes a row, and returns whether it existed.
     pub(super) fn remove(&mut self, tag: u32, row: u32) -> bool {
         let Some(mut gap) = self.find_position(tag, |own| own == row) else { return false };
         self.len -= 1;
-        // What would be found past the gap no longer moves into it, until nothing would.
+        // Moves each later slot that would not be found any more into the gap, up to a free slot.
         let mut position = self.after(gap);
         while self.slots[position].row != NO_ROW {
             let distance = |from: usize| position.wrapping_sub(from) & (self.slots.len() - 1);
@@ -144,7 +144,7 @@ mod tests {
         Remove(usize),
     }
 
-    /// Tags that crowd at few places, also at the end of the table.
+    /// Tags that crowd at few positions, also at the end of the table.
     fn tags() -> impl Strategy<Value = u32> {
         (prop::sample::select(vec![0_u32, 1, 7, 14, 15]), 0..4_u32).prop_map(|(a, b)| a << 28 | b)
     }

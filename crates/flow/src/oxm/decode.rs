@@ -1,4 +1,4 @@
-//! From bytes to a match.
+//! Decoding of a match.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -9,24 +9,24 @@ use crate::{
     field::{Maskable, OxmClass},
 };
 
-/// One entry: a field, its value, and the bits of the value that count.
+/// One entry: a field, its value and its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmField {
     /// The field.
     pub field: FieldId,
     /// The value, right-aligned; zero outside `mask`.
     pub value: u128,
-    /// The bits that count; all of the field's without a mask on the wire.
+    /// The mask; all bits of the field if there is no mask on the wire.
     pub mask: u128,
     /// Whether the entry carried a mask.
     pub has_mask: bool,
 }
 
-/// Reads a sequence of entries.
+/// Decodes a sequence of entries.
 ///
 /// # Errors
 ///
-/// The first thing wrong with the first entry that is wrong.
+/// The first error of the first wrong entry.
 pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
     let mut draft = MatchDraft::default();
     let mut fields = Vec::new();
@@ -51,13 +51,13 @@ pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
     }
 }
 
-/// Reads the entry at the start of `bytes`, and says how many bytes it took.
+/// Decodes the entry at the start of `bytes`, and returns its length in bytes.
 ///
-/// Everything is checked that one entry can tell: prerequisites and duplicates are not.
+/// It checks all that one entry can tell, which excludes prerequisites and duplicates.
 ///
 /// # Errors
 ///
-/// The first that holds of: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
+/// The first of these that applies: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
 /// [`OxmError::BadField`], [`OxmError::Unbound`], [`OxmError::BadMask`], [`OxmError::BadValue`].
 pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
     let header = OxmHeader::read(bytes)?;
@@ -77,15 +77,16 @@ pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
     Ok((OxmField { field, value, mask, has_mask: header.has_mask() }, length))
 }
 
-/// The mask without bits beyond the field, which Open vSwitch ignores; a field that cannot be
-/// masked takes all bits of the wire or none.
+/// Returns the mask without bits outside the field, which Open vSwitch ignores.
+///
+/// A field that cannot be masked must have all bits on the wire or none.
 fn checked_mask(field: FieldId, mask: &[u8]) -> Result<u128, OxmError> {
     let uniform = mask.iter().all(|byte| *byte == 0) || mask.iter().all(|byte| *byte == 0xff);
     let mask = number(mask);
     if !uniform && field.info().maskable == Maskable::Exact {
         return Err(OxmError::BadMask { field, mask });
     }
-    // All ones on the wire are the whole field, also of a port that has only 16 bits there.
+    // All ones on the wire are the whole field, also for a port that has only 16 bits there.
     let is_whole = mask != 0 && field.info().maskable == Maskable::Exact;
     Ok(if is_whole { field.value_max() } else { mask & field.value_max() })
 }
@@ -96,7 +97,7 @@ fn checked_value(
     value: u128,
     mask: u128,
 ) -> Result<u128, OxmError> {
-    // The port of NXM has 16 bits, whose reserved values lie at the end of those.
+    // The NXM port has 16 bits; its reserved values are the highest of them.
     let short_port = header.word() >> 16 == u32::from(OxmClass::Nxm0.number());
     let value = match (field, u32::try_from(value)) {
         (FieldId::InPort, Ok(port)) if short_port => u128::from(PortNo::widened(port).number()),

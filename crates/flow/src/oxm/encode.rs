@@ -1,4 +1,4 @@
-//! From a match to bytes.
+//! Encoding of a match.
 
 use super::header::{OxmHeader, preferred};
 use crate::{FieldId, FlowKey, FlowMask, Match, field::vlan, prerequisite};
@@ -25,8 +25,7 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one entry to `out`, under the number of [`header`](super::header); answers whether the
-/// field has one.
+/// Appends one entry to `out`, and returns whether the field has a [`header`](super::header).
 ///
 /// Value bits outside the mask are sent as zero. No mask is sent for `None` and for a mask of all
 /// bits of the field.
@@ -48,8 +47,9 @@ fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[bytes.len() - length..]);
 }
 
-/// Whether `vlan_vid` and `vlan_pcp` can say all that the match asks of the tag: the priority
-/// whole, and only together with the presence of a tag.
+/// Returns whether `vlan_vid` and `vlan_pcp` can express the match on the tag.
+///
+/// They can if the priority is matched whole, and only together with the presence of a tag.
 fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
     let asked = mask.field(FieldId::VlanTci);
     let tagged = key.field(FieldId::VlanTci) & asked & vlan::PRESENT != 0;
@@ -60,7 +60,8 @@ fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
     }
 }
 
-/// The order in which Open vSwitch emits fields, ours that it does not know beside their kin.
+/// The order in which Open vSwitch emits fields; fields that it does not know follow the related
+/// ones.
 #[rustfmt::skip]
 const ORDER: &[FieldId] = {
     use FieldId::*;

@@ -1,11 +1,11 @@
-//! What is wrong with a match on the wire, by the codes of `OFPET_BAD_MATCH`.
+//! Errors of a match on the wire, by the codes of `OFPET_BAD_MATCH`.
 
 use thiserror::Error;
 
 use super::OxmHeader;
 use crate::{FieldId, draft::value_bits};
 
-/// Why a match was refused; each variant is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, 7.4.4).
+/// The reason why a match was refused; one code of `OFPET_BAD_MATCH` each (OpenFlow 1.3.5, 7.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OxmError {
@@ -17,14 +17,15 @@ pub enum OxmError {
         /// Bytes that are left.
         present: usize,
     },
-    /// A value has bits that its mask leaves out (`OFPBMC_BAD_WILDCARDS`).
+    /// A value has bits outside its mask (`OFPBMC_BAD_WILDCARDS`).
     #[error("{0} has value bits outside its mask")]
     BadWildcards(OxmHeader),
     /// No field has this number and length (`OFPBMC_BAD_FIELD`).
     #[error("{0} is no field that can be matched")]
     BadField(OxmHeader),
-    /// The bridge has no table that says which tunnel option this is (`OFPBMC_BAD_FIELD`; Open vSwitch
-    /// has a code of its own for it, `NXFMFC_INVALID_TLV_FIELD`).
+    /// The bridge has no table that binds this tunnel option (`OFPBMC_BAD_FIELD`).
+    ///
+    /// Open vSwitch has its own code for it, `NXFMFC_INVALID_TLV_FIELD`.
     #[error("{} is bound to no tunnel option", .0.name())]
     Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
@@ -43,7 +44,7 @@ pub enum OxmError {
         /// The mask on the wire.
         mask: u128,
     },
-    /// The match does not say what the field needs (`OFPBMC_BAD_PREREQ`).
+    /// The match lacks the prerequisite of the field (`OFPBMC_BAD_PREREQ`).
     #[error("{} needs {}", .0.name(), .0.info().prerequisite)]
     BadPrereq(FieldId),
     /// The field was given before (`OFPBMC_DUP_FIELD`).
@@ -52,7 +53,7 @@ pub enum OxmError {
 }
 
 impl OxmError {
-    /// The code under `OFPET_BAD_MATCH`, as OpenFlow 1.2 and later number it.
+    /// Returns the code under `OFPET_BAD_MATCH`, as OpenFlow 1.2 and later number it.
     #[must_use]
     pub const fn code(&self) -> u16 {
         match self {

@@ -1,4 +1,4 @@
-//! The header of an entry: which field, how long, masked or not.
+//! The header of an entry: field, length, and mask flag.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -18,12 +18,12 @@ pub struct OxmHeader {
 }
 
 impl OxmHeader {
-    /// Reads the header at the start of `bytes`.
+    /// Parses the header at the start of `bytes`.
     ///
     /// # Errors
     ///
-    /// [`OxmError::BadLength`] when `bytes` end inside it, or when its length leaves no room for
-    /// the experimenter id that its class has.
+    /// [`OxmError::BadLength`] if `bytes` end inside it, or if its length leaves no room for the
+    /// experimenter id of its class.
     pub fn read(bytes: &[u8]) -> Result<Self, OxmError> {
         let short = |needed| OxmError::BadLength { needed, present: bytes.len() };
         let (word, rest) = bytes.split_first_chunk().ok_or_else(|| short(4))?;
@@ -46,66 +46,67 @@ impl OxmHeader {
         }
     }
 
-    /// The 32 bits of the header: class, field, mask flag, length.
+    /// Returns the 32 bits of the header: class, field, mask flag, length.
     #[must_use]
     pub const fn word(&self) -> u32 {
         self.word
     }
 
-    /// The experimenter id, if the class has one.
+    /// Returns the experimenter id, if the class has one.
     #[must_use]
     pub const fn experimenter(&self) -> Option<u32> {
         self.experimenter
     }
 
-    /// Whether a mask follows the value.
+    /// Returns whether a mask follows the value.
     #[must_use]
     pub const fn has_mask(&self) -> bool {
         self.word & HAS_MASK != 0
     }
 
-    /// Bytes of this header on the wire: four, or eight with an experimenter id.
+    /// Returns the bytes of this header on the wire: four, or eight with an experimenter id.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         if self.experimenter.is_some() { 8 } else { 4 }
     }
 
-    /// Bytes of value and mask on the wire.
+    /// Returns the bytes of value and mask on the wire.
     #[must_use]
     pub const fn body_len(&self) -> usize {
         self.payload_len().saturating_sub(self.experimenter_len())
     }
 
-    /// Bytes of the whole entry on the wire.
+    /// Returns the bytes of the whole entry on the wire.
     #[must_use]
     pub const fn entry_len(&self) -> usize {
         self.header_len().saturating_add(self.body_len())
     }
 
-    /// Bytes of the value on the wire.
+    /// Returns the bytes of the value on the wire.
     #[must_use]
     pub const fn value_len(&self) -> usize {
         if self.has_mask() { self.body_len() / 2 } else { self.body_len() }
     }
 
-    /// The field, if there is one with this number and length, and no table is needed to know what
-    /// it is: a tunnel option is bound by none.
+    /// Returns the field with this number and length, if no table is needed to know it.
+    ///
+    /// A tunnel option needs a table, so it is not returned.
     #[must_use]
     pub fn find_field(&self) -> Option<FieldId> {
         self.find_number().filter(|field| field.tunnel_option().is_none())
     }
 
-    /// The field with this number and length.
+    /// Returns the field with this number and length.
     pub(super) fn find_number(&self) -> Option<FieldId> {
         let class = ClassIndex::find(self.class(), self.experimenter)?;
         let (field, value_len) =
             NUMBERS.get(class.0)?.get(usize::from(self.number())).copied()??;
-        // How long a tunnel option is, the table says that binds it.
+        // The length of a tunnel option depends on the table that binds it.
         let fits = body_len(value_len, self.has_mask()) == self.body_len();
         (fits || field.tunnel_option().is_some()).then_some(field)
     }
 
-    /// The header of `oxm` as a number of `field`.
+    /// Returns the header of `oxm` as a number of `field`.
     #[must_use]
     pub(super) fn of(oxm: Oxm, field: FieldId, has_mask: bool) -> Self {
         let experimenter = oxm.class.experimenter();
@@ -151,20 +152,22 @@ impl fmt::Display for OxmHeader {
     }
 }
 
-/// The header under which `field` is sent, without a mask; none if it has no number on the wire.
+/// Returns the header under which `field` is sent, without a mask, if it has a number on the wire.
 #[must_use]
 pub fn header(field: FieldId) -> Option<OxmHeader> {
     preferred(field).map(|oxm| OxmHeader::of(oxm, field, false))
 }
 
-/// The field of a 32-bit header and, for experimenter classes, the id that follows it.
+/// Returns the field of a 32-bit header and, for experimenter classes, the id after it.
 #[must_use]
 pub fn find_header(word: u32, experimenter: Option<u32>) -> Option<FieldId> {
     OxmHeader { word, experimenter }.find_field()
 }
 
-/// The number under which a field is sent: what OpenFlow 1.3 knows comes first, which for the
-/// fields of 1.5 is the ONF's experimenter number, and NXM only where there is nothing else.
+/// Returns the number under which a field is sent.
+///
+/// A number that OpenFlow 1.3 knows is preferred. For the fields of 1.5 that is the ONF
+/// experimenter number. NXM is used only if there is no other.
 pub(super) fn preferred(field: FieldId) -> Option<Oxm> {
     const ORDER: [OxmClass; 3] = [OxmClass::Onf, OxmClass::Basic, OxmClass::PacketRegs];
     let oxms = field.info().oxms;
@@ -198,7 +201,7 @@ const CLASSES: [OxmClass; 8] = [
     OxmClass::Ericsson,
 ];
 
-/// By class and number: the field, and the bytes of its value on the wire.
+/// Field and value length in bytes, by class and number.
 type FieldNumbers = [[Option<(FieldId, usize)>; 128]; CLASSES.len()];
 
 static NUMBERS: LazyLock<FieldNumbers> = LazyLock::new(|| {

@@ -18,7 +18,7 @@ fn numbered_fields() -> impl Iterator<Item = FieldId> {
     FieldId::all().filter(|field| !field.info().oxms.is_empty())
 }
 
-/// Those that mean something without a table of tunnel options.
+/// Fields that do not need a table of tunnel options.
 fn bound_fields() -> impl Iterator<Item = FieldId> {
     numbered_fields().filter(|field| field.tunnel_option().is_none())
 }

@@ -1,8 +1,8 @@
-//! Completing the checksum of a packet that was handed over without one.
+//! Completion of a checksum that the sender left to the device.
 
 use crate::checksum::sum;
 
-/// The place of a checksum is not in the frame, so nothing was written.
+/// The checksum is outside the frame, so nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("checksum at {start} + {offset} is outside of the frame of {length} bytes")]
 pub struct ChecksumOutside {
@@ -11,15 +11,16 @@ pub struct ChecksumOutside {
     length: usize,
 }
 
-/// Completes a [partial](super::ChecksumState::Partial) checksum in software: adds the bytes from
-/// `start` to the end of the frame to the sum at `start + offset`, and writes the checksum there.
+/// Completes a [partial](super::ChecksumState::Partial) checksum in software.
 ///
-/// A checksum of zero becomes 0xffff, which is the same number and also right for UDP.
+/// It adds the bytes from `start` to the end of the frame to the sum at `start + offset`, and
+/// writes the checksum there. A checksum of zero becomes 0xffff, which is the same number and also
+/// right for UDP.
 ///
 /// # Errors
 ///
-/// [`ChecksumOutside`] when the frame has no two bytes at `start + offset`: the place is named by
-/// the sender of the packet.
+/// [`ChecksumOutside`] if the frame has no two bytes at `start + offset`, which the sender of the
+/// packet chooses.
 pub fn complete_checksum(
     frame: &mut [u8],
     start: usize,

@@ -1,4 +1,4 @@
-//! Setting header fields: each word of the key goes into the bytes that it came from.
+//! Setting header fields: each word of the key is written into the bytes that it came from.
 
 use super::{
     transport::{ChecksumState, TransportHeader},
@@ -12,22 +12,20 @@ use crate::{
     layout::word,
 };
 
-/// Writes the header bits that `set` names into `frame`, lets the checksums follow, and updates
-/// `key`.
+/// Writes the header bits of `set` into `frame`, and updates the checksums and `key`.
 ///
-/// `layers` and `key` are what extraction made of the frame, followed through every rewrite since.
-/// `set` names writable fields; other bits of it, such as `ip_proto`, change the key alone.
+/// `layers` and `key` are the result of extraction, updated by every rewrite since. `set` has
+/// writable fields. Other bits of it, such as `ip_proto`, change only the key.
 ///
-/// The key takes the bits of `set` whether or not the frame has room for them, which is what the
-/// translation that decided on the set assumed. So for a whole packet the key is again what
-/// extraction would yield; a header that is cut short, and the fields that a changed ICMPv6 type
-/// brings or takes away, make the exceptions.
+/// The key takes the bits of `set` even if the frame has no room for them, as the translation
+/// assumed. So for a whole packet, the key is again the result of extraction. There are two
+/// exceptions: a header that is cut short, and the fields that exist only under the old or the new
+/// ICMPv6 type.
 ///
-/// The present bit of a VLAN tag is no bit on the wire: tags come and go by [`push_vlan`] and
-/// [`pop_vlan`].
+/// The present bit of a VLAN tag is not on the wire: [`push_vlan`] and [`pop_vlan`] add and remove
+/// tags.
 ///
-/// [`push_vlan`]: super::push_vlan
-/// [`pop_vlan`]: super::pop_vlan
+/// [`push_vlan`]: super::push_vlan [`pop_vlan`]: super::pop_vlan
 pub fn set_header(
     frame: &mut [u8],
     layers: &Layers,
@@ -54,9 +52,9 @@ struct FrameHeaders<'a> {
     network: NetworkHeader,
     transport: Option<TransportHeader>,
     route: Route,
-    /// What changed of the IPv4 header.
+    /// The change of the IPv4 header.
     ip_header: ChecksumDifference,
-    /// What changed of the pseudo-header of the transport checksum.
+    /// The change of the pseudo-header of the transport checksum.
     pseudo_header: ChecksumDifference,
 }
 
@@ -71,7 +69,7 @@ enum TagPresence {
     Present,
 }
 
-/// The network header, and where it begins.
+/// The network header, and its offset.
 #[derive(Clone, Copy)]
 pub(super) enum NetworkHeader {
     Absent,
@@ -109,7 +107,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Writes those bits of one word of the key that lie in the frame.
+    /// Writes the bits of one word of the key that are in the frame.
     fn set_word(&mut self, index: usize, bits: WrittenBits) {
         const IPV6_SRC_LOW: u8 = word::IPV6_SRC + 1;
         const IPV6_DST_LOW: u8 = word::IPV6_DST + 1;
@@ -144,7 +142,7 @@ impl<'a> FrameHeaders<'a> {
         replace::<N>(self.frame, 0, offset, bits);
     }
 
-    /// Priority and id of the outermost tag; its drop-eligible bit stays.
+    /// Writes priority and id of the outermost tag; its drop-eligible bit stays.
     fn tag(&mut self, bits: WrittenBits) {
         const TAG_PRESENT: u64 = 0x1000;
         if self.tag == TagPresence::Present {
@@ -152,7 +150,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Label, traffic class and TTL of the outermost entry; the bottom of the stack stays.
+    /// Writes label, traffic class and TTL of the outermost entry; the bottom-of-stack bit stays.
     fn label(&mut self, bits: WrittenBits) {
         const BOTTOM: u64 = 0x100;
         if let Some(offset) = self.mpls {
@@ -175,7 +173,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Half of an IPv6 address: the eight bytes at `offset` of the header.
+    /// Writes half of an IPv6 address: the eight bytes at `offset` of the header.
     fn ipv6_address(&mut self, offset: usize, bits: WrittenBits) {
         let NetworkHeader::Ipv6(header) = self.network else { return };
         let change = replace::<8>(self.frame, header, offset, bits);
@@ -185,7 +183,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// ToS, TTL and flow label, or the operation of ARP.
+    /// Writes ToS, TTL and flow label, or the operation of ARP.
     fn misc(&mut self, bits: WrittenBits) {
         let (tos, ttl, label) = (bits.part(16, 8), bits.part(24, 8), bits.part(44, 20));
         match self.network {
@@ -206,7 +204,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Flags, TTL and path of a service header, or the words of its fixed context.
+    /// Writes flags, TTL and path of a service header, or the words of its fixed context.
     fn service(&mut self, header: usize, index: u8, bits: WrittenBits) {
         const FIXED_CONTEXT: u8 = 1;
         let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
@@ -227,7 +225,8 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// A hardware address: at `offset` of ARP, or in the neighbour discovery option `option`.
+    /// Writes a hardware address: at `offset` of ARP, or in the neighbour discovery option
+    /// `option`.
     fn hardware(&mut self, offset: usize, option: u8, bits: WrittenBits) {
         if let NetworkHeader::Arp(header) = self.network {
             replace::<6>(self.frame, header, offset, bits);
@@ -236,14 +235,14 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// The eight bytes at `offset` of a neighbour discovery message.
+    /// Writes the eight bytes at `offset` of a neighbour discovery message.
     fn target(&mut self, offset: usize, bits: WrittenBits) {
         if let Some(transport) = &mut self.transport {
             transport.set_target(self.frame, offset, bits);
         }
     }
 
-    /// Ports, or ICMP type and code.
+    /// Writes ports, or ICMP type and code.
     fn first(&mut self, bits: WrittenBits) {
         if let Some(transport) = &mut self.transport {
             transport.set_first(self.frame, bits);

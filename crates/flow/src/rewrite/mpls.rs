@@ -1,23 +1,22 @@
-//! MPLS label stack entries: pushed, popped, and their TTLs copied (RFC 3032, 2.1; OpenFlow 1.3.5,
-//! 5.12).
+//! MPLS label stack entries: push, pop, and copy of the TTL (RFC 3032, 2.1; OpenFlow 1.3.5, 5.12).
 //!
-//! A label goes behind the Ethernet type and thereby behind all VLAN tags, and the type says what
-//! is behind it: so both are written at once. What a pop uncovers nobody has looked at: the packet
-//! is to be parsed anew before anything depends on it.
+//! A label follows the Ethernet type, and so all VLAN tags. The type names what follows it, so both
+//! are written at once. The payload after a pop is not parsed yet: the packet must be parsed again
+//! before anything depends on it.
 
 use super::writer::{WrittenBits, replace, update};
 use crate::checksum::ChecksumDifference;
 
-/// What a push writes.
+/// The fields of a pushed label stack entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MplsHeader {
-    /// The Ethernet type of the frame from then on: 0x8847 or 0x8848.
+    /// The new Ethernet type of the frame: 0x8847 or 0x8848.
     pub ether_type: u16,
     /// The label stack entry: label, traffic class, bottom of stack, TTL.
     pub entry: u32,
 }
 
-/// Which way a TTL is copied between the outermost header that has one and the next.
+/// The direction of a TTL copy between the outermost header that has one and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TtlCopy {
     /// From the outermost to the next.
@@ -32,11 +31,11 @@ const ENTRY: usize = 4;
 /// Bytes of an Ethernet type.
 const TYPE: usize = 2;
 
-/// Makes a label stack entry the outermost one of a frame.
+/// Inserts a label stack entry as the outermost one of a frame.
 ///
-/// `buffer` is the frame with four free bytes in front of it, and the whole of it is the frame
-/// afterwards; `payload` is where its Ethernet type ended, and ends again. A buffer that does not
-/// reach so far stays as it is.
+/// `buffer` is the frame with four free bytes before it; afterwards all of it is the frame.
+/// `payload` is the offset after the Ethernet type, before and afterwards. A buffer that is too
+/// short is not changed.
 pub fn push_mpls(buffer: &mut [u8], payload: usize, header: MplsHeader) {
     let Some(link) = link_and_entry(buffer, payload) else { return };
     link.copy_within(ENTRY.., 0);
@@ -47,11 +46,10 @@ pub fn push_mpls(buffer: &mut [u8], payload: usize, header: MplsHeader) {
     }
 }
 
-/// Removes the outermost label stack entry of a frame: afterwards the frame is `frame[4..]`, and its
-/// Ethernet type is `ether_type`.
+/// Removes the outermost label stack entry, and sets the Ethernet type to `ether_type`.
 ///
-/// `payload` is where the Ethernet type ends, before and afterwards. A frame that does not reach
-/// to the end of an entry there stays as it is.
+/// Afterwards the frame is `frame[4..]`. `payload` is the offset after the Ethernet type, before
+/// and afterwards. A frame that is too short is not changed.
 pub fn pop_mpls(frame: &mut [u8], payload: usize, ether_type: u16) {
     let Some(link) = link_and_entry(frame, payload) else { return };
     link.copy_within(..payload, ENTRY);
@@ -60,9 +58,10 @@ pub fn pop_mpls(frame: &mut [u8], payload: usize, ether_type: u16) {
     }
 }
 
-/// Copies a TTL between the label at `payload`, which is the bottom of its stack, and the IP packet
-/// behind it; its version field tells which one it is. The checksum of an IPv4 header follows. What
-/// is no IP packet has no TTL, and stays as it is.
+/// Copies a TTL between the label at `payload` and the IP packet after it.
+///
+/// The label is the bottom of its stack; the version field of the packet selects IPv4 or IPv6. The
+/// checksum of an IPv4 header is updated. A payload that is not IP has no TTL, and is not changed.
 pub fn copy_ttl(frame: &mut [u8], payload: usize, copy: TtlCopy) {
     const LABEL_TTL: usize = 3;
     let network = payload.saturating_add(ENTRY);
@@ -87,7 +86,7 @@ pub fn copy_ttl(frame: &mut [u8], payload: usize, copy: TtlCopy) {
     }
 }
 
-/// The frame up to the end of the entry at `payload`.
+/// Returns the frame up to the end of the entry at `payload`.
 fn link_and_entry(frame: &mut [u8], payload: usize) -> Option<&mut [u8]> {
     if payload < TYPE {
         return None;

@@ -1,4 +1,4 @@
-//! Rewriting against building the packet anew.
+//! Rewriting compared with building the packet again.
 
 #![expect(
     clippy::indexing_slicing,
@@ -40,7 +40,7 @@ fn set_of(field: FieldId, value: u128) -> Match {
     Match::new(&key, &mask)
 }
 
-/// The offset of the checksum over the transport header that a frame has.
+/// Returns the offset of the transport checksum of a frame.
 fn checksum_offset(frame: &[u8]) -> Option<usize> {
     let (key, layers) = key_of(frame);
     let offset = match (key.field(FieldId::NwFrag), key.field(FieldId::IpProto)) {

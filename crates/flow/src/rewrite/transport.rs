@@ -10,17 +10,19 @@ use crate::{
     extract::Options,
 };
 
-/// What the checksum field of a transport header holds.
+/// The content of the checksum field of a transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
     /// The checksum, as on a wire.
     Complete,
-    /// The sum of the pseudo-header alone, not complemented; the rest is added when the packet is
-    /// sent (virtio's `NEEDS_CSUM`). Only a change of the pseudo-header changes it.
+    /// The sum of the pseudo-header alone, not complemented (virtio's `NEEDS_CSUM`).
+    ///
+    /// The rest is added when the packet is sent. Only a change of the pseudo-header changes the
+    /// sum.
     Partial,
 }
 
-/// The transport header of a packet, and what was changed of it.
+/// The transport header of a packet, and its changes.
 pub(super) struct TransportHeader {
     kind: TransportKind,
     header: usize,
@@ -30,7 +32,7 @@ pub(super) struct TransportHeader {
     crc_change: u32,
 }
 
-/// Where the options of a neighbour discovery message begin.
+/// Offset of the options of a neighbour discovery message.
 const OPTIONS: usize = 24;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ enum TransportKind {
 }
 
 impl TransportHeader {
-    /// The transport header of the packet, if the whole of it is there and fields name it.
+    /// Returns the transport header of the packet, if it is complete and has fields.
     pub(super) fn new(network: NetworkHeader, layers: &Layers, key: &FlowKey) -> Option<Self> {
         const LATER_FRAGMENT: u128 = 2;
         let header = layers.transport()?;
@@ -77,7 +79,8 @@ impl TransportHeader {
         }
     }
 
-    /// Writes the first word: ports, or ICMP type and code, and what neighbour discovery reserves.
+    /// Writes the first word: ports, or ICMP type and code, and the reserved word of neighbour
+    /// discovery.
     pub(super) fn set_first(&mut self, frame: &mut [u8], bits: WrittenBits) {
         let ports = bits.part(32, 32);
         match self.kind {
@@ -124,7 +127,7 @@ impl TransportHeader {
         self.change.combine(change.into());
     }
 
-    /// Lets the checksum follow what changed.
+    /// Updates the checksum for the changes.
     pub(super) fn update_checksum(
         &self,
         frame: &mut [u8],
@@ -166,7 +169,8 @@ impl TransportHeader {
         }
     }
 
-    /// Whether the TCP header with its options fits into the packet; its ports are fields only then.
+    /// Returns whether the TCP header with its options fits the packet; only then its ports are
+    /// fields.
     fn is_whole_tcp(&self, frame: &[u8]) -> bool {
         const DATA_OFFSET: usize = 12;
         let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));
@@ -174,8 +178,10 @@ impl TransportHeader {
     }
 }
 
-/// A UDP checksum of zero says that there is none; one that comes out as zero is sent as its other
-/// name (RFC 768).
+/// Updates a UDP checksum.
+///
+/// Zero means that there is no checksum. A checksum that computes to zero is sent as 0xffff (RFC
+/// 768).
 const fn update_udp(checksum: u16, change: ChecksumDifference) -> u16 {
     match (checksum, change.update(checksum)) {
         (0, _) => 0,
@@ -184,7 +190,7 @@ const fn update_udp(checksum: u16, change: ChecksumDifference) -> u16 {
     }
 }
 
-/// The change of the CRC of a packet of `length` bytes whose first four changed.
+/// Returns the change of the CRC of a packet of `length` bytes with new first four bytes.
 #[expect(clippy::cast_possible_truncation, reason = "four bytes were written")]
 const fn crc_change(change: WordChange, length: usize) -> u32 {
     let (old, new) = ((change.old as u32).to_be_bytes(), (change.new as u32).to_be_bytes());

@@ -1,16 +1,16 @@
 //! Pushing and popping the outermost VLAN tag (IEEE 802.1Q, 9.3).
 
-/// Bytes of the two MAC addresses, behind which a tag goes.
+/// Bytes of the two MAC addresses; a tag follows them.
 const ADDRESSES: usize = 12;
 
 /// Bytes of a tag.
 const TAG: usize = 4;
 
-/// Makes a tag the outermost one of a frame.
+/// Inserts a tag as the outermost one of a frame.
 ///
-/// `buffer` is the frame with four free bytes in front of it, and the whole of it is the frame
-/// afterwards. The present bit that a TCI has in a flow key is not sent. A buffer that cannot hold
-/// an Ethernet header and a tag stays as it is.
+/// `buffer` is the frame with four free bytes before it; afterwards all of it is the frame. The
+/// present bit of a TCI in a flow key is not sent. A buffer without room for an Ethernet header and
+/// a tag is not changed.
 pub fn push_vlan(buffer: &mut [u8], tpid: u16, tci: u16) {
     const TAG_PRESENT: u16 = 0x1000;
     let Some(header) = buffer.first_chunk_mut::<{ ADDRESSES + TAG }>() else { return };
@@ -24,7 +24,7 @@ pub fn push_vlan(buffer: &mut [u8], tpid: u16, tci: u16) {
 
 /// Removes the outermost tag of a frame: afterwards the frame is `frame[4..]`.
 ///
-/// A frame that cannot hold an Ethernet header and a tag stays as it is.
+/// A frame without room for an Ethernet header and a tag is not changed.
 pub fn pop_vlan(frame: &mut [u8]) {
     if let Some(header) = frame.first_chunk_mut::<{ ADDRESSES + TAG }>() {
         header.copy_within(..ADDRESSES, TAG);

@@ -1,8 +1,8 @@
-//! Masked writes into a frame, and what each of them changed.
+//! Masked writes into a frame, and the changes that they made.
 
 use crate::checksum::ChecksumDifference;
 
-/// Bits to write, right-aligned, and the value that they take.
+/// Bits to write, right-aligned, and their value.
 #[derive(Clone, Copy)]
 pub(super) struct WrittenBits {
     pub(super) mask: u64,
@@ -13,7 +13,7 @@ impl WrittenBits {
     /// No bit at all.
     pub(super) const NONE: Self = Self { mask: 0, value: 0 };
 
-    /// The `width` bits that begin at bit `shift`.
+    /// Returns the `width` bits from bit `shift` on.
     pub(super) const fn part(self, shift: u32, width: u32) -> Self {
         let ones = u64::MAX.unbounded_shr(u64::BITS.saturating_sub(width));
         Self {
@@ -22,7 +22,7 @@ impl WrittenBits {
         }
     }
 
-    /// These bits, `shift` bits further left, and those of `other`.
+    /// Returns these bits, shifted left by `shift`, together with those of `other`.
     pub(super) const fn beside(self, shift: u32, other: Self) -> Self {
         Self {
             mask: self.mask.unbounded_shl(shift) | other.mask,
@@ -30,7 +30,7 @@ impl WrittenBits {
         }
     }
 
-    /// `word` with these bits written.
+    /// Returns `word` with these bits written.
     pub(super) const fn write(self, word: u64) -> u64 {
         word & !self.mask | self.value & self.mask
     }
@@ -51,9 +51,9 @@ impl From<WordChange> for ChecksumDifference {
     }
 }
 
-/// Writes into the `N` bytes at `offset` of the header that begins at `header`.
+/// Writes into the `N` bytes at `offset` of the header that starts at `header`.
 ///
-/// Where the frame has no such bytes nothing is written, and nothing changed.
+/// If the frame does not have these bytes, nothing is written, and the change is empty.
 pub(super) fn replace<const N: usize>(
     frame: &mut [u8],
     header: usize,
@@ -77,7 +77,7 @@ pub(super) fn replace<const N: usize>(
     WordChange { old, new }
 }
 
-/// Changes the 16-bit checksum at `offset` of the header that begins at `header`, if there is one.
+/// Changes the 16-bit checksum at `offset` of the header that starts at `header`, if there is one.
 pub(super) fn update(
     frame: &mut [u8],
     header: usize,

@@ -1,4 +1,4 @@
-//! Generators of legal matches, and fuzz functions for what reads them from outside.
+//! Generators of legal matches, and fuzz functions for the parsers of matches.
 
 use proptest::{prelude::*, sample::select};
 
@@ -12,12 +12,12 @@ use crate::{
     text::{NoPortNames, format_match, parse_match},
 };
 
-/// A value of a field and the bits of it that count.
+/// A value of a field and its mask.
 pub type FieldBits = (u128, u128);
 
-/// Any legal match: a protocol stack, then any fields that it allows.
+/// Generates legal matches: a protocol stack, then any fields that it allows.
 ///
-/// Every field that can be matched occurs, with every shape of mask that it takes.
+/// Every field that can be matched occurs, with every kind of mask that it takes.
 pub fn any_match() -> impl Strategy<Value = Match> {
     let picks = prop::collection::vec(any_field(), 0..24);
     (select(STACKS), picks).prop_map(|(stack, picks)| {
@@ -28,7 +28,7 @@ pub fn any_match() -> impl Strategy<Value = Match> {
     })
 }
 
-/// A legal value of `field`, and a legal mask that is not empty.
+/// Generates a legal value of `field`, and a legal mask that is not empty.
 pub fn field_bits(field: FieldId) -> impl Strategy<Value = FieldBits> {
     let whole = field.value_max();
     let bits = u32::from(field.width());
@@ -39,7 +39,7 @@ pub fn field_bits(field: FieldId) -> impl Strategy<Value = FieldBits> {
         Maskable::Maskable if mask & whole != 0 => mask & whole,
         _ => whole,
     });
-    // Small numbers and all ones are where the edges are.
+    // Small numbers and all ones are the edge cases.
     let value = prop_oneof![any::<u128>(), 0..300_u128, Just(u128::MAX)];
     let bits = (value, mask)
         .prop_map(move |(value, mask)| (value & mask & draft::value_bits(field), mask));
@@ -48,7 +48,7 @@ pub fn field_bits(field: FieldId) -> impl Strategy<Value = FieldBits> {
     })
 }
 
-/// A key whose bits are all arbitrary, except that protocols are likely.
+/// Generates keys of arbitrary bits, in which known protocols are likely.
 pub fn any_key() -> impl Strategy<Value = FlowKey> {
     let words = prop::collection::vec(any::<u64>(), crate::layout::FLOW_WORDS);
     (words, select(STACKS)).prop_map(|(words, stack)| {
@@ -59,22 +59,22 @@ pub fn any_key() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Decodes any bytes; what is a match survives encoding and printing.
+/// Decodes any bytes; a match must survive encoding and printing.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If it does not.
 pub fn fuzz_oxm(data: &[u8]) {
     if let Ok(matching) = oxm::decode_match(data) {
         assert_survives(&matching);
     }
 }
 
-/// Reads any text; what is a match survives encoding and printing.
+/// Parses any text; a match must survive encoding and printing.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If it does not.
 pub fn fuzz_match_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(matching) = parse_match(&text, &NoPortNames) {
@@ -101,7 +101,8 @@ pub fn assert_survives(matching: &Match) {
     assert_eq!(parse_match(&text, &NoPortNames).as_ref(), Ok(matching), "through {text}");
 }
 
-/// Any field that can be matched; headers, which are fewer than registers, are as likely.
+/// Generates any field that can be matched; header fields are as likely as the more numerous
+/// registers.
 fn any_field() -> impl Strategy<Value = (FieldId, FieldBits)> {
     let matchable = FieldId::all().filter(is_matchable);
     let (hidden, header): (Vec<_>, Vec<_>) =
@@ -110,13 +111,13 @@ fn any_field() -> impl Strategy<Value = (FieldId, FieldBits)> {
         .prop_flat_map(|field| (Just(field), field_bits(field)))
 }
 
-/// Whether a client may match the field: one of a tunnel option needs a table that there is none of.
+/// Returns whether a client may match the field; tunnel options need a table, which does not exist.
 fn is_matchable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }
 
-/// Adds what a client may add: fields whose prerequisites are met, once, and so that the match
-/// stays legal.
+/// Adds the fields that a client may add: each once, with its prerequisites, so that the match is
+/// legal.
 fn add_if_legal(draft: &mut MatchDraft, (field, (value, mask)): (FieldId, FieldBits)) {
     let mut with = draft.clone();
     with.add(field, value, mask);

@@ -1,5 +1,4 @@
-//! Generators of legal and of hostile values, for the property tests of this crate and of others,
-//! and what fuzz targets call.
+//! Generators of legal and malformed values for property tests, and functions for fuzz targets.
 
 pub mod matching;
 pub mod packet;

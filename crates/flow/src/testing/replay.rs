@@ -1,13 +1,12 @@
-//! Inputs of fuzz targets, run once more.
+//! Replay of the inputs of fuzz targets.
 
 use std::{fs, path::Path};
 
-/// Gives every file of `folder` to a fuzz function: the inputs that fuzzing started from, and what
-/// it found.
+/// Runs a fuzz function on every file of `folder`: the seeds of fuzzing, and what it found.
 ///
 /// # Panics
 ///
-/// When the function does, or when there is no input.
+/// If the function panics, or if there is no input.
 #[expect(clippy::print_stdout, reason = "the last input named is the one that failed")]
 #[expect(clippy::expect_used, reason = "a folder that cannot be read is a failure of the test")]
 pub fn replay(folder: &Path, fuzz: fn(&[u8])) {

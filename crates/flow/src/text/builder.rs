@@ -1,4 +1,4 @@
-//! From text to a match, item by item.
+//! Parsing of a match, item by item.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{FieldId, Match, draft, draft::MatchDraft};
 
-/// Reads a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`; the empty text matches everything.
+/// Parses a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`; the empty text matches everything.
 ///
 /// # Errors
 ///
-/// What is wrong with the first item that is wrong.
+/// The first error of the first wrong item.
 pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchError> {
     let mut builder = MatchBuilder::new(ports);
     for (name, value) in items(text) {
@@ -26,10 +26,10 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchErro
     builder.finish()
 }
 
-/// A match that is read from text, item by item.
+/// A match that is parsed from text, item by item.
 ///
-/// The order of items does not matter: which field `tp_dst` is, and whether it may be named at
-/// all, is decided when the list has ended.
+/// The order of items does not matter. The field that `tp_dst` means, and whether it is allowed, is
+/// decided at the end of the list.
 ///
 /// ```
 /// use shunt_flow::{FieldId, text::{MatchBuilder, NoPortNames}};
@@ -47,7 +47,7 @@ pub struct MatchBuilder<'a> {
     items: Vec<MatchItem>,
 }
 
-/// What one item asks for.
+/// One item: a field, its value and its mask.
 #[derive(Clone, Debug)]
 struct MatchItem {
     text: String,
@@ -57,17 +57,17 @@ struct MatchItem {
 }
 
 impl<'a> MatchBuilder<'a> {
-    /// A match of everything, on a bridge whose ports are called as `ports` knows.
+    /// Creates a match of everything, on a bridge with these port names.
     #[must_use]
     pub const fn new(ports: &'a dyn PortNames) -> Self {
         Self { ports, items: Vec::new() }
     }
 
-    /// Takes one item; answers whether its name is a match field or a shorthand.
+    /// Adds one item, and returns whether its name is a match field or a shorthand.
     ///
     /// # Errors
     ///
-    /// What is wrong with the value.
+    /// If the value is wrong.
     pub fn set_item(&mut self, name: &str, value: Option<&str>) -> Result<bool, MatchError> {
         if let Some(shorthand) = Shorthand::find(name) {
             self.refuse_value(shorthand.name, value)?;
@@ -89,7 +89,7 @@ impl<'a> MatchBuilder<'a> {
         }
         let text = match value.filter(|text| !text.is_empty()) {
             Some(text) => text,
-            // Its presence is what the name alone asks for.
+            // The name alone matches the presence of the option.
             None if field.tunnel_option().is_some() => "*",
             None => return Err(MatchError::missing_value(field_name)),
         };
@@ -102,16 +102,16 @@ impl<'a> MatchBuilder<'a> {
         Ok(true)
     }
 
-    /// The match, once all items are taken.
+    /// Returns the match, once all items are added.
     ///
     /// # Errors
     ///
-    /// Items that contradict each other, or a field without its prerequisite.
+    /// If items contradict each other, or a field lacks its prerequisite.
     pub fn finish(self) -> Result<Match, MatchError> {
         let mut draft = MatchDraft::default();
         let mut taken: Vec<MatchItem> = Vec::new();
         let mut waiting = self.items;
-        // Each pass takes every item whose prerequisites the passes before it have met; no chain of
+        // Each pass takes every item with prerequisites that earlier passes have set. No chain of
         // prerequisites is longer than packet type, Ethernet type, protocol, ICMP type, ND.
         while !waiting.is_empty() {
             let (ready, rest): (Vec<_>, Vec<_>) =
@@ -156,13 +156,16 @@ impl<'a> MatchBuilder<'a> {
 }
 
 impl MatchItem {
-    /// The field that this item means beside what `draft` says: its own, or one of the same bits;
-    /// none as long as the prerequisites of all of them are missing.
+    /// Returns the field that this item means, given `draft`: its own, or another with the same
+    /// bits.
+    ///
+    /// Returns `None` while the prerequisites of all of them are missing.
     fn meant_by(&self, draft: &MatchDraft) -> Option<FieldId> {
         kin(self.field).find(|field| draft.meets(*field) || is_always_met(*field))
     }
 
-    /// This item on a field of the same bits, which may be narrower (`tp_src` for `icmp_type`).
+    /// Returns this item on a field with the same bits, which may be narrower (`tp_src` for
+    /// `icmp_type`).
     fn into_field(self, field: FieldId) -> Result<Self, MatchError> {
         let whole = self.mask == self.field.value_max();
         let mask = if whole { field.value_max() } else { self.mask };
@@ -181,14 +184,14 @@ impl MatchItem {
     }
 }
 
-/// The field of a name, under that name.
+/// Returns the field with a name, together with that name.
 fn field_name(name: &str) -> Option<FieldName> {
     let field = FieldId::find(name)?;
     let own = field.info().names.iter().find(|own| **own == name)?;
     Some(FieldName { field, name: own })
 }
 
-/// A field, then those that are the same bits of a key under another protocol.
+/// Returns a field, then the fields that have the same bits under another protocol.
 fn kin(field: FieldId) -> impl Iterator<Item = FieldId> {
     let place = |field: FieldId| (field.slot().word, field.slot().shift);
     let differs = move |other: FieldId| other.info().prerequisite != field.info().prerequisite;
@@ -198,7 +201,7 @@ fn kin(field: FieldId) -> impl Iterator<Item = FieldId> {
     std::iter::once(field).chain(FieldId::all().filter(is_kin))
 }
 
-/// Whether text may name the field in any match: asking for a priority asks for a tag.
+/// Returns whether text may name the field in any match: matching a priority implies a tag.
 const fn is_always_met(field: FieldId) -> bool {
     matches!(field, FieldId::VlanPcp | FieldId::DlVlanPcp)
 }
@@ -217,5 +220,5 @@ const fn exact(value: u128) -> (u128, u128) {
     (value, u128::MAX)
 }
 
-/// The value of `dl_vlan` that asks for no tag (`OFP_VLAN_NONE`).
+/// The value of `dl_vlan` that matches untagged packets (`OFP_VLAN_NONE`).
 const NO_VLAN: u128 = 0xffff;

@@ -1,11 +1,11 @@
-//! What is wrong with a match as text, and how to mend it.
+//! Errors of match text; each message tells how to correct the match.
 
 use thiserror::Error;
 
 use super::{protocol::Shorthand, value::FieldName};
 use crate::{FieldId, field::Format};
 
-/// Why a match was refused: each message names the item and says how to mend it.
+/// The reason why a match was refused; each message names the item and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MatchError {
@@ -14,7 +14,7 @@ pub enum MatchError {
     UnknownField {
         /// The name as written.
         name: String,
-        /// The name that looks most like it, if one does.
+        /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
     },
     /// The field exists in packets, but no match can name it.
@@ -26,14 +26,14 @@ pub enum MatchError {
     /// A shorthand with a value.
     #[error("`{0}` stands alone: it takes no value")]
     UnexpectedValue(&'static str),
-    /// A value that is not written as the field's values are.
+    /// A value that does not have the format of the field.
     #[error("`{text}` is no value of `{name}`: write {expected}")]
     BadValue {
         /// The field.
         name: &'static str,
         /// The value as written.
         text: String,
-        /// What values of the field look like.
+        /// The format of values of the field.
         expected: &'static str,
     },
     /// A number that does not fit the field.
@@ -43,7 +43,7 @@ pub enum MatchError {
         name: &'static str,
         /// The value as written.
         text: String,
-        /// The bits of the field.
+        /// The width of the field in bits.
         bits: u128,
     },
     /// A mask on a field that can only be matched whole.
@@ -67,26 +67,26 @@ pub enum MatchError {
         /// The flag.
         flag: String,
     },
-    /// Two items ask for different values of the same bits.
+    /// Two items with different values for the same bits.
     #[error("`{second}` contradicts `{first}`: leave out one of them")]
     Contradiction {
-        /// The item that was taken first.
+        /// The item that was added first.
         first: String,
-        /// The item that does not agree.
+        /// The item that contradicts it.
         second: String,
     },
-    /// A field without what makes it exist.
+    /// A field without its prerequisite.
     #[error("`{name}` means nothing without {needs}: add that to the match")]
     Unmet {
         /// The item as written.
         name: String,
-        /// What the match must say.
+        /// The prerequisite as match text.
         needs: String,
     },
 }
 
 impl MatchError {
-    /// The error for a name that is no field and no shorthand.
+    /// Returns the error for a name that is neither a field nor a shorthand.
     #[must_use]
     pub fn unknown(name: &str) -> Self {
         Self::UnknownField { name: name.to_owned(), nearest: nearest(name) }
@@ -102,7 +102,7 @@ impl MatchError {
     }
 }
 
-/// What values look like, for people.
+/// Returns a description of the format of values.
 const fn expected(format: Format) -> &'static str {
     match format {
         Format::Decimal | Format::Hex => "a number, or number/mask: 80, 0x50, 0x50/0xfff0",
@@ -118,17 +118,17 @@ const fn expected(format: Format) -> &'static str {
     }
 }
 
-/// The name of a field or shorthand that was probably meant by `name`.
+/// Returns the field or shorthand that `name` is probably a misspelling of.
 fn nearest(name: &str) -> Option<&'static str> {
     let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
     nearest_of(name, names.chain(Shorthand::names()))
 }
 
-/// The one of `known` that was probably meant by `name`: that with the fewest slips, which are letters
-/// put in, left out, replaced or swapped, and at most one to three letters of the shorter word.
-/// Capitals and small letters are the same.
+/// Returns the one of `known` that `name` is probably a misspelling of.
 ///
-/// A name that is longer than any known one can be is not looked at: it may come from a peer.
+/// It is the name with the fewest errors: letters inserted, omitted, replaced or swapped. There may
+/// be one to three errors, depending on the length of the shorter name. Case is ignored. A name
+/// longer than every known name is not compared, because it may be from a peer.
 #[must_use]
 pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_LEN_MAX {
@@ -142,5 +142,5 @@ pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
     near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
-/// Longest name that is compared with those known, in bytes: more than the longest of these has.
+/// Longest name that is compared with the known names, in bytes.
 const NAME_LEN_MAX: usize = 64;

@@ -1,11 +1,11 @@
-//! Fields whose bits have names: `+syn-ack` under a mask, `syn|ack` whole.
+//! Fields with named bits: `+syn-ack` under a mask, `syn|ack` as a whole value.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::{error::MatchError, value::FieldName};
 use crate::FieldId;
 
-/// The names of the bits of a field, lowest first; `None` if its bits have none.
+/// Returns the names of the bits of a field, lowest first, or `None` if they have none.
 pub(super) const fn names(field: FieldId) -> Option<&'static [&'static str]> {
     Some(match field {
         FieldId::TcpFlags => &[
@@ -17,7 +17,7 @@ pub(super) const fn names(field: FieldId) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Reads `+syn-ack` (those bits) or `syn|ack` (all bits).
+/// Parses `+syn-ack` (those bits) or `syn|ack` (all bits).
 pub(super) fn parse(
     field_name: FieldName,
     names: &[&str],

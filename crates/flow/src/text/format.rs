@@ -1,4 +1,4 @@
-//! From a match or a packet's fields to text, in the order and words of `ovs-ofctl dump-flows`.
+//! Matches and packet fields as text, in the order and words of `ovs-ofctl dump-flows`.
 
 use super::{
     ports::PortNames,
@@ -22,21 +22,21 @@ pub fn format_match(matching: &Match, ports: &dyn PortNames) -> String {
 
 /// Writes the fields of a packet as Open vSwitch prints a flow.
 ///
-/// Header fields that the packet has are written whatever their value; what is not a header only
-/// where it is not zero.
+/// Header fields that the packet has are always written. Other fields are written only if they are
+/// not zero.
 #[must_use]
 pub fn format_key(key: &FlowKey, ports: &dyn PortNames) -> String {
     MatchWriter::new(key.clone(), present(key), ports).finish()
 }
 
-/// The bits of a packet that are worth showing.
+/// Returns the bits of a packet to write.
 fn present(key: &FlowKey) -> FlowMask {
     let mut all = FlowMask::EMPTY;
     all.words_mut().fill(u64::MAX);
     let labels = mpls_labels(key);
     let is_tagged = key.field(FieldId::VlanTci) & vlan::PRESENT != 0;
     let is_present = |field: &FieldId| match field {
-        // Open vSwitch has no word for these, or says it only in a match.
+        // Open vSwitch has no name for these, or prints them only in a match.
         FieldId::InPhyPort | FieldId::PbbIsid | FieldId::PbbUca | FieldId::Ipv6Exthdr => false,
         FieldId::NdReserved | FieldId::NdOptionsType => false,
         FieldId::NshC1 | FieldId::NshC2 | FieldId::NshC3 | FieldId::NshC4
@@ -62,7 +62,7 @@ fn present(key: &FlowKey) -> FlowMask {
     mask
 }
 
-/// How many label stack entries the packet has, as far as a key has room for them.
+/// Returns the number of label stack entries of the packet, as far as a key has room for them.
 fn mpls_labels(key: &FlowKey) -> u32 {
     let is_last = |entry: u128| entry & 0x100 != 0;
     if key.field(FieldId::MplsBos) != 0 {
@@ -74,16 +74,17 @@ fn mpls_labels(key: &FlowKey) -> u32 {
     }
 }
 
-/// Whether a field is to be shown where it is asked for.
+/// Returns whether a field in `mask` is written.
 fn is_shown(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
     match field {
-        // Open vSwitch shows both addresses of a neighbour message, whichever it can carry.
+        // Open vSwitch writes both addresses of a neighbour message, although each type carries
+        // one.
         FieldId::NdSll | FieldId::NdTll => prerequisite::is_met(FieldId::NdTarget, key, mask),
         _ => prerequisite::is_met(field, key, mask),
     }
 }
 
-/// Text that grows by items.
+/// The text of a match, which grows by items.
 struct MatchWriter<'a> {
     key: FlowKey,
     mask: FlowMask,
@@ -120,7 +121,7 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
-    /// The tunnel options that are asked for: by name alone where only their presence is.
+    /// Writes the tunnel options of the mask, by name alone if only the presence is matched.
     fn tunnel_options(&mut self) {
         let present = self.key.tunnel_options();
         for field in FieldId::all() {
@@ -136,7 +137,7 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
-    /// A VLAN tag as id and priority where those are asked for whole, as bits otherwise.
+    /// Writes a VLAN tag as id and priority if these are matched whole, otherwise as bits.
     fn tag(&mut self, tag: &TagNames) {
         let mask = self.mask.field(tag.field);
         let value = self.key.field(tag.field) & mask;
@@ -173,12 +174,12 @@ impl<'a> MatchWriter<'a> {
     }
 }
 
-/// A value as it is written in a match, which for some fields is not as in an action.
+/// Writes a value as in a match, which for some fields differs from an action.
 fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) -> String {
     let exact = mask == field.value_max();
     match field {
         FieldId::EthType if exact => format!("{value:#06x}"),
-        // No rule asks so, but what a lookup has consulted may be single bits.
+        // No rule has such a mask, but a lookup may have consulted single bits.
         FieldId::EthType => format!("{value:#06x}/{mask:#06x}"),
         FieldId::Ipv6Label if exact => format!("{value:#07x}"),
         FieldId::Ipv6Label => format!("{value:#07x}/{mask:#07x}"),
@@ -195,7 +196,7 @@ fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) 
     }
 }
 
-/// A part of the text.
+/// An item of the text.
 enum MatchPart {
     /// A field, under the name that is printed.
     Field(FieldId, &'static str),
@@ -207,7 +208,7 @@ enum MatchPart {
     Vlan(TagNames),
 }
 
-/// The words for the parts of a VLAN tag.
+/// The names of the parts of a VLAN tag.
 struct TagNames {
     field: FieldId,
     vid: &'static str,
@@ -220,7 +221,7 @@ const TAG: TagNames =
 const TAG1: TagNames =
     TagNames { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
 
-/// The order in which Open vSwitch prints, ours that it does not know beside their kin.
+/// The print order of Open vSwitch; fields that it does not know follow the related ones.
 #[rustfmt::skip]
 const ORDER: &[MatchPart] = {
     use FieldId::*;

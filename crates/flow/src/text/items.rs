@@ -1,4 +1,4 @@
-//! Splitting a list into its items.
+//! Splitting of a list into its items.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

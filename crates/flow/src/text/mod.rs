@@ -1,19 +1,19 @@
-//! Matches as text, in the words of `ovs-ofctl(8)`.
+//! Matches as text, in the syntax of `ovs-ofctl(8)`.
 //!
 //! `tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80` is a list of items `name=value` or `name`, in any
-//! order: fields by the names of `ovs-fields(7)`, or shorthands such as `tcp`.
-//! [`parse_match`] reads a whole match, [`MatchBuilder`] one item after another, for a reader of
-//! rules that has other items in the same list. [`format_match`] writes the one text that Open
-//! vSwitch prints for a match; [`format_key`] writes the fields of a packet in the same way.
+//! order. Items are fields by the names of `ovs-fields(7)`, or shorthands such as `tcp`.
+//! [`parse_match`] parses a whole match. [`MatchBuilder`] parses one item after another, for
+//! parsers of rules, which have other items in the same list. [`format_match`] writes a match as
+//! Open vSwitch prints it; [`format_key`] writes the fields of a packet in the same style.
 //!
-//! Two names of the same bits stand for one another as far as the protocol says which is meant:
-//! `arp,nw_src=10.0.0.1` is `arp_spa`, `icmp,tp_src=8` is `icmp_type`.
+//! Two names of the same bits may replace each other if the protocol tells which one is meant:
+//! `arp,nw_src=10.0.0.1` is `arp_spa`, and `icmp,tp_src=8` is `icmp_type`.
 //!
-//! Where Shunt departs from `ovs-ofctl` 3.1, it refuses what that changes silently: a field
-//! without its prerequisite (dropped there), a value beyond its field (cut off), an item that
-//! contradicts an earlier one (the later wins), a name without a value (matches anything).
-//! `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` are known, and the GTP-U flags print
-//! under the names by which they are read.
+//! Shunt refuses four things that `ovs-ofctl` 3.1 changes silently: a field without its
+//! prerequisite (dropped there), a value that is too large for its field (cut off), an item that
+//! contradicts an earlier one (the later wins), and a name without a value (matches anything).
+//! Shunt also knows `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr`, and prints the GTP-U
+//! flags under the names that it parses.
 //!
 //! ```
 //! use shunt_flow::text::{NoPortNames, format_match, parse_match};
@@ -23,7 +23,7 @@
 //! assert_eq!(text, "tcp,in_port=LOCAL,nw_dst=10.0.0.0/8,tp_dst=80");
 //!
 //! let error = parse_match("tcp,nw_dts=10.1.2.3", &NoPortNames).unwrap_err();
-//! assert_eq!(error.to_string(), "no field is field_name `nw_dts`: is it `nw_dst`?");
+//! assert_eq!(error.to_string(), "no field is called `nw_dts`: is it `nw_dst`?");
 //! # Ok::<(), shunt_flow::text::MatchError>(())
 //! ```
 

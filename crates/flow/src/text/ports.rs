@@ -1,17 +1,17 @@
-//! Names of ports, which only a bridge knows.
+//! Names of ports, which belong to a bridge.
 
 use crate::PortNo;
 
 /// The names of the ports of a bridge.
 pub trait PortNames {
-    /// The number of the port called `name`.
+    /// Returns the number of the port with this name.
     fn number(&self, name: &str) -> Option<PortNo>;
 
-    /// The name of a port.
+    /// Returns the name of a port.
     fn name(&self, port: PortNo) -> Option<String>;
 }
 
-/// No port has a name: ports are numbers, or the reserved ones.
+/// A bridge without port names: ports are numbers or reserved names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPortNames;
 
@@ -25,9 +25,9 @@ impl PortNames for NoPortNames {
     }
 }
 
-/// Reads a port: a number, a reserved name, a name in quotes or without.
+/// Parses a port: a number, a reserved name, or a name with or without quotes.
 ///
-/// Only quotes make a name of what is a number or a reserved name.
+/// A name that looks like a number or a reserved name needs quotes.
 #[must_use]
 pub fn parse_port(text: &str, ports: &dyn PortNames) -> Option<PortNo> {
     let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

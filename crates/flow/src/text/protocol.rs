@@ -1,8 +1,8 @@
-//! Shorthands for Ethernet types and IP protocols, and which of them a match is printed with.
+//! Shorthands for Ethernet types and IP protocols, and the choice of one to print.
 
 use crate::{FieldId, FlowKey, FlowMask};
 
-/// A word for an Ethernet type, and for an IP protocol over it.
+/// A name for an Ethernet type, with or without an IP protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shorthand {
     pub(super) name: &'static str,
@@ -11,17 +11,17 @@ pub(super) struct Shorthand {
 }
 
 impl Shorthand {
-    /// The shorthand of a name.
+    /// Returns the shorthand with a name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         SHORTHANDS.iter().find(|shorthand| shorthand.name == name)
     }
 
-    /// All names.
+    /// Returns all names.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
         SHORTHANDS.iter().map(|shorthand| shorthand.name)
     }
 
-    /// The shorthand that says most of the type and protocol that a match asks for.
+    /// Returns the shorthand that covers most of the type and protocol of a match.
     pub(super) fn of(key: &FlowKey, mask: &FlowMask) -> Option<&'static Self> {
         let asked = |field: FieldId| mask.field(field) == field.value_max();
         let says = |shorthand: &&Self| {
@@ -38,7 +38,7 @@ const fn shorthand(name: &'static str, eth_type: u128, ip_proto: Option<u128>) -
     Shorthand { name, eth_type, ip_proto }
 }
 
-/// Those that say more come first, and among equals the one that is printed.
+/// The more specific shorthands are first; of equal ones, the one that is printed.
 const SHORTHANDS: &[Shorthand] = &[
     shorthand("icmp", IPV4, Some(1)),
     shorthand("tcp", IPV4, Some(6)),

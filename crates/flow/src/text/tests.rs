@@ -1,4 +1,4 @@
-//! Properties of the text form, and what its errors say; recorded text is in `tests/recorded.rs`.
+//! Properties of the text form and its errors; recorded text is in `tests/recorded.rs`.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Values of one field as text, in the field's own format.
+//! Values of one field as text, in the format of the field.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -15,13 +15,13 @@ use crate::{
     field::{Format, Maskable},
 };
 
-/// Reads a value of `field` and the bits that count: `10.0.0.0/8`, `0x5/0xf`, `+syn-ack`, `*`.
+/// Parses a value of `field` and its mask: `10.0.0.0/8`, `0x5/0xf`, `+syn-ack`, `*`.
 ///
 /// Value bits outside the mask are cleared. Ports are numbers or reserved names.
 ///
 /// # Errors
 ///
-/// What is wrong with `text`.
+/// If `text` is not a value of the field.
 pub fn parse_value(field: FieldId, text: &str) -> Result<(u128, u128), MatchError> {
     parse_field_name(FieldName { field, name: field.name() }, text, &NoPortNames)
 }
@@ -33,7 +33,7 @@ pub fn format_value(field: FieldId, value: u128, mask: u128) -> String {
     format_value_with(field, value, mask, &NoPortNames)
 }
 
-/// A field and the name by which the user calls it, for errors.
+/// A field and the name that the user wrote, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct FieldName {
     pub(super) field: FieldId,
@@ -64,8 +64,7 @@ pub(super) fn parse_field_name(
     Ok((value & mask, mask))
 }
 
-/// Reads what a match says of `nw_tos`: the whole byte, of which the ECN bits are left out, and as
-/// its mask all of the byte or nothing.
+/// Parses `nw_tos` in a match: a whole byte, without the ECN bits, and a mask of all or nothing.
 pub(super) fn parse_tos(field_name: FieldName, text: &str) -> Result<(u128, u128), MatchError> {
     const BYTE: u128 = 0xff;
     if text == "*" {
@@ -122,7 +121,7 @@ pub(super) fn format_value_with(
     }
 }
 
-/// Reads value and mask, which may still be too wide for the field.
+/// Parses value and mask, which may still be too wide for the field.
 fn parse_raw(
     field_name: FieldName,
     text: &str,
@@ -162,7 +161,7 @@ fn parse_raw(
     }
 }
 
-/// Reads `value` or `value/mask`, both by `parse`.
+/// Parses `value` or `value/mask`, both by `parse`.
 fn parse_pair(
     text: &str,
     whole: u128,
@@ -174,7 +173,7 @@ fn parse_pair(
     }
 }
 
-/// Reads an address and the length of its prefix; `whole` is the mask of all its bits.
+/// Parses an address and the length of its prefix; `whole` is the mask of all its bits.
 fn parse_prefix(text: &str, whole: u128) -> Option<(u128, u128)> {
     let (address, length) = text.split_once('/')?;
     let address = if whole == u128::MAX {
@@ -186,7 +185,7 @@ fn parse_prefix(text: &str, whole: u128) -> Option<(u128, u128)> {
     Some((address, whole & !whole.checked_shr(length).unwrap_or(0)))
 }
 
-/// Reads a number as C does: `0x` is hexadecimal, a leading zero octal.
+/// Parses a number as C does: `0x` is hexadecimal, a leading zero octal.
 #[must_use]
 pub fn integer(text: &str) -> Option<u128> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -198,7 +197,7 @@ pub fn integer(text: &str) -> Option<u128> {
     u128::from_str_radix(digits, radix).ok().filter(|_| unsigned)
 }
 
-/// Whether a text is a number, or a number and its mask, that 128 bits do not hold.
+/// Returns whether a text is a number (with or without mask) of more than 128 bits.
 fn is_wide_number(text: &str) -> bool {
     let is_number = |part: &str| {
         let hex = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X"));
@@ -243,7 +242,8 @@ fn ipv4(value: u128) -> String {
     Ipv4Addr::from(value as u32).to_string()
 }
 
-/// RFC 5952, with the last 32 bits of `::a.b.c.d` dotted as the C library does.
+/// Writes an address as RFC 5952, with the last 32 bits of `::a.b.c.d` dotted as the C library
+/// does.
 fn ipv6(value: u128) -> String {
     if value >> 32 == 0 && value > 0xffff {
         format!("::{}", ipv4(value))
@@ -252,7 +252,7 @@ fn ipv6(value: u128) -> String {
     }
 }
 
-/// The length of a mask that is a prefix of `whole`.
+/// Returns the length of a mask that is a prefix of `whole`.
 fn prefix_len(mask: u128, whole: u128) -> Option<String> {
     let host = whole & !mask;
     (host & host.wrapping_add(1) == 0).then(|| mask.count_ones().to_string())
@@ -274,5 +274,5 @@ fn hex_above_nine(value: u128) -> String {
 /// Names of fragment states: value and mask.
 const FRAGS: [(&str, u128, u128); 5] =
     [("no", 0, 3), ("yes", 1, 1), ("first", 1, 3), ("later", 3, 3), ("not_later", 0, 2)];
-/// As Open vSwitch prints one bit alone, which no text asks for.
+/// A single bit, as Open vSwitch prints it; no text parses to it.
 const FRAGS_PRINTED: [(&str, u128, u128); 2] = [("no", 0, 1), ("later", 2, 2)];

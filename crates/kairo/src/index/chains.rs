@@ -1,11 +1,13 @@
-//! Positions by fingerprint: a hash table that never pauses.
+//! A hash table of positions by fingerprint that grows without pauses.
 //!
-//! Positions are those of rows that somebody else keeps. Those of one fingerprint are a *chain*, doubly
-//! linked, so that each leaves in constant time, but for the first, which is looked for in its bucket. A
-//! bucket is the list of its chains' first positions: its table grows by one bucket for each chain that
-//! comes beyond the last (Witold Litwin, "Linear Hashing: A New Tool for File and Table Addressing"), so
-//! that no insertion ever rehashes the whole; and whoever divides a bucket reads one position of each
-//! chain, though a million visits may have a fingerprint in common.
+//! A position is that of a row in a list of the caller. The positions with one fingerprint form a
+//! *chain*, doubly linked, so that a position leaves in constant time. Only the first of a chain is
+//! searched for in its bucket.
+//!
+//! A bucket is the list of the first positions of its chains. The table adds one bucket for each
+//! chain beyond the number of buckets (Witold Litwin, "Linear Hashing: A New Tool for File and
+//! Table Addressing"), so no insertion rehashes the whole table. Splitting a bucket reads one
+//! position per chain, even if a million visits share a fingerprint.
 
 /// No position.
 const NONE: u32 = u32::MAX >> 1;
@@ -22,34 +24,36 @@ pub(super) struct Chains {
     chains: usize,
 }
 
-/// A position in its chain.
+/// The links of a position in its chain.
 #[derive(Clone, Copy, Debug)]
 struct ChainLink {
-    /// The position behind it in its chain.
+    /// The next position in the chain.
     next: u32,
     before: Predecessor,
     fingerprint: u32,
 }
 
-/// What is before a position: of the first of a chain the first of the next chain in its bucket, of
-/// others the one before it in its chain.
+/// The predecessor of a position.
+///
+/// For the first position of a chain, it is the first position of the next chain in the bucket. For
+/// all others, it is the previous position in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Predecessor(u32);
 
 impl Predecessor {
     const FIRST: u32 = 1 << 31;
 
-    /// Of the first of a chain, before another chain of the bucket.
+    /// The predecessor of a first position, which has the next chain of the bucket.
     const fn chain(next_first: u32) -> Self {
         Self(next_first | Self::FIRST)
     }
 
-    /// Of one that is not the first.
+    /// The predecessor of a position that is not the first.
     const fn position(position: u32) -> Self {
         Self(position)
     }
 
-    /// If it is that of a first: the first of the next chain.
+    /// Returns the first position of the next chain, if this belongs to a first position.
     const fn next_first(self) -> Option<u32> {
         if self.0 & Self::FIRST == 0 { None } else { Some(self.0 & !Self::FIRST) }
     }
@@ -60,7 +64,7 @@ impl Chains {
         Self::with_capacity(0)
     }
 
-    /// No positions, and room for so many: then none of them moves all the others.
+    /// Creates an empty table that does not reallocate up to this number of positions.
     pub(super) fn with_capacity(positions: usize) -> Self {
         let mut heads = Vec::with_capacity(positions.max(1));
         heads.push(NONE);
@@ -96,7 +100,7 @@ impl Chains {
         }
     }
 
-    /// Takes a position out of its chain.
+    /// Removes a position from its chain.
     pub(super) fn remove(&mut self, position: u32) {
         self.len -= 1;
         let ChainLink { next, before, fingerprint } = *self.link(position);
@@ -122,25 +126,27 @@ impl Chains {
         }
     }
 
-    /// The positions with a fingerprint.
+    /// Returns the positions with a fingerprint.
     pub(super) fn of(&self, fingerprint: u32) -> impl Iterator<Item = u32> + '_ {
         let after = |position: u32| (position != NONE).then_some(position);
         let first = self.first(self.bucket(fingerprint), fingerprint);
         std::iter::successors(first, move |position| after(self.links[*position as usize].next))
     }
 
-    /// Positions in all chains.
+    /// Returns the number of positions in all chains.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(super) const fn bytes(&self) -> usize {
         self.heads.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<ChainLink>()
     }
 
-    /// Where a fingerprint belongs: by as many bits as name all buckets, or one less where that
-    /// bucket does not exist yet.
+    /// Returns the bucket of a fingerprint.
+    ///
+    /// The fingerprint is cut to as many bits as all buckets need, or one less where that bucket
+    /// does not exist yet.
     const fn bucket(&self, fingerprint: u32) -> usize {
         let count = self.heads.len();
         let wide = count.next_power_of_two();
@@ -148,7 +154,7 @@ impl Chains {
         if bucket < count { bucket } else { bucket & (wide / 2 - 1) }
     }
 
-    /// The first positions of the chains of a bucket.
+    /// Returns the first positions of the chains of a bucket.
     fn firsts(&self, bucket: usize) -> impl Iterator<Item = u32> + '_ {
         let mut first = self.heads[bucket];
         std::iter::from_fn(move || {
@@ -158,12 +164,12 @@ impl Chains {
         })
     }
 
-    /// The first position with a fingerprint.
+    /// Returns the first position with a fingerprint.
     fn first(&self, bucket: usize, fingerprint: u32) -> Option<u32> {
         self.firsts(bucket).find(|first| self.links[*first as usize].fingerprint == fingerprint)
     }
 
-    /// Adds a bucket, and gives it the chains that belong there of the one that it was part of.
+    /// Adds a bucket, and moves to it the chains of the split bucket that belong there.
     fn split(&mut self) {
         let added = self.heads.len();
         let source = added - (added + 1).next_power_of_two() / 2;
@@ -176,7 +182,7 @@ impl Chains {
         }
     }
 
-    /// Puts the first position of a chain before the others of a bucket.
+    /// Puts a chain at the front of a bucket.
     fn push(&mut self, bucket: usize, first: u32) {
         let next_first = std::mem::replace(&mut self.heads[bucket], first);
         self.link(first).before = Predecessor::chain(next_first);
@@ -209,7 +215,7 @@ mod tests {
         ) {
             let (mut chains, mut model) = (Chains::new(), BTreeMap::<u32, u32>::new());
             for (position, fingerprint) in ops {
-                // Prints that differ in high bits alone share buckets.
+                // Fingerprints that differ only in high bits share buckets.
                 let fingerprint = fingerprint.map(|fingerprint| (fingerprint << 24) + fingerprint % 3);
                 match (fingerprint, model.contains_key(&position)) {
                     (Some(fingerprint), false) => {

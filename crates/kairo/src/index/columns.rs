@@ -1,11 +1,10 @@
-//! Keys of visits by half word, one beside the other, so that a group is looked through at the speed
-//! of memory.
+//! Keys of visits in columns of half words, so that a scan runs at memory speed.
 //!
-//! A rule of a mask that no projection serves yet looks at every visit of a group. Behind a row are
-//! an entry, its traversal and a key, each somewhere else; a column holds half a word of all keys in
-//! the order of their rows. Half a word is what an address fills, and what every processor compares
-//! several of at once. So a rule passes over a million visits in about a millisecond, and a projection
-//! is filled without a look at the entries.
+//! A rule with a mask that no projection serves examines every visit of a group. A row refers to an
+//! entry, a traversal and a key, each somewhere else in memory. A column holds one half word of all
+//! keys, in the order of the rows. An address fills half a word, and every processor compares
+//! several half words at once. So a scan of a million visits takes about a millisecond, and a
+//! projection is filled without reading the entries.
 
 use std::ops::Range;
 
@@ -13,49 +12,51 @@ use shunt_flow::{FlowMask, SparseKey, SparseMask};
 
 use super::rule_query::RuleQuery;
 
-/// The half words of keys by which a group tells its visits apart best.
+/// The half words of keys that distinguish the visits of a group best.
 #[derive(Default)]
 pub(super) struct Columns(Vec<Column>);
 
 struct Column {
     word: usize,
-    /// How far the half is from the lower end of its word.
+    /// Distance of the half from the lower end of its word: 0 or 32.
     shift: u32,
-    /// Of these, the bits that every lookup consulted.
+    /// Bits of the half that every lookup consulted.
     bits: u32,
     /// By position.
     values: Vec<u32>,
 }
 
-/// What a rule asks of a column.
+/// The condition of a rule on a column.
 #[derive(Clone, Copy, Debug, Default)]
 struct ColumnTest {
-    /// Which column.
+    /// Index of the column.
     column: usize,
     bits: u32,
     value: u32,
 }
 
-/// What a rule asks of the columns of a group, by the bits that both look at: that of most bits first.
+/// The conditions of a rule on the columns of a group, those with most bits first.
+///
+/// They compare the bits that both the rule and the columns have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ColumnTests {
     all: [ColumnTest; COLUMNS_MAX],
     count: usize,
-    /// They are all that the rule matches: its region and that of a visit which passes overlap.
+    /// True if they cover all bits of the rule: then every visit that passes overlaps the rule.
     pub(super) is_exact: bool,
 }
 
-/// Half words that are held: each costs four bytes of a visit.
+/// Half words that are held; each costs four bytes per visit.
 const COLUMNS_MAX: usize = 8;
 
-/// Rows that are compared at once: so many as an integer has bits.
+/// Rows that are compared at once: the number of bits of an integer.
 const BLOCK: u32 = u64::BITS;
 
-/// Blocks of which it is seen how sharp each test is, where many more are looked through.
+/// Blocks that are sampled to find the most selective test before a longer scan.
 const SAMPLES: u32 = 4;
 
 impl Columns {
-    /// Columns for keys of which every lookup consulted `mask`.
+    /// Creates columns for keys of lookups that consulted `mask`.
     pub(super) fn new(mask: &SparseMask) -> Self {
         let halves = mask.iter().flat_map(|(word, bits)| {
             [0, 32].map(|shift| Column { word, shift, bits: half(bits, shift), values: Vec::new() })
@@ -63,12 +64,12 @@ impl Columns {
         let mut columns: Vec<_> = halves.filter(|column| column.bits != 0).collect();
         columns.sort_by_key(|column| std::cmp::Reverse(column.bits.count_ones()));
         columns.truncate(COLUMNS_MAX);
-        // Halves of one word side by side.
+        // Halves of one word are side by side.
         columns.sort_by_key(|column| column.word);
         Self(columns)
     }
 
-    /// The bits that every lookup consulted, as far as they are held.
+    /// Returns the bits that every lookup consulted and that the columns hold.
     pub(super) fn mask(&self) -> SparseMask {
         let mut mask = FlowMask::EMPTY;
         for column in &self.0 {
@@ -77,7 +78,7 @@ impl Columns {
         SparseMask::from(&mask)
     }
 
-    /// Puts a key at a position: one that had a key before, or the next.
+    /// Writes a key at a position that had a key before, or at the next one.
     pub(super) fn put(&mut self, position: u32, key: &SparseKey) {
         let (mut index, mut word) = (usize::MAX, 0);
         for column in &mut self.0 {
@@ -92,7 +93,7 @@ impl Columns {
         }
     }
 
-    /// A word of the key at a position, as far as it is held.
+    /// Returns a word of the key at a position, as far as the columns hold it.
     pub(super) fn word(&self, position: u32, word: usize) -> u64 {
         let halves = self.0.iter().filter(|column| column.word == word);
         let value = |column: &Column| column.values.get(position as usize).copied();
@@ -100,7 +101,7 @@ impl Columns {
         halves.map(placed).sum()
     }
 
-    /// What a rule asks.
+    /// Returns the conditions of a rule.
     pub(super) fn tests(&self, query: &RuleQuery<'_>) -> ColumnTests {
         let mut tests = ColumnTests::default();
         for (column, Column { word, shift, bits, .. }) in self.0.iter().enumerate() {
@@ -118,12 +119,12 @@ impl Columns {
         tests
     }
 
-    /// Whether the key at a position passes.
+    /// Returns whether the key at a position passes.
     pub(super) fn pass(&self, tests: &ColumnTests, position: u32) -> bool {
         self.pass_all(tests.as_slice(), position)
     }
 
-    /// The positions in `range` whose keys pass.
+    /// Returns the positions in `range` with keys that pass.
     pub(super) fn passing<'c>(
         &'c self,
         tests: &ColumnTests,
@@ -138,8 +139,10 @@ impl Columns {
         })
     }
 
-    /// The same tests, that which the fewest of some rows pass first. The bits of a test do not say how
-    /// sharp it is: sixteen of a type pass nearly all, eight of an address few.
+    /// Orders the tests so that the one that fewest sampled rows pass is first.
+    ///
+    /// The number of bits does not tell: nearly all rows pass sixteen bits of a type, and few pass
+    /// eight bits of an address.
     fn most_selective_first(&self, mut tests: ColumnTests, range: &Range<u32>) -> ColumnTests {
         let step = (range.end - range.start) / SAMPLES;
         if tests.count < 2 || step < SAMPLES * BLOCK {
@@ -165,18 +168,18 @@ impl Columns {
         &self.0[test.column].values[block.start as usize..block.end as usize]
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|column| column.values.capacity() * size_of::<u32>()).sum()
     }
 
-    /// Which positions of a block pass.
+    /// Returns the positions of a block that pass, as bits.
     fn passing_of_block(&self, tests: &[ColumnTest], block: &Range<u32>) -> u64 {
         let Some((first, others)) = tests.split_first() else {
             return u64::MAX >> (BLOCK - (block.end - block.start));
         };
         let values = self.block(first, block);
-        // Most blocks have none that does, and that is known sooner than which.
+        // Most blocks have no row that passes, and that is found faster than the bits.
         if !first.passes_some(values) {
             return 0;
         }
@@ -205,12 +208,13 @@ impl ColumnTest {
         (value ^ self.value) & self.bits == 0
     }
 
-    /// Whether some value passes; without a branch for each, so that many are compared at once.
+    /// Returns whether some value passes, without a branch per value, so that many are compared at
+    /// once.
     fn passes_some(self, values: &[u32]) -> bool {
         values.iter().fold(false, |found, value| found | self.passes(*value))
     }
 
-    /// Which of a block's values pass.
+    /// Returns the values of a block that pass, as bits.
     fn passing(self, values: &[u32]) -> u64 {
         let mut passed = [0_u8; BLOCK as usize];
         passed.iter_mut().zip(values).for_each(|(own, value)| *own = self.passes(*value).into());
@@ -225,12 +229,14 @@ const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32
 }
 
-/// Of eight bytes that are one or zero each, a bit: the factor moves each to its place above the others.
+/// Packs eight bytes of zero or one into eight bits.
+///
+/// The factor moves each byte to its own bit in the upper byte.
 const fn ones_of_bytes(bytes: u64) -> u64 {
     bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// The places of bits that are set, ascending.
+/// Returns the positions of the bits that are set, ascending.
 fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let position = bits.trailing_zeros();
@@ -247,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Words that keys have here, with bits in both halves.
+    /// Words of the test keys, with bits in both halves.
     const WORDS: [usize; 6] = [3, 40, 64, 65, 70, 80];
 
     fn bits() -> impl Strategy<Value = u64> {
@@ -278,7 +284,8 @@ mod tests {
 
     #[test]
     fn the_first_test_is_the_one_that_fewest_pass_and_not_that_of_most_bits() {
-        // All have the same sixteen bits in one column, and few the same eight in the other.
+        // All rows have the same sixteen bits in one column, and few have the same eight bits in
+        // the other.
         let group = mask(&[0xffff, 0xff, 0, 0, 0, 0]);
         let mut columns = Columns::new(&group);
         for position in 0..4 * SAMPLES * BLOCK {
@@ -311,7 +318,7 @@ mod tests {
             let keys = vec![keys; times].concat();
             let mut columns = Columns::new(&mask(&group));
             let held = FlowMask::from(&columns.mask());
-            // Each place is taken twice.
+            // Each position is written twice.
             for _ in 0..2 {
                 let all = (0..).zip(&keys);
                 all.for_each(|(position, words)| columns.put(position, &SparseKey::from(&key(words))));

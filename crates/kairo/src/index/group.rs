@@ -1,12 +1,13 @@
-//! Visits of one table whose lookups consulted the same bits.
+//! The visits of one table with lookups that consulted the same bits.
 //!
-//! What a rule that is added meets of a group is found by the bits that both look at: two regions
-//! with masks *W* and *m* overlap exactly if they agree under *W* & *m*. A [`GroupProjection`] holds the
-//! group by its bits under one such common mask. It is filled in slices; where it has no visits yet,
-//! the [`Columns`] are looked through. A removed rule finds its visits by its name, in the [`Ranks`].
+//! An added rule finds visits by the bits that both consult: two regions with masks *W* and *m*
+//! overlap exactly if they agree under *W* & *m*. A [`GroupProjection`] indexes the group by its
+//! bits under one such common mask. Projections are filled in slices. Rows that a projection does
+//! not have yet are scanned in the [`Columns`]. A removed rule finds its visits by its id, in the
+//! [`Ranks`].
 //!
-//! Where a rule has little in common with the group, it meets many visits that outrank it. The same
-//! ranks name those that do not, the lowest first; whichever of the two lists is shorter is looked at.
+//! A rule that shares few bits with the group overlaps many visits that outrank it. The ranks list
+//! the visits that do not, the lowest first. The search uses the shorter of the two lists.
 
 use std::hash::BuildHasher;
 
@@ -33,20 +34,20 @@ pub(super) struct VisitGroup {
     table: TableKey,
     /// Bits that every lookup of the group consulted; some consulted more.
     mask: SparseMask,
-    /// Of these, the bits that the columns hold: by no others is it projected.
+    /// Bits of `mask` that the columns hold; projections use no others.
     column_mask: SparseMask,
     rows: Vec<Option<GroupRow>>,
     free: Vec<u32>,
     columns: Columns,
     ranks: Ranks,
     projections: Vec<GroupProjection>,
-    /// Visits that are looked at without a thought of how many a rule outranks.
+    /// Visits that are examined one by one before a projection is searched.
     scan_threshold: usize,
-    /// How often the projections have changed.
+    /// Counts the changes of the projections.
     plan_epoch: u32,
 }
 
-/// A group by its bits under a mask.
+/// An index of a group by its bits under a mask.
 struct GroupProjection {
     mask: SparseMask,
     chains: Chains,
@@ -54,45 +55,45 @@ struct GroupProjection {
     rows_filled: u32,
 }
 
-/// How a group is searched for what a rule of some mask overlaps.
+/// A plan to search a group for the visits that a rule of some mask overlaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchPlan {
-    /// By a projection, as far as it is filled.
+    /// Searches the projection with this index, and scans the rows that it does not have yet.
     Projection(u8),
-    /// From the first row to the last.
+    /// Scans all rows.
     Scan,
 }
 
-/// How the visits were found that a rule may overlap.
+/// The outcome of a search for visits that a rule may overlap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchOutcome {
-    /// It is known of all of them that it does.
+    /// True if all visits found overlap the rule.
     pub(super) is_exact: bool,
-    /// How many were looked at, about.
+    /// Number of visits examined, about.
     pub(super) examined: usize,
 }
 
-/// Common masks that a group is held by as they come.
+/// Projections of a group whose masks are taken as they are.
 const PROJECTIONS_EXACT: usize = 6;
 
-/// Common masks that a group is held by at most: beyond the usual, those of one half of a word in
-/// whole bytes, of which there are few. A rule of yet another mask goes by the best of all, and what
-/// it finds there is compared bit by bit.
+/// Largest number of projections of a group.
+///
+/// Beyond [`PROJECTIONS_EXACT`], a projection has the mask of one half of a word in whole bytes,
+/// and few such masks are different. A rule of yet another mask uses the best projection, and the
+/// visits found are compared bit by bit.
 const PROJECTIONS_MAX: usize = 16;
 
-/// Bits that tell visits apart so well that more are not asked for.
+/// Bits that distinguish visits well enough: a projection with more is not added.
 const BITS_ENOUGH: u32 = 24;
 
-/// Visits that are looked at without a thought of how many a rule outranks, unless an index is told
-/// otherwise.
+/// Default number of visits that are examined one by one before a projection is searched.
 pub(super) const SCAN_THRESHOLD: usize = 16;
 
-/// Rows that are looked through in columns in the time of a look at a visit, about.
+/// Rows that a column scan passes in the time of examining one visit, about.
 const ROWS_SCANNED_PER_VISIT: usize = 256;
 
 impl VisitGroup {
-    /// A group without visits, of which `scan_threshold` are looked at without a thought of how many a rule
-    /// outranks.
+    /// Creates a group without visits.
     pub(super) fn new(table: TableKey, mask: SparseMask, scan_threshold: usize) -> Self {
         let (rows, free, projections) = (Vec::new(), Vec::new(), Vec::new());
         let (columns, ranks) = (Columns::new(&mask), Ranks::default());
@@ -113,30 +114,31 @@ impl VisitGroup {
 
     /// Becomes `other`, another group without visits.
     ///
-    /// The plan epoch goes on, so that no plan of the former group is taken for one of the new.
+    /// The plan epoch continues, so that no plan of the former group is used for the new one.
     pub(super) fn replace_with(&mut self, other: Self) {
         debug_assert!(self.is_empty(), "a group with visits keeps its mask");
         let plan_epoch = self.plan_epoch + 1;
         *self = Self { plan_epoch, ..other };
     }
 
-    /// The table.
+    /// Returns the table.
     pub(super) const fn table(&self) -> TableKey {
         self.table
     }
 
-    /// The bits that every lookup of the group consulted.
+    /// Returns the bits that every lookup of the group consulted.
     pub(super) const fn mask(&self) -> &SparseMask {
         &self.mask
     }
 
-    /// Whether it holds no visit.
+    /// Returns whether the group has no visits.
     pub(super) const fn is_empty(&self) -> bool {
         self.rows.len() == self.free.len()
     }
 
-    /// Adds a visit that consulted the bits of the group's mask. Answers with its position, and
-    /// whether its rule has decided no other of the group.
+    /// Adds a visit that consulted the bits of the mask of the group.
+    ///
+    /// Returns its position, and whether its rule has decided no other visit of the group.
     pub(super) fn insert(
         &mut self,
         row: GroupRow,
@@ -160,8 +162,9 @@ impl VisitGroup {
         (position, is_first)
     }
 
-    /// Takes a visit out. With the last of them goes the memory. Answers with the rule that decided
-    /// it, if it has decided no other of the group.
+    /// Removes a visit, and frees the memory with the last one.
+    ///
+    /// Returns the rule that decided it, if the rule has decided no other visit of the group.
     pub(super) fn remove(&mut self, position: u32) -> Option<RuleId> {
         let row = self.rows[position as usize].take()?;
         let is_last = self.ranks.remove(position, &row);
@@ -178,23 +181,24 @@ impl VisitGroup {
         row.rule().filter(|_| is_last)
     }
 
-    /// The slots of the entries whose visits these are.
+    /// Returns the slots of the entries of all visits.
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
         self.rows.iter().flatten().map(|row| row.entry)
     }
 
-    /// The visits that a rule decided.
+    /// Returns the visits that a rule decided.
     pub(super) fn decided_by(&self, rule: &Rule) -> impl Iterator<Item = GroupRow> {
         self.ranks.of(rule.rank(), rule.id).filter_map(|own| self.rows[own.position as usize])
     }
 
-    /// The slots of the entries whose visits these are.
+    /// Returns the slots of the entries with a visit that a rule decided.
     pub(super) fn entries_decided_by(&self, rule: &Rule) -> impl Iterator<Item = u32> {
         self.ranks.of(rule.rank(), rule.id).map(|own| own.visit_ref.entry)
     }
 
-    /// Adds the visits that a rule may overlap and outranks to `found`: all that do, and some that do
-    /// not.
+    /// Adds the visits that a rule outranks and may overlap to `found`.
+    ///
+    /// It finds every visit that the rule overlaps, and some that it does not.
     pub(super) fn candidates(
         &self,
         plan: SearchPlan,
@@ -222,7 +226,7 @@ impl VisitGroup {
         SearchOutcome { is_exact: tests.is_exact, examined }
     }
 
-    /// The positions of visits that a rule meets, unless it outranks fewer.
+    /// Returns the positions of the visits that a rule overlaps, unless it outranks fewer visits.
     fn overlapping_if_fewer(
         &self,
         plan: SearchPlan,
@@ -241,7 +245,7 @@ impl VisitGroup {
         Some(overlapping_positions)
     }
 
-    /// About how many visits [`Self::candidates`] looks at. Beyond `max` they are not counted.
+    /// Returns about how many visits [`Self::candidates`] examines, or more than `max`.
     pub(super) fn cost(
         &self,
         plan: SearchPlan,
@@ -266,26 +270,28 @@ impl VisitGroup {
             + self.ranks.count_below(query.rank, overlapping_positions).min(overlapping_positions)
     }
 
-    /// The visits that a rule of this rank outranks, and that pass.
+    /// Returns the visits that a rule of this rank outranks and that pass the tests.
     fn below(&self, rank: Rank, tests: &ColumnTests) -> impl Iterator<Item = VisitRef> {
         let below = self.ranks.below(rank);
         below.filter(|own| self.columns.pass(tests, own.position)).map(|own| own.visit_ref)
     }
 
-    /// Whether a rule of this rank outranks so few visits that to look at each is less than to look
-    /// through what the way lacks. A rule that has gone and comes again is the youngest of its
-    /// priority: it outranks little else than what was made while it was away.
+    /// Returns whether it is cheaper to examine all visits that a rule of this rank outranks.
+    ///
+    /// The alternative is to scan the rows that the plan does not cover. A rule that was removed
+    /// and added again is the youngest of its priority, so it outranks few visits: those made while
+    /// it was away.
     pub(super) fn is_rank_scan_cheaper(&self, plan: SearchPlan, rank: Rank) -> bool {
         let scan_threshold = self.scan_threshold + self.rows_scanned(plan) / ROWS_SCANNED_PER_VISIT;
         self.ranks.count_below(rank, scan_threshold) <= scan_threshold
     }
 
-    /// How many rows are looked through on a way.
+    /// Returns the number of rows that a plan scans.
     fn rows_scanned(&self, plan: SearchPlan) -> usize {
         (self.count() - self.rows_filled(plan)) as usize
     }
 
-    /// The positions of visits that a rule meets on a way: all that it overlaps, whatever their rank.
+    /// Returns the positions of the visits that a rule overlaps, whatever their rank.
     fn overlapping_positions<'g>(
         &'g self,
         plan: SearchPlan,
@@ -305,7 +311,7 @@ impl VisitGroup {
         found.chain(self.columns.passing(tests, self.rows_filled(plan)..self.count()))
     }
 
-    /// Rows before this one need not be looked through.
+    /// Returns the first row that a plan scans.
     fn rows_filled(&self, plan: SearchPlan) -> u32 {
         match plan {
             SearchPlan::Projection(index) => self.projections[usize::from(index)].rows_filled,
@@ -313,12 +319,12 @@ impl VisitGroup {
         }
     }
 
-    /// Number of rows, free ones included.
+    /// Returns the number of rows, including free ones.
     fn count(&self) -> u32 {
         position(self.rows.len())
     }
 
-    /// The best way to search for rules of a mask; it is the best until [`Self::plan_epoch`] changes.
+    /// Returns the best plan for rules of a mask, valid until [`Self::plan_epoch`] changes.
     pub(super) fn plan(&self, mask: &SparseMask) -> SearchPlan {
         let all = self.projections.iter().zip(0..);
         let usable = all.filter(|(own, _)| mask.has_all_of(&own.mask));
@@ -326,13 +332,15 @@ impl VisitGroup {
         best.map_or(SearchPlan::Scan, |(_, index)| SearchPlan::Projection(index))
     }
 
-    /// Changes whenever [`Self::plan`] may.
+    /// Returns a number that changes whenever the result of [`Self::plan`] may.
     pub(super) const fn plan_epoch(&self) -> u32 {
         self.plan_epoch
     }
 
-    /// Will hold its visits by what they have in common with rules of a mask, unless it holds them
-    /// by enough of that, or by too much already. [`Self::fill_projections`] fills it.
+    /// Adds a projection under the bits that the columns share with `mask`.
+    ///
+    /// It does nothing if a projection has enough of these bits, or if the group has too many
+    /// projections. [`Self::fill_projections`] fills the new one.
     pub(super) fn project(&mut self, mask: &SparseMask) {
         let common = common(&self.column_mask, mask);
         let wanted = common.bits_count().min(BITS_ENOUGH);
@@ -350,12 +358,12 @@ impl VisitGroup {
         }
     }
 
-    /// Whether every projection has all visits.
+    /// Returns whether every projection has all rows.
     pub(super) fn is_filled(&self) -> bool {
         self.projections.iter().all(|projection| projection.rows_filled as usize == self.rows.len())
     }
 
-    /// Takes so many visits into projections that lack them. Answers with what is left of `budget`.
+    /// Fills up to `budget` rows of projections, and returns the rest of `budget`.
     pub(super) fn fill_projections(&mut self, mut budget: usize, hashes: &FixedState) -> usize {
         for GroupProjection { mask, chains, rows_filled } in &mut self.projections {
             let unfilled =
@@ -372,18 +380,18 @@ impl VisitGroup {
         budget
     }
 
-    /// Common masks that it is held by.
+    /// Returns the number of projections.
     pub(super) const fn projections(&self) -> usize {
         self.projections.len()
     }
 
-    /// Places of its visits in chains.
+    /// Returns the number of positions in chains.
     pub(super) fn chained(&self) -> usize {
         self.rows.len() - self.free.len()
             + self.projections.iter().map(|own| own.chains.len()).sum::<usize>()
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Option<GroupRow>>();
         let free = self.free.capacity() * size_of::<u32>();

@@ -1,15 +1,18 @@
 //! The region index: visits of entries, found by the rules that they depend on.
 //!
-//! The relation is that of a region join. A visit is a table, the packet as it entered, the bits
-//! that the lookup consulted, and the rule that won. A rule that goes ends the entries with a visit
-//! that it decided. A rule that comes ends those with a visit that it outranks and whose region it
-//! overlaps: some packet of the region is decided otherwise now.
+//! A visit is one table lookup: the table, the packet as it entered, the bits that the lookup
+//! consulted, and the rule that won. Two changes of a rule affect a visit:
 //!
-//! The *region* of a visit is what all packets of the entry have in common there. It is searched by
-//! the bits that the lookup consulted ([`group`]), and then compared by all that the entry fixes.
+//! - A removed rule invalidates the visits that it decided.
+//! - An added rule invalidates the visits that it outranks and whose region it overlaps, because
+//!   some packet of the region now matches the new rule.
 //!
-//! What costs time and nobody waits for is put off: rows of entries that are gone, and projections
-//! for new masks, are dealt with in [`RegionIndex::run_maintenance`].
+//! The *region* of a visit is the set of bits that all packets of the entry have in common there. A
+//! search first compares the bits that the lookup consulted ([`group`]), and then all bits that the
+//! entry fixes.
+//!
+//! Slow work without urgency is deferred to [`RegionIndex::run_maintenance`]: reclaiming the rows of retired
+//! entries, and filling projections for new masks.
 
 mod chains;
 mod columns;

@@ -1,11 +1,10 @@
-//! Positions by what decided them, the lowest rank first.
+//! Positions by the rule that decided them, the lowest rank first.
 //!
-//! Positions are those of rows that somebody else keeps. Those that one rule decided are a *run*,
-//! which is contiguous: a rule that goes takes thousands of entries with it, and their names are read
-//! one behind the other, not by links through memory. Each member leaves in constant time, as the last
-//! takes its offset. Runs are in order, so that whoever asks for what a rule outranks stops at the
-//! first run that it does not, and a rule that goes finds its own. A row comes in time logarithmic in
-//! the number of runs.
+//! A position is that of a row in a list of the caller. The positions that one rule decided form a
+//! contiguous *run*. Removing a rule evicts thousands of entries, and their slots are read in
+//! sequence, not by links through memory. A member leaves in constant time, as the last member
+//! takes its offset. Runs are ordered by rank. A search for what a rule outranks stops at the first
+//! run that it does not outrank. Inserting a row takes time logarithmic in the number of runs.
 
 use std::collections::BTreeMap;
 
@@ -20,24 +19,24 @@ pub(super) struct Ranks {
     /// The number of each run.
     numbers: BTreeMap<Decider, u32>,
     runs: Vec<Vec<Member>>,
-    /// Numbers of runs that nobody has.
+    /// Numbers of unused runs.
     free: Vec<u32>,
     /// By position.
     run_positions: Vec<RunPosition>,
 }
 
-/// What a run has in common: the clauses of a conjunction have one rank for all of a priority.
+/// The key of a run; the clauses of a conjunction share one rank per priority.
 type Decider = (Rank, Option<RuleId>);
 
 /// A row of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) position: u32,
-    /// So that whoever looks at what a rule outranks need not read the row, which is elsewhere.
+    /// Copied here, so that a search by rank does not read the row, which is elsewhere in memory.
     pub(super) visit_ref: VisitRef,
 }
 
-/// Where a position is: in which run, and at which offset there.
+/// The run of a position, and its offset in the run.
 #[derive(Clone, Copy, Debug)]
 struct RunPosition {
     run: u32,
@@ -45,7 +44,8 @@ struct RunPosition {
 }
 
 impl Ranks {
-    /// Adds the position of a row that is in no run. Answers whether it is the only one of its run.
+    /// Adds the position of a row that is in no run, and returns whether it is the only one of its
+    /// run.
     pub(super) fn insert(&mut self, position: u32, row: &GroupRow) -> bool {
         let (runs, free) = (&mut self.runs, &mut self.free);
         let number = *self.numbers.entry(decider(row)).or_insert_with(|| {
@@ -65,7 +65,7 @@ impl Ranks {
         run_position.offset == 0
     }
 
-    /// Takes the position of a row out of its run. Answers whether it was the last one.
+    /// Removes the position of a row from its run, and returns whether it was the last one.
     pub(super) fn remove(&mut self, position: u32, row: &GroupRow) -> bool {
         let RunPosition { run: number, offset } = self.run_positions[position as usize];
         let run = &mut self.runs[number as usize];
@@ -84,7 +84,7 @@ impl Ranks {
         false
     }
 
-    /// What a rule of this rank has decided, alone or as a clause.
+    /// Returns the rows that a rule of this rank decided, alone or as a clause.
     pub(super) fn of(&self, rank: Rank, rule: RuleId) -> impl Iterator<Item = Member> + '_ {
         let as_clause = Rank { age: u64::MAX, ..rank };
         let numbers = [rank, as_clause].into_iter();
@@ -92,13 +92,13 @@ impl Ranks {
         numbers.flat_map(|number| self.run(*number))
     }
 
-    /// Those whose rank is lower than this one, in the order of their ranks.
+    /// Returns the rows with a rank below `rank`, in the order of their ranks.
     pub(super) fn below(&self, rank: Rank) -> impl Iterator<Item = Member> + '_ {
         let lower = self.numbers.range(..(rank, None));
         lower.flat_map(|(_, number)| self.run(*number))
     }
 
-    /// How many there are of these, and more than `max` if they are more.
+    /// Returns the number of rows below `rank`, or a number above `max` if there are more.
     pub(super) fn count_below(&self, rank: Rank, max: usize) -> usize {
         let mut count = 0;
         for number in self.numbers.range(..(rank, None)).map(|(_, number)| *number as usize) {
@@ -110,7 +110,7 @@ impl Ranks {
         count
     }
 
-    /// Bytes on the heap, about.
+    /// Returns about how many bytes are on the heap.
     pub(super) fn bytes(&self) -> usize {
         let members = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Member>();
         self.run_positions.capacity() * size_of::<RunPosition>()

@@ -1,7 +1,8 @@
-//! Which entries read which objects.
+//! The entries that read each object.
 //!
-//! Entries that read the same objects share a set: most of a bridge read its ports and nothing else.
-//! A change of an object finds the sets that name it, and through them the entries.
+//! Entries that read the same objects share a set: most entries of a bridge read its ports and
+//! nothing else. A change of an object finds the sets that contain it, and through them the
+//! entries.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -9,19 +10,19 @@ use shunt_pipeline::Object;
 
 use crate::positions::last_position;
 
-/// Sets of objects, and who reads them.
+/// Sets of objects, and the entries that read them.
 pub(super) struct Readers {
     sets: Vec<ReadSet>,
     free: Vec<u32>,
     by_objects: HashMap<Box<[Object]>, u32, FixedState>,
     by_object: HashMap<Object, HashSet<u32, FixedState>, FixedState>,
-    /// Objects of all sets, and entries in all of them.
+    /// Objects of all sets, and entries in all sets.
     objects: usize,
     members: usize,
     hashes: FixedState,
 }
 
-/// Buckets of a hash table for each of its rows, about.
+/// Buckets of a hash table per row, about.
 const ROOM: usize = 2;
 
 struct ReadSet {
@@ -36,7 +37,7 @@ impl ReadSet {
 }
 
 impl Readers {
-    /// None, and the hashes that they are to have.
+    /// Creates an empty relation; its hash tables use `hashes`.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             sets: Vec::new(),
@@ -49,7 +50,7 @@ impl Readers {
         }
     }
 
-    /// An entry reads these. Answers with the number of the set.
+    /// Records that an entry reads these objects, and returns the number of the set.
     pub(super) fn insert(&mut self, objects: &[Object], entry: u32) -> u32 {
         let number = match self.by_objects.get(objects) {
             Some(number) => *number,
@@ -59,7 +60,7 @@ impl Readers {
         number
     }
 
-    /// An entry that reads the objects of a set is gone.
+    /// Removes an entry from its set.
     pub(super) fn remove(&mut self, number: u32, entry: u32) {
         let set = &mut self.sets[number as usize];
         self.members -= usize::from(set.entries.remove(&entry));
@@ -80,27 +81,27 @@ impl Readers {
         self.free.push(number);
     }
 
-    /// The entries that read an object.
+    /// Returns the entries that read an object.
     pub(super) fn of(&self, object: Object) -> impl Iterator<Item = u32> + '_ {
         let sets = self.by_object.get(&object).into_iter().flatten();
         sets.flat_map(|number| &self.sets[*number as usize].entries).copied()
     }
 
-    /// How many entries read an object.
+    /// Returns the number of entries that read an object.
     pub(super) fn count(&self, object: Object) -> usize {
         let sets = self.by_object.get(&object).into_iter().flatten();
         sets.map(|number| self.sets[*number as usize].entries.len()).sum()
     }
 
-    /// Sets that are read.
+    /// Returns the number of sets.
     pub(super) fn len(&self) -> usize {
         self.by_objects.len()
     }
 
-    /// Bytes on the heap, about: hash tables are taken to be as full as they usually are.
+    /// Returns about how many bytes are on the heap, assuming hash tables of average load.
     pub(super) const fn bytes(&self) -> usize {
         let of_set = size_of::<ReadSet>() + size_of::<(Box<[Object]>, u32)>();
-        // Each object names itself in its set twice, and its set in turn.
+        // Each object is in its set twice, and its set refers back once.
         let of_object = 2 * size_of::<Object>() + ROOM * (size_of::<u32>() + 1);
         let of_member = ROOM * (size_of::<u32>() + 1);
         self.sets.capacity() * of_set + self.objects * of_object + self.members * of_member

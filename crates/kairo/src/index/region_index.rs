@@ -1,4 +1,4 @@
-//! The index itself: what is inserted and evicted, found and put off.
+//! The region index itself: inserts, searches, evictions and deferred work.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use crate::{
     region::{MatchWord, is_decided},
 };
 
-/// Which entries depend on which rules and objects.
+/// The rules and objects that each entry depends on.
 pub struct RegionIndex {
     entries: WatchedEntries<EntryLinks>,
     groups: VisitGroups,
     readers: Readers,
-    /// Visits in groups, one for each rule that decided it.
+    /// Rows in all groups: one per visit and rule that decided it.
     rows: usize,
-    /// Slots that a search has found.
+    /// Buffer for the slots that a search found.
     found: Vec<u32>,
-    /// Visits that it looks at.
+    /// Buffer for the visits that a search compares.
     candidates: Vec<VisitRef>,
 }
 
-/// Where the visits and the reads of an entry are.
+/// The positions of the visits and reads of an entry.
 struct EntryLinks {
-    /// Its visits that are in groups, by group and position there.
+    /// Rows of its visits, by group and position in the group.
     rows: Box<[(u32, u32)]>,
-    /// The set of objects that it reads.
+    /// Number of the set of objects that it reads.
     reads: u32,
 }
 
-/// What has happened to a rule that decided something.
+/// The change of a rule that decided visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeciderChange {
     /// The rule was removed.
@@ -49,28 +49,28 @@ pub enum DeciderChange {
     Modified,
 }
 
-/// How large a [`RegionIndex`] is.
+/// The size of a [`RegionIndex`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
-    /// Entries that are watched.
+    /// Watched entries.
     pub entries: usize,
-    /// Entries that are not watched any more and wait to be taken out.
+    /// Retired entries that wait to be reclaimed.
     pub retired: usize,
-    /// Visits of all these, one for each rule that decided it.
+    /// Visits of all these entries, one per rule that decided it.
     pub visits: usize,
     /// Groups with visits, over all tables.
     pub groups: usize,
-    /// Common masks that groups are held by.
+    /// Projections of all groups.
     pub projections: usize,
-    /// Places of visits in chains: by the rule that decided, and by each common mask.
+    /// Positions in chains: one per visit for its rule, and one per visit and projection.
     pub chained: usize,
     /// Sets of objects that entries read.
     pub read_sets: usize,
-    /// Bytes on the heap, about; traversals are shared with their owners, and not counted.
+    /// Bytes on the heap, about; traversals are shared with their owners and not counted.
     pub bytes: usize,
 }
 
-/// What an engine with an index of this size says of itself.
+/// Returns the state of an engine with an index of this size.
 pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> EngineState {
     let relations = vec![
         ("entries", size.entries),
@@ -84,20 +84,24 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
 
-/// Rows that projections for new masks are given before each search, for each rule that its change
-/// has; the rest is looked through. So a thousand rules of a new mask do not look through a large
-/// group a thousand times. The first rule of a mask, if it comes alone, waits for none of it.
+/// Rows filled into projections before a search, per rule of the change.
+///
+/// The rest of the group is scanned. Without this, a thousand rules of a new mask would scan a
+/// large group a thousand times. The first rule of a mask, if it is alone in its change, fills
+/// none.
 const ROWS_FILLED_PER_RULE: usize = 1024;
 
-/// Rules of a change that count for that.
+/// Rules of a change that count for [`ROWS_FILLED_PER_RULE`].
 const RULES_COUNTED: usize = 64;
 
-/// Visits that are looked at side by side: what is read of them stays in the nearest cache.
+/// Visits that are compared together, so that their memory stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl RegionIndex {
-    /// An index without entries. The seed goes into every hash, so that who sends packets cannot
-    /// choose which of them collide, and a run can be repeated.
+    /// Creates an index without entries.
+    ///
+    /// The seed goes into every hash: a sender cannot choose packets that collide, and a run can be
+    /// repeated.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
@@ -111,15 +115,16 @@ impl RegionIndex {
         }
     }
 
-    /// The same, where a rule looks at so many visits of a group one by one before it is searched for
-    /// by common masks. What is found is the same.
+    /// Sets how many visits of a group are examined one by one before a projection is searched.
+    ///
+    /// The result of a search does not depend on it.
     #[must_use]
     pub fn with_scan_threshold(mut self, scan_threshold: usize) -> Self {
         self.groups = self.groups.with_scan_threshold(scan_threshold);
         self
     }
 
-    /// Watches an entry, in the place of one with its name.
+    /// Watches an entry, and replaces one with the same id.
     ///
     /// Takes constant time for each visit and read.
     pub fn insert(&mut self, id: EntryId, traversal: &Arc<Traversal>) {
@@ -127,8 +132,7 @@ impl RegionIndex {
         self.link(slot, 0..visits_count(traversal));
     }
 
-    /// Watches an entry, in the place of one with its name; but of its visits only those that
-    /// [`Self::link`] names. Answers with its slot.
+    /// Watches an entry without its visits, and returns its slot; [`Self::link`] adds the visits.
     pub(crate) fn insert_unlinked(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
         let mut reads = |slot| self.readers.insert(&traversal.reads, slot);
@@ -136,7 +140,7 @@ impl RegionIndex {
         self.entries.insert(id, traversal, links)
     }
 
-    /// Takes visits of an entry in, which are not in yet.
+    /// Adds these visits of an entry, which must not be linked yet.
     pub(crate) fn link(&mut self, slot: u32, visits: impl Iterator<Item = u32>) {
         let Some(record) = self.entries.get_mut(slot) else { return };
         let mut rows = Vec::from(std::mem::take(&mut record.links.rows));
@@ -151,7 +155,7 @@ impl RegionIndex {
         record.links.rows = rows.into();
     }
 
-    /// Takes the visits of an entry out.
+    /// Removes all visits of an entry.
     pub(crate) fn unlink(&mut self, slot: u32) {
         let Some(record) = self.entries.get_mut(slot) else { return };
         let rows = std::mem::take(&mut record.links.rows);
@@ -161,22 +165,23 @@ impl RegionIndex {
         }
     }
 
-    /// Watches an entry no longer. Takes constant time.
+    /// Retires an entry in constant time.
     pub fn remove(&mut self, id: EntryId) {
         if let Some(slot) = self.entries.slot(id) {
             self.entries.unwatch(slot);
         }
     }
 
-    /// Watches no entry of an owner any longer.
+    /// Retires all entries of an owner.
     pub fn remove_owner(&mut self, owner: OwnerId) {
         for slot in self.entries.slots_of_owner(owner) {
             self.entries.unwatch(slot);
         }
     }
 
-    /// Ends the entries with a visit that a rule decided, as it was before. Answers with how many
-    /// visits were looked at.
+    /// Evicts the entries with a visit that `rule` decided before its change.
+    ///
+    /// Returns the number of visits examined.
     pub fn evict_decided(
         &mut self,
         rule: &Rule,
@@ -221,11 +226,11 @@ impl RegionIndex {
         self.evict_found(rule, evicted)
     }
 
-    /// Prepares the groups of the table for the mask of `rule`.
+    /// Prepares the groups of the table for a search with the mask of `rule`.
     ///
-    /// The first rule of a mask, if it is alone in its change, is searched at once: its mask is
-    /// only noted, and [`Self::run_maintenance`] projects the groups under it. Every other rule adds the
-    /// projections that its mask lacks, and fills a bounded number of their rows.
+    /// If `rule` is alone in its change and the first with its mask, its mask is only recorded, and
+    /// [`Self::run_maintenance`] adds the projections later. In all other cases the missing projections are
+    /// added now, and a bounded number of their rows is filled.
     fn prepare_search(&mut self, rule: &Rule, others: usize) {
         let (table, mask) = ((rule.bridge, rule.table), rule.matching.mask());
         let is_deferred = others == 0 && self.groups.defer_preparation(table, mask, rule.rank());
@@ -257,13 +262,13 @@ impl RegionIndex {
         examined
     }
 
-    /// About how many visits [`Self::evict_decided`] looks at, and more than `max` if they are more.
+    /// Returns about how many visits [`Self::evict_decided`] examines, or more than `max`.
     pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
         let groups = self.groups.decided_by(rule.id);
         groups.flat_map(|group| group.entries_decided_by(rule)).take(max + 1).count()
     }
 
-    /// The same of [`Self::evict_overlapped`].
+    /// Returns about how many visits [`Self::evict_overlapped`] examines, or more than `max`.
     pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
         let (table, query) = ((rule.bridge, rule.table), RuleQuery::of(rule));
         let mut cost = 0;
@@ -271,20 +276,21 @@ impl RegionIndex {
             let Some(left) = max.checked_sub(cost) else { break };
             cost += 1 + group.cost(plan, &query, self.groups.hashes(), left);
             if !group.is_filled() && !group.is_rank_scan_cheaper(plan, rule.rank()) {
-                // What projections lack is given to them first.
+                // The search fills projections first.
                 cost += ROWS_FILLED_PER_RULE;
             }
         }
         cost
     }
 
-    /// The same of [`Self::evict_readers`].
+    /// Returns the number of entries that [`Self::evict_readers`] examines.
     pub(crate) fn cost_of_readers(&self, object: Object) -> usize {
         self.readers.count(object)
     }
 
-    /// Ends the entries that read an object and were translated before a version. Answers with how
-    /// many entries were looked at.
+    /// Evicts the entries that read an object and were translated before a version.
+    ///
+    /// Returns the number of entries examined.
     pub fn evict_readers(
         &mut self,
         object: Object,
@@ -299,27 +305,28 @@ impl RegionIndex {
         self.readers.count(object)
     }
 
-    /// Ends the entries that visit a table.
+    /// Evicts the entries that visit a table.
     pub fn evict_visitors(&mut self, table: TableKey, evicted: &mut Vec<EntryId>) {
         let found = self.groups.of(table).flat_map(|group| group.entries()).collect();
         self.unwatch_found(found, evicted);
     }
 
-    /// The traversal of an entry that is watched.
+    /// Returns the traversal of a watched entry.
     #[must_use]
     pub fn traversal(&self, id: EntryId) -> Option<&Arc<Traversal>> {
         Some(&self.entries.watched(self.entries.slot(id)?)?.traversal)
     }
 
-    /// Does some of the work that was put off: at most `budget` entries are taken out, or rows
-    /// projected. Answers whether there is more.
+    /// Does deferred work, and returns whether more is left.
+    ///
+    /// Fills at most `budget` rows of projections, then reclaims retired entries with the rest.
     pub fn run_maintenance(&mut self, budget: usize) -> bool {
         let left = self.fill_projections(budget);
         self.reclaim(left);
         self.has_backlog()
     }
 
-    /// Takes out so many entries that are not watched any more.
+    /// Reclaims up to `count` retired entries.
     pub(crate) fn reclaim(&mut self, count: usize) {
         for _ in 0..count {
             let Some(slot) = self.next_retired() else { break };
@@ -328,35 +335,34 @@ impl RegionIndex {
         }
     }
 
-    /// Whether some projection is missing, or lacks visits.
+    /// Returns whether a projection is missing or has unfilled rows.
     pub(crate) const fn has_unfilled_projections(&self) -> bool {
         self.groups.has_unfilled_projections()
     }
 
-    /// Whether [`Self::run_maintenance`] has something to do.
+    /// Returns whether [`Self::run_maintenance`] has work.
     pub(crate) fn has_backlog(&self) -> bool {
         self.has_unfilled_projections() || self.retired() > 0
     }
 
-    /// Makes projections for masks that came alone, and puts rows into those that lack them, at most
-    /// so many. Answers with what is left of `budget`.
+    /// Adds deferred projections and fills at most `budget` rows; returns the rest of `budget`.
     pub(crate) fn fill_projections(&mut self, budget: usize) -> usize {
         let left = self.groups.prepare_deferred(budget);
         self.groups.fill_projections(left)
     }
 
-    /// The slot of the next entry that is not watched any more, to be [released](Self::release).
+    /// Returns the slot of the next retired entry, to [release](Self::release).
     pub(crate) fn next_retired(&mut self) -> Option<u32> {
         self.entries.next_retired()
     }
 
-    /// How many visits the entry in a slot has.
+    /// Returns the number of visits of the entry in a slot.
     #[cfg(feature = "dbsp")]
     pub(crate) fn visits_count(&self, slot: u32) -> u32 {
         self.entries.get(slot).map_or(0, |record| visits_count(&record.traversal))
     }
 
-    /// Forgets an entry that is not watched any more, and whose visits are not in.
+    /// Reclaims a retired entry, whose visits must be unlinked.
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(record) = self.entries.release(slot) {
             debug_assert!(record.links.rows.is_empty(), "a row refers to an entry that is there");
@@ -364,31 +370,31 @@ impl RegionIndex {
         }
     }
 
-    /// The names of all entries that are watched.
+    /// Returns the ids of all watched entries.
     #[cfg(feature = "dbsp")]
     pub(crate) fn watched_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
         self.entries.all().map(|(id, _)| id)
     }
 
-    /// Entries that are watched.
+    /// Returns the number of watched entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no entry is watched.
+    /// Returns whether no entry is watched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries that are not watched any more and wait to be taken out.
+    /// Returns the number of retired entries that wait to be reclaimed.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.entries.retired_count()
     }
 
-    /// How large it is. Takes time linear in the number of groups.
+    /// Returns the size, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         let links = self.rows * size_of::<(u32, u32)>();
@@ -409,16 +415,16 @@ impl RegionIndex {
         self.found = found;
     }
 
-    /// The visit of a row, unless its entry is not watched any more.
+    /// Returns the visit of a row, unless its entry is retired.
     fn visit(&self, row: VisitRef) -> Option<&Visit> {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
-    /// Finds the visits of these whose region a match overlaps, by the slots of their entries.
+    /// Adds the entries of those rows with a region that `matching` overlaps to `found`.
     ///
-    /// What is compared lies behind five pointers, each somewhere else in memory. They are followed
-    /// for all visits side by side, as memory answers many questions in the time of one; so a word is
-    /// compared for all of them before the next.
+    /// Each comparison follows five pointers into different memory. They are followed for all
+    /// visits side by side, because memory serves many requests in the time of one. Therefore a
+    /// word is compared for all visits before the next word.
     fn compare_overlapped(&self, rows: &[VisitRef], matching: &Match, found: &mut Vec<u32>) {
         let record_of = |row: &VisitRef| Some((*row, self.entries.watched(row.entry)?));
         let records: Vec<_> = rows.iter().filter_map(record_of).collect();

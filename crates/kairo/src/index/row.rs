@@ -2,36 +2,36 @@
 
 use shunt_pipeline::{Priority, Rank, Rule, RuleId, Visit};
 
-/// A visit, by one of the rules that decided it.
+/// A visit and one of the rules that decided it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupRow {
-    /// The slot of its entry.
+    /// Slot of the entry.
     pub(super) entry: u32,
-    /// Its number among the visits of the entry's traversal.
+    /// Number of the visit in the traversal of the entry.
     pub(super) visit: u32,
-    /// The number of the rule; of a table miss: [`NO_RULE`].
+    /// Number of the rule, or [`NO_RULE`] for a table miss.
     rule: u64,
     priority: Priority,
-    /// The rule is one of the clauses of a conjunction.
+    /// True if the rule is a clause of a conjunction.
     is_clause: bool,
 }
 
-/// Which visit a row is of.
+/// A reference to a visit of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisitRef {
-    /// The slot of its entry.
+    /// Slot of the entry.
     pub(super) entry: u32,
-    /// Its number among the visits of the entry's traversal.
+    /// Number of the visit in the traversal of the entry.
     pub(super) visit: u32,
 }
 
-/// No rule is as young.
+/// The number of a table miss; no rule has it.
 const NO_RULE: u64 = u64::MAX;
 
 const _: () = assert!(size_of::<Option<GroupRow>>() == 24, "there is one for each visit");
 
 impl GroupRow {
-    /// The rows of a visit: one for each rule that decided it, or one for a miss.
+    /// Returns the rows of a visit: one per rule that decided it, or one for a miss.
     pub(super) fn all(entry: u32, number: u32, visit: &Visit) -> impl Iterator<Item = Self> {
         let of_rule = move |rule: &Rule, is_clause| Self {
             entry,
@@ -53,23 +53,23 @@ impl GroupRow {
         rules.chain(clauses).chain(is_miss.then_some(of_miss))
     }
 
-    /// The visit.
+    /// Returns the reference to the visit.
     pub(super) const fn visit_ref(&self) -> VisitRef {
         VisitRef { entry: self.entry, visit: self.visit }
     }
 
-    /// A row of a visit that this rule decided.
+    /// Creates a row of a visit that `rule` decided.
     #[cfg(test)]
     pub(super) const fn decided(priority: Priority, rule: RuleId) -> Self {
         Self { entry: 0, visit: 0, rule: rule.number(), priority, is_clause: false }
     }
 
-    /// What a rule must outrank to decide the visit: [`Visit::rank`]; of a miss, the lowest.
+    /// Returns the rank that a rule must outrank: [`Visit::rank`], or the lowest for a miss.
     pub(super) const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }
     }
 
-    /// The rule that decided it, or the clause; `None`: it is a miss.
+    /// Returns the rule or clause that decided the visit, or `None` for a miss.
     pub(super) fn rule(&self) -> Option<RuleId> {
         (self.rule != NO_RULE).then_some(RuleId::new(self.rule))
     }

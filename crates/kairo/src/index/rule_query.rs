@@ -1,14 +1,14 @@
-//! A rule, as groups are searched for what it overlaps.
+//! A rule, prepared for a search of groups.
 
 use shunt_flow::{FlowKey, SparseMask};
 use shunt_pipeline::{Rank, Rule};
 
-/// What is query of every group of a table, prepared once for all of them.
+/// The parts of a rule that every group of a table compares, computed once.
 pub(super) struct RuleQuery<'r> {
     pub(super) rank: Rank,
     pub(super) mask: &'r SparseMask,
     pub(super) bits_count: u32,
-    /// What it matches under its mask.
+    /// The value of the match, under its mask.
     pub(super) key: FlowKey,
 }
 

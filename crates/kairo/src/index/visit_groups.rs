@@ -1,4 +1,4 @@
-//! Tables: which groups of visits each has, and how each of them is searched.
+//! The groups of visits of each table, and the search plan of each group.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -16,50 +16,54 @@ use super::{
 pub(super) struct VisitGroups {
     groups: Vec<VisitGroup>,
     tables: HashMap<TableKey, TableGroups, FixedState>,
-    /// Masks of rules that came alone, by table and with their rank: what the next of their mask
-    /// would gain by is done when nobody waits.
+    /// Masks of rules that were alone in their change, with their table and rank.
+    ///
+    /// Their projections, which help the next rule of the mask, are added by
+    /// [`Self::prepare_deferred`].
     deferred_masks: Vec<(TableKey, SparseMask, Rank)>,
-    /// Groups with a projection that lacks visits.
+    /// Groups with a projection that has unfilled rows.
     unfilled: Vec<u32>,
-    /// Groups of tables without visits.
+    /// Groups without visits that no table has.
     free: Vec<u32>,
     /// Groups with visits that a rule decided, alone or as a clause.
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
-    /// Visits of a group that are looked at without a thought of how many a rule outranks.
+    /// Visits of a group that are examined one by one before a projection is searched.
     scan_threshold: usize,
     hashes: FixedState,
 }
 
 struct TableGroups {
     by_mask: HashMap<SparseMask, u32, FixedState>,
-    /// Visits in all of them.
+    /// Visits in all groups of the table.
     visits: usize,
-    /// All groups.
+    /// Numbers of the groups.
     groups: Vec<u32>,
-    /// Masks of rules that were searched for, in the order in which they came.
+    /// Masks of rules that were searched for, in order of arrival.
     masks: Vec<SparseMask>,
-    /// How rules of each of these are searched for, by group, and the stamp of the group then.
+    /// Search plans by mask of the rule: one per group, with the plan epoch of the group.
     plans: HashMap<SparseMask, Vec<(SearchPlan, u32)>, FixedState>,
 }
 
-/// Groups of a table, as far as they have visits, whose masks are those of visits.
+/// Groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Groups of a table: beyond the usual, their masks are in whole bytes, and there are few of these. A
-/// visit with yet another mask goes into the best of all that it fits.
+/// Largest number of groups of a table.
+///
+/// Beyond [`GROUPS_EXACT`], masks are cut to whole bytes, so that few are different. A visit with
+/// yet another mask goes into the best group that it fits.
 const GROUPS_MAX: usize = 64;
 
-/// Masks of visits whose group is remembered, by table.
+/// Masks of visits per table for which the group is remembered.
 const REMEMBERED_MASKS_MAX: usize = 16_384;
 
-/// The stamp of a group that a mask's way through it has not been asked for.
+/// The epoch of a plan that was not made yet.
 const NOT_PREPARED: u32 = u32::MAX;
 
-/// Masks of rules that a table is prepared for.
+/// Masks of rules per table that have search plans.
 const PREPARED_MASKS_MAX: usize = 1024;
 
 impl VisitGroups {
-    /// None, and the hashes that they are to have.
+    /// Creates a set without groups; its hash tables use `hashes`.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             groups: Vec::new(),
@@ -73,13 +77,13 @@ impl VisitGroups {
         }
     }
 
-    /// The same, whose groups, none of which is there yet, have so `scan_threshold` visits looked at one by one.
+    /// Sets the scan threshold of all groups; there must be none yet.
     pub(super) fn with_scan_threshold(self, scan_threshold: usize) -> Self {
         debug_assert!(self.groups.is_empty(), "groups keep what they are made with");
         Self { scan_threshold, ..self }
     }
 
-    /// Adds a visit. Answers with its group and its position there.
+    /// Adds a visit, and returns its group and its position there.
     pub(super) fn insert(&mut self, row: GroupRow, visit: &Visit) -> (u32, u32) {
         let table = (visit.bridge, visit.table);
         let number = self.group_for(table, &visit.mask);
@@ -94,7 +98,7 @@ impl VisitGroups {
         (number, position)
     }
 
-    /// Takes a visit out. With the last of a table go its groups.
+    /// Removes a visit, and the groups of a table with its last visit.
     pub(super) fn remove(&mut self, number: u32, position: u32) {
         let group = &mut self.groups[number as usize];
         let last = group.remove(position);
@@ -118,8 +122,9 @@ impl VisitGroups {
         }
     }
 
-    /// The group for a visit that consulted `mask`. A new one is made ready for the masks of rules
-    /// that are known.
+    /// Returns the group for a visit that consulted `mask`.
+    ///
+    /// A new group is projected for all masks of rules that are known.
     fn group_for(&mut self, table: TableKey, mask: &SparseMask) -> u32 {
         let own = self.tables.entry(table).or_insert_with(|| TableGroups::new(&self.hashes));
         if let Some(number) = own.by_mask.get(mask) {
@@ -145,20 +150,21 @@ impl VisitGroups {
         &self.groups[number as usize]
     }
 
-    /// The groups of a table.
+    /// Returns the groups of a table.
     pub(super) fn of(&self, table: TableKey) -> impl Iterator<Item = &VisitGroup> {
         let all = self.tables.get(&table).map(|own| &own.groups[..]).unwrap_or_default();
         all.iter().map(|number| self.group(*number))
     }
 
-    /// The groups with visits that a rule decided; some come twice.
+    /// Returns the groups with visits that a rule decided; a group may occur twice.
     pub(super) fn decided_by(&self, rule: RuleId) -> impl Iterator<Item = &VisitGroup> {
         let all = self.deciders.get(&rule).into_iter().flatten();
         all.map(|number| self.group(*number))
     }
 
-    /// Remembers the mask of a rule that came alone, if it is the first of its mask in the table:
-    /// [`Self::prepare_deferred`] prepares for it later. Answers whether it was.
+    /// Defers the projections for the mask of a rule to [`Self::prepare_deferred`].
+    ///
+    /// Returns whether it did: only for the first rule of a mask in the table.
     pub(super) fn defer_preparation(
         &mut self,
         table: TableKey,
@@ -175,8 +181,7 @@ impl VisitGroups {
         is_first
     }
 
-    /// Prepares the tables of rules that came alone for their masks, in so many groups and some.
-    /// Answers with what is left of `budget`.
+    /// Prepares the deferred masks, and returns the rest of `budget`, which counts groups.
     pub(super) fn prepare_deferred(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some((table, mask, rank)) = self.deferred_masks.pop()
@@ -187,8 +192,10 @@ impl VisitGroups {
         budget
     }
 
-    /// Finds how rules of a mask are searched for in the groups of a table where one of this rank
-    /// outranks many visits. Answers whether one of these lacks visits.
+    /// Makes the search plans for rules of a mask, and adds missing projections.
+    ///
+    /// Only groups in which a rule of this rank outranks many visits are projected. Returns whether
+    /// a projection has unfilled rows.
     pub(super) fn prepare(&mut self, table: TableKey, mask: &SparseMask, rank: Rank) -> bool {
         let Some(own) = self.tables.get_mut(&table) else { return false };
         if !own.plans.contains_key(mask) {
@@ -221,8 +228,9 @@ impl VisitGroups {
         has_unfilled_projections
     }
 
-    /// The groups of a table with visits, and the way to search each for rules of this mask: the
-    /// one that [`Self::prepare`] has found, if it has.
+    /// Returns the groups of a table that have visits, each with its search plan for `mask`.
+    ///
+    /// Plans made by [`Self::prepare`] are reused while the plan epoch of the group is the same.
     pub(super) fn search(
         &self,
         table: TableKey,
@@ -238,12 +246,12 @@ impl VisitGroups {
         })
     }
 
-    /// The hashes that groups are searched with.
+    /// Returns the hash function of the groups.
     pub(super) const fn hashes(&self) -> &FixedState {
         &self.hashes
     }
 
-    /// Takes so many visits into projections that lack them. Answers with what is left of `budget`.
+    /// Fills up to `budget` rows of projections, and returns the rest of `budget`.
     pub(super) fn fill_projections(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some(number) = self.unfilled.last().copied()
@@ -257,27 +265,27 @@ impl VisitGroups {
         budget
     }
 
-    /// Whether some projection is missing, or lacks visits.
+    /// Returns whether a projection is missing or has unfilled rows.
     pub(super) const fn has_unfilled_projections(&self) -> bool {
         !self.unfilled.is_empty() || !self.deferred_masks.is_empty()
     }
 
-    /// Number of groups with visits.
+    /// Returns the number of groups with visits.
     pub(super) fn len(&self) -> usize {
         self.groups.iter().filter(|group| !group.is_empty()).count()
     }
 
-    /// Common masks of all groups.
+    /// Returns the number of projections of all groups.
     pub(super) fn projections(&self) -> usize {
         self.groups.iter().map(VisitGroup::projections).sum()
     }
 
-    /// Places of visits in chains.
+    /// Returns the number of positions in chains.
     pub(super) fn chained(&self) -> usize {
         self.groups.iter().map(VisitGroup::chained).sum()
     }
 
-    /// Bytes on the heap, about.
+    /// Returns about how many bytes are on the heap.
     pub(super) fn bytes(&self) -> usize {
         let of_rule = size_of::<(RuleId, Vec<u32>)>() + size_of::<[u32; 4]>();
         let deciders = self.deciders.len() * of_rule;
@@ -296,7 +304,7 @@ impl TableGroups {
         }
     }
 
-    /// Adds `group`, in place of an empty one of the table where there are many.
+    /// Adds `group`, or puts it in place of an empty one if the table has many groups.
     fn add(&mut self, group: VisitGroup, groups: &mut Vec<VisitGroup>, free: &mut Vec<u32>) -> u32 {
         let is_crowded = self.groups.len() >= GROUPS_EXACT;
         let empty = self.groups.iter().find(|own| groups[**own as usize].is_empty()).copied();
@@ -319,13 +327,15 @@ impl TableGroups {
         number
     }
 
-    /// Number of groups with visits.
+    /// Returns the number of groups with visits.
     fn occupied(&self, groups: &[VisitGroup]) -> usize {
         self.groups.iter().filter(|number| !groups[**number as usize].is_empty()).count()
     }
 
-    /// Where there are many groups, the one whose mask is the largest within another; unless there
-    /// is room for a better one.
+    /// Returns the group with the largest mask that lies within `mask`, if the table has many
+    /// groups.
+    ///
+    /// Returns `None` while there is room for a group with a better mask.
     fn fitting(&self, groups: &[VisitGroup], mask: &SparseMask) -> Option<u32> {
         let enough = match self.occupied(groups) {
             0..GROUPS_EXACT => return None,

@@ -1,25 +1,26 @@
-//! Every packet of every entry, translated anew after each change: the slowest engine there can be.
+//! The slowest engine: translates every packet of every entry again after each change.
 //!
-//! It looks at no delta and at no mask of a rule, so that there is little that it could get wrong.
-//! What it does not know are packets that nobody named.
+//! It reads no delta and no mask of a rule, so there is little that it could get wrong. It knows
+//! only the packets that it was given.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_flow::{FlowKey, FlowMask};
 use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal, Version};
 
-/// Watches entries by all packets that there are.
+/// An engine that watches entries by all packets that exist.
 pub struct BruteForce {
     pipeline: Arc<Pipeline>,
     packets: Vec<FlowKey>,
     version: Version,
-    /// Each with those of the packets that it stands for, by number.
+    /// The traversal of each entry, and the numbers of its packets.
     entries: BTreeMap<EntryId, (Arc<Traversal>, Vec<usize>)>,
 }
 
 impl BruteForce {
-    /// An engine without entries, at the pipeline's newest version, where there are no packets but
-    /// these.
+    /// Creates an engine without entries, at the newest version of a pipeline.
+    ///
+    /// `packets` are all packets that exist.
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>, packets: Vec<FlowKey>) -> Self {
         let version = pipeline.version();

@@ -1,7 +1,7 @@
-//! The relation that the index answers for, read off entry by entry and visit by visit.
+//! The definition of a stale entry, checked entry by entry and visit by visit.
 //!
-//! This is the definition: so short that it can be compared with the text. Tests hold the engines
-//! against it; it serves no switch.
+//! The code is short enough to compare with the text. Tests compare the engines with it. No switch
+//! uses it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use shunt_pipeline::{
     Visit,
 };
 
-/// Watches entries by asking of each what a delta means for it.
+/// An engine that checks every entry against every delta.
 #[derive(Default)]
 pub struct Definition {
     version: Version,
@@ -19,14 +19,15 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// An engine without entries, at a version.
+    /// Creates an engine without entries, at `version`.
     #[must_use]
     pub fn new(version: Version) -> Self {
         Self { version, entries: BTreeMap::new() }
     }
 
-    /// Whether the delta with this number, among those of the last version, ends an entry that was made
-    /// of `traversal`: whether it may be named as the cause.
+    /// Returns whether the delta with this number invalidates an entry made of `traversal`.
+    ///
+    /// Then it may be named as the cause. `deltas` are those of the last version.
     #[must_use]
     pub fn is_cause(&self, number: usize, deltas: &[Delta], traversal: &Traversal) -> bool {
         deltas.get(number).is_some_and(|delta| is_ended_by(traversal, delta, deltas, self.version))
@@ -64,7 +65,7 @@ impl Evictor for Definition {
     }
 }
 
-/// Whether one of the deltas of a version ends an entry.
+/// Returns whether `delta`, one of the deltas of `version`, invalidates an entry.
 fn is_ended_by(traversal: &Traversal, delta: &Delta, deltas: &[Delta], version: Version) -> bool {
     let RuleDelta { rule, change } = match delta {
         Delta::Changed(object) => {
@@ -89,28 +90,28 @@ fn is_ended_by(traversal: &Traversal, delta: &Delta, deltas: &[Delta], version: 
     })
 }
 
-/// Whether a rule decided a visit, alone or as one clause of several.
+/// Returns whether a rule decided a visit, alone or as a clause.
 fn has_decided(visit: &Visit, rule: &Rule, is_stale: impl Fn(&Rule) -> bool) -> bool {
     let all = visit.rule.iter().chain(&visit.clauses);
     let mut own = all.filter(|own| own.id == rule.id);
     own.any(|own| is_stale(own))
 }
 
-/// Whether a rule outranks what decided a visit, and matches some packet of its region.
+/// Returns whether a rule outranks the decider of a visit, and matches some packet of its region.
 fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     if visit.rank().is_some_and(|rank| rank >= rule.rank()) {
         return false;
     }
     let (key, matching) = (FlowKey::from(&visit.key), rule.matching.key());
     let came_in = FlowKey::from(&traversal.key);
-    // What all packets of the entry have in common as they enter the table.
+    // The bits that all packets of the entry have in common as they enter the table.
     let mut fixed = FlowMask::from(&visit.mask);
     fixed.add_sparse(&traversal.mask);
     let mut written = FlowMask::EMPTY;
     let words = written.words_mut().iter_mut().zip(key.words().iter().zip(came_in.words()));
     words.for_each(|(written, (now, then))| *written = now ^ then);
-    // A fragment is looked up without its ports, which is not to say that they were written; but they
-    // are nothing in all its lookups, if all packets of the entry are fragments.
+    // A fragment is looked up without its ports, which does not mean that they were written. If all
+    // packets of the entry are fragments, the ports are zero in all lookups.
     let are_fragments = came_in.field(FieldId::NwFrag) & fixed.field(FieldId::NwFrag) & 1 == 1;
     if are_fragments {
         [FieldId::TcpSrc, FieldId::TcpDst].into_iter().for_each(|field| fixed.add_field(field));
@@ -121,7 +122,7 @@ fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
         }
     }
     fixed.add(&written);
-    // And of that, what the rule looks at.
+    // Of these, the bits that the rule compares.
     let looked_at = FlowMask::from(rule.matching.mask());
     let words = fixed.words_mut().iter_mut().zip(looked_at.words());
     words.for_each(|(fixed, looked_at)| *fixed &= looked_at);

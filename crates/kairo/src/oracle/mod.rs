@@ -1,4 +1,4 @@
-//! Oracles: engines that are slow and short, against which tests compare the others.
+//! Oracles: slow and short engines that tests compare the others with.
 //!
 //! No module of the product imports this one.
 

@@ -1,12 +1,12 @@
-//! What the engines in circuits have in common.
+//! Statistics of the engines in circuits.
 
-/// What has happened to an engine in a circuit of dbsp.
+/// Counters of an engine in a circuit of dbsp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircuitStats {
     /// Steps of its circuits.
     pub steps: u64,
-    /// Steps that failed: each took all entries, and the circuit.
+    /// Steps that failed; each failure evicted all entries and ended the circuit.
     pub errors: u64,
-    /// Changes that were too much to be looked at one by one: each took all entries of its tables.
+    /// Changes that exceeded a bound; each evicted all entries of its tables.
     pub overflows: u64,
 }

@@ -1,4 +1,4 @@
-//! Faults, threads and bounds of the engines in circuits; what they evict is judged in `tests`.
+//! Tests of faults, threads and bounds of the engines in circuits; `tests` checks what they evict.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-/// An engine with three entries of one packet, which is of a bridge that is about to go.
+/// An engine with three entries of one packet, in a bridge that is about to be removed.
 struct FaultScene<E> {
     twin: Twin,
     engine: E,
@@ -78,7 +78,7 @@ impl<E: InCircuit> FaultScene<E> {
         Arc::new(self.twin.translate(&key))
     }
 
-    /// A rule that comes to the table of all entries.
+    /// Adds a rule to the table that all entries visit.
     fn new_rule(&self) -> Change {
         self.rule("arp,actions=drop")
     }
@@ -162,7 +162,7 @@ fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircu
 
 fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(0);
-    // No entry visits its table.
+    // No entry visits the table of this rule.
     let rule = scene.rule("table=1,arp,actions=drop");
     let Change { version, deltas } = scene.last_change();
     let deltas = rule.deltas.into_iter().chain(deltas).collect();
@@ -177,12 +177,12 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
 
 fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
     let evict_with = |examined_max, is_bridge_changed| {
-        // By this rule every lookup consults the type, so that entries are of no other.
+        // This rule makes every lookup consult the Ethernet type, so that no entry covers ARP.
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_examined_max(examined_max);
         let mut scene = FaultScene::<E>::with(twin, 99, set);
         while scene.engine.run_maintenance() {}
-        // Of four entries one is not taken in yet.
+        // The circuit has three of four entries; the fourth still waits for a step.
         let traversal = scene.traversal();
         assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
         let rules = ["priority=9,arp,actions=drop", "priority=8,arp,actions=drop"];

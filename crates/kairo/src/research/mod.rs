@@ -1,7 +1,7 @@
-//! Research engines: other ways to answer the same question, kept to compare with [`Direct`](crate::Direct).
+//! Research engines, kept to compare with [`Direct`](crate::Direct).
 //!
-//! No module of the product imports this one; the switch selects [`Visits`] or [`Relational`] by name,
-//! and only in a build with the feature `dbsp`.
+//! No module of the product imports this one. The switch selects [`Visits`] or [`Relational`] by
+//! name, and only in a build with the feature `dbsp`.
 
 mod circuit_stats;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Circuits that fail when a test wants it.
+//! Fault injection: circuits that fail when a test wants it.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use shunt_pipeline::{
     CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
-/// An engine whose circuit can be made to fail.
+/// An engine with a circuit that can be made to fail.
 pub trait Fail: Evictor {
-    /// Has a step panic: at the next place where it may, or so many later.
+    /// Makes a step panic after `places` more points at which it may.
     fn fail_after(&mut self, places: usize);
 }
 
@@ -20,8 +20,7 @@ pub struct Failing<E, W> {
 }
 
 impl<E, W> Failing<E, W> {
-    /// This engine, which is asked for a fault before each change for which `when` answers in how many
-    /// places.
+    /// Wraps an engine so that it fails in a change for which `when` returns a number of points.
     pub const fn new(engine: E, when: W) -> Self {
         Self { engine, when }
     }
@@ -64,24 +63,24 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
     }
 }
 
-/// When the next step fails, if one does.
+/// The point at which the next step fails, if any.
 #[derive(Debug, Default)]
 pub(crate) struct FaultTimer {
-    /// Places that it still passes.
+    /// Points to pass before the fault.
     away: Option<usize>,
 }
 
 impl FaultTimer {
-    /// A step fails at the next place where it may, or so many later.
+    /// Makes a step fail after `places` more points.
     pub(crate) const fn fail_after(&mut self, places: usize) {
         self.away = Some(places);
     }
 
-    /// At one of the places where a step may fail: at its beginning, or behind an object.
+    /// Passes a point at which a step may fail: its start, or the end of an object.
     ///
     /// # Panics
     ///
-    /// When it is to fail here.
+    /// If the fault is due here.
     pub(crate) fn pass_point(&mut self) {
         let away = self.away.take();
         assert!(away != Some(0), "a fault was asked for");

@@ -96,7 +96,7 @@ impl All {
             ("direct", Box::new(Direct::new(version, 1))),
             (
                 BY_MASKS,
-                Box::new(Direct::new(version, 1).with_scan_threshold(0).with_tidy_budget(2)),
+                Box::new(Direct::new(version, 1).with_scan_threshold(0).with_maintenance_budget(2)),
             ),
             #[cfg(feature = "dbsp")]
             ("visits", Box::new(Visits::new(version, 1))),

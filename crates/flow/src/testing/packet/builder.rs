@@ -1,4 +1,4 @@
-//! A packet by its fields, and the frame that it is.
+//! A packet described by its fields, and its frame.
 
 use super::{crc32c, internet_sum};
 
@@ -23,21 +23,21 @@ pub struct PacketBuilder {
     length_min: usize,
 }
 
-/// How a frame says what it carries.
+/// The framing of the payload: Ethernet type or SNAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encapsulation {
     Ethernet,
     Snap,
 }
 
-/// What the checksum field of the transport header holds.
+/// The content of the transport checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// The right checksum.
     Complete,
-    /// The sum of the pseudo-header only: it is to be completed on transmission.
+    /// The sum of the pseudo-header only, to be completed on transmission.
     Partial,
-    /// Zero, which in UDP says that there is none.
+    /// Zero, which in UDP means no checksum.
     Absent,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Ipv6 {
     pub(super) tos: u8,
     pub(super) ttl: u8,
     pub(super) label: u32,
-    /// Protocol number, and what is behind the next header and length bytes.
+    /// Protocol number, and the content after the next header and length bytes.
     pub(super) extensions: Vec<(u8, Vec<u8>)>,
 }
 
@@ -93,9 +93,9 @@ pub(super) enum TransportLayer {
 pub struct Neighbour {
     /// The ICMPv6 type.
     pub kind: u8,
-    /// What is reserved, of which an advertisement uses three bits.
+    /// The reserved bits, of which an advertisement uses three.
     pub reserved: u32,
-    /// Whom it is about.
+    /// The target address.
     pub target: [u8; 16],
     /// The source link-layer address option.
     pub source: Option<[u8; 6]>,
@@ -110,7 +110,8 @@ impl PacketBuilder {
         Self::of(NetworkLayer::Raw { ether_type })
     }
 
-    /// An IPv4 packet of protocol 253, which is for experiments, until told otherwise.
+    /// Creates an IPv4 packet of protocol 253 (for experiments); add a transport header to change
+    /// it.
     #[must_use]
     pub fn ipv4(source: [u8; 4], destination: [u8; 4]) -> Self {
         let options = Vec::new();
@@ -124,7 +125,8 @@ impl PacketBuilder {
         }))
     }
 
-    /// An IPv6 packet of protocol 253, which is for experiments, until told otherwise.
+    /// Creates an IPv6 packet of protocol 253 (for experiments); add a transport header to change
+    /// it.
     #[must_use]
     pub fn ipv6(source: [u8; 16], destination: [u8; 16]) -> Self {
         let (tos, ttl, label, extensions) = (0, 64, 0, Vec::new());
@@ -280,7 +282,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With so many words of options, if it is TCP; at most ten.
+    /// Adds `words` words of options, if it is TCP; at most ten.
     #[must_use]
     pub fn tcp_options(mut self, words: usize) -> Self {
         if let TransportLayer::Tcp { options, .. } = &mut self.transport {
@@ -333,19 +335,20 @@ impl PacketBuilder {
         self
     }
 
-    /// Padded to at least so many bytes. The padding is not zero, so that who takes it for a
-    /// header or for payload is found out.
+    /// Pads to at least `length` bytes.
+    ///
+    /// The padding is not zero, so that a parser that reads it as header or payload fails.
     #[must_use]
     pub fn padded(mut self, length_min: usize) -> Self {
         self.length_min = length_min;
         self
     }
 
-    /// The frame.
+    /// Returns the frame.
     ///
     /// # Panics
     ///
-    /// When the packet is longer than its length fields can say.
+    /// If the packet is longer than its length fields allow.
     #[must_use]
     pub fn build(&self) -> Vec<u8> {
         let (network_type, packet) = self.packet();
@@ -366,8 +369,9 @@ impl PacketBuilder {
         frame
     }
 
-    /// Whether the packet begins in the middle of a transport packet: its transport header is then
-    /// opaque payload.
+    /// Returns whether the packet starts in the middle of a transport packet.
+    ///
+    /// Then its transport header is opaque payload.
     pub(super) fn is_later_fragment(&self) -> bool {
         match &self.network {
             NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => false,
@@ -384,7 +388,7 @@ impl PacketBuilder {
         self.labels.iter().enumerate().map(entry).flat_map(u32::to_be_bytes).collect()
     }
 
-    /// The Ethernet type of the network layer, and its packet.
+    /// Returns the Ethernet type of the network layer, and its packet.
     fn packet(&self) -> (u16, Vec<u8>) {
         match &self.network {
             NetworkLayer::Raw { ether_type } => (*ether_type, self.payload.clone()),
@@ -402,7 +406,8 @@ impl PacketBuilder {
         }
     }
 
-    /// The protocol, and the transport header with its payload; `icmp` is the number of ICMP.
+    /// Returns the protocol, and the transport header with its payload; `icmp` is the number of
+    /// ICMP.
     fn segment(&self, icmp: u8, addresses: &[u8]) -> (u8, Vec<u8>) {
         let (protocol, header, checksum) = match &self.transport {
             TransportLayer::Raw { protocol } => (*protocol, Vec::new(), None),

@@ -1,4 +1,4 @@
-//! What must hold for every frame whatsoever: entry points of the fuzz targets.
+//! Properties of every frame: entry points of the fuzz targets.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Layers, Match, PortNo,
@@ -10,11 +10,11 @@ use crate::{
     },
 };
 
-/// Extracts the headers of any frame, and checks what holds for all of them.
+/// Extracts the headers of any frame, and checks properties of all frames.
 ///
 /// # Panics
 ///
-/// When something does not hold.
+/// If a property does not hold.
 pub fn fuzz_extract(frame: &[u8]) {
     for limit in [VlanLimit::One, VlanLimit::Two] {
         let mut key = filled_key(u64::MAX);
@@ -28,11 +28,11 @@ pub fn fuzz_extract(frame: &[u8]) {
     }
 }
 
-/// Writes into any frame what `data` says, and checks what holds for all of them.
+/// Writes the fields in `data` into any frame, and checks properties of all frames.
 ///
 /// # Panics
 ///
-/// When something does not hold.
+/// If a property does not hold.
 pub fn fuzz_rewrite(data: &[u8]) {
     let Some((choice, frame)) = data.split_first_chunk::<24>() else { return };
     let set = writes(choice);
@@ -52,7 +52,7 @@ pub fn fuzz_rewrite(data: &[u8]) {
     }
     check_tags(frame);
     check_labels(frame, &layers);
-    // Any place is legal to ask for; whether it is in the frame is the answer.
+    // Any offset is legal; the result tells whether it is in the frame.
     let (start, offset) = (usize::from(choice[1]), usize::from(choice[2]));
     let completed = complete_checksum(&mut written, start, offset);
     assert_eq!(completed.is_ok(), start + offset + 2 <= frame.len());
@@ -90,15 +90,14 @@ fn check_labels(frame: &[u8], layers: &Layers) {
     assert_eq!(buffer[payload - 2..payload + 4], [0x88, 0x47, 0x00, 0x01, 0x01, 0x40]);
     pop_mpls(&mut buffer, payload, u16::from_be_bytes(before));
     assert_eq!(&buffer[4..], frame, "what was pushed is popped");
-    // Any place is legal to ask for.
+    // Any offset is legal.
     for payload in [0, 1, frame.len() + 1, usize::MAX] {
         push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8847, entry: 0 });
         pop_mpls(&mut buffer, payload, 0x0800);
     }
 }
 
-/// A set of writable fields: which ones by the bits of the first eight bytes, and of the rest their
-/// values.
+/// Returns a set of writable fields: selected by the first eight bytes, with values from the rest.
 fn writes(choice: &[u8; 24]) -> Match {
     let (chosen, seed) = choice.split_at(8);
     let chosen = chosen.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));

@@ -1,9 +1,8 @@
-//! Frames for tests: built by hand, generated, and broken on purpose.
+//! Frames for tests: built by hand, generated, and malformed on purpose.
 //!
-//! [`PacketBuilder`] describes a packet by its fields and builds the frame with every length and
-//! checksum right. Because it knows the fields, it is also the oracle of extraction
-//! ([`PacketBuilder::key`]) and of rewriting ([`PacketBuilder::set`], then build again): it shares no
-//! code with either.
+//! [`PacketBuilder`] describes a packet by its fields and builds the frame with right lengths and
+//! checksums. It knows the fields, so it is also the oracle of extraction ([`PacketBuilder::key`])
+//! and of rewriting ([`PacketBuilder::set`], then build again). It shares no code with either.
 //!
 //! ```
 //! use shunt_flow::testing::packet::PacketBuilder;

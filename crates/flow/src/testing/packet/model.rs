@@ -1,11 +1,11 @@
-//! What a described packet looks like as a flow key, and what a set field makes of it: the oracle of
-//! extraction and of rewriting.
+//! The flow key of a described packet, and the effect of setting a field: the oracle of extraction
+//! and of rewriting.
 
 use super::builder::{Arp, Ipv4, Ipv6, NetworkLayer, PacketBuilder, TransportLayer};
 use crate::{FieldId, FlowKey, extract::VlanLimit};
 
 impl PacketBuilder {
-    /// The key that extraction must yield for the frame.
+    /// Returns the key that extraction must produce for the frame.
     #[must_use]
     pub fn key(&self, vlan_limit: VlanLimit) -> FlowKey {
         let mut key = FlowKey::ZERO;
@@ -105,7 +105,7 @@ impl PacketBuilder {
         }
     }
 
-    /// The writable fields that the packet has, as long as one VLAN tag is read.
+    /// Returns the writable fields of the packet, when one VLAN tag is parsed.
     #[must_use]
     pub fn writable_fields(&self) -> Vec<FieldId> {
         let mut fields = vec![FieldId::EthSrc, FieldId::EthDst];
@@ -161,11 +161,11 @@ impl PacketBuilder {
         }
     }
 
-    /// Sets a writable field that the packet has.
+    /// Sets a writable field of the packet.
     ///
     /// # Panics
     ///
-    /// For any other field: the test asks for what it did not build.
+    /// If the packet does not have the field.
     pub fn set(&mut self, field: FieldId, value: u128) {
         match field {
             FieldId::EthSrc => self.source = octets(value),
@@ -329,7 +329,7 @@ fn octets<const N: usize>(value: u128) -> [u8; N] {
     *value.to_be_bytes().last_chunk().expect("a field of at most sixteen bytes")
 }
 
-/// The value of a field as the narrower number that it is.
+/// Returns the value of a field as the narrower number that it is.
 fn low<T: TryFrom<u128>>(value: u128) -> T {
     T::try_from(value).ok().expect("a field of the width of its type")
 }

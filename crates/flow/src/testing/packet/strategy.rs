@@ -1,13 +1,14 @@
-//! Strategies: legal packets of every shape, sets of their fields, and frames that are broken.
+//! Strategies: legal packets of every kind, sets of their fields, and malformed frames.
 
 use proptest::{collection::vec, option, prelude::*, sample};
 
 use super::builder::{Checksums, Neighbour, PacketBuilder};
 use crate::{FieldId, FlowKey, FlowMask, Match, extract::VlanLimit};
 
-/// Legal packets: up to three VLAN tags, SNAP, up to four MPLS labels; ARP, IPv4 with options and
-/// IPv6 with extension headers, whole or in fragments; TCP, UDP, SCTP, ICMP, neighbour discovery
-/// and other protocols; padded or not.
+/// Generates legal packets: up to three VLAN tags, SNAP, and up to four MPLS labels.
+///
+/// They are ARP, IPv4 with options and IPv6 with extension headers, whole or in fragments, with
+/// TCP, UDP, SCTP, ICMP, neighbour discovery and other protocols, padded or not.
 pub fn packets() -> impl Strategy<Value = PacketBuilder> {
     let macs = any::<([u8; 6], [u8; 6])>();
     let tags = vec((sample::select(&[0x8100_u16, 0x88a8]), any::<u16>()), 0..4);
@@ -149,8 +150,9 @@ fn masks() -> impl Strategy<Value = u128> {
     prop_oneof![Just(u128::MAX), any::<u128>()]
 }
 
-/// Whether a field may have this value, which is not what makes it another packet: a tag stays a
-/// tag, and an ICMPv6 message does not become one of neighbour discovery.
+/// Returns whether a field may have this value without making the packet one of another kind.
+///
+/// A tag stays a tag, and an ICMPv6 message does not become one of neighbour discovery.
 fn is_legal(packet: &PacketBuilder, field: FieldId, value: u128) -> bool {
     match field {
         FieldId::VlanTci | FieldId::VlanVid => value & 0x1000 != 0,

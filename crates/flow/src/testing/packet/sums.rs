@@ -1,4 +1,4 @@
-//! Checksums as their standards define them: bit by bit and word by word, whatever it costs.
+//! Checksums as their standards define them, bit by bit and word by word.
 
 /// The sum of big-endian 16-bit words in one's complement (RFC 1071), with a zero behind an odd
 /// length.

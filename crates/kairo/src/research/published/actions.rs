@@ -1,32 +1,35 @@
-//! What a rule does to a packet, as far as later lookups can see it.
+//! The effect of a rule on a packet, as far as later lookups can see it.
 //!
-//! This is a second reading of what translation does, as the published design has one. It knows
-//! writes of fields, tags, TTL and the stack, and one way on: `goto_table`, or a `resubmit` that
-//! nothing follows but what no lookup sees. Outputs, groups, clones, meters and action sets change
-//! copies, or nothing, of what goes on.
+//! The published design translates actions a second time, and so does this module. It supports
+//! writes of fields, tags, TTL and the stack, and one next table: `goto_table`, or a `resubmit`
+//! that is followed only by actions that no lookup sees. Outputs, groups, clones, meters and action
+//! sets change copies of the packet, or nothing, so they are ignored.
 //!
-//! It need not know everything: a traversal that it does not reproduce, visit by visit and bit by
-//! bit, is not put into the circuit ([`reproduces`]). That leaves out lookups behind a resubmit that
-//! has returned, inside a group, a clone or an action set, in another bridge, with another `in_port`,
-//! of fragments, by conjunctions; labels, hashes, and packets that were parsed again.
+//! It need not support everything. A traversal that it does not reproduce, visit by visit and bit
+//! by bit, is not put into the circuit ([`reproduces`]). That excludes:
+//!
+//! - lookups after a resubmit has returned, or inside a group, a clone or an action set;
+//! - lookups in another bridge, with another `in_port`, of fragments, or by conjunctions;
+//! - MPLS labels, hashes, and packets that were parsed again.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word, prerequisite};
 use shunt_pipeline::{Action, Instructions, Rule, Subfield, TableId, Traversal, Visit};
 
 use super::state::LookupPacket;
 
-/// What an action means for those behind it.
+/// The effect of an action on the actions after it.
 enum NextStep {
-    /// They run.
+    /// The next action runs.
     Runs,
-    /// They run when the packet has been through this table, and no lookup sees it.
+    /// The next action runs after the packet has passed this table, and no lookup sees it.
     Enters(TableId),
-    /// They do not run, or how the packet is by then is not known.
+    /// The next action does not run, or the packet is unknown by then.
     Ends,
 }
 
-/// Takes a packet through what a rule does, to the table that it enters next; `None`: there is none,
-/// or nobody knows.
+/// Applies the actions of a rule, and returns the table that the packet enters next.
+///
+/// Returns `None` if there is none, or if it is unknown.
 pub(super) fn apply_actions(rule: &Rule, packet: &mut LookupPacket) -> Option<TableId> {
     let Instructions { apply, metadata, goto, .. } = &*rule.instructions;
     for action in apply {
@@ -42,7 +45,7 @@ pub(super) fn apply_actions(rule: &Rule, packet: &mut LookupPacket) -> Option<Ta
     *goto
 }
 
-/// The table that a rule leads packets to, if it leads any on.
+/// Returns the table that a rule sends packets to, if any.
 pub(super) fn next_table(rule: &Rule) -> Option<TableId> {
     for action in &rule.instructions.apply {
         match next_step(action, rule.table) {
@@ -54,13 +57,12 @@ pub(super) fn next_table(rule: &Rule) -> Option<TableId> {
     rule.instructions.goto
 }
 
-/// Whether a rule is a clause of conjunctions, which decides nothing alone.
+/// Returns whether a rule is a clause of conjunctions, which decides nothing alone.
 pub(super) fn is_clause(rule: &Rule) -> bool {
     rule.instructions.apply.iter().any(|action| matches!(action, Action::Conjunction { .. }))
 }
 
-/// Whether the rules of these traversals, one the piece behind the other, do to their packet what
-/// their visits say.
+/// Returns whether [`apply_actions`] gives the visits of these consecutive sub-traversals.
 pub(super) fn reproduces<'t>(
     mut sub_traversals: impl Iterator<Item = &'t Traversal> + Clone,
 ) -> bool {
@@ -129,14 +131,14 @@ fn next_step(action: &Action, here: TableId) -> NextStep {
 }
 
 const VLAN: usize = word::VLAN as usize;
-/// The present bit of the outer and of the inner tag.
+/// The present bits of the outer and of the inner tag.
 const OUTER_PRESENT: u64 = 0x1000 << 32;
 const INNER_PRESENT: u64 = 0x1000;
-/// The type of a tag that no action names the type of.
+/// The Ethernet type of a tag, where the action does not set one.
 const TAG_TYPE: u16 = 0x8100;
 
 impl LookupPacket {
-    /// Does an action. Answers whether those behind it run.
+    /// Executes an action, and returns whether the next ones run.
     fn execute(&mut self, action: &Action) -> bool {
         match action {
             Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
@@ -174,7 +176,7 @@ impl LookupPacket {
                     self.set(target.field, value << target.offset & bits, bits);
                 }
             }
-            // Nothing of it is left behind it.
+            // No lookup sees the effect of the others.
             _ => {}
         }
         true
@@ -188,7 +190,7 @@ impl LookupPacket {
         (self.key.field(source.field) & source.bits()) >> source.offset
     }
 
-    /// Writes bits of a field, if the packet has it.
+    /// Writes bits of a field, if the packet has the field.
     fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.has(field) {
             return;

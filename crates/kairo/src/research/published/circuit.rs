@@ -1,4 +1,4 @@
-//! The circuit: the tables of a plan in operators of dbsp.
+//! The circuit: the tables of a plan as operators of dbsp.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,27 +23,27 @@ use super::{
     state::PacketState,
 };
 
-/// A packet: its number, and how it is.
+/// A packet: its number and its state.
 pub(super) type PacketRow = Tup2<u64, PacketState>;
 
-/// A rule that a packet matches: its rank and number as in [`RankedRule`], and the packet before it.
+/// A rule that a packet matches (as in [`RankedRule`]), and the packet before its actions.
 type MatchRow = Tup4<u16, u64, u32, PacketState>;
 
-/// A packet on its way: the table that it enters, its number, and how it is.
+/// A packet after its actions: the table that it enters, its number and its state.
 type OnwardRow = Tup3<u8, u64, PacketState>;
 
 type PacketStream = Stream<RootCircuit, OrdZSet<PacketRow>>;
 type RulesByFingerprint = Stream<RootCircuit, OrdIndexedZSet<u64, RankedRule>>;
 type MatchRows = OrdIndexedZSet<u64, MatchRow>;
 
-/// The tuples that a table has.
+/// The tuples of each table.
 pub(super) type Tuples = BTreeMap<TableKey, BTreeSet<u32>>;
 
 /// A circuit and its inputs.
 pub(super) struct TableCircuit {
     handle: DBSPHandle,
     inputs: TableInputs,
-    /// The tuples of each table, those that came later included.
+    /// The tuples of each table, including those added after the build.
     tuples: Tuples,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct TableCircuit {
 struct TableInputs {
     packets: BTreeMap<BridgeId, ZSetHandle<PacketRow>>,
     rules: BTreeMap<TableKey, ZSetHandle<TupleRow>>,
-    /// Tuples that came later, all under one key.
+    /// Tuples added after the build, all under one key.
     tuples: BTreeMap<TableKey, IndexedZSetHandle<u32, u32>>,
 }
 
@@ -62,11 +62,11 @@ pub(super) struct TableStepRows {
     rules: BTreeMap<TableKey, Vec<Tup2<TupleRow, ZWeight>>>,
 }
 
-/// The rules of a table, as its copies meet them.
+/// The rules of a table, shared by its copies.
 struct CircuitTable {
-    /// By print, for each tuple.
+    /// Rules by fingerprint, one stream per tuple.
     tuples: Vec<(u32, RulesByFingerprint)>,
-    /// Tuples that came later, and their rules.
+    /// Tuples added after the build, and their rules.
     later: (Stream<RootCircuit, OrdIndexedZSet<u32, u32>>, RulesByFingerprint),
 }
 
@@ -81,7 +81,7 @@ impl TableStepRows {
 }
 
 impl TableCircuit {
-    /// The circuit of a plan, in a thread of its own, with a join for each of these tuples.
+    /// Builds the circuit of a plan in its own thread, with a join for each of these tuples.
     pub(super) fn build(
         shared: &Arc<Mutex<SharedTables>>,
         plan: &CircuitPlan,
@@ -94,7 +94,7 @@ impl TableCircuit {
         Ok(Self { handle, inputs, tuples })
     }
 
-    /// Makes a step with these rows. What no table of the circuit is for is left out.
+    /// Runs a step with these rows; rows for tables outside the circuit are dropped.
     pub(super) fn step(&mut self, rows: &mut TableStepRows) -> Result<(), Error> {
         for (bridge, mut packets) in std::mem::take(&mut rows.packets) {
             if let Some(input) = self.inputs.packets.get(&bridge) {
@@ -153,7 +153,7 @@ fn connect(
     inputs
 }
 
-/// The input of a table's rules, split by tuple.
+/// Adds the input for the rules of a table, split by tuple.
 fn add_table(
     circuit: &mut RootCircuit,
     table_key: TableKey,
@@ -175,7 +175,7 @@ fn add_table(
     CircuitTable { tuples: split, later: (masks, later) }
 }
 
-/// The rule of the top rank that each packet matches, or its miss.
+/// Finds the highest-ranking rule that each packet matches, or its miss.
 fn look_up(
     packets: &PacketStream,
     table: &CircuitTable,
@@ -206,7 +206,7 @@ fn look_up(
     misses.sum(&matches).topk_desc(1)
 }
 
-/// PacketStream and rules of one print, where the rule matches.
+/// Joins packets and rules by fingerprint, and keeps the pairs that match.
 fn join(
     packets: &Stream<RootCircuit, OrdIndexedZSet<u64, PacketRow>>,
     rules: &RulesByFingerprint,
@@ -219,7 +219,7 @@ fn join(
     })
 }
 
-/// Notes packets that lose their rule, while rules change.
+/// Records packets that lose their rule, while rules change.
 fn record_stale(
     winners: &Stream<RootCircuit, MatchRows>,
     position: u32,
@@ -237,7 +237,7 @@ fn record_stale(
     });
 }
 
-/// Lets changes through, and what it has held with them; or holds them.
+/// Passes changes on together with those that it held, or holds them.
 fn gate(
     winners: &Stream<RootCircuit, MatchRows>,
     position: u32,
@@ -260,7 +260,7 @@ fn gate(
     })
 }
 
-/// Does what each packet's rule says.
+/// Applies the actions of the rule of each packet.
 fn apply_actions(
     winners: &Stream<RootCircuit, MatchRows>,
     shared: &Arc<Mutex<SharedTables>>,

@@ -1,4 +1,4 @@
-//! The engine: when rules and packets go in, and which gates are open then.
+//! The engine: when rules and packets enter the circuit, and which gates are open then.
 
 use std::{
     collections::BTreeSet,
@@ -23,55 +23,55 @@ use super::{
     shared::SharedTables,
 };
 
-/// Kairo as it was published: watches entries by the packets that made them, in a circuit that
-/// mirrors the tables.
+/// Kairo as published: a circuit that copies the tables and follows the packets that made entries.
 ///
-/// A baseline, and not for a switch: it leaves entries that are stale, as the published design does.
+/// It is a baseline, and not for a switch: like the published design, it leaves stale entries.
 ///
-/// - *A packet is not its region.* An entry for 10.0.0.0/8 that was made by a packet to 10.1.2.3 stays
-///   when a rule for 10.1.99.0/24 comes, and is wrong for 10.1.99.7.
-/// - *A batch loses the race.* A packet that waits is not in the tables when a rule changes, and has
-///   the new rule already when it gets there: its entry was made by the old one, and stays.
-/// - *A piece outlives its list.* An entry that stands for part of the way is known by the packet that
-///   made it. When that packet is deleted, because another of its entries expired, nobody watches the
-///   entry any more, though other flows keep it in use.
+/// - *A packet is not its region.* A packet to 10.1.2.3 makes an entry for 10.0.0.0/8. The entry
+///   stays when a rule for 10.1.99.0/24 is added, and is wrong for 10.1.99.7.
+/// - *A batch loses the race.* A packet that waits is not in the tables when a rule changes. It
+///   matches the new rule when it enters them. Its entry was made by the old rule, and stays.
+/// - *A sub-traversal entry outlives its list.* An LTM entry is known by the packet that made it.
+///   That packet is deleted when another of its entries expires. Then nothing watches the LTM
+///   entry, though other flows keep it in use.
 ///
-/// What it knows nothing of (groups, ports, conjunctions, and what else [`PublishedStats::untracked`] counts)
-/// evicts by table or by object; as a rule more than it must.
+/// A change that the circuit does not model (groups, ports, conjunctions, and all that
+/// [`PublishedStats::untracked`] counts) evicts by table or by object, usually more than it must.
 pub struct PublishedKairo {
     version: Version,
     settings: PublishedSettings,
     clock: Box<dyn FnMut() -> Time + Send>,
     circuit: Option<TableCircuit>,
     plan: CircuitPlan,
-    /// Rules lead where the plan does not.
+    /// Set when a rule leads to a table that the plan has no edge to.
     is_outdated: bool,
     shared: Arc<Mutex<SharedTables>>,
     packets: TrackedPackets,
-    /// What the next step is given.
+    /// Rows of the next step.
     rows: TableStepRows,
-    /// Since when something waits, or is held.
+    /// Time since when a packet waits or a gate holds rows.
     waits_since: Option<Time>,
-    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    /// Entries that lost their circuit to a fault: the next change evicts them.
     lost: BTreeSet<EntryId>,
     stats: PublishedStats,
 }
 
-/// Packets that are put into a new circuit with one step.
+/// Packets that are loaded into a new circuit with one step.
 const RELOADED_AT_ONCE: usize = 4096;
 
-/// What a version changed.
+/// The tables and objects that a version changed.
 #[derive(Default)]
 struct Touched {
     tables: BTreeSet<TableKey>,
-    /// Tables whose clauses of conjunctions changed.
+    /// Tables with changed clauses of conjunctions.
     clauses: BTreeSet<TableKey>,
     objects: Vec<Object>,
 }
 
 impl PublishedKairo {
-    /// An engine without entries, with the rules that these bridges of a pipeline have at its newest
-    /// version. It must hear of every later one, of all bridges.
+    /// Creates an engine without entries, with the rules of these bridges at the newest version.
+    ///
+    /// It must be given every later version, of all bridges.
     #[must_use]
     pub fn new(
         pipeline: &Pipeline,
@@ -100,8 +100,9 @@ impl PublishedKairo {
         }
     }
 
-    /// A packet made these entries, each of a piece of its way, in order. One that is there already is
-    /// on the list of the packet that made it, and stays there.
+    /// Records that a packet made these entries, one per sub-traversal, in order.
+    ///
+    /// An entry that exists already stays on the list of the packet that made it.
     pub fn installed_sub_traversals(
         &mut self,
         sub_traversals: &[(EntryId, Arc<Traversal>)],
@@ -118,7 +119,7 @@ impl PublishedKairo {
         Installed::Recorded
     }
 
-    /// What has happened to it, and how it stands.
+    /// Returns the counters and the current sizes.
     #[must_use]
     pub fn stats(&self) -> PublishedStats {
         PublishedStats {
@@ -134,14 +135,14 @@ impl PublishedKairo {
         locked(&self.shared)
     }
 
-    /// Notes that something waits.
+    /// Starts the timer, unless it runs.
     fn wait(&mut self) {
         if self.waits_since.is_none() {
             self.waits_since = Some((self.clock)());
         }
     }
 
-    /// Whether something has waited for as long as it may.
+    /// Returns whether the timer has expired.
     fn is_due(&mut self) -> bool {
         let (Some(since), Some(longest)) = (self.waits_since, self.settings.propagation) else {
             return false;
@@ -149,14 +150,14 @@ impl PublishedKairo {
         (self.clock)().since(since) >= longest
     }
 
-    /// Opens the gates if there is a batch.
+    /// Opens the gates if a batch is complete.
     fn release_batch(&mut self) {
         if self.packets.waiting() >= self.settings.batch.max(1) {
             self.release();
         }
     }
 
-    /// Opens all gates: what they hold goes on, and packets that wait go in and out.
+    /// Opens all gates, and loads and deletes the packets that wait.
     fn release(&mut self) {
         self.waits_since = None;
         if self.circuit.is_none() || self.is_outdated || self.packets.lack_table(&self.plan) {
@@ -169,7 +170,7 @@ impl PublishedKairo {
         self.shared().rules.reclaim();
     }
 
-    /// Builds a circuit for the rules as they are, and puts all packets into it.
+    /// Builds a circuit for the current rules, and loads all packets into it.
     fn rebuild(&mut self) {
         self.circuit = None;
         self.packets.restart();
@@ -207,8 +208,7 @@ impl PublishedKairo {
         }
     }
 
-    /// Has packets that wait put in and deleted with the next step, at most so many. Answers whether
-    /// there were any.
+    /// Adds up to `packets_max` waiting packets to the next step; returns whether there were any.
     fn load(&mut self, packets_max: usize) -> bool {
         let mut count = 0;
         while count < packets_max {
@@ -225,7 +225,7 @@ impl PublishedKairo {
         count > 0
     }
 
-    /// Makes a step with the rows that wait.
+    /// Runs a step with the rows that wait.
     fn step(&mut self) {
         let Some(mut circuit) = self.circuit.take() else { return };
         self.stats.steps += 1;
@@ -238,7 +238,7 @@ impl PublishedKairo {
         }
     }
 
-    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    /// Handles a failed step: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
@@ -251,7 +251,7 @@ impl PublishedKairo {
         self.plan = CircuitPlan::default();
     }
 
-    /// Takes up what a version changed, for the next step.
+    /// Adds the changed rules of a version to the next step, and returns what the version touched.
     fn take_up(&mut self, deltas: &[Delta]) -> Touched {
         let mut touched = Touched::default();
         for delta in deltas {
@@ -299,8 +299,9 @@ impl PublishedKairo {
         }
     }
 
-    /// Makes a step with rules that changed in these tables: as far as the last of them. Answers with
-    /// the packets that are stale, each with the position of a table that says so.
+    /// Runs a step for changed rules, up to the last of these tables.
+    ///
+    /// Returns the stale packets, each with the position of the table that found it stale.
     fn step_rules(&mut self, tables: &BTreeSet<TableKey>) -> Vec<(u64, u32)> {
         let copies = tables.iter().flat_map(|table_key| self.plan.copies(*table_key));
         let Some(last) = copies.max().copied().filter(|_| self.circuit.is_some()) else {
@@ -366,7 +367,7 @@ impl Evictor for PublishedKairo {
         }
     }
 
-    /// Opens the gates if the timer says so, or if there is a batch.
+    /// Opens the gates if the timer has expired or a batch is complete.
     fn run_maintenance(&mut self) -> bool {
         if self.is_due() {
             self.release();

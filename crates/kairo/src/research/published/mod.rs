@@ -1,12 +1,12 @@
-//! The mirror: Kairo as it was published, a baseline to measure against.
+//! Kairo as published, a baseline for measurements.
 //!
-//! A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, chapter 4: the
-//! tables of the switch are built once more, as a circuit of incremental view maintenance. Of every
-//! cache entry the packet that made it stands in the tables, and a change of rules moves packets: the
-//! entry of one that matches another rule than before is evicted.
+//! A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, chapter 4.
+//! The tables of the switch are built a second time, as a circuit of incremental view maintenance.
+//! For every cache entry, the packet that made it is in the tables. A change of rules moves
+//! packets. When a packet matches another rule than before, its entry is evicted.
 //!
 //! ```text
-//! packets ──► table ──► gate ──► apply_actions ──┬─ filter ─► table ──► gate ──► ...
+//! packets ──► table ──► gate ──► act ──┬─ filter ─► table ──► gate ──► ...
 //!               ▲                      └─ filter ─► table ──► ...
 //!             rules
 //!
@@ -16,27 +16,29 @@
 //!        the miss of each packet ────────────────────┘
 //! ```
 //!
-//! - [`plan`]: which tables there are, in which order, and what leads where. Cycles are condensed, and
-//!   unrolled into layers of copies.
-//! - [`circuit`]: the above, in operators of dbsp, made from the plan while the switch runs.
-//! - [`actions`]: what rules do to packets, as far as later lookups can see it; [`state`]: packets as
-//!   rows; [`rules`]: rules and tuples by number.
-//! - [`packets`]: the packets, and the cache entries that each made: one, or a list of pieces.
-//! - [`engine`]: when rules and packets go in, and which gates are open then.
+//! - [`plan`]: the tables, their order and their edges. Cycles are condensed, and unrolled into
+//!   layers of copies.
+//! - [`circuit`]: the picture above, in operators of dbsp, built from the plan while the switch
+//!   runs.
+//! - [`actions`]: the effect of rules on packets, as far as later lookups can see it; [`state`]:
+//!   packets as rows; [`rules`]: rules and tuples by number.
+//! - [`packets`]: the packets, and the cache entries that each made: one megaflow, or a list of
+//!   sub-traversal entries.
+//! - [`engine`]: when rules and packets enter the circuit, and which gates are open then.
 //!
-//! **Time.** A change of rules goes in at once, with the gates open only in front of the last table
-//! that it touches; what moves behind it is held. Packets go in by the batch, with all gates open; so
-//! does the deletion of packets whose entries expired. A timer bounds how long either waits. So there
-//! is nothing that the contract does not allow: evictions leave with [`apply`](PublishedKairo), and what comes
-//! later is the circuit's own affair. The clock is passed in.
+//! **Time.** A change of rules enters at once. Only the gates before the last table that it touches
+//! are open, and rows that move behind it are held. Packets enter in batches, with all gates open.
+//! Deletions of packets with expired entries do the same. A timer bounds how long both wait. This
+//! satisfies the contract: evictions are returned by [`apply`](PublishedKairo), and later steps
+//! only update the circuit. The clock is passed in.
 //!
-//! **What it misses** is what was published, and is kept: see [`PublishedKairo`].
+//! **Known holes** of the published design are kept: see [`PublishedKairo`].
 //!
-//! **What differs**, because dbsp's circuits cannot be changed once they are built. A tuple that
-//! appears later has its mask as data, in one more join that each table keeps for those; a new way
-//! from table to table has the circuit built anew, and all packets put into it, after the evictions.
-//! Joins are by prints of masked keys, and compared in full behind it. What circuits do not know of
-//! has the entry *beside* them: one evicts it with every change of a table that it visits.
+//! **Differences** exist because a dbsp circuit cannot change once it is built. A tuple that
+//! appears later has its mask as data, in one more join per table. A new edge between tables
+//! rebuilds the circuit and loads all packets again, after the evictions. Joins are by fingerprints
+//! of masked keys, and compare the full keys afterwards. An entry that the circuit cannot model is
+//! *untracked*: every change of a table that it visits evicts it.
 
 mod actions;
 mod circuit;

@@ -1,8 +1,8 @@
 //! Packets, and the cache entries that each made.
 //!
-//! An entry belongs to the packet that made it, and to no other. A whole entry is a list of one piece;
-//! where entries stand for parts of the way, a packet has a list of several. The first table that says
-//! that the packet is stale ends the piece that has it, and those behind.
+//! An entry belongs to the packet that made it, and to no other. A megaflow is a list of one
+//! sub-traversal. With Gigaflow, a packet has a list of several. The first table that finds the
+//! packet stale evicts the sub-traversal that visits it, and all later ones.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,17 +21,17 @@ use super::{
     state::{LookupPacket, PacketState},
 };
 
-/// All packets whose entries are watched.
+/// All packets that have watched entries.
 pub(super) struct TrackedPackets {
     all: HashMap<u64, Tracked, FixedState>,
     made_by: HashMap<EntryId, u64, FixedState>,
     count: u64,
-    /// Packets that are to be put in, and some that are gone since.
+    /// Packets to load, and some that were removed since.
     waiting: Vec<u64>,
-    /// Packets that are in and are to be deleted.
+    /// Packets in the circuit that are to be deleted.
     retired: Vec<(BridgeId, PacketRow)>,
     untracked: BTreeSet<u64>,
-    /// How many pieces read an object.
+    /// Number of sub-traversals that read each object.
     readers: HashMap<Object, usize, FixedState>,
 }
 
@@ -39,20 +39,20 @@ struct Tracked {
     sub_traversals: Vec<TrackedSubTraversal>,
     bridge: BridgeId,
     state: PacketState,
-    /// Its rules do what its visits say, so that it can be in the circuit.
+    /// True if its rules reproduce its visits, so that the circuit can model it.
     is_known: bool,
     status: PacketStatus,
 }
 
 struct TrackedSubTraversal {
-    /// The entry, as long as it is this packet's.
+    /// The entry, as long as it belongs to this packet.
     id: Option<EntryId>,
     traversal: Arc<Traversal>,
-    /// The position of the table that it visits last.
+    /// Position of the last table that it visits.
     end: u32,
 }
 
-/// Where a packet is.
+/// The status of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PacketStatus {
     Waiting,
@@ -60,12 +60,14 @@ enum PacketStatus {
     Untracked,
 }
 
-/// Spreads numbers, so that packets that are gone do not lie side by side in a trace, where each
-/// cursor would pass over them.
+/// Spreads packet numbers.
+///
+/// Packets that are removed together then do not lie side by side in a trace, where each cursor
+/// would pass over them.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl TrackedPackets {
-    /// None, and the hashes that they are to have.
+    /// Creates an empty set; its hash tables use `hashes`.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             all: HashMap::with_hasher(hashes.clone()),
@@ -78,7 +80,7 @@ impl TrackedPackets {
         }
     }
 
-    /// A packet made these entries, in the order of its way.
+    /// Records that a packet made these entries, in the order of its traversal.
     pub(super) fn insert(&mut self, sub_traversals: &[(EntryId, Arc<Traversal>)]) {
         self.count += 1;
         let number = self.count.wrapping_mul(SPREAD);
@@ -116,26 +118,27 @@ impl TrackedPackets {
         self.all.insert(number, Tracked { sub_traversals: owned, bridge, state, is_known, status });
     }
 
-    /// An entry expired: the packet that made it is deleted, with all that it made. Answers whether
-    /// there was one.
+    /// Deletes the packet that made an expired entry, and returns whether there was one.
+    ///
+    /// All entries of the packet are deleted.
     pub(super) fn remove(&mut self, entry: EntryId) -> bool {
         let packet = self.made_by.get(&entry).copied();
         packet.map(|packet| self.delete(packet)).is_some()
     }
 
-    /// An owner is gone.
+    /// Deletes the packets of an owner.
     pub(super) fn forget(&mut self, owner: OwnerId) {
         let own = self.made_by.iter().filter(|(id, _)| id.owner == owner);
         let own: Vec<u64> = own.map(|(_, packet)| *packet).collect();
         own.into_iter().for_each(|packet| self.delete(packet));
     }
 
-    /// A table at this position says that a packet is stale.
+    /// Evicts entries of a packet that the table at this position found stale.
     pub(super) fn end_at(&mut self, packet: u64, position: u32, evicted: &mut Vec<EntryId>) {
         self.end(packet, |sub_traversal| sub_traversal.end >= position, evicted);
     }
 
-    /// An object has changed by a version: ends the entries that read it, and those behind them.
+    /// Evicts the entries that read an object changed by a version, and those after them.
     pub(super) fn evict_readers(
         &mut self,
         object: Object,
@@ -153,7 +156,7 @@ impl TrackedPackets {
         all.into_iter().for_each(|packet| self.end(packet, reads, evicted));
     }
 
-    /// Rules of these tables have changed: ends the entries beside the circuit that visit one.
+    /// Evicts the untracked entries that visit one of these tables.
     pub(super) fn end_beside(&mut self, tables: &BTreeSet<TableKey>, evicted: &mut Vec<EntryId>) {
         let all: Vec<u64> = self.untracked.iter().copied().collect();
         all.into_iter().for_each(|packet| {
@@ -161,7 +164,7 @@ impl TrackedPackets {
         });
     }
 
-    /// The same, of all entries.
+    /// Evicts all entries that visit one of these tables.
     pub(super) fn evict_visitors(
         &mut self,
         tables: &BTreeSet<TableKey>,
@@ -176,19 +179,20 @@ impl TrackedPackets {
         });
     }
 
-    /// The bridges that packets in the circuit come in by, or that those which wait would.
+    /// Returns the bridges that tracked packets enter.
     pub(super) fn bridges(&self) -> BTreeSet<BridgeId> {
         self.all.values().filter(|packet| packet.is_known).map(|packet| packet.bridge).collect()
     }
 
-    /// Whether a packet waits that comes in where a plan has no table.
+    /// Returns whether a waiting packet enters at a table that the plan does not have.
     pub(super) fn lack_table(&self, plan: &CircuitPlan) -> bool {
         let waiting = self.waiting.iter().filter_map(|packet| self.all.get(packet));
         waiting.into_iter().any(|packet| !plan.has_bridge(packet.bridge))
     }
 
-    /// The next packet that is to be put in, as `plan` has its way. One that has none there is beside
-    /// the circuit from now on.
+    /// Returns the next packet to load.
+    ///
+    /// A packet with a path that the plan does not have becomes untracked.
     pub(super) fn next_in(&mut self, plan: &CircuitPlan) -> Option<(BridgeId, PacketRow)> {
         while let Some(number) = self.waiting.pop() {
             let Some(packet) = self.all.get_mut(&number) else { continue };
@@ -202,12 +206,12 @@ impl TrackedPackets {
         None
     }
 
-    /// The next packet that is to be deleted.
+    /// Returns the next packet to delete.
     pub(super) fn next_out(&mut self) -> Option<(BridgeId, PacketRow)> {
         self.retired.pop()
     }
 
-    /// The circuit is gone: all packets wait to be put into another.
+    /// Marks all packets for loading into a new circuit.
     pub(super) fn restart(&mut self) {
         self.retired.clear();
         self.waiting.clear();
@@ -218,7 +222,7 @@ impl TrackedPackets {
         }
     }
 
-    /// How many packets wait to be put in or deleted.
+    /// Returns the number of packets that wait to be loaded or deleted.
     pub(super) const fn waiting(&self) -> usize {
         self.waiting.len() + self.retired.len()
     }
@@ -227,7 +231,7 @@ impl TrackedPackets {
         self.untracked.len()
     }
 
-    /// The entries that are watched.
+    /// Returns the watched entries.
     pub(super) fn entries(&self) -> impl Iterator<Item = EntryId> + '_ {
         self.made_by.keys().copied()
     }
@@ -236,7 +240,7 @@ impl TrackedPackets {
         self.made_by.len()
     }
 
-    /// Ends the first piece of a packet that is stale, and those behind it.
+    /// Evicts the first stale sub-traversal of a packet, and those after it.
     fn end(
         &mut self,
         number: u64,
@@ -284,7 +288,7 @@ impl TrackedPackets {
 }
 
 impl Tracked {
-    /// Notes where its pieces end in a plan. Answers whether there is its way.
+    /// Finds the last position of each sub-traversal, and returns whether the plan has the path.
     fn locate(&mut self, plan: &CircuitPlan) -> bool {
         let visits =
             self.sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.traversal.visits);

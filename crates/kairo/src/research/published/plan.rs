@@ -1,9 +1,10 @@
-//! Which tables a circuit has, and in which order.
+//! The tables of a circuit, and their order.
 //!
-//! Rules lead from table to table, and some may lead back. Tables that lead to each other are one
-//! component; components are put in order, and each that is a cycle is unrolled: its tables have a
-//! copy in each layer, what leads on within it leads to the next layer, and what leads out of it does
-//! so from any. So every way leads to a higher position, and a gate is open or not by position alone.
+//! Rules lead from table to table, and some lead back. Tables that lead to each other form one
+//! component (strongly connected). Components are put in order. A component with a cycle is
+//! unrolled: its tables have a copy in each layer. An edge inside the component leads to the next
+//! layer, and an edge out of it leaves from any layer. So every edge leads to a higher position,
+//! and the position alone decides whether a gate is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +12,14 @@ use shunt_pipeline::{BridgeId, TableId};
 
 use crate::{bound::TableKey, positions::position};
 
-/// Which tables the rules of a table lead to.
+/// The tables that the rules of each table lead to.
 pub(super) type TableEdges = BTreeMap<TableKey, BTreeSet<TableId>>;
 
 /// A table, or one copy of it.
 #[derive(Clone, Debug)]
 pub(super) struct PlanNode {
     pub(super) table_key: TableKey,
-    /// Where packets enter that go on to a table, by position.
+    /// Position of the next table, by its id.
     pub(super) next: BTreeMap<TableId, u32>,
 }
 
@@ -30,19 +31,19 @@ pub(super) struct CircuitPlan {
 }
 
 impl CircuitPlan {
-    /// For packets of these bridges.
+    /// Makes the plan for packets of these bridges.
     pub(super) fn new(bridges: &BTreeSet<BridgeId>, edges: &TableEdges, layers: usize) -> Self {
         let mut plan = Self::default();
         bridges.iter().for_each(|bridge| plan.add_bridge(*bridge, edges, layers));
         plan
     }
 
-    /// Whether packets of a bridge can enter.
+    /// Returns whether packets of a bridge can enter.
     pub(super) fn has_bridge(&self, bridge: BridgeId) -> bool {
         self.copies.contains_key(&(bridge, TableId::FIRST))
     }
 
-    /// Whether packets come in there: at the first copy of a first table.
+    /// Returns whether packets arrive at this position: the first copy of a first table.
     pub(super) fn is_entrance(&self, position: u32) -> bool {
         let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
         table_key.is_some_and(|table_key| {
@@ -50,20 +51,22 @@ impl CircuitPlan {
         })
     }
 
-    /// Whether all packets that a rule of `table_key` leads on find the table.
+    /// Returns whether the plan has an edge from a table to `next`.
     pub(super) fn has_edge(&self, table_key: TableKey, next: TableId) -> bool {
-        // In the last layer of a cycle none leads on.
+        // The last layer of a cycle has no edge inside the cycle.
         let successors = |position: &u32| self.nodes[*position as usize].next.contains_key(&next);
         self.copies(table_key).is_empty() || self.copies(table_key).iter().any(successors)
     }
 
-    /// The positions of a table, the lowest first.
+    /// Returns the positions of a table, the lowest first.
     pub(super) fn copies(&self, table_key: TableKey) -> &[u32] {
         self.copies.get(&table_key).map_or(&[], Vec::as_slice)
     }
 
-    /// The positions on the way of a packet that enters these tables of a bridge; `None`: it comes by
-    /// more often than there are layers, or by a way that there is not.
+    /// Returns the positions of a packet that enters these tables of a bridge.
+    ///
+    /// Returns `None` if it passes a table more often than there are layers, or if an edge is
+    /// missing.
     pub(super) fn path(
         &self,
         bridge: BridgeId,
@@ -131,10 +134,10 @@ impl CircuitPlan {
     }
 }
 
-/// The tables that can be reached from `start`, those together that lead to each other; each
-/// component in front of those that it leads to.
+/// Returns the strongly connected components that `start` reaches, in topological order.
 ///
-/// By S. R. Kosaraju's two searches: those that a search finishes last are first searched backwards.
+/// By the two searches of S. R. Kosaraju: the tables that a search finishes last are the first that
+/// are searched backwards.
 fn components<I: Iterator<Item = TableId>>(
     start: TableId,
     successors: impl Fn(TableId) -> I,
@@ -154,8 +157,10 @@ fn components<I: Iterator<Item = TableId>>(
     components
 }
 
-/// The tables that a search in depth finds from `start` and has not seen yet, in the order in which it
+/// Returns the tables that a depth-first search from `start` visits, in the order in which it
 /// leaves them.
+///
+/// It skips the tables in `seen`, and adds the others.
 fn finish_order(
     start: TableId,
     successors: impl Fn(TableId) -> Vec<TableId>,
@@ -211,7 +216,7 @@ mod tests {
     #[test]
     fn a_cycle_is_entered_in_its_first_layer_and_left_from_any() {
         let plan = plan(&[(0, 5), (5, 3), (3, 5), (3, 9)], 2);
-        // 5 in the first layer, 3 in the second.
+        // Table 5 is in the first layer, table 3 in the second.
         assert_eq!(path(&plan, &[0, 5, 3, 9]), Some(vec![0, 1, 2, 3]));
         assert_eq!(path(&plan, &[0, 5, 3, 5]), None);
     }
@@ -234,7 +239,7 @@ mod tests {
             for (position, node) in (0..).zip(&plan.nodes) {
                 prop_assert!(node.next.values().all(|next| *next > position));
             }
-            // A walk of as many tables as there are layers.
+            // A walk with as many tables as there are layers.
             let mut walk = vec![0];
             for turn in turns {
                 let here = *walk.last().unwrap();

@@ -1,4 +1,4 @@
-//! Rules and tuples, by number: what rows of the circuit refer to.
+//! Rules and tuples by number, as rows of the circuit refer to them.
 
 use std::{
     hash::{BuildHasher, Hasher},
@@ -22,14 +22,13 @@ use super::{
     state::word,
 };
 
-/// A rule: its rank, by its priority and its age backwards, so that the lowest comes first; and its
-/// number.
+/// A rule: its priority, its inverted age and its number, so that the lowest rank is first.
 pub(super) type RankedRule = Tup3<u16, u64, u32>;
 
-/// A rule of a tuple: the tuple, the print of its values, and the rule.
+/// A rule of a tuple: the tuple, the fingerprint of its values, and the rule.
 pub(super) type TupleRow = Tup3<u32, u64, RankedRule>;
 
-/// The rank and the number of a table's miss: nothing ranks below it.
+/// The rank and number of a table miss; no rule ranks below it.
 pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 
 /// The rules of all tables, without clauses of conjunctions.
@@ -37,16 +36,16 @@ pub(crate) struct NumberedRules {
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
     by_id: HashMap<RuleId, u32, FixedState>,
-    /// Rules that are gone and that gates may still hold rows of.
+    /// Removed rules, of which gates may still hold rows.
     removed: Vec<u32>,
-    /// Each tuple of rules: the bits that they ask for. Only grows.
+    /// The mask of each tuple; the list only grows.
     tuples: Vec<SparseMask>,
     by_mask: HashMap<SparseMask, u32, FixedState>,
     hashes: FixedState,
 }
 
 impl NumberedRules {
-    /// None, and the hashes that they are to have.
+    /// Creates an empty set; its hash tables use `hashes`.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             all: Vec::new(),
@@ -59,7 +58,7 @@ impl NumberedRules {
         }
     }
 
-    /// A rule comes. Answers with its number, unless it is there already or is a clause.
+    /// Adds a rule, and returns its number unless it exists already or is a clause.
     pub(super) fn insert(&mut self, rule: &Arc<Rule>) -> Option<u32> {
         if is_clause(rule) || self.by_id.contains_key(&rule.id) {
             return None;
@@ -73,14 +72,14 @@ impl NumberedRules {
         Some(number)
     }
 
-    /// A rule goes. Answers with its number, unless it was not there.
+    /// Removes a rule, and returns its number if it existed.
     pub(super) fn remove(&mut self, id: RuleId) -> Option<u32> {
         let number = self.by_id.remove(&id)?;
         self.removed.push(number);
         Some(number)
     }
 
-    /// Forgets rules that are gone: no gate holds a row, and no row will name them.
+    /// Forgets removed rules; no gate holds a row of them, and no later row refers to them.
     pub(super) fn reclaim(&mut self) {
         for number in self.removed.drain(..) {
             self.all[number as usize] = None;
@@ -88,17 +87,17 @@ impl NumberedRules {
         }
     }
 
-    /// A rule, also one that went lately.
+    /// Returns a rule, also one that was removed and is not reclaimed yet.
     pub(super) fn get(&self, number: u32) -> Option<&Arc<Rule>> {
         self.all.get(number as usize)?.as_ref()
     }
 
-    /// The numbers of all rules that are not gone.
+    /// Returns the numbers of all rules that are not removed.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_id.values().copied()
     }
 
-    /// Where all rules lead.
+    /// Returns the tables that all rules lead to.
     pub(super) fn edges(&self) -> TableEdges {
         let mut edges = TableEdges::new();
         for rule in self.numbers().filter_map(|number| self.get(number)) {
@@ -109,7 +108,7 @@ impl NumberedRules {
         edges
     }
 
-    /// A rule's table, and its row.
+    /// Returns the table and the row of a rule.
     pub(super) fn row(&mut self, number: u32) -> Option<(TableKey, TupleRow)> {
         let rule = Arc::clone(self.get(number)?);
         let tuple = self.tuple(rule.matching.mask());
@@ -119,12 +118,12 @@ impl NumberedRules {
         Some(((rule.bridge, rule.table), Tup3(tuple, fingerprint, row)))
     }
 
-    /// The print of a packet under the bits of a tuple.
+    /// Returns the fingerprint of a packet under the mask of a tuple.
     pub(super) fn fingerprint_of(&self, tuple: u32, state: &[u64]) -> u64 {
         self.fingerprint(tuple, |index| word(state, index))
     }
 
-    /// Whether a rule matches a packet.
+    /// Returns whether a rule matches a packet.
     pub(super) fn matches(&self, number: u32, state: &[u64]) -> bool {
         self.get(number).is_some_and(|rule| {
             let mut asked = rule.matching.mask().iter().zip(rule.matching.value());

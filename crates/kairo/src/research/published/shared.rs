@@ -1,4 +1,4 @@
-//! What the engine and its circuit share: rules by number, gates, and what came out.
+//! The state that the engine and its circuit share: rules, gates and stale packets.
 
 use super::{
     actions::apply_actions,
@@ -6,24 +6,24 @@ use super::{
     state::{LookupPacket, PacketState},
 };
 
-/// Shared by the thread of the circuit and whoever steps it, one after the other.
+/// State shared by the circuit thread and the thread that steps it, one after the other.
 pub(crate) struct SharedTables {
     pub(super) rules: NumberedRules,
-    /// Gates of lower positions are open.
+    /// Gates at lower positions are open.
     pub(super) open_below: u32,
-    /// How many rows each gate holds, by position.
+    /// Rows that each gate holds, by position.
     pub(super) held: Vec<usize>,
-    /// Whether a packet that loses its rule is stale: not if it is packets that change.
+    /// Set while rules change: a packet that loses its rule is stale only then.
     pub(super) records_stale: bool,
-    /// Packets that are stale, each with the position of a table that says so.
+    /// Stale packets, each with the position of the table that found it stale.
     pub(super) stale: Vec<(u64, u32)>,
-    /// The next step fails.
+    /// Makes the next step fail.
     #[cfg(test)]
     pub(crate) is_failing: bool,
 }
 
 impl SharedTables {
-    /// Of these rules and no packets.
+    /// Creates the state for these rules, without packets.
     pub(super) const fn new(rules: NumberedRules) -> Self {
         Self {
             rules,
@@ -36,24 +36,24 @@ impl SharedTables {
         }
     }
 
-    /// Opens all gates. Nobody listens.
+    /// Opens all gates, for a change of packets.
     pub(super) const fn open(&mut self) {
         self.open_below = u32::MAX;
         self.records_stale = false;
     }
 
-    /// Opens the gates in front of a position and closes the others, for a change of rules.
+    /// Opens the gates before a position and closes the others, for a change of rules.
     pub(super) const fn open_below(&mut self, position: u32) {
         self.open_below = position;
         self.records_stale = true;
     }
 
-    /// Rows that gates hold.
+    /// Returns the number of rows that gates hold.
     pub(super) fn held(&self) -> usize {
         self.held.iter().sum()
     }
 
-    /// The table that a packet enters after a rule has matched it, and the packet then.
+    /// Returns the table that a packet enters after a rule matched it, and its state then.
     pub(super) fn apply_actions(
         &self,
         rule: u32,

@@ -1,8 +1,7 @@
 //! Packets between tables, as rows.
 //!
-//! A row has the words of a flow key that are not zero, behind two words that say which those are,
-//! and then what was pushed to the stack, the last at the end. It is shared by all tables that the
-//! packet enters unchanged.
+//! A row starts with two words that mark the non-zero words of the flow key. These words follow,
+//! and then the stack, the top at the end. All tables that a packet enters unchanged share its row.
 
 use std::sync::Arc;
 
@@ -11,19 +10,19 @@ use shunt_flow::{FlowKey, layout::FLOW_WORDS};
 /// A packet as a row.
 pub(super) type PacketState = Arc<Vec<u64>>;
 
-/// A packet between two lookups: all that later ones can see of it.
+/// A packet between two lookups: all that later lookups can see of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LookupPacket {
     pub(super) key: FlowKey,
     pub(super) stack: Vec<u128>,
 }
 
-/// Words that say which others there are.
+/// Words that mark which words of the key follow.
 const HEAD: usize = 2;
 const _: () = assert!(FLOW_WORDS <= HEAD * 64, "each word of a key has a bit");
 
 impl LookupPacket {
-    /// A packet that comes in.
+    /// Creates a packet that arrives, with an empty stack.
     pub(super) const fn new(key: FlowKey) -> Self {
         Self { key, stack: Vec::new() }
     }
@@ -56,7 +55,7 @@ impl LookupPacket {
     }
 }
 
-/// One word of the key.
+/// Returns one word of the key.
 pub(super) fn word(state: &[u64], index: usize) -> u64 {
     let Some((head, words)) = state.split_first_chunk::<HEAD>() else { return 0 };
     let (own, bit) = (head[index / 64], index % 64);

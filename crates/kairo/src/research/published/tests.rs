@@ -1,4 +1,4 @@
-//! Gates, timers and faults of the mirror; what it evicts is judged in `tests`.
+//! Tests of gates, timers and faults of the published engine; `tests` checks what it evicts.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use super::{PublishedKairo, PublishedSettings};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Four tables, one behind the other, and entries of packets to 0, 1, 2, ...
+/// Four tables, one after the other, and entries of packets to 0.0.0.0, 0.0.0.1, ...
 struct GateScene {
     pipeline: Pipeline,
     engine: PublishedKairo,
@@ -58,13 +58,13 @@ impl GateScene {
         Arc::new(self.pipeline.translate(&key, self.pipeline.version()))
     }
 
-    /// Time passes, and there is nothing else to do.
+    /// Lets time pass without other work.
     fn wait(&mut self, seconds: u64) {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
         while self.engine.run_maintenance() {}
     }
 
-    /// Adds a rule for a packet to each of these tables; answers with the entries that go.
+    /// Adds a rule for a packet to each of these tables, and returns the evicted entries.
     fn update(&mut self, rules: &[(u8, u32)]) -> Vec<u32> {
         let text = |(table, slot): &(u8, u32)| {
             format!(
@@ -80,7 +80,7 @@ impl GateScene {
         evicted.iter().map(|id| id.slot).collect()
     }
 
-    /// How many rows the gate of each table holds.
+    /// Returns the number of rows that each gate holds.
     fn held(&self) -> Vec<usize> {
         self.engine.shared().held.clone()
     }
@@ -96,7 +96,7 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-/// Each row is one of Table 4.2.
+/// Each test is a row of Table 4.2.
 mod gates {
     use super::*;
 
@@ -124,7 +124,7 @@ mod gates {
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         scene.install(3);
         assert_ne!(scene.held()[1], 0);
-        // The packet that is evicted waits as well, to be deleted.
+        // The packet of the evicted entry also waits, to be deleted.
         scene.install(4);
         assert_eq!(scene.held(), [0; 4]);
         assert_eq!(scene.update(&[(2, 4)]), [4]);
@@ -198,7 +198,7 @@ fn a_tuple_that_is_new_needs_no_other_circuit() {
 #[test]
 fn a_way_that_is_new_has_the_circuit_built_anew_after_the_evictions() {
     let mut scene = GateScene::new(PublishedSettings::default(), 4);
-    // From the last table to one that there was not.
+    // The rule leads from the last table to a new one.
     assert_eq!(scene.update(&[(3, 0)]), [0]);
     assert_eq!(scene.engine.stats().circuits, 1);
     scene.wait(60);
@@ -266,7 +266,7 @@ fn rules_that_come_and_go_leave_nothing_behind() {
         scene.install(0);
         scene.wait(60);
     }
-    // One rule of each table but the last, and room for one more.
+    // One rule per table but the last, and a free number for one more.
     assert_eq!(scene.engine.shared().rules.numbers().count(), 3);
     assert!(scene.engine.shared().rules.get(4).is_none());
 }

@@ -24,7 +24,7 @@ struct LinkInputs {
 }
 
 impl LinkCircuit {
-    /// A circuit over what its rows refer to, in a thread of its own.
+    /// Builds a circuit over `relation`, in its own thread.
     pub(super) fn build(relation: &Arc<Mutex<LinkRelation>>) -> Result<Self, Error> {
         let config = CircuitConfig::with_workers(1).with_step_size(StepSize::FullSteps);
         let relation = Arc::clone(relation);
@@ -33,7 +33,7 @@ impl LinkCircuit {
         Ok(Self { handle, inputs })
     }
 
-    /// Makes a step with these rows.
+    /// Runs a step with these rows.
     pub(super) fn step(&mut self, rows: &mut LinkStepRows) -> Result<(), Error> {
         self.inputs.visits.append(&mut rows.visits);
         self.inputs.projections.append(&mut rows.projections);
@@ -41,7 +41,7 @@ impl LinkCircuit {
         self.handle.transaction()
     }
 
-    /// Has what lies in many batches merged into few, by other threads.
+    /// Makes other threads merge many batches into few.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         self.handle.start_compaction()
     }
@@ -55,7 +55,7 @@ fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<LinkRelation>>) -> Li
     let fingerprints = visits.join_index(&projections, move |group, row, mask| {
         Some((locked(&joined).fingerprint_of_visit((*group, *mask), row), *row))
     });
-    // The join has this trace as well.
+    // The join needs this trace as well.
     visits.accumulate_integrate_trace().apply(move |trace| {
         locked(&visited).traces.visits = Some(trace.ro_snapshot());
     });

@@ -1,4 +1,4 @@
-//! The engine: what it pushes into the circuit, what it asks of it, and what it does when that fails.
+//! The engine: the rows that it adds to the circuit, its questions, and its handling of faults.
 
 use std::{
     collections::BTreeSet,
@@ -24,52 +24,54 @@ use crate::{
     research::{CircuitStats, lock::locked},
 };
 
-/// Watches entries by a circuit of dbsp's own operators. A change costs what it touches.
+/// An engine that watches entries by a circuit of the operators of dbsp.
 ///
-/// Entries that were translated at the version of a change or later know of it, and stay.
+/// A change costs time for what it touches. Entries that were translated at the version of a
+/// change, or later, already include the change and stay.
 pub struct Relational {
     version: Version,
     seed: u64,
     circuit: Option<LinkCircuit>,
     relation: Arc<Mutex<LinkRelation>>,
-    /// What the next step is given.
+    /// Rows of the next step.
     rows: LinkStepRows,
-    /// Slots of the entries whose rows are among these.
+    /// Slots of the entries whose rows wait for the next step.
     pending_slots: Vec<u32>,
-    /// Entries whose rows came or went since the traces were last told to merge.
+    /// Entries with rows added or removed since the last merge of the traces.
     churned: usize,
-    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    /// Entries that lost their circuit to a fault: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: ChangeBound,
     examined_max: usize,
     scan_threshold: usize,
-    /// Why the entries of the last change went.
+    /// Causes of the evictions of the last change.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
-/// Entries that are taken in with one step, unless a change comes before that has many rules.
+/// Entries that one step adds, unless a change with many rules comes first.
 const INSTALLS_PER_STEP: usize = 128;
 
-/// Entries that are taken out with one step of tidying.
-const TIDY_BUDGET: usize = 256;
+/// Entries that one step of tidying removes.
+const MAINTENANCE_BUDGET: usize = 256;
 
-/// Rows of a group that a rule looks at before it asks for its print.
+/// Default number of rows of a group that are examined before a fingerprint is looked up.
 const SCAN_THRESHOLD: usize = 16;
 
-/// Entries that wait for a step are looked at one by one for so many of these.
+/// Entries that wait for a step are examined one by one up to this multiple of the threshold.
 const PENDING_PER_THRESHOLD: usize = 32;
 
-/// Traces are told to merge once this part of the entries came or went, and so many: a question looks
-/// into every batch that was not merged.
+/// The traces are merged once this fraction of the entries was added or removed, and a minimum.
+///
+/// A question searches every batch that was not merged.
 const CHURN: usize = 4;
 const CHURNED_MIN: usize = 1024;
 
-/// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
+/// Retired entries that may wait before every step removes some.
 const RETIRED_MAX: usize = 4096;
 
 impl Relational {
-    /// An engine without entries, at a version. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed goes into every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {
@@ -89,38 +91,40 @@ impl Relational {
         }
     }
 
-    /// The same, which evicts all entries of the tables that a change of more rules than this
-    /// touches.
+    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// The same, which looks for the rules of one change among so many visits, about: beyond that it
-    /// evicts all entries of the tables of these rules.
+    /// Sets about how many visits the rules of one change may examine.
+    ///
+    /// Beyond that, the engine evicts all entries that visit a table of these rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// The same, where a rule looks at so many visits of a group one by one before it asks for its
-    /// print; without any, it asks for nothing else.
+    /// Sets how many visits of a group are examined one by one before a fingerprint is looked up.
+    ///
+    /// With zero, the engine always looks up the fingerprint.
     #[must_use]
     pub const fn with_scan_threshold(mut self, scan_threshold: usize) -> Self {
         self.scan_threshold = scan_threshold;
         self
     }
 
-    /// What has happened to it.
+    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// Makes a step with the rows that wait, and the retractions of at most so many entries that
-    /// are not watched any more. Answers whether it was made.
+    /// Runs a step with the rows that wait, and retracts up to `retired_max` retired entries.
+    ///
+    /// Returns whether the step succeeded.
     fn step(&mut self, retired_max: usize) -> bool {
         let retired = self.retract(retired_max);
         self.churned += self.pending_slots.len() + retired.len();
@@ -139,7 +143,7 @@ impl Relational {
         }
     }
 
-    /// Makes a step of the circuit, which is built if there is none; says why it fails.
+    /// Runs a step of the circuit, and builds the circuit first if there is none.
     fn step_circuit(&mut self) -> Result<(), String> {
         let Self { circuit, relation, rows, .. } = self;
         let circuit = match circuit {
@@ -149,8 +153,10 @@ impl Relational {
         describe_failure(catch_panic(|| circuit.step(rows)))
     }
 
-    /// Ends the circuit in a thread of its own: there is a runtime of tokio in it, which may not end where
-    /// another one runs, and what has failed may fail once more.
+    /// Ends the circuit in its own thread.
+    ///
+    /// The circuit has a tokio runtime, which must not end inside another runtime. A circuit that
+    /// has failed may also fail again here.
     fn end_circuit(&mut self) {
         if let Some(circuit) = self.circuit.take() {
             let end = thread::Builder::new().name("kairo-end".to_owned());
@@ -158,7 +164,7 @@ impl Relational {
         }
     }
 
-    /// Has the traces merged aside, if enough has come and gone.
+    /// Starts a merge of the traces in the background, if enough entries were added or removed.
     fn merge(&mut self) {
         let due = (locked(&self.relation).entries.len() / CHURN).max(CHURNED_MIN);
         let Some(circuit) = &mut self.circuit else { return };
@@ -166,14 +172,14 @@ impl Relational {
             return;
         }
         self.churned = 0;
-        // What is merged would be kept beside what comes of it.
+        // A snapshot would keep the old batches in memory beside the merged ones.
         locked(&self.relation).traces = Default::default();
         if let Err(reason) = describe_failure(catch_panic(|| circuit.merge())) {
             self.fail(&reason);
         }
     }
 
-    /// Pushes what takes out entries that are not watched any more. Answers with their slots.
+    /// Adds the retractions of up to `retired_max` retired entries, and returns their slots.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.entries.next_retired();
@@ -182,7 +188,7 @@ impl Relational {
         slots
     }
 
-    /// After something that failed: nothing is watched any more, and all that was watched is lost.
+    /// Handles a fault: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
@@ -198,7 +204,9 @@ impl Relational {
         locked(&self.relation)
     }
 
-    /// Finds what deltas may end: nothing if that fails, and `None` if it is more than `examined_max`.
+    /// Finds the entries that deltas may invalidate.
+    ///
+    /// Returns nothing if that fails, and `None` if it examines more than `examined_max` visits.
     fn find(&mut self, query: &ChangeQuery<'_>, examined_max: usize) -> Option<Vec<FoundLink>> {
         if query.deltas.is_empty() {
             return Some(Vec::new());
@@ -232,7 +240,7 @@ impl Relational {
                 return Some(Vec::new());
             }
         }
-        // In the order of the deltas, so that their causes are.
+        // In the order of the deltas, because causes are recorded in this order.
         if query.deltas.len() > 1 {
             found.sort_by_key(|found| found.position);
         }
@@ -240,12 +248,12 @@ impl Relational {
     }
 }
 
-/// What comes of `run`, unless it panics: what it asks is written by others.
+/// Returns the result of `run`, or `None` if it panics: dbsp may.
 fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
-/// What came of something that may fail, or why it did.
+/// Returns the result, or a text that describes the failure.
 fn describe_failure<T>(made: Option<Result<T, Error>>) -> Result<T, String> {
     match made {
         Some(made) => made.map_err(|error| error.to_string()),
@@ -369,7 +377,7 @@ impl Evictor for Relational {
             !own.pending_slots.is_empty() || locked(&own.relation).entries.retired_count() > 0
         };
         if has_backlog(self) {
-            self.step(TIDY_BUDGET);
+            self.step(MAINTENANCE_BUDGET);
             if has_backlog(self) {
                 return true;
             }
@@ -425,7 +433,7 @@ mod tests {
         assert!(engine.churned >= CHURNED_MIN, "{}", engine.churned);
         while engine.run_maintenance() {}
         assert_eq!((engine.churned, engine.stats().errors), (0, 0), "it was told to merge");
-        // A change does not wait for the merge to end.
+        // The change does not wait for the end of the merge.
         let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
         let mut evicted = engine.apply(&change.deltas, change.version);
         evicted.sort_unstable();

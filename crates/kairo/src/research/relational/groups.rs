@@ -1,6 +1,6 @@
 //! Groups of visits, and the masks under which each is projected.
 //!
-//! Both only grow, as rows in the circuit name them by number; and both are bounded.
+//! Both only grow, because rows in the circuit refer to them by number. Both are bounded.
 
 use dbsp::ZWeight;
 use foldhash::fast::FixedState;
@@ -13,7 +13,7 @@ use crate::{
     positions::position,
 };
 
-/// A group and a mask under which it is projected, by number.
+/// A projection: the numbers of its group and of its mask.
 pub(super) type ProjectionId = (u32, u32);
 
 /// All groups and masks.
@@ -25,14 +25,14 @@ pub(super) struct ProjectedGroups {
     numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
-/// How a group is searched.
+/// A plan to search a group.
 #[derive(Debug)]
 pub(super) struct GroupSearch {
-    /// By the best of its projections, if any serves.
+    /// The best projection that serves, if any.
     pub(super) projection: Option<ProjectionId>,
-    /// This has all bits that the rule matches: what it finds is overlapped.
+    /// True if the projection has all bits of the rule: then every visit found overlaps the rule.
     pub(super) is_exact: bool,
-    /// The mask of a better one that there is room for.
+    /// The mask of a better projection that there is room for.
     pub(super) missing_mask: Option<SparseMask>,
 }
 
@@ -40,35 +40,37 @@ pub(super) struct GroupSearch {
 struct ProjectedGroup {
     mask: SparseMask,
     projections: Vec<u32>,
-    /// Rows of its visits that the circuit has, or that wait.
+    /// Rows of its visits, in the circuit or waiting for a step.
     rows: ZWeight,
 }
 
-/// How many rows the circuit has of groups.
+/// Number of rows of the groups in the circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupRows {
     /// Groups that have visits.
     pub(super) groups: usize,
-    /// Visits of these.
+    /// Visits of these groups.
     pub(super) visits: usize,
-    /// Masks under which groups are projected, group by group.
+    /// Projections, over all groups.
     pub(super) projections: usize,
-    /// Prints: one of each visit for each of these.
+    /// Fingerprints: one per visit and projection.
     pub(super) fingerprints: usize,
 }
 
-/// Groups of a table whose masks are those of visits.
+/// Groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Groups of a table: beyond the usual, their masks are in whole bytes; a visit with yet another mask
-/// goes where nothing is known of its bits.
+/// Largest number of groups of a table.
+///
+/// Beyond [`GROUPS_EXACT`], masks are cut to whole bytes. A visit with yet another mask goes into a
+/// group with an empty mask.
 const GROUPS_MAX: usize = 64;
 
-/// Masks under which a group is projected. Rules of other masks go by the best of these.
+/// Largest number of projections of a group; rules of other masks use the best of these.
 const PROJECTIONS_MAX: usize = 16;
 
 impl ProjectedGroups {
-    /// None, and the hashes that they are to have.
+    /// Creates an empty set; its hash tables use `hashes`.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             groups: Vec::new(),
@@ -79,7 +81,7 @@ impl ProjectedGroups {
         }
     }
 
-    /// The group for a visit of a table that consulted `mask`.
+    /// Returns the group for a visit of a table that consulted `mask`.
     pub(super) fn group_for(&mut self, table: TableKey, mask: &SparseMask) -> u32 {
         if let Some(number) = self.by_mask.get(&(table, mask.clone())) {
             return *number;
@@ -98,12 +100,12 @@ impl ProjectedGroups {
         })
     }
 
-    /// The groups of a table.
+    /// Returns the groups of a table.
     pub(super) fn of(&self, table: TableKey) -> &[u32] {
         self.tables.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How a rule of a mask finds what it overlaps in a group.
+    /// Returns the plan to find the visits that a rule of a mask overlaps in a group.
     pub(super) fn group_search(&self, group: u32, mask: &SparseMask) -> GroupSearch {
         let own = &self.groups[group as usize];
         let wanted = common(&own.mask, mask);
@@ -117,7 +119,7 @@ impl ProjectedGroups {
         GroupSearch { projection: best.map(|best| (group, best)), is_exact, missing_mask }
     }
 
-    /// Projects a group under a mask from the next step on, if it has room and is not yet.
+    /// Projects a group under a mask from the next step on, unless it is projected or full.
     pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<ProjectionId> {
         let number = self.number(mask.clone());
         let own = &mut self.groups[group as usize].projections;
@@ -128,12 +130,12 @@ impl ProjectedGroups {
         Some((group, number))
     }
 
-    /// A row of a visit comes to a group, or goes from it.
+    /// Counts a row of a visit that is added to a group or removed from it.
     pub(super) fn add_weight(&mut self, group: u32, weight: ZWeight) {
         self.groups[group as usize].rows += weight;
     }
 
-    /// How many rows there are. Takes time linear in the number of groups.
+    /// Returns the number of rows, in time linear in the number of groups.
     pub(super) fn rows(&self) -> GroupRows {
         self.groups.iter().fold(GroupRows::default(), |all, group| {
             let (rows, projections) = (row_count(group.rows), group.projections.len());
@@ -146,7 +148,7 @@ impl ProjectedGroups {
         })
     }
 
-    /// A mask, by its number.
+    /// Returns a mask by its number.
     pub(super) fn mask(&self, number: u32) -> Option<&SparseMask> {
         self.masks.get(number as usize)
     }
@@ -160,7 +162,7 @@ impl ProjectedGroups {
     }
 }
 
-/// Rows that all weights add up to.
+/// Returns the number of rows for a sum of weights.
 pub(super) fn row_count(weight: ZWeight) -> usize {
     usize::try_from(weight).unwrap_or_default()
 }

@@ -1,24 +1,24 @@
 //! The relational engine: the relation over visits in operators that dbsp has.
 //!
-//! dbsp joins by equality, and a rule meets a visit where their regions overlap. So visits of one
-//! table whose lookups consulted the same bits *W* are a [group](groups), and two regions with masks
-//! *W* and *m* overlap exactly if they agree under *W* & *m*: a group is projected under each such
-//! mask that some rule of its table asked for, which is a join of visits with projections, and data
-//! both. A rule that is added asks for the print of its own bits under the mask; a rule that goes, or
-//! an object that changes, asks for its name.
+//! dbsp joins by equality, but a rule affects visits with regions that overlap its own. Visits of
+//! one table with lookups that consulted the same bits *W* form a [group](groups). Two regions with
+//! masks *W* and *m* overlap exactly if they agree under *W* & *m*. So a group is projected under
+//! each common mask that a rule of its table needs. That is a join of visits with projections, both
+//! as data. An added rule looks up the fingerprint of its bits under the mask. A removed rule, or
+//! an object that changed, looks up its key.
 //!
-//! Questions are not kept, so that they are joined from one side only, with what the last step left in
-//! a trace: dbsp's own join would integrate them as well. So they cost [no step](questions), and what
-//! a rule asks in each group is [found out as it goes](search). What is found is as wide as the bits
-//! that *lookups* consulted; what the whole entry fixes is compared outside, bit by bit
-//! ([`region`](crate::region)), unless the print has all bits that the rule matches.
+//! Questions are not stored. They are joined from one side only, with the trace that the last step
+//! left: the join of dbsp would store them as well. So they cost [no step](questions). The
+//! questions of a rule in each group are [made one by one](search). A visit is found by the bits
+//! that its *lookup* consulted. The other bits that the entry fixes are compared afterwards, bit by
+//! bit ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
 //!
-//! Entries that wait for a step are looked at one by one, if they are few for the rules of a change;
-//! else the step comes first. It also comes first when traces were told to merge, as the list of
-//! batches that was kept of them would keep these.
+//! Entries that wait for a step are examined one by one, if they are few compared with the rules of
+//! a change. Otherwise the step runs first. It also runs first after a merge of the traces was
+//! started, because the engine then has no list of their batches.
 //!
-//! The circuit has a runtime of dbsp with threads of its own, as traces are merged aside; starting one
-//! replaces the panic hook of the process.
+//! The circuit has a runtime of dbsp with its own threads, because traces are merged in the
+//! background. Starting it replaces the panic hook of the process.
 
 mod circuit;
 mod engine;

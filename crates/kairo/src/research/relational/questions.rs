@@ -1,12 +1,13 @@
 //! Questions, and the half join that answers them.
 //!
-//! A question is not worth keeping, so that it is joined from one side only: with what the last step
-//! left in a trace, of which a snapshot is a list of its batches. So it costs no step of the circuit.
+//! A question is not stored. It is joined from one side only, with the trace that the last step
+//! left. A snapshot of a trace is a list of its batches, so a question costs no step of the
+//! circuit.
 //!
-//! Each batch is looked into by itself. What one of them has and another one takes back is told by
-//! the entry: a row says which entry of all that had its slot it is of, and rows are taken back after
-//! their entry has ended. So nothing is added up, and a row that was taken back costs no more than
-//! one that was not.
+//! Each batch is searched alone. A row may be added in one batch and retracted in another. The
+//! entry decides: a row has the slot generation of its entry, and rows are retracted only after
+//! their entry is retired. So weights need not be added up, and a retracted row costs no more than
+//! another one.
 
 use dbsp::{
     DBData, OrdIndexedZSet,
@@ -17,7 +18,7 @@ use dbsp::{
 
 use super::relation::LinkRow;
 
-/// What a trace has, keyed by groups, or by prints and names.
+/// A snapshot of a trace, keyed by groups, or by fingerprints and other keys.
 pub(super) type TraceSnapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
 
 /// The traces, as the last step left them.
@@ -25,17 +26,17 @@ pub(super) type TraceSnapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
 pub(super) struct LinkTraces {
     /// Visits by group.
     pub(super) visits: Option<TraceSnapshot<u32>>,
-    /// Visits and entries by print or name.
+    /// Visits and entries by fingerprint, rule or object.
     pub(super) links: Option<TraceSnapshot<u64>>,
 }
 
 impl LinkTraces {
-    /// Whether there are none: no step was made, or they were given up since.
+    /// Returns whether there are none: no step ran yet, or they were dropped for a merge.
     pub(super) const fn are_absent(&self) -> bool {
         self.visits.is_none() || self.links.is_none()
     }
 
-    /// Bytes of all batches, as dbsp counts them.
+    /// Returns the bytes of all batches, as dbsp counts them.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let visits = self.visits.as_ref().map_or(0, |own| own.inner().approximate_byte_size());
@@ -43,42 +44,42 @@ impl LinkTraces {
     }
 }
 
-/// A rank such that what is lower comes first: the priority, and the age backwards.
+/// A rank in ascending order: the priority, and the inverted age.
 pub(super) type OrderedRank = (u16, u64);
 
 /// Ranks below every rule and above every rule.
 pub(super) const LOWEST: OrderedRank = (0, 0);
 pub(super) const HIGHEST: OrderedRank = (u16::MAX, u64::MAX);
 
-/// What a delta asks.
+/// A question of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DeltaQuestion {
-    /// What is found is below this.
+    /// Only rows below this rank are found.
     pub(super) rank: OrderedRank,
-    /// The place of the delta among the others.
+    /// Position of the delta in the change.
     pub(super) position: u32,
     pub(super) test: RemainingTest,
 }
 
-/// What has yet to be asked of what was found.
+/// The condition that a found row has yet to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RemainingTest {
-    /// Nothing: it is ended.
+    /// None: the entry is invalid.
     Nothing,
-    /// Whether it is older than the change of what it reads.
+    /// The entry is older than the change of the object.
     Read,
-    /// Whether the rule that decided the visit is an older one.
+    /// The rule that decided the visit has an older revision.
     Decided,
-    /// Whether the rule takes the visit over.
+    /// The rule takes over the visit.
     Overlapped,
 }
 
-/// What a question has found.
+/// A row that a question found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundLink {
     pub(super) position: u32,
     pub(super) test: RemainingTest,
-    /// The slot of an entry, which of all that had it, and the number of a visit.
+    /// Slot and slot generation of the entry, and number of the visit.
     pub(super) slot: u32,
     pub(super) slot_generation: u32,
     pub(super) visit: u32,
@@ -90,19 +91,20 @@ impl FoundLink {
         Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }
     }
 
-    /// An entry that is known to be ended.
+    /// Creates a result that needs no further test.
     pub(super) const fn certain(position: u32, slot: u32, slot_generation: u32) -> Self {
         Self { position, test: RemainingTest::Nothing, slot, slot_generation, visit: 0 }
     }
 }
 
-/// What must be outranked to find a row.
+/// Returns the rank that a rule must exceed to find a row.
 pub(super) const fn rank(row: &LinkRow) -> OrderedRank {
     (row.0, row.1)
 }
 
-/// Finds what each question's key leads to, as far as the question outranks it. Questions are in
-/// order. Answers whether all is found: not once it is more than `max`.
+/// Finds the rows of the key of each question, as far as the question outranks them.
+///
+/// Questions are in order. Returns whether it found all rows: false if there are more than `max`.
 pub(super) fn answer<K: DBData + Erase<DynData>>(
     trace: &TraceSnapshot<K>,
     questions: &[(K, DeltaQuestion)],
@@ -117,7 +119,7 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
             }
             while rows.val_valid() {
                 let row: &LinkRow = rows.val().downcast_checked();
-                // Both are in the order of their ranks.
+                // Questions and rows are in the order of their ranks.
                 let asking = query.iter().rev().map(|(_, question)| question);
                 let asking = asking.take_while(|question| question.rank > rank(row));
                 let before = found.len();
@@ -135,8 +137,10 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
     true
 }
 
-/// The rows of a group that have the lowest ranks, in order: all that are below a rank, if they are
-/// not more than `scan_threshold`; else more than that of those below `least`, or as many of each batch.
+/// Returns the rows of a group with the lowest ranks, in order.
+///
+/// These are all rows below `most`, if at most `scan_threshold`. Otherwise they are more than
+/// `scan_threshold` rows below `least`, or that many rows of each batch.
 pub(super) fn lowest(
     trace: &TraceSnapshot<u32>,
     group: u32,

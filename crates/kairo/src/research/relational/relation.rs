@@ -1,4 +1,4 @@
-//! What rows of the circuit refer to, and how rows are made.
+//! The entries and groups that rows of the circuit refer to, and the making of rows.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -19,9 +19,9 @@ use crate::{
     entries::{EntryRecord, WatchedEntries},
 };
 
-/// What a group, a print or a name leads to: the rank of what decided, by its priority and its age
-/// backwards, so that the lowest comes first; the slot of an entry, which of all that had it, and the
-/// number of a visit.
+/// The value of a link: priority, inverted age, slot, slot generation and visit number.
+///
+/// The first two are the rank of the decider, so that the lowest rank is first.
 pub(super) type LinkRow = Tup5<u16, u64, u32, u32, u32>;
 
 /// A row of an indexed Z-set.
@@ -34,34 +34,34 @@ pub(super) struct LinkStepRows {
     pub(super) visits: Vec<WeightedRow<u32, LinkRow>>,
     /// Masks under which groups are projected, by group.
     pub(super) projections: Vec<WeightedRow<u32, u32>>,
-    /// Visits by the names of rules that decided them, and entries by those of what they read.
+    /// Visits by the key of their rules, and entries by the keys of the objects that they read.
     pub(super) names: Vec<WeightedRow<u64, LinkRow>>,
 }
 
-/// Entries, groups, and what the circuit makes of them.
+/// Entries, groups, and the traces of the circuit.
 pub(crate) struct LinkRelation {
     pub(super) entries: WatchedEntries<EntryGroups>,
     pub(super) groups: ProjectedGroups,
     pub(super) traces: LinkTraces,
-    /// Masks under which groups are to be projected when nobody waits.
+    /// Groups and masks to project in the next call of `run_maintenance`.
     unprojected: Vec<(u32, SparseMask)>,
     slot_generations: u32,
-    /// Rows of names that the circuit has, or that wait.
+    /// Rows of keys, in the circuit or waiting for a step.
     names: ZWeight,
     hashes: FixedState,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fault: crate::testing::FaultTimer,
 }
 
-/// Where an entry is.
+/// The rows of an entry.
 pub(super) struct EntryGroups {
     /// The groups of its visits.
     groups: Box<[u32]>,
-    /// Which of all entries that had its slot it is.
+    /// Distinguishes the entries that had the same slot.
     pub(super) slot_generation: u32,
 }
 
-/// What a key of links is the hash of: of two kinds, the same bytes are not the same.
+/// The kind of a key, which is hashed with it so that kinds do not collide.
 #[derive(Hash)]
 enum LinkKeyKind {
     Fingerprint,
@@ -69,15 +69,15 @@ enum LinkKeyKind {
     Object,
 }
 
-/// What a row takes in a batch, and the key of a print with the place of its rows.
+/// Bytes of a row in a batch, and of the key of a fingerprint with the offset of its rows.
 const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
 const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 
-/// Projections that wait.
+/// Projections that may wait.
 const DEFERRED_MAX: usize = 1024;
 
 impl LinkRelation {
-    /// Of no entries. The seed goes into every hash.
+    /// Creates a relation without entries. The seed goes into every hash.
     pub(super) fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
         Self {
@@ -93,7 +93,7 @@ impl LinkRelation {
         }
     }
 
-    /// Watches an entry, and pushes its rows. Answers with its slot.
+    /// Watches an entry, adds its rows, and returns its slot.
     pub(super) fn insert(
         &mut self,
         id: EntryId,
@@ -110,7 +110,7 @@ impl LinkRelation {
         slot
     }
 
-    /// Pushes all rows of the entry in a slot.
+    /// Adds all rows of the entry in a slot, with this weight.
     pub(super) fn push_entry(&mut self, slot: u32, weight: ZWeight, rows: &mut LinkStepRows) {
         let Some(record) = self.entries.get(slot) else { return };
         let (EntryGroups { groups, slot_generation }, visits) =
@@ -133,7 +133,7 @@ impl LinkRelation {
             rows.names[names_before..].iter().map(|Tup2(_, Tup2(_, own))| own).sum::<ZWeight>();
     }
 
-    /// What it keeps and what the circuit does, by relation.
+    /// Returns the sizes of the relations, here and in the circuit.
     pub(super) fn sizes(&self) -> Vec<(&'static str, usize)> {
         let GroupRows { groups, visits, projections, fingerprints } = self.groups.rows();
         vec![
@@ -147,9 +147,10 @@ impl LinkRelation {
         ]
     }
 
-    /// Bytes on the heap, about: rows are taken to lie in one batch, and each print to have one row.
-    /// What the circuit has of rows that were taken back, until its batches are merged, and what it
-    /// takes to merge them, is not in it.
+    /// Returns about how many bytes are on the heap.
+    ///
+    /// It assumes that rows lie in one batch and that each fingerprint has one row. It does not
+    /// count retracted rows before their batches are merged, nor the memory of the merge.
     pub(super) fn bytes(&self) -> usize {
         let GroupRows { visits, fingerprints, .. } = self.groups.rows();
         let rows = (visits + row_count(self.names) + fingerprints) * ROW_BYTES;
@@ -157,7 +158,7 @@ impl LinkRelation {
         self.entries.bytes() + links + rows + fingerprints * FINGERPRINT_BYTES
     }
 
-    /// An entry that is watched, if it is the one of its slot that a row was made for.
+    /// Returns a watched entry, if its slot generation is that of a row.
     pub(super) fn watched(
         &self,
         slot: u32,
@@ -166,7 +167,7 @@ impl LinkRelation {
         self.entries.watched(slot).filter(|record| record.links.slot_generation == slot_generation)
     }
 
-    /// Projects a group under a mask when nobody waits.
+    /// Defers the projection of a group under a mask to the next call of `run_maintenance`.
     pub(super) fn defer_projection(&mut self, group: u32, mask: SparseMask) {
         let is_noted = self.unprojected.iter().any(|(own, other)| *own == group && *other == mask);
         if !is_noted && self.unprojected.len() < DEFERRED_MAX {
@@ -174,19 +175,19 @@ impl LinkRelation {
         }
     }
 
-    /// Whether some group is to be projected.
+    /// Returns whether a projection is deferred.
     pub(super) const fn has_deferred_projections(&self) -> bool {
         !self.unprojected.is_empty()
     }
 
-    /// Pushes one of the projections that wait.
+    /// Adds one of the deferred projections.
     pub(super) fn push_deferred_projection(&mut self, rows: &mut LinkStepRows) {
         if let Some((group, mask)) = self.unprojected.pop() {
             self.push_projection(group, &mask, rows);
         }
     }
 
-    /// Pushes a projection of a group. Answers with it, unless there is no room.
+    /// Adds a projection of a group, and returns it unless there is no room.
     pub(super) fn push_projection(
         &mut self,
         group: u32,
@@ -198,14 +199,14 @@ impl LinkRelation {
         Some(projection)
     }
 
-    /// The print of a visit under a mask that its group is projected under.
+    /// Returns the fingerprint of a visit under the mask of a projection.
     pub(super) fn fingerprint_of_visit(&self, projection: ProjectionId, row: &LinkRow) -> u64 {
         let record = self.entries.get(row.2);
         let visit = record.and_then(|record| record.traversal.visits.get(row.4 as usize));
         self.fingerprint(projection, |word| visit.map_or(0, |visit| visit.key.word(word)))
     }
 
-    /// The slots of entries that visit a table.
+    /// Returns the slots of the entries that visit a table.
     pub(super) fn visitors(&self, table: TableKey) -> Vec<u32> {
         let slots = self.entries.all().map(|(_, slot)| slot);
         let visits = |slot: &u32| {
@@ -216,7 +217,7 @@ impl LinkRelation {
         slots.filter(visits).collect()
     }
 
-    /// The print of a key under a mask that a group is projected under.
+    /// Returns the fingerprint of a key under the mask of a projection.
     pub(super) fn fingerprint(
         &self,
         (group, mask): ProjectionId,
@@ -238,7 +239,7 @@ impl LinkRelation {
     }
 }
 
-/// A rank such that what is lower comes first.
+/// Returns a rank with the lowest first.
 pub(super) const fn ordered_rank(rank: Rank) -> OrderedRank {
     (rank.priority.number(), !rank.age)
 }

@@ -1,10 +1,10 @@
-//! What the deltas of a change ask, and which of what was found they end.
+//! The questions of the deltas of a change, and the check of the rows found.
 //!
-//! A rule that comes asks in each group of its table. It looks at the visits of the lowest ranks
-//! first, as they are in order: a rule that has gone and comes again outranks little else than what
-//! was made while it was away. Where it outranks more than a few, it asks for its print under the best
-//! mask that the group is projected under. A mask that no rule had before is projected when nobody
-//! waits, unless several rules come with it.
+//! An added rule asks a question in each group of its table. It first examines the visits of the
+//! lowest ranks, which are in order: a rule that was removed and added again outranks only visits
+//! made in between. If it outranks more than a few, it looks up its fingerprint under the best
+//! projection of the group. A new mask is projected in the next call of `run_maintenance`, unless several
+//! rules have it.
 
 use std::collections::BTreeSet;
 
@@ -18,34 +18,34 @@ use super::{
 };
 use crate::region::{is_decided, is_overlapped, is_taken_over};
 
-/// Deltas of one change.
+/// The deltas of one change.
 #[derive(Clone, Copy)]
 pub(super) struct ChangeQuery<'d> {
     pub(super) deltas: &'d [Delta],
     pub(super) version: Version,
-    /// Rules that the change removes: one that it adds as well decides nothing.
+    /// Rules that the change removes; if it also adds one of them, that rule decides nothing.
     pub(super) removed_rules_of_change: &'d BTreeSet<RuleId>,
-    /// Rows of a group that a rule looks at before it asks for its print.
+    /// Rows of a group that are examined before a fingerprint is looked up.
     pub(super) scan_threshold: usize,
 }
 
-/// Questions, by where their answers are.
+/// Questions, by the trace that answers them.
 #[derive(Default)]
 pub(super) struct DeltaQuestions {
-    /// Among the visits of a group.
+    /// Questions on all visits of a group.
     by_group: Vec<(u32, DeltaQuestion)>,
-    /// By print or name.
+    /// Questions on a fingerprint or another key.
     by_key: Vec<(u64, DeltaQuestion)>,
 }
 
-/// Rules that look through a group together for want of a projection; more wait for it.
+/// Rules that scan a group together before a missing projection is added first.
 const SCANS_MAX: usize = 4;
 
-/// What is read of so many visits side by side stays in the nearest cache.
+/// Visits that are compared together, so that their memory stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl ChangeQuery<'_> {
-    /// The deltas, each with its place.
+    /// Returns the deltas, each with its position.
     fn all(&self) -> impl Iterator<Item = (u32, &Delta)> {
         (0..).zip(self.deltas)
     }
@@ -61,7 +61,7 @@ impl ChangeQuery<'_> {
         }
     }
 
-    /// The rule of a delta, if it decides what it matches and outranks from now on.
+    /// Returns the rule of a delta, if it decides packets from now on.
     fn coming<'d>(&self, delta: &'d Delta) -> Option<&'d Rule> {
         let Delta::Rule(RuleDelta { rule, change }) = delta else { return None };
         let is_gone = matches!(change, RuleChange::Removed(_))
@@ -69,7 +69,7 @@ impl ChangeQuery<'_> {
         (!is_gone).then_some(rule)
     }
 
-    /// Whether a delta ends an entry.
+    /// Returns whether a delta invalidates an entry.
     fn ends(&self, traversal: &Traversal, delta: &Delta) -> bool {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(_) => return self.passes(RemainingTest::Read, traversal, None, delta),
@@ -90,7 +90,7 @@ impl ChangeQuery<'_> {
         })
     }
 
-    /// Whether what a delta has found passes what has yet to be asked of it.
+    /// Returns whether a row that a delta found passes its remaining test.
     fn passes(
         &self,
         test: RemainingTest,
@@ -106,7 +106,7 @@ impl ChangeQuery<'_> {
             ) => traversal.version < self.version && traversal.reads.contains(object),
             (RemainingTest::Decided, Delta::Rule(RuleDelta { rule, .. })) => visit
                 .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
-            // That it is outranked is known by its row.
+            // The rank of the row has been compared already.
             (
                 RemainingTest::Read | RemainingTest::Overlapped,
                 Delta::Rule(RuleDelta { rule, .. }),
@@ -116,7 +116,7 @@ impl ChangeQuery<'_> {
 }
 
 impl LinkRelation {
-    /// Finds those of these entries that the deltas end.
+    /// Finds the entries in these slots that the deltas invalidate.
     pub(super) fn examine_pending(
         &self,
         slots: &[u32],
@@ -133,8 +133,9 @@ impl LinkRelation {
         }
     }
 
-    /// What the deltas ask. What is found without more ado is put to `found`; a projection that has to
-    /// be there first, to `rows`.
+    /// Returns the questions of the deltas.
+    ///
+    /// Rows that are found at once go to `found`. A projection that is needed first goes to `rows`.
     pub(super) fn questions(
         &mut self,
         query: &ChangeQuery<'_>,
@@ -166,8 +167,7 @@ impl LinkRelation {
         questions
     }
 
-    /// Answers questions by what the traces have. Answers whether that is no more than `max`, with what
-    /// was found before.
+    /// Answers questions from the traces; returns whether `found` has at most `max` rows.
     pub(super) fn answer(
         &self,
         questions: &DeltaQuestions,
@@ -181,11 +181,11 @@ impl LinkRelation {
             && links.is_none_or(|links| answer(links, &questions.by_key, max, found))
     }
 
-    /// The places and slots of what was found and is ended.
+    /// Returns the delta position and slot of each entry that is found and invalid.
     pub(super) fn ended(&self, found: &[FoundLink], query: &ChangeQuery<'_>) -> Vec<(u32, u32)> {
         let mut ended = Vec::with_capacity(found.len());
-        // What is compared lies behind four pointers, each somewhere else in memory. They are
-        // followed for many visits side by side.
+        // Each comparison follows four pointers into different memory. They are followed for many
+        // visits side by side.
         for together in found.chunks(EXAMINED_TOGETHER) {
             let held = |own: &FoundLink| {
                 Some((*own, &*self.watched(own.slot, own.slot_generation)?.traversal))
@@ -208,21 +208,23 @@ impl LinkRelation {
         ended
     }
 
-    /// What a delta asks for by name.
+    /// Returns the key that a delta looks up.
     fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
             Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),
             Delta::Rule(RuleDelta { rule, change }) => match change {
                 RuleChange::Added => None,
-                // Another name that is hashed to the same would be found as well, and evicted in vain.
+                // A hash collision with another key evicts entries that are still right.
                 RuleChange::Removed(_) => Some((self.rule_key(rule.id), RemainingTest::Nothing)),
                 RuleChange::Modified(_) => Some((self.rule_key(rule.id), RemainingTest::Decided)),
             },
         }
     }
 
-    /// Answers those questions about a group that outrank only a few visits. How many are left: the
-    /// last of them, as they are in the order of their ranks.
+    /// Answers the questions of a group that outrank only a few visits.
+    ///
+    /// Returns the number of questions left: the last ones, as they are in the order of their
+    /// ranks.
     fn ask_lowest(
         &self,
         asking: &[(u32, DeltaQuestion)],
@@ -242,7 +244,7 @@ impl LinkRelation {
         0
     }
 
-    /// Puts questions about a group to those that are asked by print, or among all of its visits.
+    /// Sorts the questions of a group into those on a fingerprint and those on all its visits.
     fn ask_group(
         &mut self,
         asking: &[(u32, DeltaQuestion)],

@@ -1,9 +1,9 @@
-//! The circuit, and where it lives: with the thread that steps it.
+//! The circuit of an engine, kept by the thread that steps it.
 //!
-//! A circuit cannot move between threads, and an engine may. So each thread keeps the circuits that
-//! it has stepped, by number, and an engine that comes to another thread has another one built there.
-//! Nothing is lost by that: the operator's state is the [`VisitRelation`], which moves with the engine.
-//! No operator here keeps traces of its own, so that neither a runtime of dbsp nor its threads are
+//! A circuit cannot move between threads, but an engine can. Each thread keeps the circuits that it
+//! has stepped, by number. An engine that moves to another thread builds a new circuit there.
+//! Nothing is lost, because the state of the operator is the [`VisitRelation`], which moves with
+//! the engine. No operator here keeps traces, so neither a runtime of dbsp nor its threads are
 //! needed.
 
 use std::{
@@ -40,19 +40,21 @@ struct VisitCircuit {
 pub(super) struct CircuitNo(u64);
 
 thread_local! {
-    /// Circuits of this thread. Those that are left when it ends are not dropped: what they would
-    /// touch then may be gone.
+    /// The circuits of this thread.
+    ///
+    /// They are not dropped at the end of the thread, because other thread-local data may be gone
+    /// by then.
     static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<VisitCircuit>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl CircuitNo {
-    /// One that no circuit had before.
+    /// Returns a new number.
     pub(super) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes a step with these rows, in this thread's circuit of this number.
+    /// Runs a step with these rows, in the circuit of this number in this thread.
     pub(super) fn step(
         self,
         relation: &Arc<Mutex<VisitRelation>>,
@@ -74,7 +76,7 @@ impl CircuitNo {
         Ok(made.map_err(|payload| StepError::panicked(&*payload))??)
     }
 
-    /// Drops this thread's circuit of this number.
+    /// Drops the circuit of this number in this thread.
     pub(super) fn drop_here(self) {
         let taken = CIRCUITS.try_with(|all| {
             let mut all = all.try_borrow_mut().ok()?;
@@ -82,7 +84,7 @@ impl CircuitNo {
             Some(all.swap_remove(own).1)
         });
         if let Ok(Some(circuit)) = taken {
-            // One that has failed may fail once more.
+            // A circuit that has failed may fail again when it is dropped.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(circuit))));
         }
     }

@@ -1,4 +1,4 @@
-//! The engine: what it pushes into the circuit, and what it does when that fails.
+//! The engine: the rows that it adds to the circuit, and its handling of faults.
 
 use std::{
     collections::BTreeSet,
@@ -21,39 +21,39 @@ use crate::{
     research::{CircuitStats, lock::locked},
 };
 
-/// Watches entries by a circuit over their visits. A change costs what it touches, not what is
-/// cached.
+/// An engine that watches entries by a circuit over their visits.
 ///
-/// Entries that were translated at the version of a change or later know of it, and stay.
+/// A change costs time for what it touches, not for what is cached. Entries that were translated at
+/// the version of a change, or later, already include the change and stay.
 pub struct Visits {
     version: Version,
     seed: u64,
     circuit: CircuitNo,
     relation: Arc<Mutex<VisitRelation>>,
-    /// What the next step is given.
+    /// Rows of the next step.
     rows: VisitStepRows,
-    /// Entries whose visits are among these rows.
+    /// Entries with visits among these rows.
     installs: usize,
-    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    /// Entries that lost their circuit to a fault: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: ChangeBound,
     examined_max: usize,
-    /// Why the entries of the last change went.
+    /// Causes of the evictions of the last change.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
-/// Entries that are taken in with one step, unless a change comes before.
+/// Entries that one step adds, unless a change comes first.
 const INSTALLS_PER_STEP: usize = 64;
 
-/// Entries taken out, or visits projected, in a step of tidying.
-const TIDY_BUDGET: usize = 256;
+/// Entries reclaimed, or visits projected, per call of `run_maintenance`.
+const MAINTENANCE_BUDGET: usize = 256;
 
-/// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
+/// Retired entries that may wait before every step removes some.
 const RETIRED_MAX: usize = 4096;
 
 impl Visits {
-    /// An engine without entries, at a version. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed goes into every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {
@@ -71,36 +71,35 @@ impl Visits {
         }
     }
 
-    /// The same, which evicts all entries of the tables that a change of more rules than this
-    /// touches.
+    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// The same, which looks for one change among so many visits and entries, about: beyond that it
-    /// evicts all entries of the tables of the rules that are remaining.
+    /// Sets about how many visits and entries a change may examine.
+    ///
+    /// Beyond that, the engine evicts all entries that visit a table of the remaining rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// What has happened to it.
+    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// How large its index is. Takes time linear in the number of groups.
+    /// Returns the size of the index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.relation().index.size()
     }
 
-    /// Makes a step with the rows that wait, and the retractions of at most so many entries that
-    /// are not watched any more.
+    /// Runs a step with the rows that wait, and retracts up to `retired_max` retired entries.
     fn step(&mut self, retired_max: usize) {
         let retired = self.retract(retired_max);
         self.installs = 0;
@@ -114,7 +113,7 @@ impl Visits {
         }
     }
 
-    /// Pushes what takes out entries that are not watched any more. Answers with their slots.
+    /// Adds the retractions of up to `retired_max` retired entries, and returns their slots.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.index.next_retired();
@@ -125,7 +124,7 @@ impl Visits {
         slots
     }
 
-    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    /// Handles a failed step: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
         tracing::warn!(reason = %error, "a circuit failed: all entries are evicted");
@@ -177,7 +176,7 @@ impl Evictor for Visits {
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         let version = self.version.max(version);
         self.version = version;
-        // What is evicted by table is found by the visits that are in.
+        // Evicting by table finds only visits that the circuit has.
         if self.installs > 0 && self.bound.is_exceeded_by(deltas) {
             self.step(0);
         }
@@ -196,7 +195,7 @@ impl Evictor for Visits {
             remaining
         };
         self.step(0);
-        // Those that a failure has lost; and there is nothing in the output then.
+        // After a fault the output is empty, and these are all entries.
         let lost = std::mem::take(&mut self.lost);
         record_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
@@ -229,9 +228,9 @@ impl Evictor for Visits {
     }
 
     fn run_maintenance(&mut self) -> bool {
-        let is_full = self.relation().index.fill_projections(TIDY_BUDGET) == 0;
+        let is_full = self.relation().index.fill_projections(MAINTENANCE_BUDGET) == 0;
         if !is_full && (self.installs > 0 || self.relation().index.retired() > 0) {
-            self.step(TIDY_BUDGET);
+            self.step(MAINTENANCE_BUDGET);
         }
         self.installs > 0 || self.relation().index.has_backlog()
     }
@@ -249,7 +248,7 @@ impl Evictor for Visits {
 impl Drop for Visits {
     fn drop(&mut self) {
         self.circuit.drop_here();
-        // A circuit in another thread may outlive this, and refers to it.
+        // A circuit in another thread may outlive the engine, and refers to the relation.
         *self.relation() = VisitRelation::new(self.seed);
     }
 }

@@ -1,24 +1,24 @@
-//! Why a step of a circuit failed.
+//! The reasons why a step of a circuit fails.
 
 use std::any::Any;
 
-/// Why a step failed. The relation is not to be trusted from then on.
+/// The reason why a step failed; the relation must not be used afterwards.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
-    /// dbsp refused it.
+    /// dbsp returned an error.
     #[error(transparent)]
     Refused(#[from] dbsp::Error),
-    /// It ended by a panic, which said this.
+    /// The step panicked with this message.
     #[error("a step of the circuit panicked: {0}")]
     Panicked(String),
 }
 
 impl StepError {
-    /// The error of a panic with this payload.
+    /// Creates the error for a panic with this payload.
     pub(super) fn panicked(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<String>().map(String::as_str);
-        let words = text.or_else(|| payload.downcast_ref().copied());
-        Self::Panicked(words.unwrap_or("without words").to_owned())
+        let message = text.or_else(|| payload.downcast_ref().copied());
+        Self::Panicked(message.unwrap_or("no message").to_owned())
     }
 }
 
@@ -28,15 +28,15 @@ mod tests {
 
     use super::*;
 
-    fn words(run: fn()) -> String {
+    fn message(run: fn()) -> String {
         StepError::panicked(&*catch_unwind(run).unwrap_err()).to_string()
     }
 
     #[test]
     fn an_error_says_what_the_panic_said() {
         let prefix = "a step of the circuit panicked: ";
-        assert_eq!(words(|| panic!("plainly")), format!("{prefix}plainly"));
-        assert_eq!(words(|| panic!("at {}", 7)), format!("{prefix}at 7"));
-        assert_eq!(words(|| panic_any(7)), format!("{prefix}without words"));
+        assert_eq!(message(|| panic!("plainly")), format!("{prefix}plainly"));
+        assert_eq!(message(|| panic!("at {}", 7)), format!("{prefix}at 7"));
+        assert_eq!(message(|| panic_any(7)), format!("{prefix}no message"));
     }
 }

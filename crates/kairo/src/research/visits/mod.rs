@@ -1,19 +1,20 @@
 //! The visits engine: the relation over visits in a circuit of dbsp.
 //!
-//! Visits, rules that came or went, and objects that changed are Z-sets: rows with weights, which
-//! come as deltas. Evictions are the output. The join between them is an operator of our own, as
-//! dbsp has none over regions: it keeps the [`RegionIndex`](crate::RegionIndex), the same that the
-//! direct engine has. Tables, masks and rules are data, so that a circuit is built once.
+//! Visits, changed rules and changed objects are Z-sets: rows with weights, which arrive as deltas.
+//! Evictions are the output. The join between them is our own operator, because dbsp has none over
+//! regions. It keeps the [`RegionIndex`](crate::RegionIndex), as the direct engine does. Tables,
+//! masks and rules are data, so the circuit is built once.
 //!
-//! Rows are small, and refer to what does not change meanwhile: a visit by the slot of its entry and
-//! its number there, a rule or an object by its place among the deltas of the step, evictions by their
-//! places among those of the step: a row for each would be sorted, to no end. An entry that is
-//! not watched any more is retracted, row by row, when there is nothing else to do.
+//! Rows are small, and refer to data that does not change during a step. A visit is the slot of its
+//! entry and its number there. A rule or an object is its position in the change. Evictions are a
+//! range of the entries evicted in the step, because dbsp would sort a row per entry for nothing. A
+//! retired entry is retracted, row by row, when there is no other work.
 //!
-//! dbsp steps a circuit inside an async runtime of its own, so that the engine is not to be called
-//! from within another one.
+//! dbsp steps a circuit inside its own async runtime, so the engine must not be called from within
+//! another one.
 //!
-//! A circuit that fails takes nobody with it: all entries are evicted, and another one is built.
+//! A circuit that fails affects no other thread: all its entries are evicted, and a new one is
+//! built.
 
 mod circuit;
 mod engine;

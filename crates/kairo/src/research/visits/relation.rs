@@ -1,4 +1,4 @@
-//! What the operator of the circuit keeps, and how it joins.
+//! The state of the operator of the circuit, and its join.
 
 use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
@@ -13,52 +13,53 @@ use crate::{
 /// A visit: the slot of its entry, and its number there.
 pub(super) type VisitRow = Tup2<u32, u32>;
 
-/// A rule: its place among the deltas of the step, and [`DECIDED`] or [`OVERLAPPED`].
+/// A rule: its position in the change, and [`DECIDED`] or [`OVERLAPPED`].
 pub(super) type ChangedRuleRow = Tup2<u32, u8>;
 
-/// An object: its place among the deltas of the step.
+/// An object: its position in the change.
 pub(super) type ObjectRow = u32;
 
-/// Entries that are evicted: the first of them among those that the step has evicted, and the one
-/// behind the last. A row for each would be sorted, to no end.
+/// A range of the entries that the step has evicted: the first, and the one after the last.
+///
+/// dbsp would sort a row per entry for nothing.
 pub(super) type EvictedRange = Tup2<u32, u32>;
 
-/// The rule, as it was, decides nothing any more.
+/// The rule, as it was, decides nothing from now on.
 const DECIDED: u8 = 0;
-/// The rule, as it is, decides what it matches and outranks.
+/// The rule, as it is, decides the packets that it matches and outranks.
 const OVERLAPPED: u8 = 1;
 
-/// The relation over visits, and what changes in a step.
+/// The relation over visits, and the change of the current step.
 pub(crate) struct VisitRelation {
     pub(super) index: RegionIndex,
-    /// What rows of rules and objects refer to.
+    /// The deltas that rows of rules and objects refer to.
     deltas: Vec<Delta>,
     version: Version,
-    /// Visits and entries that the rules of the step are looked for among, about.
+    /// Visits and entries that the rules of the step may examine, about.
     examined_max: usize,
-    /// The place of the first rule of the step that was not looked for, as they were passed.
+    /// Position of the first rule that was not searched for, because the bound was passed.
     first_unsearched: Option<u32>,
-    /// Entries that the step has ended so far.
+    /// Entries that the step has evicted so far.
     pub(super) evicted: Vec<EntryId>,
-    /// How many of these each delta has evicted, one behind the other, by its place.
+    /// Number of these that each delta evicted, by the position of the delta, in order.
     evicted_by: Vec<(u32, usize)>,
-    /// What came out of the circuit.
+    /// The output of the circuit.
     pub(super) output: Vec<EvictedRange>,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fault: crate::testing::FaultTimer,
 }
 
-/// What came of the deltas of a step.
+/// The result of a step.
 pub(super) struct StepResult {
-    /// Entries that they evict.
+    /// Entries that the deltas evict.
     pub(super) evicted: Vec<EntryId>,
-    /// How many of these each delta evicts, one behind the other, by its place.
+    /// Number of these that each delta evicts, by the position of the delta, in order.
     pub(super) evicted_by: Vec<(u32, usize)>,
-    /// The place from which on rules were not looked for.
+    /// Position of the first rule that was not searched for.
     pub(super) first_unsearched: Option<u32>,
 }
 
-/// Entries that a step ends for which room is kept.
+/// Evicted entries of a step for which memory is kept.
 const RESULTS_CAPACITY: usize = 2048;
 
 /// Rows that wait for the next step, each with its weight.
@@ -70,14 +71,14 @@ pub(super) struct VisitStepRows {
 }
 
 impl VisitStepRows {
-    /// Pushes all visits of an entry.
+    /// Adds all visits of an entry.
     pub(super) fn push_visits(&mut self, slot: u32, count: u32, weight: ZWeight) {
         self.visits.extend((0..count).map(|number| Tup2(Tup2(slot, number), weight)));
     }
 }
 
 impl VisitRelation {
-    /// Of no visits. The seed goes into every hash.
+    /// Creates a relation without visits. The seed goes into every hash.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             index: RegionIndex::new(seed),
@@ -93,7 +94,7 @@ impl VisitRelation {
         }
     }
 
-    /// Takes up the deltas of a step, and puts their rows to those that wait for it.
+    /// Starts a step with these deltas, and adds their rows to those that wait.
     pub(super) fn begin(
         &mut self,
         deltas: &[Delta],
@@ -101,7 +102,7 @@ impl VisitRelation {
         examined_max: usize,
         rows: &mut VisitStepRows,
     ) {
-        // What is gone at once decides nothing.
+        // A rule that the same change removes again decides nothing.
         let removed_rules_of_change = removed_rules(deltas);
         self.deltas = deltas.to_vec();
         (self.version, self.examined_max) = (version, examined_max);
@@ -116,14 +117,15 @@ impl VisitRelation {
                     RuleChange::Modified(_) if removed_rules_of_change.contains(&own.id) => {
                         rule(DECIDED)
                     }
-                    // As a clause of a conjunction it did not decide what it matched.
+                    // It may have been a clause of a conjunction, and then it did not decide alone
+                    // what it matched.
                     RuleChange::Modified(_) => [DECIDED, OVERLAPPED].into_iter().for_each(rule),
                 },
             }
         }
     }
 
-    /// The deltas of the step have been dealt with. Answers with what came of them.
+    /// Ends a step and returns its result.
     pub(super) fn finish(&mut self) -> StepResult {
         self.deltas = Vec::new();
         let rows = std::mem::take(&mut self.output);
@@ -136,7 +138,7 @@ impl VisitRelation {
         StepResult { evicted, evicted_by, first_unsearched }
     }
 
-    /// The operator: takes visits in and out, then finds what the deltas end.
+    /// The operator: adds and removes visits, then finds the entries that the deltas invalidate.
     pub(super) fn join(
         &mut self,
         visits: &OrdZSet<VisitRow>,
@@ -184,7 +186,7 @@ impl VisitRelation {
         (before < after).then_some(Tup2(before, after))
     }
 
-    /// Rows come in the order of their slots, and all of an entry in one step.
+    /// Rows are in the order of their slots, and all rows of an entry are in one step.
     fn link_visits(&mut self, visits: &OrdZSet<VisitRow>) {
         let mut rows = visits.iter().peekable();
         let mut numbers = Vec::new();
