@@ -1,9 +1,9 @@
-//! Lookup, lookup with a mask, insertion, removal and the questions of flow-mods, over large tables.
+//! Benches of lookup, masked lookup, insertion, removal and the searches of flow-mods.
 //!
-//! Tables come from `testing::workload`. 100 and 1,000 rules over up to 100 masks fit the L2 cache,
-//! 100,000 over 600 do not. Half of the packets are made to match a rule. The oracle stands beside
-//! on the small sets; Open vSwitch stands beside in `cargo xtask bench classifier`, which also tells
-//! the bytes that a rule takes.
+//! Tables are from `testing::workload`. 100 and 1,000 rules over up to 100 masks fit the L2 cache;
+//! 100,000 rules over 600 masks do not. Half of the packets match a rule. The oracle runs on the
+//! small sets. `cargo xtask bench classifier` compares with Open vSwitch, and also reports the
+//! bytes per rule.
 
 use std::hint::black_box;
 
@@ -88,7 +88,7 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a flow-mod asks of a table before it changes it, for rules that the table has.
+/// The searches of a flow-mod before it changes a table, for rules that exist.
 fn questions(criterion: &mut Criterion) {
     let rules = workload::rules(100_000, 600, Priorities::Random);
     let table = filled(TupleSpace::new(1), &rules);

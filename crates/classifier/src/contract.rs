@@ -1,4 +1,4 @@
-//! The contract of all classifiers, and the total order that they share.
+//! The contract of all classifiers, and the total order of rules.
 
 use std::{cmp::Ordering, fmt};
 
@@ -13,16 +13,16 @@ pub struct Priority(u16);
 impl Priority {
     /// The highest priority.
     pub const MAX: Self = Self(u16::MAX);
-    /// What a rule has that names none (`OFP_DEFAULT_PRIORITY`).
+    /// The priority of a rule that names none (`OFP_DEFAULT_PRIORITY`).
     pub const DEFAULT: Self = Self(0x8000);
 
-    /// The priority of a number; every number is one.
+    /// Creates the priority with this number; every number is legal.
     #[must_use]
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
@@ -35,14 +35,14 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A rule's place in the total order: priority first, then the older rule.
+/// The rank of a rule in the total order: priority first, then the older rule.
 ///
 /// `a > b` means that `a` wins where both match. A table miss ranks below every rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rank {
-    /// The rule's priority.
+    /// Priority of the rule.
     pub priority: Priority,
-    /// A number that grows with each rule added; unique in a table.
+    /// A number that grows with each rule added, unique in a table. The smaller is the older.
     pub age: u64,
 }
 
@@ -58,48 +58,50 @@ impl PartialOrd for Rank {
     }
 }
 
-/// A table of rules that finds, for a key and a version, the highest-ranking rule that matches.
+/// A table of rules that finds the highest-ranking match for a key and a version.
 ///
-/// `R` is what the table answers with, usually an `Arc` of a rule. All implementations answer
-/// alike; `Linear` is the one that is obviously right.
+/// `R` is the value that a lookup returns, usually an `Arc` of a rule. All implementations return
+/// the same; `Linear` is the one that is obviously right.
 pub trait Classifier<R> {
     /// Adds a rule that versions from `added` on see.
     ///
     /// Two rules with one rank must not be visible to one version.
     fn insert(&mut self, matching: Match, rank: Rank, added: Version, rule: R);
 
-    /// Ends the life of the visible rule with this match and rank: versions from `removed` on do
-    /// not see it. Answers with the rule, or `None` when there is none.
+    /// Removes the visible rule with this match and rank: versions from `removed` on do not see it.
     ///
-    /// The rule stays in the table until [`Self::reclaim`].
+    /// Returns the rule, or `None` if there is none. The rule stays in the table until
+    /// [`Self::reclaim`].
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R>;
 
-    /// Forgets the rules that no version from `oldest` on sees.
+    /// Reclaims the rules that no version from `oldest` on sees.
     fn reclaim(&mut self, oldest: Version);
 
-    /// The rule that `version` sees with exactly this match and priority (OpenFlow's strict match).
+    /// Returns the rule with exactly this match and priority (OpenFlow's strict match).
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R>;
 
-    /// The highest-ranking rule that `version` sees and that matches `key`.
+    /// Returns the highest-ranking rule that `version` sees and that matches `key`.
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R>;
 
-    /// As [`Self::lookup`], and adds to `mask` bits that the answer depended on.
+    /// Does a [`Self::lookup`], and adds to `mask` the bits that the result depends on.
     ///
-    /// Every key that agrees with `key` under the bits added gets the same answer.
+    /// Every key that agrees with `key` under the added bits gets the same result.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R>;
 
-    /// Every rule that `version` sees and that matches `key`, in the total order, as far as it is
-    /// asked for.
+    /// Returns the rules that `version` sees and that match `key`, in the total order, lazily.
     fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
     where
         R: 'a;
 
-    /// Whether `version` sees a rule of this priority that matches a key that `matching` matches
-    /// too (OpenFlow's `CHECK_OVERLAP`).
+    /// Returns whether a rule of this priority overlaps `matching` (OpenFlow's `CHECK_OVERLAP`).
+    ///
+    /// Two matches overlap if one key matches both.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
-    /// Every rule that `version` sees and that matches no key beyond those of `matching`, in no
-    /// particular order (OpenFlow's non-strict match).
+    /// Returns the rules that match no key beyond those of `matching` (OpenFlow's non-strict
+    /// match).
+    ///
+    /// The order is arbitrary.
     fn rules_within<'a>(
         &'a self,
         matching: &Match,
@@ -108,15 +110,15 @@ pub trait Classifier<R> {
     where
         R: 'a;
 
-    /// Every rule that `version` sees, in no particular order.
+    /// Returns every rule that `version` sees, in arbitrary order.
     fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
     where
         R: 'a;
 
-    /// Number of rules held, those not yet reclaimed included.
+    /// Returns the number of rules, including those not yet reclaimed.
     fn len(&self) -> usize;
 
-    /// Whether no rule is held.
+    /// Returns whether the table has no rules.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -124,21 +126,20 @@ pub trait Classifier<R> {
 
 /// The rules that match one key, the highest-ranking first.
 ///
-/// It is asked for one rule after another, because the caller knows only then how far it has to
-/// look: a rule that decides alone ends the search; one that is part of a conjunction asks for the
-/// others of its priority, and for no more.
+/// The caller takes one rule after another, because it learns only then how many it needs. A rule
+/// that decides alone ends the search. A clause of a conjunction needs the other rules of its
+/// priority, and no more.
 pub trait Matches<'a, R> {
-    /// A priority that no rule to come is above; `None`: no rule is to come. It falls with each
-    /// `None` of [`Self::next_masked`] down to it, so that who asks for one priority after another
-    /// need not know which ones there are.
+    /// Returns a bound on the priority of the rules that remain, or `None` if none remain.
     ///
-    /// For every key that agrees under the bits added so far it is the same.
+    /// It falls with each `None` of [`Self::next_masked`] down to that floor, so that a caller can
+    /// step through the priorities without knowing them. It is the same for every key that agrees
+    /// under the bits added so far.
     fn priority_max(&self) -> Option<Priority>;
 
-    /// The next rule, if its priority is at least `floor`; adds to `mask` bits that this depended
-    /// on.
+    /// Returns the next rule if its priority is at least `floor`, and adds the bits it depends on.
     ///
-    /// For every key that agrees under the bits added so far, the calls so far have the same
-    /// answers. After `None` a lower floor may find more.
+    /// For every key that agrees under the bits added so far, the calls so far return the same.
+    /// After `None`, a lower floor may find more.
     fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)>;
 }

@@ -1,15 +1,15 @@
-//! Packet classification over flow masks: the contract, tuple space search, the oracle.
+//! Packet classification over flow masks: the contract, tuple space search, and an oracle.
 //!
-//! A [`Classifier`] is a table of rules. A rule matches flow keys under a mask, and of the rules
-//! that match a key the one with the highest [`Rank`] answers: priority first, then age.
-//! [`Classifier::lookup_masked`] also adds to a mask the bits that the answer depended on, so that
-//! a cache can keep it for every key that agrees in these bits.
+//! A [`Classifier`] is a table of rules. A rule matches flow keys under a mask. Of the rules that
+//! match a key, the one with the highest [`Rank`] wins: priority first, then age.
+//! [`Classifier::lookup_masked`] also adds the bits that the result depends on to a mask. A cache
+//! can use the result for every key that agrees in these bits.
 //!
-//! Tables are shared by threads that are at different [`Version`]s. A rule carries its
-//! [`Lifetime`], each lookup names its version, and [`Classifier::reclaim`] forgets what no
-//! version sees any more.
+//! Threads at different [`Version`]s share a table. A rule has a [`Lifetime`], each lookup names
+//! its version, and [`Classifier::reclaim`] drops the rules that no version sees any more.
 //!
-//! [`TupleSpace`] is the classifier of the switch. [`Linear`] is the oracle that it is judged by.
+//! [`TupleSpace`] is the classifier of the switch. [`Linear`] is the oracle that tests compare it
+//! with.
 //!
 //! ```
 //! use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
@@ -34,13 +34,13 @@
 //! assert_eq!(table.lookup(&packet, before), None);
 //! assert_eq!(table.lookup(&packet, after), Some(&"to the router"));
 //!
-//! // 192.168.0.1 has no rule, and its first bit says so.
+//! // 192.168.0.1 has no rule, and the first bit of the address proves it.
 //! packet.set_field(FieldId::Ipv4Dst, 0xc0a8_0001);
 //! let mut depends_on = FlowMask::EMPTY;
 //! assert_eq!(table.lookup_masked(&packet, after, &mut depends_on), None);
 //! assert_eq!(depends_on.field(FieldId::Ipv4Dst), 0x8000_0000);
 //!
-//! // Once no thread is at a version that sees the rule, it can go.
+//! // The rule is reclaimed once no thread is at a version that sees it.
 //! table.remove(&matching, rank, after.next());
 //! table.reclaim(after.next());
 //! assert!(table.is_empty());

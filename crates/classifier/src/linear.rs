@@ -1,6 +1,6 @@
-//! The oracle: a list of rules, each lookup looks at all of them.
+//! The oracle: a list of rules that each lookup scans.
 //!
-//! It exists to be obviously right, and is what the other classifiers are compared with.
+//! It is obviously right, and tests compare the other classifiers with it.
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 
@@ -23,7 +23,7 @@ struct ListedRule<R> {
 }
 
 impl<R> Linear<R> {
-    /// A table without rules.
+    /// Creates a table without rules.
     #[must_use]
     pub const fn new() -> Self {
         Self { rules: Vec::new() }
@@ -75,8 +75,9 @@ impl<R: Clone> Classifier<R> for Linear<R> {
         self.best(key, version).map(|listed| &listed.rule)
     }
 
-    /// Adds the masks of all rules that rank at or above the answer: whether each of these
-    /// matches is all that the answer depends on.
+    /// Adds the masks of all rules that rank at or above the result.
+    ///
+    /// The result depends only on whether each of these rules matches.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
         let best = self.best(key, version);
         let rank = best.map(|listed| listed.rank);

@@ -1,22 +1,21 @@
-//! A binary prefix trie that says which lengths of prefix a value has in a set, and why not others.
+//! A binary prefix trie that finds the prefix lengths of a value in a set, and proves the others
+//! absent.
 //!
-//! A classifier asks it: "the packet's address is 10.1.2.3; can a rule with a `/16` match?"
-//! The answer for all lengths comes from one walk, and with it the number of leading bits of the
-//! address that prove it, so that a cache entry made of the answer needs those bits only.
+//! A classifier asks: the address of the packet is 10.1.2.3; can a rule with a `/16` match? One
+//! walk answers for all lengths. It also gives the number of leading bits of the address that prove
+//! the answer, so a cache entry made of the answer needs only those bits.
 //!
 //! # Shape
 //!
 //! Chains of nodes with one child are one node (Morrison, *PATRICIA: Practical Algorithm To
-//! Retrieve Information Coded in Alphanumeric*, 1968).
-//! Invariants:
+//! Retrieve Information Coded in Alphanumeric*, 1968). Invariants:
 //!
-//! 1. a child's prefix starts with its parent's prefix, and is longer;
-//! 2. child `b` goes on with bit `b`;
-//! 3. every node but the root holds a prefix of the set (`count > 0`) or has two children.
+//! 1. the prefix of a child starts with the prefix of its parent, and is longer;
+//! 2. child `b` continues with bit `b`;
+//! 3. every node except the root holds a prefix of the set (`count > 0`) or has two children.
 //!
-//! By the third there are fewer than twice as many nodes as distinct prefixes.
-//! Nodes live in one array and name each other by index; node 0 is the root, so 0 also says
-//! "no child".
+//! By the third, there are fewer than twice as many nodes as distinct prefixes. Nodes are in one
+//! array and refer to each other by index. Node 0 is the root, so 0 also means "no child".
 //!
 //! # Walk
 //!
@@ -27,13 +26,12 @@
 //!    └────1──► 192.168.0.0/16                       10.2. = 00001010 00000010
 //! ```
 //!
-//! The walk passes `10.0.0.0/8`, which is held: length 8 matches.
-//! It leaves the tree in `10.1.0.0/16`, whose prefix differs from the value at the 15th bit.
-//! No value with these 15 leading bits has more prefixes in the set, so 15 bits prove that no
-//! `/16` matches; that no `/12` does is proved by 12 bits, as there is none of that length on
-//! the way.
+//! The walk passes `10.0.0.0/8`, which is in the set: length 8 matches. It leaves the tree in
+//! `10.1.0.0/16`, because that prefix differs from the value at the 15th bit. All values with these
+//! 15 leading bits have the same prefixes in the set, so 15 bits prove that no `/16` matches. No
+//! prefix of length 12 is on the path, so 12 bits prove that no `/12` matches.
 
-/// The root's index; as no node's child is the root, also the mark of an absent child.
+/// Index of the root, and the mark of an absent child, as no child is the root.
 const ROOT: u32 = 0;
 const ABSENT: u32 = ROOT;
 
@@ -42,22 +40,21 @@ const WIDTH: u8 = 128;
 
 /// A multiset of prefixes of up to 128 bits.
 ///
-/// Values are left-aligned: the first bit of a prefix is bit 127. Operations take time
-/// proportional to the number of nodes on a path, at most the length of the prefix.
-///
-/// Prefixes are kept as `P`, which has room for all bits that the values have.
+/// Values are left-aligned: the first bit of a prefix is bit 127. Operations take time proportional
+/// to the number of nodes on a path, at most the length of the prefix. Prefixes are stored as `P`,
+/// which has room for all bits of the values.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<P> {
     nodes: Vec<TrieNode<P>>,
     free: Vec<u32>,
 }
 
-/// The first bits of a left-aligned value, as a trie keeps them.
+/// The first bits of a left-aligned value, as a trie stores them.
 pub(crate) trait PrefixBits: Copy {
-    /// What is kept of a value; the bits beyond it are zero.
+    /// Stores a value; the bits beyond the type are zero.
     fn of(value: u128) -> Self;
 
-    /// The value.
+    /// Returns the value.
     fn value(self) -> u128;
 }
 
@@ -66,17 +63,17 @@ struct TrieNode<P> {
     /// Bits beyond `length` are zero.
     prefix: P,
     length: u8,
-    /// How often the set holds this prefix.
+    /// Number of times that the set holds this prefix.
     count: u32,
     children: [u32; 2],
 }
 
-/// Which prefixes of a value a [`Trie`] holds.
+/// The prefixes of a value that a [`Trie`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
-    /// Bit `i` is set when the set holds the value's prefix of `i + 1` bits.
+    /// Bit `i` is set if the set holds the prefix of `i + 1` bits.
     held_lengths: u128,
-    /// Every value that shares this many leading bits has the same prefixes in the set.
+    /// Every value with the same leading bits up to this number has the same prefixes in the set.
     proof_bits: u8,
 }
 
@@ -90,7 +87,7 @@ impl PrefixBits for u128 {
     }
 }
 
-/// Of IPv4 addresses, and of ports: most tables have no others.
+/// For IPv4 addresses and ports: most tables have no others.
 impl PrefixBits for u32 {
     fn of(value: u128) -> Self {
         debug_assert!(value << Self::BITS == 0, "no value is longer");
@@ -128,7 +125,7 @@ impl<P: PrefixBits> Trie<P> {
         self.node_mut(at).count += 1;
     }
 
-    /// Takes one copy of the first `length` bits of `value` out of the set. There must be one.
+    /// Removes one copy of the first `length` bits of `value`, which must be in the set.
     pub(crate) fn remove(&mut self, value: u128, length: u8) {
         let prefix = truncate(value, length);
         let (mut grandparent, mut parent, mut at) = (ROOT, ROOT, ROOT);
@@ -146,7 +143,7 @@ impl<P: PrefixBits> Trie<P> {
         self.remove_if_redundant(parent, grandparent);
     }
 
-    /// The prefixes of `value` that the set holds.
+    /// Returns the prefixes of `value` that the set holds.
     pub(crate) fn prefixes(&self, value: u128) -> Prefixes {
         let mut held_lengths = 0;
         let mut node = &self.nodes[ROOT as usize];
@@ -170,8 +167,10 @@ impl<P: PrefixBits> Trie<P> {
         Prefixes { held_lengths, proof_bits }
     }
 
-    /// A node on the way to `child` where `prefix` can go on: `child` itself if its prefix is
-    /// one of `prefix`, else a new node at the bit where the two part.
+    /// Returns a node on the path to `child` from which `prefix` can continue.
+    ///
+    /// It is `child` itself if its prefix is a prefix of `prefix`, else a new node at the bit where
+    /// the two differ.
     fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
         let below = self.node(child);
         let common = common_bits(prefix, below.prefix.value()).min(below.length).min(length);
@@ -184,7 +183,7 @@ impl<P: PrefixBits> Trie<P> {
         self.allocate(TrieNode { prefix, length: common, count: 0, children })
     }
 
-    /// Takes `at` out if the invariants no longer have a place for it.
+    /// Removes `at` if the invariants do not allow it any more.
     fn remove_if_redundant(&mut self, at: u32, parent: u32) {
         let node = self.node(at);
         let ([ABSENT, only_child] | [only_child, ABSENT]) = node.children else { return };
@@ -217,25 +216,26 @@ impl<P: PrefixBits> Trie<P> {
 }
 
 impl Prefixes {
-    /// If the set does not hold the value's prefix of `length` bits (at least 1): how many
-    /// leading bits of the value prove that.
+    /// Returns the number of leading bits that prove the prefix of `length` bits absent.
+    ///
+    /// Returns `None` if the set holds that prefix. `length` is at least 1.
     pub(crate) fn absence(self, length: u8) -> Option<u8> {
         let is_held = self.held_lengths >> (length - 1) & 1 == 1;
         (!is_held).then(|| self.proof_bits.min(length))
     }
 }
 
-/// `value` without the bits beyond `length`.
+/// Returns `value` without the bits beyond `length`.
 fn truncate(value: u128, length: u8) -> u128 {
     value & leading_ones(length)
 }
 
-/// The mask of the first `count` bits.
+/// Returns the mask of the first `count` bits.
 pub(crate) fn leading_ones(count: u8) -> u128 {
     !u128::MAX.checked_shr(u32::from(count)).unwrap_or(0)
 }
 
-/// The bit that follows the first `length`.
+/// Returns the bit after the first `length` bits.
 fn side(value: u128, length: u8) -> usize {
     usize::from(value >> (WIDTH - 1 - length) & 1 == 1)
 }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(trie.nodes.len() - trie.free.len(), 1);
     }
 
-    /// Prefixes crowded around few values, so that they nest and part at every depth.
+    /// Prefixes around few values, so that they nest and diverge at every depth.
     fn prefix() -> impl Strategy<Value = (u128, u8)> {
         let value =
             (0u128..4, 0u32..120, 0u128..16).prop_map(|(top, at, low)| top << 126 | low << at);
@@ -352,7 +352,7 @@ mod tests {
                 for length in 1..=WIDTH {
                     let absence = found.absence(length);
                     prop_assert_eq!(absence.is_none(), holds(value, length));
-                    // Whatever the bits that are not part of the proof are, it still holds.
+                    // The proof holds for all values of the bits that are not part of it.
                     if let Some(bits) = absence {
                         prop_assert!(bits <= length);
                         let proof = leading_ones(bits);

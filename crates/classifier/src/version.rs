@@ -1,7 +1,7 @@
-//! Versions: a number over shared tables, not a copy of them.
+//! Versions: numbers over shared tables, not copies of them.
 //!
-//! Every object that a translation can consult carries a [`Lifetime`]; a translation at a version
-//! skips what that version cannot see. Publishing a version costs what changed.
+//! Every object that a translation can consult has a [`Lifetime`]. A translation at a version skips
+//! the objects that this version does not see. Publishing a version costs time for what changed.
 
 use std::fmt;
 
@@ -13,19 +13,19 @@ impl Version {
     /// The version before any change.
     pub const ZERO: Self = Self(0);
 
-    /// The version of a number.
+    /// Creates the version with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The version that follows.
+    /// Returns the next version.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -38,12 +38,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// The versions that can see an object: from `added` on, until `removed`.
+/// The versions that see an object: from `added` on, until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// First version that sees the object.
     pub added: Version,
-    /// First version that no longer does; [`Self::NEVER`] as long as there is none.
+    /// First version that does not see the object any more, or [`Self::NEVER`].
     until: Version,
 }
 
@@ -51,30 +51,30 @@ impl Lifetime {
     /// A version that is never reached.
     const NEVER: Version = Version(u64::MAX);
 
-    /// A lifetime that has begun and not ended.
+    /// Creates a lifetime that starts at `added` and has no end.
     #[must_use]
     pub const fn since(added: Version) -> Self {
         Self { added, until: Self::NEVER }
     }
 
-    /// First version that no longer sees the object.
+    /// Returns the first version that does not see the object any more.
     #[must_use]
     pub fn removed(self) -> Option<Version> {
         (self.until != Self::NEVER).then_some(self.until)
     }
 
-    /// The object is not seen by `removed` and those after it; `None`: it lives on.
+    /// Ends the lifetime before `removed`, or continues it for `None`.
     pub fn end(&mut self, removed: Option<Version>) {
         self.until = removed.unwrap_or(Self::NEVER);
     }
 
-    /// Whether `version` sees the object.
+    /// Returns whether `version` sees the object.
     #[must_use]
     pub fn is_visible(self, version: Version) -> bool {
         self.added <= version && self.removed().is_none_or(|removed| version < removed)
     }
 
-    /// Whether no version from `oldest` on sees the object.
+    /// Returns whether no version from `oldest` on sees the object.
     #[must_use]
     pub fn is_over(self, oldest: Version) -> bool {
         self.removed().is_some_and(|removed| removed <= oldest)

@@ -1,6 +1,6 @@
-//! The masks of tuple space search, on shapes of rules whose masks are known of Open vSwitch.
+//! The masks of tuple space search, for shapes of rules with masks known from Open vSwitch.
 //!
-//! Each case is a table, a packet, and the fields that the answer may depend on.
+//! Each case is a table, a packet, and the fields that the result may depend on.
 
 use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{
@@ -8,7 +8,7 @@ use shunt_flow::{
     FlowKey, FlowMask, Match,
 };
 
-/// A field, its value, and the bits of it that are looked at.
+/// A field, its value, and the bits of it that are compared.
 type Item = (FieldId, u128, u128);
 
 const ALL: u128 = u128::MAX;
@@ -22,7 +22,7 @@ fn ip(octets: [u8; 4]) -> u128 {
     u32::from_be_bytes(octets).into()
 }
 
-/// The mask of the first `length` bits of 32.
+/// Returns the mask of the first `length` bits of 32.
 fn ones(length: u32) -> u128 {
     u128::from(!u32::MAX.checked_shr(length).unwrap_or(0))
 }
@@ -39,7 +39,9 @@ fn mask(items: &[Item]) -> FlowMask {
     mask
 }
 
-/// Looks `packet` up among rules of falling priority; the answer is the rule's position.
+/// Looks up `packet` among rules of falling priority.
+///
+/// `answer` is the position of the rule.
 #[track_caller]
 fn check(rules: &[&[Item]], packet: &[Item], answer: Option<usize>, depends_on: &[Item]) {
     let mut table = TupleSpace::new(1);
@@ -121,7 +123,7 @@ fn ports_without_a_rule_are_excluded_by_the_bits_that_set_them_apart() {
 fn destination_ports_are_excluded_by_their_own_bits_where_rules_have_no_source_port() {
     let rules: &[&[Item]] = &[&[IP, TCP, (TcpDst, 80, ALL)], &[IP, TCP, (TcpDst, 443, ALL)]];
     let packet = [IP, TCP, (TcpSrc, 7, ALL), (TcpDst, 22, ALL)];
-    // 22 = 0b0_0001_0110 leaves 80 = 0b0_0101_0000 at the tenth bit of 16.
+    // 22 = 0b0_0001_0110 differs from 80 = 0b0_0101_0000 at the tenth bit of 16.
     check(rules, &packet, None, &[IP, TCP, (TcpDst, 0, 0xffc0)]);
 }
 
@@ -199,8 +201,8 @@ fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
 
 #[test]
 fn what_the_mask_proves_already_needs_no_other_proof() {
-    // The answer's network is in the mask, and proves that no rule has the address of the second;
-    // its port would be another proof.
+    // The network of the result is in the mask, and proves that no rule has the address of the
+    // second rule. Its port would be another proof.
     for field in [Ipv4Src, Ipv4Dst] {
         let network = (field, ip([10, 1, 0, 0]), ones(16));
         let rules: &[&[Item]] = &[
@@ -228,7 +230,7 @@ fn what_an_address_excludes_is_not_proved_by_all_words_of_its_layer() {
     check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
 }
 
-/// A rule that no packet from port 2 meets: it puts an address into the tries.
+/// A rule that no packet from port 2 matches; it adds an address to the tries.
 fn elsewhere(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
     [(InPort, 1, ALL), IP, (field, ip(octets), ALL)]
 }
@@ -239,7 +241,7 @@ fn one_address_that_no_rule_has_leaves_the_other_out() {
     let held = elsewhere(Ipv4Src, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
     let depends_on = [(InPort, 0, ALL), IP, (Ipv4Src, 0, ALL)];
-    // Behind the last stage, and within it.
+    // After the last stage, and within it.
     check(&[&[IP, source, target], &held], &packet, None, &depends_on);
     let rule = [IP, TCP, source, target, (TcpDst, 80, ALL)];
     check(&[&rule, &held], &packet, None, &depends_on);

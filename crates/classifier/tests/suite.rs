@@ -3,7 +3,7 @@
 use shunt_classifier::{Classifier, Linear, Matches, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-/// Runs every case over every implementation.
+/// Runs every case with every implementation.
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
         mod linear { $(#[test] fn $case() { super::$case(&mut super::Linear::new()); })+ }
@@ -39,14 +39,14 @@ fn key(fields: &[(FieldId, u128)]) -> FlowKey {
     key
 }
 
-/// The match of these fields in full.
+/// Returns a match of these fields in full.
 fn exact(fields: &[(FieldId, u128)]) -> Match {
     let mut mask = FlowMask::EMPTY;
     fields.iter().for_each(|(field, _)| mask.add_field(*field));
     Match::new(&key(fields), &mask)
 }
 
-/// The match of the first `length` bits of an IPv4 destination.
+/// Returns a match of the first `length` bits of an IPv4 destination.
 fn prefix(address: u32, length: u32) -> Match {
     let key = key(&[(FieldId::EthType, 0x0800), (FieldId::Ipv4Dst, address.into())]);
     let mut mask = FlowMask::EMPTY;
@@ -66,7 +66,7 @@ const fn rank(priority: u16, age: u64) -> Rank {
 const V: [Version; 5] =
     [Version::ZERO, Version::new(1), Version::new(2), Version::new(3), Version::new(4)];
 
-/// The answer, which must be the same with a mask and without.
+/// Returns the result, which must be the same with and without a mask.
 fn answer(table: &impl Classifier<u32>, key: &FlowKey, version: Version) -> Option<u32> {
     let answer = table.lookup(key, version);
     let mut mask = FlowMask::EMPTY;

@@ -1,4 +1,4 @@
-//! What the caller says, in the words of the engine.
+//! Conversion of the caller's words into the types of the engine.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use crate::rules::{RuleKey, SharedRules};
 /// Words of the headers of a packet.
 pub(crate) const WORDS: usize = 81;
 
-/// All tables of the caller are of this bridge.
+/// The bridge of all tables of the caller.
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Headers, or bits of them.
+/// The headers of a packet, or a mask of them.
 pub(crate) type HeaderWords = [u64; WORDS];
 
-/// An engine, and what it answered last.
+/// An engine, and the entries that its last change evicted.
 pub(crate) struct CacheEngine {
     direct: Direct,
     version: Version,
@@ -39,7 +39,7 @@ pub(crate) struct RuleText<'a> {
     pub(crate) mask: &'a HeaderWords,
 }
 
-/// What happened to a rule.
+/// The change of a rule.
 #[derive(Clone, Copy)]
 pub(crate) enum RuleEvent {
     Added,
@@ -66,11 +66,13 @@ impl CacheEngine {
         self.direct.forget(OwnerId(owner));
     }
 
-    /// Answers how many entries go; `None` if the version is none that may follow, or an id is used
-    /// again, and then nothing was done.
+    /// Applies a change and returns the number of evicted entries.
+    ///
+    /// Returns `None`, and does nothing, if the version must not follow the last one or an id is
+    /// used again.
     pub(crate) fn apply(&mut self, deltas: &[Delta], version: u64) -> Option<usize> {
         let version = Version::new(version);
-        // An entry that was made between two changes of one version would seem to know of both.
+        // An entry made between two changes of one version would seem to include both.
         let may_follow = version > self.version || version == self.version && deltas.is_empty();
         if !may_follow || uses_an_id_again(deltas) {
             return None;
@@ -80,7 +82,7 @@ impl CacheEngine {
         Some(self.evicted.len())
     }
 
-    /// A lookup; `None` if there is no such table, or the rule is of another.
+    /// Returns a lookup, or `None` if the table does not exist or the rule is in another table.
     pub(crate) fn visit(
         &mut self,
         table: u8,
@@ -114,8 +116,9 @@ impl CacheEngine {
     }
 }
 
-/// Whether a rule comes whose id another had that went before it in the same change: engines take a rule
-/// that comes and goes with one change for one that was never there.
+/// Returns whether a rule is added after another with the same id was removed in the same change.
+///
+/// Engines treat a rule that is added and removed in one change as one that never existed.
 fn uses_an_id_again(deltas: &[Delta]) -> bool {
     let mut gone = BTreeSet::new();
     deltas.iter().any(|delta| match delta {
@@ -133,7 +136,7 @@ impl RuleText<'_> {
         (self.id, self.revision, self.priority, self.table)
     }
 
-    /// The rule; `None` if there is no such table.
+    /// Returns the rule, or `None` if the table does not exist.
     pub(crate) fn rule(&self) -> Option<Rule> {
         Some(Rule {
             id: RuleId::new(self.id),
@@ -156,8 +159,8 @@ impl RuleText<'_> {
     }
 }
 
-/// What made an entry: the packet that came in, the bits of it that mattered, the lookups, and what
-/// else was consulted.
+/// Returns the traversal of an entry: the packet that arrived, the bits that it depends on, the
+/// lookups, and the objects read.
 pub(crate) fn traversal(
     version: u64,
     packet: &HeaderWords,
@@ -181,7 +184,7 @@ pub(crate) fn traversal(
     }
 }
 
-/// What happened to a rule; `None` if there is no such table.
+/// Returns the delta of a rule, or `None` if the table does not exist.
 pub(crate) fn rule_delta(described: &RuleText<'_>, event: RuleEvent) -> Option<Delta> {
     let rule = Arc::new(described.rule()?);
     let change = match event {
@@ -192,18 +195,18 @@ pub(crate) fn rule_delta(described: &RuleText<'_>, event: RuleEvent) -> Option<D
     Some(Delta::Rule(RuleDelta { rule, change }))
 }
 
-/// Something that entries read has changed.
+/// Returns the delta of an object that entries read.
 pub(crate) const fn object_delta(name: u64) -> Delta {
     Delta::Changed(object(name))
 }
 
-/// Reads a match as `ovs-ofctl` spells it: its values, and the bits that it looks at.
+/// Parses a match in the syntax of `ovs-ofctl` into its values and its mask.
 pub(crate) fn parse(text: &str) -> Option<(HeaderWords, HeaderWords)> {
     let matching = text::parse_match(text, &text::NoPortNames).ok()?;
     Some((*matching.key().words(), *FlowMask::from(matching.mask()).words()))
 }
 
-/// Whatever the caller calls by a number.
+/// Returns the object for a number of the caller.
 const fn object(name: u64) -> Object {
     Object::Learned(BRIDGE, TableId::FIRST, name)
 }

@@ -1,10 +1,11 @@
 #![expect(unsafe_code, reason = "the border to C is made of raw pointers")]
-//! The border to C: the structures and functions of `include/shunt_kairo.h`, which says what they do.
+//! The C interface: the structures and functions of `include/shunt_kairo.h`, which documents them.
 //!
-//! Pointers are the caller's word: what is not null points to what the header says, as many as are
-//! counted, for as long as the call takes. They are turned into references and slices in three helper
-//! functions, but for places that are only written to, which may hold anything before; all else is the
-//! module `engine`. A panic ends the process, as Rust does at such a border.
+//! The caller guarantees its pointers: a pointer that is not null refers to what the header says,
+//! to as many elements as counted, during the call. Three helper functions turn them into
+//! references and slices. Memory that is only written is accessed through the pointer, because it
+//! may be uninitialised. All other code is in the module `engine`. A panic ends the process, as
+//! Rust requires at a C interface.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -21,88 +22,88 @@ pub const KAIRO_WORDS: usize = WORDS;
 /// An engine: `kairo`.
 pub struct Kairo(CacheEngine);
 
-/// The name of an entry: `kairo_entry`.
+/// The id of an entry: `kairo_entry`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KairoEntry {
-    /// The number of the cache, of those that the engine watches.
+    /// Number of the cache, if the engine watches several.
     pub owner: u16,
-    /// A place in it.
+    /// Slot in the cache.
     pub slot: u32,
-    /// How often the place was used before.
+    /// Number of times that the slot was used before.
     pub generation: u32,
 }
 
 /// A rule: `kairo_rule`.
 #[repr(C)]
 pub struct KairoRule {
-    /// Its name, not `UINT64_MAX`; of two of one priority, the lesser is the older, which wins.
+    /// Its id, not `UINT64_MAX`. Of two rules of one priority, the smaller id is older and wins.
     pub id: u64,
-    /// How often it was modified.
+    /// Number of times that it was modified.
     pub revision: u32,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: u16,
-    /// Its table.
+    /// Table of the rule.
     pub table: u8,
-    /// What it matches.
+    /// Value of the match.
     pub key: *const HeaderWords,
-    /// The bits that it looks at.
+    /// Mask of the match.
     pub mask: *const HeaderWords,
 }
 
-/// A lookup: `kairo_visit`.
+/// A table lookup: `kairo_visit`.
 #[repr(C)]
 pub struct KairoVisit {
     /// The table.
     pub table: u8,
     /// The packet as it entered the table.
     pub packet: *const HeaderWords,
-    /// The bits of it that the lookup consulted.
+    /// The bits that the lookup consulted.
     pub consulted: *const HeaderWords,
-    /// The rule that decided; null: none did.
+    /// The rule that decided, or null for a table miss.
     pub rule: *const KairoRule,
 }
 
-/// What made an entry: `kairo_traversal`.
+/// The traversal that made an entry: `kairo_traversal`.
 #[repr(C)]
 pub struct KairoTraversal {
-    /// The version of the rules that it saw.
+    /// The version of the rules that it used.
     pub version: u64,
-    /// The packet as it came in.
+    /// The packet as it arrived.
     pub packet: *const HeaderWords,
-    /// The bits of it that anything depended on.
+    /// The bits that any decision depended on.
     pub consulted: *const HeaderWords,
     /// The lookups, in order.
     pub visits: *const KairoVisit,
-    /// How many.
+    /// Number of lookups.
     pub visits_count: usize,
-    /// What else was consulted, by names of the caller's.
+    /// Other objects that were consulted, by numbers of the caller.
     pub reads: *const u64,
-    /// How much.
+    /// Number of objects.
     pub reads_count: usize,
 }
 
 /// A rule or an object that changed: `kairo_delta`.
 #[repr(C)]
 pub struct KairoDelta {
-    /// What happened: [`KAIRO_ADDED`] and so on.
+    /// The kind of change: [`KAIRO_ADDED`] and so on.
     pub change: c_int,
-    /// The rule, as it is or was; not looked at if an object changed.
+    /// The rule as it is, or as it was if removed; ignored if an object changed.
     pub rule: *const KairoRule,
     /// The object, if one changed.
     pub object: u64,
 }
 
-/// No rule has this id: to the index it says that no rule decided.
+/// An id that no rule may have: the index uses it for table misses.
 const ID_RESERVED: u64 = u64::MAX;
 
 /// The rule is new.
 pub const KAIRO_ADDED: c_int = 0;
-/// The rule is gone.
+/// The rule was removed.
 pub const KAIRO_REMOVED: c_int = 1;
-/// What the rule does has changed; its revision is a new one.
+/// The actions of the rule changed, and its revision is new.
 pub const KAIRO_MODIFIED: c_int = 2;
-/// An object has changed.
+/// An object changed.
 pub const KAIRO_OBJECT: c_int = 3;
 
 impl KairoEntry {
@@ -112,27 +113,30 @@ impl KairoEntry {
     }
 }
 
-/// An engine without entries, at a version; to be freed with [`kairo_free`]. The seed goes into every
-/// hash: one that nobody can guess keeps peers from choosing collisions.
+/// Creates an engine without entries, at a version; free it with [`kairo_free`].
+///
+/// The seed goes into every hash. With a secret seed, senders cannot choose packets that collide.
 #[unsafe(no_mangle)]
 pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
     Box::into_raw(Box::new(Kairo(CacheEngine::new(version, seed))))
 }
 
-/// Frees an engine. Null is nothing.
+/// Frees an engine; null is ignored.
 ///
 /// # Safety
 ///
-/// It is of [`kairo_new`], and nobody uses it any more.
+/// It is from [`kairo_new`], and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_free(engine: *mut Kairo) {
     if !engine.is_null() {
-        // SAFETY: it was a box, and the caller gives it up.
+        // SAFETY: `kairo_new` made it from a box, and the caller gives it up.
         drop(unsafe { Box::from_raw(engine) });
     }
 }
 
-/// Reads a match as `ovs-ofctl` spells it. Answers 1, or 0 if it is none or a pointer is null.
+/// Parses a match in the syntax of `ovs-ofctl`.
+///
+/// Returns 1, or 0 if the text is not a match or a pointer is null.
 ///
 /// # Safety
 ///
@@ -152,68 +156,71 @@ pub unsafe extern "C" fn kairo_parse(
     if key.is_null() || mask.is_null() {
         return 0;
     }
-    // Nobody has promised here that they are two places, or that anything was there before.
+    // The header does not promise that the two are different, or that they are initialised.
     for (place, words) in [(key, parsed.0), (mask, parsed.1)] {
-        // SAFETY: it is not null, and there is room for the words.
+        // SAFETY: it is not null, and has room for the words.
         unsafe { place.write(words) };
     }
     1
 }
 
-/// The cache has made an entry. Answers 1 if it is watched from now on; 0 if it was made under an
-/// older version than the engine's, and must go; -1 if what made it makes no sense.
+/// Records that the cache has installed an entry.
+///
+/// Returns 1 if it is watched from now on, 0 if its version is older than that of the engine and it
+/// must be dropped, and -1 if its traversal is invalid.
 ///
 /// # Safety
 ///
-/// All that is pointed to is as the header says.
+/// All pointers are as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_installed(
     engine: *mut Kairo,
     entry: KairoEntry,
     traversal: *const KairoTraversal,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let Some(engine) = (unsafe { write(engine) }) else { return -1 };
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let Some(traversal) = (unsafe { read(traversal) }) else { return -1 };
-    // SAFETY: the caller's word is of all that it points to.
+    // SAFETY: guaranteed by the caller, for all that it points to.
     let Some(traversal) = (unsafe { traversal_of(&mut engine.0, traversal) }) else { return -1 };
     c_int::from(engine.0.installed(entry.id(), traversal))
 }
 
-/// The cache has lost an entry by itself.
+/// Records that the cache has dropped an entry itself.
 ///
 /// # Safety
 ///
-/// The engine is of [`kairo_new`].
+/// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     if let Some(engine) = unsafe { write(engine) } {
         engine.0.removed(entry.id());
     }
 }
 
-/// A cache is gone, with all of its entries.
+/// Forgets a cache with all its entries.
 ///
 /// # Safety
 ///
-/// The engine is of [`kairo_new`].
+/// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     if let Some(engine) = unsafe { write(engine) } {
         engine.0.forget(owner);
     }
 }
 
-/// A version changed these things. Answers with the number of entries that must go, which
-/// [`kairo_evicted`] names; -1 if a change makes no sense or the version is less than the engine's, and
-/// then nothing was done.
+/// Applies the changes of a version, and returns the number of evicted entries.
+///
+/// [`kairo_evicted`] lists them. Returns -1, and does nothing, if a change is invalid or the
+/// version must not follow the last one.
 ///
 /// # Safety
 ///
-/// All that is pointed to is as the header says.
+/// All pointers are as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_apply(
     engine: *mut Kairo,
@@ -221,11 +228,11 @@ pub unsafe extern "C" fn kairo_apply(
     count: usize,
     version: u64,
 ) -> i64 {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let Some(engine) = (unsafe { write(engine) }) else { return -1 };
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let Some(deltas) = (unsafe { all(deltas, count) }) else { return -1 };
-    // SAFETY: the caller's word is of all that they point to.
+    // SAFETY: guaranteed by the caller, for all that they point to.
     let deltas = deltas.iter().map(|delta| unsafe { delta_of(delta) });
     let deltas: Option<Vec<Delta>> = deltas.collect();
     let Some(deltas) = deltas else { return -1 };
@@ -233,25 +240,24 @@ pub unsafe extern "C" fn kairo_apply(
     i64::try_from(evicted).unwrap_or(i64::MAX)
 }
 
-/// Writes the names of the first `count` of the entries that the last change ended; answers how many
-/// it wrote.
+/// Writes up to `count` of the entries that the last change evicted; returns the number written.
 ///
 /// # Safety
 ///
-/// There is room for as many, and the engine is of [`kairo_new`].
+/// There is room for `count` entries, and the engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_evicted(
     engine: *const Kairo,
     entries: *mut KairoEntry,
     count: usize,
 ) -> usize {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let engine = unsafe { read(engine) };
     let Some(engine) = engine.filter(|_| !entries.is_null()) else { return 0 };
     let mut written = 0;
     for id in engine.0.evicted.iter().take(count) {
         let EntryId { owner: OwnerId(owner), slot, generation } = *id;
-        // SAFETY: there is room for `count` of them, whatever was there before.
+        // SAFETY: there is room for `count` entries, initialised or not.
         let place = unsafe { entries.add(written) };
         // SAFETY: as above.
         unsafe { place.write(KairoEntry { owner, slot, generation }) };
@@ -260,83 +266,83 @@ pub unsafe extern "C" fn kairo_evicted(
     written
 }
 
-/// Does some of the work that was put off. Answers 1 if there is more.
+/// Does some deferred work; returns 1 if more is left.
 ///
 /// # Safety
 ///
-/// The engine is of [`kairo_new`].
+/// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let engine = unsafe { write(engine) };
     engine.map_or(0, |engine| c_int::from(engine.0.run_maintenance()))
 }
 
-/// Number of entries that are watched.
+/// Returns the number of watched entries.
 ///
 /// # Safety
 ///
-/// The engine is of [`kairo_new`].
+/// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let engine = unsafe { read(engine) };
     engine.map_or(0, |engine| engine.0.len())
 }
 
 /// # Safety
 ///
-/// All that it points to is as the header says.
+/// All pointers are as the header says.
 unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option<Traversal> {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let visits = unsafe { all(own.visits, own.visits_count) }?;
-    // SAFETY: the caller's word is of all that they point to.
+    // SAFETY: guaranteed by the caller, for all that they point to.
     let visits = visits.iter().map(|visit| unsafe { visit_of(engine, visit) });
     let visits: Option<Vec<Visit>> = visits.collect();
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let packet = unsafe { read(own.packet) }?;
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let consulted = unsafe { read(own.consulted) }?;
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let reads = unsafe { all(own.reads, own.reads_count) }?;
     Some(engine::traversal(own.version, packet, consulted, visits?, reads))
 }
 
 /// # Safety
 ///
-/// All that it points to is as the header says.
+/// All pointers are as the header says.
 unsafe fn visit_of(engine: &mut CacheEngine, own: &KairoVisit) -> Option<Visit> {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let rule = match unsafe { read(own.rule) } {
-        // SAFETY: the caller's word is of all that it points to.
+        // SAFETY: guaranteed by the caller, for all that it points to.
         Some(rule) => Some(unsafe { rule_of(rule) }?),
         None => None,
     };
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let packet = unsafe { read(own.packet) }?;
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let consulted = unsafe { read(own.consulted) }?;
     engine.visit(own.table, packet, consulted, rule.as_ref())
 }
 
 /// # Safety
 ///
-/// All that it points to is as the header says.
+/// All pointers are as the header says.
 unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
     let KairoRule { id, revision, priority, table, key, mask } = *own;
     if id == ID_RESERVED {
         return None;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let key = unsafe { read(key) }?;
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let mask = unsafe { read(mask) }?;
     Some(RuleText { id, revision, priority, table, key, mask })
 }
 
 /// # Safety
 ///
-/// All that it points to is as the header says.
+/// All pointers are as the header says.
 unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
     let event = match own.change {
         KAIRO_OBJECT => return Some(engine::object_delta(own.object)),
@@ -345,40 +351,42 @@ unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
         KAIRO_MODIFIED => RuleEvent::Modified,
         _ => return None,
     };
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let rule = unsafe { read(own.rule) }?;
-    // SAFETY: the caller's word is of all that it points to.
+    // SAFETY: guaranteed by the caller, for all that it points to.
     let rule = unsafe { rule_of(rule) }?;
     engine::rule_delta(&rule, event)
 }
 
-/// What a pointer of the caller's points to; `None` if it is null.
+/// Returns a reference to what a pointer of the caller refers to, or `None` if it is null.
 ///
 /// # Safety
 ///
-/// If it is not null, it points to a `T` that nobody changes as long as the answer is used, which is
-/// until the call of the caller's ends.
+/// If it is not null, it refers to a `T` that does not change while the result is used: until the
+/// call of the caller ends.
 const unsafe fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: as said above.
+    // SAFETY: the contract of this function.
     unsafe { pointer.as_ref() }
 }
 
-/// The same, to be changed.
+/// Returns a mutable reference to what a pointer of the caller refers to, or `None`.
 ///
 /// # Safety
 ///
-/// As of [`read`]; and nobody else looks at it meanwhile.
+/// As for [`read`], and nothing else accesses it meanwhile.
 const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: as said above.
+    // SAFETY: the contract of this function.
     unsafe { pointer.as_mut() }
 }
 
-/// The elements of an array of the caller's; `None` if there cannot be as many: where it is null there
-/// are none, and no array is larger than half of the memory that there could be.
+/// Returns the elements of an array of the caller.
+///
+/// Returns `None` if the array is null but the count is not zero, or if it would be larger than
+/// half of the address space.
 ///
 /// # Safety
 ///
-/// If it is not null, as of [`read`], for so many of them.
+/// If it is not null, as for [`read`], for `count` elements.
 const unsafe fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if first.is_null() {
         return if count == 0 { Some(&[]) } else { None };
@@ -386,6 +394,6 @@ const unsafe fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if count > isize::MAX.unsigned_abs() / size_of::<T>() {
         return None;
     }
-    // SAFETY: there are as many, and they can be in memory.
+    // SAFETY: there are `count` elements, and they fit in memory.
     Some(unsafe { slice::from_raw_parts(first, count) })
 }

@@ -1,13 +1,24 @@
-//! The direct engine of [`shunt_kairo`] for programs in C that have a flow cache of their own.
+//! The direct engine of [`shunt_kairo`] for C programs with their own flow cache.
 //!
-//! `include/shunt_kairo.h` is the page to read: what the functions do, and who owns what. It is
-//! written by hand; a test compiles a program with it, runs the program, and compares the layout of
+//! Read `include/shunt_kairo.h`: it documents the functions and the ownership of memory. It is
+//! written by hand. A test compiles a program with it, runs the program, and compares the layout of
 //! every structure.
 //!
-//! A program says what its cache holds ([`ffi::kairo_installed`]), what the cache lost
-//! ([`ffi::kairo_removed`]) and what changed ([`ffi::kairo_apply`]), and is told which entries go.
-//! Tables and rules stay its own; headers are 81 words in the layout of
-//! [`shunt_flow::layout`], which [`ffi::kairo_parse`] writes from the text of a match.
+//! A program reports the entries that its cache installs ([`ffi::kairo_installed`]) and drops
+//! ([`ffi::kairo_removed`]), and the changes of rules ([`ffi::kairo_apply`]). The engine returns
+//! the entries to evict. Tables and rules stay with the program. Headers are 81 words in the layout
+//! of [`shunt_flow::layout`], which [`ffi::kairo_parse`] writes from the text of a match:
+//!
+//! ```
+//! use shunt_kairo_c::ffi::{kairo_free, kairo_len, kairo_new};
+//!
+//! let engine = kairo_new(1, 42);
+//! // SAFETY: the engine is from `kairo_new`, and is freed once.
+//! unsafe {
+//!     assert_eq!(kairo_len(engine), 0);
+//!     kairo_free(engine);
+//! }
+//! ```
 
 mod engine;
 pub mod ffi;

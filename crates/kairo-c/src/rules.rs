@@ -1,8 +1,8 @@
-//! Rules that decided visits, each kept once however many visits it decided.
+//! The rules that decided visits, each stored once.
 //!
-//! The caller describes a rule anew with every visit. To keep all that for each of a million visits
-//! would take more than the visits themselves, so visits of one rule share it. No list has to be told
-//! when a rule goes: it stays as long as some entry has a visit of it.
+//! The caller describes a rule again with every visit. Storing it for each of a million visits
+//! would take more memory than the visits themselves, so visits of one rule share it. A rule is
+//! dropped with the last entry that has a visit of it.
 
 use std::{
     collections::BTreeMap,
@@ -11,22 +11,22 @@ use std::{
 
 use shunt_pipeline::Rule;
 
-/// What tells rules apart: two with this the same are one, and do the same.
+/// The key of a rule: two rules with the same key are the same rule with the same actions.
 pub(crate) type RuleKey = (u64, u32, u16, u8);
 
-/// Rules that some visit has, and some that none has any more.
+/// Rules that some visit has, and some that no visit has any more.
 #[derive(Default)]
 pub(crate) struct SharedRules {
     all: BTreeMap<RuleKey, Weak<Rule>>,
-    /// How many there may be before it is looked which of them are gone.
+    /// Number of rules at which unused ones are removed.
     sweep_at: usize,
 }
 
-/// Rules up to which nobody looks.
+/// Number of rules up to which none are removed.
 const SWEEP_MIN: usize = 1024;
 
 impl SharedRules {
-    /// The rule of a name; one that no visit has is made.
+    /// Returns the rule of a key, and makes it if no visit has it.
     pub(crate) fn shared(
         &mut self,
         name: RuleKey,
@@ -41,7 +41,7 @@ impl SharedRules {
         Some(made)
     }
 
-    /// Forgets rules that are gone, once there are twice as many as were left the last time.
+    /// Removes unused rules, once there are twice as many as were left the last time.
     fn sweep(&mut self) {
         if self.all.len() < self.sweep_at.max(SWEEP_MIN) {
             return;

@@ -1,4 +1,4 @@
-//! The header says what the library is: a program in C that includes it is compiled, linked and run.
+//! The header matches the library: a C program that includes it is compiled, linked and run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

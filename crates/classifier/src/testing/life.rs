@@ -1,7 +1,7 @@
-//! Generators of rules, keys and the lives of tables, for property tests.
+//! Generators of rules, keys and sequences of table operations, for property tests.
 //!
-//! Values come from small sets and masks from few shapes, so that rules overlap, share subtables,
-//! nest in the tries and differ in single bits, and keys meet them.
+//! Values are from small sets and masks have few shapes. So rules overlap, share subtables, nest in
+//! the tries and differ in single bits, and keys match them.
 
 use proptest::{prelude::*, sample::Index, sample::select};
 use shunt_flow::{
@@ -11,22 +11,22 @@ use shunt_flow::{
 
 use crate::Priority;
 
-/// One step in the life of a table.
+/// One operation on a table.
 #[derive(Clone, Debug)]
 pub enum TableOp {
-    /// A rule is added, the youngest of all.
+    /// Adds a rule, the youngest of all.
     Insert(Match, Priority),
-    /// The life of one of the living rules ends.
+    /// Removes one of the rules that are not removed yet.
     Remove(Index),
-    /// One of the living rules is replaced by another with its match and rank.
+    /// Replaces one of these rules by another with the same match and rank.
     Modify(Index),
-    /// What was done so far is published: what follows belongs to the next version.
+    /// Publishes the operations so far: those that follow belong to the next version.
     Publish,
-    /// The versions that are this far behind the newest are reclaimed, and all before them.
+    /// Reclaims the versions up to this distance behind the newest.
     Reclaim(u64),
 }
 
-/// Lives of tables of up to `length_max` steps.
+/// Sequences of up to `length_max` operations.
 pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<TableOp>> {
     let op = prop_oneof![
         8 => (matching(), priority()).prop_map(|(matching, priority)| TableOp::Insert(matching, priority)),
@@ -43,12 +43,12 @@ pub fn priority() -> impl Strategy<Value = Priority> {
     select(vec![0, 1, 2, 3, u16::MAX]).prop_map(Priority::new)
 }
 
-/// Matches whose values are those of [`key`] and whose masks have one of few shapes.
+/// Matches with values of [`key`] and masks of few shapes.
 pub fn matching() -> impl Strategy<Value = Match> {
     (key(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask))
 }
 
-/// Keys of packets and of what no packet has, with few values in each field.
+/// Keys with few values in each field, including combinations that no packet has.
 pub fn key() -> impl Strategy<Value = FlowKey> {
     let fields: Vec<_> = VALUES
         .iter()
@@ -70,7 +70,7 @@ pub fn noise() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Masks of few shapes: fields in full, prefixes, masks with holes.
+/// Masks of few shapes: whole fields, prefixes, masks with holes.
 fn mask() -> impl Strategy<Value = FlowMask> {
     let bits = prop_oneof![
         4 => select(vec![0, 1, 7, 8, 9, 16, 24, 31, 32]).prop_map(MaskBits::Prefix),
@@ -86,10 +86,10 @@ fn mask() -> impl Strategy<Value = FlowMask> {
     })
 }
 
-/// Which bits of a field a mask has.
+/// The bits of a field that a mask has.
 #[derive(Clone, Copy, Debug)]
 enum MaskBits {
-    /// As many leading bits as there are in so many 32nds of the field.
+    /// Leading bits: this number of 32nds of the field.
     Prefix(u32),
     Holes,
 }
@@ -107,7 +107,7 @@ impl MaskBits {
     }
 }
 
-/// The fields that a mask has: in full, and in part.
+/// The fields that a mask has, whole and in part.
 #[derive(Clone, Copy, Debug)]
 struct MaskShape {
     full: &'static [FieldId],

@@ -1,4 +1,4 @@
-//! What tests and benches share: lives of small tables, and tables as large as a switch holds.
+//! Generators for tests and benches: small tables with their operations, and large tables.
 
 mod life;
 pub mod workload;

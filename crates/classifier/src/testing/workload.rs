@@ -1,8 +1,8 @@
-//! Large tables and the packets that meet them, for benches: the same for the same seed.
+//! Large tables, and packets for them, for benches: the same for the same seed.
 //!
-//! A table is shaped like one of OpenFlow: most rules are access lists over addresses, protocol
-//! and ports, some look at the state of a pipeline besides, some at Ethernet alone.
-//! Real sets crowd, so one address in two comes from few networks, and few ports are common.
+//! A table is shaped like an OpenFlow table. Most rules are access lists over addresses, protocol
+//! and ports. Some also match the state of a pipeline, and some match only Ethernet. Real rule sets
+//! are not uniform, so half of the addresses are from few networks, and few ports are common.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,14 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, SparseMask};
 
 use crate::{Priority, Rank};
 
-/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
+/// The SplitMix64 generator.
+///
+/// Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,36 +25,38 @@ impl SplitMix64 {
         z ^ z >> 31
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         let wide = u128::from(self.draw()) * limit as u128;
         usize::try_from(wide >> 64).unwrap_or(0)
     }
 }
 
-/// How the priorities of a table fall.
+/// The distribution of the priorities of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priorities {
-    /// At random, except that rules of few bits stay low: almost every mask has a rule near the
-    /// top, so that few lookups end early.
+    /// Random, except that rules of few bits stay low.
+    ///
+    /// Almost every mask has a rule near the top, so that few lookups end early.
     Random,
-    /// The more bits a rule looks at, the higher.
+    /// Higher for rules with more bits.
     Specific,
 }
 
-/// Below so many bits a rule catches so much that it is a default.
+/// A rule of fewer bits matches so much traffic that it is a default rule.
 const BITS_COUNT_BROAD: usize = 48;
 
 /// Rules with their ranks, the oldest first.
 pub type RankedRules = Vec<(Match, Rank)>;
 
-/// A table of `rules_count` rules over `masks_count` masks, no two alike in match and priority;
-/// common masks have most of the rules.
+/// Returns a table of `rules_count` rules over `masks_count` masks.
+///
+/// No two rules have the same match and priority. Common masks have most of the rules.
 #[must_use]
 pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> RankedRules {
     let mut random = SplitMix64(rules_count as u64);
@@ -80,7 +84,7 @@ pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> 
         .collect()
 }
 
-/// Packets of which one in two is made to match a rule, though another may win.
+/// Returns packets, half of which match a rule, though another rule may win.
 #[must_use]
 pub fn packets(count: usize, rules: &RankedRules) -> Vec<FlowKey> {
     let mut random = SplitMix64(0);
@@ -94,7 +98,7 @@ pub fn packets(count: usize, rules: &RankedRules) -> Vec<FlowKey> {
     (0..count).map(packet).collect()
 }
 
-/// Gives a packet the values that a rule asks for.
+/// Gives a packet the values that a rule matches.
 pub fn match_rule(packet: &mut FlowKey, matching: &Match) {
     for ((index, bits), value) in matching.mask().iter().zip(matching.value()) {
         let word = &mut packet.words_mut()[index];

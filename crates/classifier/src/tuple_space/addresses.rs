@@ -1,11 +1,11 @@
 //! Prefix tries over the network addresses of all rules of a table.
 //!
-//! Before a subtable is searched, the tries say whether any rule of the table has the prefix that
-//! the packet has at the subtable's prefix length. If none has, the subtable is excluded by those
-//! leading bits of the address that prove it, instead of by whole words.
+//! Before a subtable is searched, the tries tell whether any rule of the table has the prefix of
+//! the packet at the prefix length of the subtable. If none has, the leading bits that prove it
+//! exclude the subtable, instead of whole words.
 //!
-//! A rule whose mask has holes is in a trie with the leading ones of its mask: a rule that matches
-//! has that prefix, whatever else it looks at.
+//! A rule with holes in its mask is in a trie with the leading ones of the mask. A packet that
+//! matches the rule has that prefix in any case.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask};
 
@@ -19,19 +19,20 @@ pub(super) struct AddressTries {
     ipv6: [Trie<u128>; FIELDS_COUNT - IPV4_COUNT],
 }
 
-/// For each address field the number of leading ones of a mask; zero says that the mask does not
-/// look at the first bit, and its rules are not in the trie.
+/// The number of leading ones of a mask, per address field.
+///
+/// Zero means that the mask does not have the first bit, and its rules are not in the trie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrefixLengths([u8; FIELDS.len()]);
 
-/// What the tries say of one packet, asked for at most once per field.
+/// The results of the tries for one packet, computed at most once per field.
 pub(super) struct AddressWalks<'a, 'k> {
     tries: &'a AddressTries,
     key: &'k FlowKey,
     sides: Option<[AddressSide; 2]>,
 }
 
-/// One of the two address fields of a packet's type.
+/// One of the two address fields of the type of a packet.
 #[derive(Clone, Copy, Debug)]
 struct AddressSide {
     field: usize,
@@ -63,7 +64,7 @@ impl AddressTries {
         }
     }
 
-    /// The prefixes of a key's field that rules have.
+    /// Returns the prefixes of a field of `key` that rules have.
     fn prefixes(&self, key: &FlowKey, index: usize) -> Prefixes {
         let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);
         match self.ipv4.get(index) {
@@ -85,26 +86,27 @@ impl PrefixLengths {
         Self(FIELDS.map(|field| leading_ones_count(&mask, field)))
     }
 
-    /// The fields that are looked at, and how far.
+    /// Returns the fields that the mask has, each with its prefix length.
     pub(super) fn used(self) -> impl Iterator<Item = (usize, u8)> {
         self.0.into_iter().enumerate().filter(|(_, length)| *length > 0)
     }
 }
 
 impl AddressWalks<'_, '_> {
-    /// The places of a block that the tries exclude: by the source, and by the target.
+    /// Returns the slots of a block that the tries exclude: by the source, and by the target.
     pub(super) fn excluded(&mut self, block: &Block) -> [u64; 2] {
         [0, 1].map(|side| self.select(block, side, |_| true))
     }
 
-    /// The places of a block that the first `counts` bits of the addresses exclude.
+    /// Returns the slots of a block that the first `counts` bits of the addresses exclude.
     pub(super) fn excluded_by(&mut self, block: &Block, counts: [u8; 2]) -> u64 {
         self.select(block, 0, |count| count <= counts[0])
             | self.select(block, 1, |count| count <= counts[1])
     }
 
-    /// Adds the proof that a place of a block is excluded: of the addresses that exclude it, the
-    /// one that adds fewer bits.
+    /// Adds the proof that a slot of a block is excluded.
+    ///
+    /// It is the address that adds fewer bits, of those that exclude the slot.
     pub(super) fn prove(&mut self, block: &Block, slot: u64, mask: &mut FlowMask) {
         let proofs = [0, 1].into_iter().filter_map(|side| {
             let prefixes = self.prefixes(block, side)?;
@@ -118,23 +120,23 @@ impl AddressWalks<'_, '_> {
         }
     }
 
-    /// How many leading bits of each address a mask has, together with the type.
+    /// Returns the number of leading bits of each address that a mask has, if it has the type.
     pub(super) fn counts_in(&self, mask: &FlowMask) -> [u8; 2] {
         let has_type = mask.field(FieldId::EthType) == FieldId::EthType.value_max();
         let Some(sides) = self.sides.filter(|_| has_type) else { return [0; 2] };
         sides.map(|side| leading_ones_count(mask, FIELDS[side.field]))
     }
 
-    /// How many bits [`Self::add`] would add, besides those of the type.
+    /// Returns the number of bits that [`Self::add`] would add, without those of the type.
     fn added_bits_count(&self, side: usize, count: u8, mask: &FlowMask) -> u32 {
         let field = FIELDS[self.field(side)];
         (leading_bits(field, count) & !mask.field(field)).count_ones()
     }
 
-    /// Adds so many leading bits of one of the addresses to a mask.
+    /// Adds `count` leading bits of one of the addresses to a mask.
     ///
-    /// They are a proof without the type, but an address without its type is nothing that a match
-    /// of OpenFlow, or a table in hardware, could say.
+    /// They are a proof without the type. But neither an OpenFlow match nor a hardware table can
+    /// match an address without its type.
     fn add(&self, side: usize, count: u8, mask: &mut FlowMask) {
         let Some(sides) = self.sides else { return };
         mask.add_field(FieldId::EthType);
@@ -142,8 +144,9 @@ impl AddressWalks<'_, '_> {
         mask.add_bits(field, leading_bits(field, count));
     }
 
-    /// The places whose prefix length the packet's address does not have, where the bits that
-    /// prove that are as many as is wanted.
+    /// Returns the slots with a prefix length that the address does not have.
+    ///
+    /// `wanted` selects by the number of bits that prove it.
     fn select(&mut self, block: &Block, side: usize, wanted: impl Fn(u8) -> bool) -> u64 {
         let Some(prefixes) = self.prefixes(block, side) else { return 0 };
         let is_selected = |length| prefixes.absence(length).is_some_and(&wanted);
@@ -153,7 +156,7 @@ impl AddressWalks<'_, '_> {
         })
     }
 
-    /// What a trie says, if a place of the block asks for it.
+    /// Returns the result of a trie, if a slot of the block needs it.
     fn prefixes(&mut self, block: &Block, side: usize) -> Option<Prefixes> {
         let Self { tries, key, sides } = self;
         let side = &mut sides.as_mut()?[side];
@@ -168,7 +171,7 @@ impl AddressWalks<'_, '_> {
     }
 }
 
-/// For each address that a mask looks at: the part of the mask that does.
+/// Returns the part of a mask that each address field has, where there is one.
 pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMask> + use<> {
     let mask = FlowMask::from(mask);
     let part = move |field| {
@@ -181,15 +184,16 @@ pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMas
 
 /// Number of address fields.
 pub(super) const FIELDS_COUNT: usize = 4;
-/// How many of them, the first, are of 32 bits.
+/// Number of address fields of 32 bits, which are the first.
 const IPV4_COUNT: usize = 2;
 
-/// The fields that have a trie. ARP's addresses share their places with those of IPv4, and so
-/// their tries.
+/// The fields that have a trie.
+///
+/// ARP addresses share their words, and so their tries, with those of IPv4.
 const FIELDS: [FieldId; FIELDS_COUNT] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::Ipv6Src, FieldId::Ipv6Dst];
 
-/// Which two of [`FIELDS`] a packet of this Ethernet type has.
+/// Returns the two [`FIELDS`] that a packet of this Ethernet type has.
 fn fields_present(key: &FlowKey) -> Option<[usize; 2]> {
     match key.field(FieldId::EthType) {
         0x0800 | 0x0806 | 0x8035 => Some([0, 1]),
@@ -207,7 +211,7 @@ fn left_aligned(value: u128, field: FieldId) -> u128 {
     value << (u128::BITS - u32::from(field.width()))
 }
 
-/// The first `count` bits of a field, right-aligned.
+/// Returns the first `count` bits of a field, right-aligned.
 fn leading_bits(field: FieldId, count: u8) -> u128 {
     leading_ones(count) >> (u128::BITS - u32::from(field.width()))
 }

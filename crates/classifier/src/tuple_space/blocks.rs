@@ -1,28 +1,28 @@
-//! The order of subtables in blocks of 64, by what can exclude many of them at once.
+//! The search order of subtables in blocks of 64, to exclude many subtables at once.
 //!
-//! A lookup would have to look at every subtable to see that its prefix length is not one of those
-//! that the packet's address has. A block holds, for each length, the set of its 64 places that
-//! have it, as the bits of one word; so the lengths that are missing exclude their places word by
-//! word, and what is looked at one by one is what is left. Stages before the addresses likewise.
+//! A lookup would otherwise visit every subtable to compare its prefix length with those of the
+//! packet's address. A block holds, for each prefix length, the set of its 64 slots with that
+//! length, as the bits of one word. Absent lengths exclude their slots word by word, and the lookup
+//! visits only the rest. Gates work in the same way.
 
 use super::{addresses::FIELDS_COUNT, gates::GateId, table::SearchSlot};
 
-/// Places of a block.
+/// Slots of a block.
 pub(super) const BLOCK_SLOTS: usize = 64;
 
-/// Up to 64 places that follow one another.
+/// Up to 64 consecutive slots of the search order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    /// For each address field the prefix lengths of the places that look at its first bit.
+    /// Prefix lengths of the slots with the first bit of the field, per address field.
     lengths: [SlotSets<u8>; FIELDS_COUNT],
     gates: SlotSets<GateId>,
 }
 
-/// Sets of places of a block, each with what its members have in common; none is empty.
+/// Sets of slots of a block, by a key that all slots of a set share; no set is empty.
 #[derive(Clone, Debug)]
 struct SlotSets<K>(Vec<(K, u64)>);
 
-/// Takes into account that `order` has a new place at `position`.
+/// Updates the blocks for a new slot of `order` at `position`.
 pub(super) fn insert(blocks: &mut Vec<Block>, order: &[SearchSlot], position: usize) {
     if order.len() > blocks.len() * BLOCK_SLOTS {
         blocks.push(Block::default());
@@ -35,7 +35,7 @@ pub(super) fn insert(blocks: &mut Vec<Block>, order: &[SearchSlot], position: us
     }
 }
 
-/// Takes into account that `order` has lost the place at `position`.
+/// Updates the blocks for a slot that `order` has lost at `position`.
 pub(super) fn remove(blocks: &mut Vec<Block>, order: &[SearchSlot], position: usize) {
     let mut at = position;
     for block in &mut blocks[position / BLOCK_SLOTS..] {
@@ -49,12 +49,12 @@ pub(super) fn remove(blocks: &mut Vec<Block>, order: &[SearchSlot], position: us
 }
 
 impl Block {
-    /// The prefix lengths of a field, and the places that have each.
+    /// Returns the prefix lengths of a field, each with its slots.
     pub(super) fn lengths(&self, field: usize) -> &[(u8, u64)] {
         &self.lengths[field].0
     }
 
-    /// The gates, and the places behind each.
+    /// Returns the gates, each with the slots behind it.
     pub(super) fn gates(&self) -> &[(GateId, u64)] {
         &self.gates.0
     }
@@ -87,7 +87,7 @@ impl<K: PartialEq> SlotSets<K> {
         }
     }
 
-    /// Moves the members from `bit` on by one; the last one falls out.
+    /// Moves the members from `bit` on up by one; the last one drops out.
     fn shift_up(&mut self, bit: usize) {
         self.0.retain_mut(|(_, members)| {
             let low = *members & ((1 << bit) - 1);
@@ -96,7 +96,7 @@ impl<K: PartialEq> SlotSets<K> {
         });
     }
 
-    /// Takes the member at `bit` out, and moves those behind it by one.
+    /// Removes the member at `bit`, and moves those above it down by one.
     fn shift_down(&mut self, bit: usize) {
         self.0.retain_mut(|(_, members)| {
             let low = *members & ((1 << bit) - 1);
@@ -124,7 +124,7 @@ mod tests {
         tuple_space::{addresses::PrefixLengths, gates::Gates, words::Hashing},
     };
 
-    /// Places of a few prefix lengths behind a few gates.
+    /// Slots of a few prefix lengths behind a few gates.
     fn slots() -> Vec<SearchSlot> {
         let seed = FixedState::with_seed(1);
         let (hashing, mut gates) = (Hashing::new(&seed), Gates::new(&seed));

@@ -1,4 +1,4 @@
-//! Gates: which beginnings of keys lead to any rule.
+//! Gates: the values of the first words of all rules, shared by many subtables.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -9,12 +9,11 @@ use super::{
     words::{HashedWord, Hashing},
 };
 
-/// The gates of a table: for each beginning that masks have before the network layer, the values
-/// of all rules whose masks begin so.
+/// The gates of a table: one per set of mask words before the network layer.
 ///
-/// A table has many masks, and few beginnings of them, so one probe tells of many subtables that
-/// none of their rules matches. It takes all these subtables together; the stages of each one
-/// tell more.
+/// A gate has the values of all rules with masks that begin with these words. A table has many
+/// masks but few such beginnings, so one probe excludes many subtables. A gate covers all these
+/// subtables together; the stages of each one exclude more.
 #[derive(Clone, Debug)]
 pub(super) struct Gates {
     /// By [`GateId`]; those in `free` have no rules.
@@ -23,7 +22,7 @@ pub(super) struct Gates {
     by_mask: HashMap<SparseMask, GateId, FixedState>,
 }
 
-/// Names a gate of a table.
+/// The id of a gate of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GateId(u32);
 
@@ -35,14 +34,14 @@ struct Gate {
     subtables_count: usize,
 }
 
-/// What the first gates have said of a packet in the course of one lookup.
+/// The results of the first gates for a packet during one lookup.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateAnswers {
     checked: [u64; GATE_ANSWER_WORDS],
     open: [u64; GATE_ANSWER_WORDS],
 }
 
-/// Answers of so many times 64 gates are kept; gates beyond are asked again.
+/// Words of 64 gate results that are remembered; further gates are probed again.
 const GATE_ANSWER_WORDS: usize = 4;
 
 impl Gates {
@@ -51,8 +50,8 @@ impl Gates {
         Self { gates: Vec::new(), free: Vec::new(), by_mask }
     }
 
-    /// The gate of a mask that becomes a subtable, if the mask begins before the network layer and
-    /// does not end there.
+    /// Returns the gate of a new subtable, if its mask has words before the network layer and
+    /// after.
     pub(super) fn acquire(&mut self, mask: &SparseMask, hashing: &Hashing) -> Option<GateId> {
         let words_count = mask.words_until(Stage::Link);
         let is_one = (1..mask.words().len()).contains(&words_count);
@@ -82,13 +81,13 @@ impl Gates {
         id
     }
 
-    /// Gives back the gate of a subtable that has no rule any more.
+    /// Releases the gate of a subtable that has no rules any more.
     pub(super) fn release(&mut self, id: GateId) {
         let gate = &mut self.gates[id.index()];
         gate.subtables_count -= 1;
         if gate.subtables_count == 0 {
             self.by_mask.remove(&gate.mask);
-            // What its hash table grew to is given back now.
+            // Frees the hash table now.
             gate.values = ValueSet::default();
             self.free.push(id);
         }
@@ -104,7 +103,7 @@ impl Gates {
         gate.values.remove(hashing.hash(&gate.words, key));
     }
 
-    /// Whether any rule behind a gate has the beginning of this key.
+    /// Returns whether any rule behind a gate has the first words of this key.
     pub(super) fn is_open(&self, id: GateId, key: &FlowKey, hashing: &Hashing) -> bool {
         let gate = &self.gates[id.index()];
         gate.values.contains(hashing.hash(&gate.words, key))
@@ -118,7 +117,7 @@ impl GateId {
 }
 
 impl GateAnswers {
-    /// What a gate says, asked for by `check` where it is not known yet.
+    /// Returns the result of a gate, and calls `check` if it is not known yet.
     pub(super) fn get_or_check(&mut self, id: GateId, check: impl FnOnce() -> bool) -> bool {
         let (word, bit) = (id.index() / 64, 1 << (id.index() % 64));
         let Some(checked) = self.checked.get_mut(word) else { return check() };
@@ -140,7 +139,7 @@ fn leading_words(mask: &SparseMask, count: usize) -> SparseMask {
 mod tests {
     use super::*;
 
-    /// How often a gate is asked that is to be looked at three times.
+    /// Returns how often a gate is probed when its result is needed three times.
     fn times_checked(gate_answers: &mut GateAnswers, id: u32, is_open: bool) -> usize {
         let mut times = 0;
         for _ in 0..3 {

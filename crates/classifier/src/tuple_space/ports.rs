@@ -1,24 +1,24 @@
 //! The trie over the transport ports of the rules of one subtable.
 //!
-//! All rules of a subtable look at the same bits of the ports, so one prefix length serves all:
-//! up to the last bit that the mask looks at, source port first. Where a packet passed every
-//! earlier stage, the trie says how few bits of its ports prove that no rule has them.
+//! All rules of a subtable match the same bits of the ports, so they share one prefix length. It
+//! reaches to the last bit of the mask, source port first. If a packet passed every earlier stage,
+//! the trie gives the number of port bits that prove that no rule has its ports.
 
 use shunt_flow::{FlowKey, SparseMask, layout::word};
 
 use crate::trie::Trie;
 
-/// The ports of the rules of a subtable whose mask looks at ports.
+/// The ports of the rules of a subtable that matches ports.
 #[derive(Clone, Debug)]
 pub(super) struct PortTrie {
-    /// The bits of [`word::TRANSPORT`] that lie in the ports.
+    /// Bits of [`word::TRANSPORT`] that are in the ports.
     mask: u64,
     length: u8,
     trie: Trie<u32>,
 }
 
 impl PortTrie {
-    /// An empty trie, if the mask looks at ports.
+    /// Creates an empty trie, if the mask has port bits.
     #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
     pub(super) fn new(mask: &SparseMask) -> Option<Self> {
         let (_, bits) = mask.iter().find(|(index, _)| *index == usize::from(word::TRANSPORT))?;
@@ -35,8 +35,9 @@ impl PortTrie {
         self.trie.remove(self.value(key), self.length);
     }
 
-    /// The bits of [`word::TRANSPORT`] that prove that no rule has this packet's ports; all that
-    /// the mask looks at when some rule has them.
+    /// Returns the bits of [`word::TRANSPORT`] that prove that no rule has these ports.
+    ///
+    /// Returns all port bits of the mask if some rule has them.
     #[expect(clippy::cast_possible_truncation, reason = "the half above is zero")]
     pub(super) fn proof(&self, key: &FlowKey) -> u64 {
         let count = self.trie.prefixes(self.value(key)).absence(self.length);
@@ -48,5 +49,5 @@ impl PortTrie {
     }
 }
 
-/// The bits of [`word::TRANSPORT`] that hold the ports (or the type and code of ICMP).
+/// Bits of [`word::TRANSPORT`] that hold the ports (or type and code of ICMP).
 pub(super) const PORTS: u64 = 0xffff_ffff_0000_0000;

@@ -1,10 +1,10 @@
-//! The proofs of what was excluded without a look at its words.
+//! Proofs for the subtables that were excluded without a search.
 //!
-//! Such a subtable is excluded by leading bits of an address, or by a gate before the addresses.
-//! Which proof is taken decides how many packets share the answer, and how many masks a cache gets
-//! to search. It comes after all others, so most are proved by bits that the mask has already. For
-//! the rest, in the order of the subtables: a stage before the addresses if one can, as its values
-//! are few and other subtables need them too; else the address that adds fewer bits.
+//! Leading bits of an address, or a gate before the addresses, exclude such a subtable. The choice
+//! of the proof decides how many packets share the result, and how many masks a cache has to
+//! search. These proofs are added after all others, so most need no new bits. The rest are added in
+//! the order of the subtables. A stage before the addresses is preferred, because it has few values
+//! and other subtables need it too. Otherwise it is the address that adds fewer bits.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::{
 };
 
 impl<R> Search<'_, '_, R> {
-    /// Adds proofs that no rule of those of these places matches that are not open.
+    /// Adds proofs for the subtables in these slots that are not open.
     pub(super) fn prove(&mut self, slots: Range<usize>, mask: &mut FlowMask) {
         let table = self.table;
         let first = slots.start / BLOCK_SLOTS;
@@ -38,14 +38,14 @@ impl<R> Search<'_, '_, R> {
         }
     }
 
-    /// The places that bits of addresses in a mask prove not to match.
+    /// Returns the slots that the address bits of a mask exclude.
     fn proved(&mut self, block: &Block, mask: &FlowMask) -> u64 {
         let counts = self.addresses.counts_in(mask);
         self.addresses.excluded_by(block, counts)
     }
 }
 
-/// Which places of a block lie in a range.
+/// Returns the slots of a block that are in a range.
 fn members(range: &Range<usize>, block: usize) -> u64 {
     let bit = |slot: usize| slot.saturating_sub(block * BLOCK_SLOTS).min(BLOCK_SLOTS);
     let from = |slot| u32::try_from(bit(slot)).ok().and_then(|bit| u64::MAX.checked_shl(bit));

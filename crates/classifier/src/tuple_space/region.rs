@@ -1,9 +1,9 @@
-//! Which rules of a subtable a match touches: those that overlap it, and those within it.
+//! The rules of a subtable that overlap a match, or are within it.
 //!
-//! A rule overlaps a match if the two agree in the bits that both look at. Where the match has all
-//! bits of the subtable's mask, only one value can, and it is looked up. Where it has those of a
-//! stage, the stage may say that no rule has it. Otherwise every value is compared, in the words of
-//! the subtable's mask and no others.
+//! A rule overlaps a match if the two agree in the bits that both have. If the match has all bits
+//! of the mask of the subtable, only one value can overlap, and it is looked up. If it has those of
+//! a stage, the stage may exclude all rules. Otherwise every value is compared, in the words of the
+//! subtable's mask.
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 
@@ -26,12 +26,12 @@ impl<'a> Region<'a> {
         Self { key, mask, hashing }
     }
 
-    /// Whether rules of this subtable look at every bit that the match looks at.
+    /// Returns whether rules of this subtable have every bit of the match.
     pub(super) fn is_looked_at<R>(&self, subtable: &RuleSubtable<R>) -> bool {
         self.mask.is_subset_of(&FlowMask::from(subtable.mask()))
     }
 
-    /// The rules of a subtable that overlap the match.
+    /// Returns the rules of a subtable that overlap the match.
     pub(super) fn overlapping<'b, R>(
         &self,
         subtable: &'b RuleSubtable<R>,
@@ -50,7 +50,7 @@ impl<'a> Region<'a> {
         one.into_iter().chain(many.filter(agrees))
     }
 
-    /// Whether a stage proves that no rule of a subtable overlaps the match.
+    /// Returns whether a stage proves that no rule of a subtable overlaps the match.
     fn is_excluded<R>(&self, subtable: &RuleSubtable<R>) -> bool {
         let looked_at = |part: &&StageValues| has_words(&self.mask, part.words());
         let mut parts = subtable.stages().iter().filter(looked_at);

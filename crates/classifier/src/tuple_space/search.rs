@@ -1,8 +1,8 @@
-//! One lookup: which subtables are asked.
+//! One lookup, and the subtables that it searches.
 //!
-//! Blocks say which subtables are open: neither addresses nor a gate exclude them. Only those are
-//! asked, and add to the mask what proves their answers. The proofs for the others are left to
-//! [`Search::prove`], which knows then what the mask has already.
+//! A subtable is open if neither addresses nor a gate exclude it. Only open subtables are searched,
+//! and they add the proof of their result to the mask. [`Search::prove`] adds the proofs for the
+//! others, when the bits of the mask are known.
 
 use shunt_flow::{FlowKey, FlowMask};
 
@@ -33,7 +33,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         }
     }
 
-    /// The highest-ranking rule that a version sees. With a mask, adds bits that prove it.
+    /// Returns the highest-ranking rule that a version sees, and adds bits that prove it to `mask`.
     pub(super) fn best(
         mut self,
         version: Version,
@@ -65,7 +65,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         best
     }
 
-    /// The places of a block that neither addresses nor a gate exclude.
+    /// Returns the slots of a block that neither addresses nor a gate exclude.
     pub(super) fn open(&mut self, block: &Block, slots_count: usize) -> u64 {
         let Self { table, key, addresses, gate_answers } = self;
         let [source, target] = addresses.excluded(block);
@@ -79,8 +79,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         open
     }
 
-    /// The rules of an open place that match. With a mask, adds the bits that prove what came of
-    /// the place.
+    /// Returns the rules of an open slot that match, and adds bits that prove it to `mask`.
     fn chain(&self, slot: &SearchSlot, mask: Option<&mut FlowMask>) -> Option<&'a RuleChain<R>> {
         let subtable = &self.table.subtables[slot.subtable];
         match mask {
@@ -90,7 +89,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
     }
 }
 
-/// The first places of a block, which has one at least.
+/// Returns the first `count` slots of a block, at least one.
 const fn all_slots(count: usize) -> u64 {
     u64::MAX >> (BLOCK_SLOTS - count)
 }
@@ -99,9 +98,9 @@ const fn all_slots(count: usize) -> u64 {
 pub(super) struct TupleMatches<'a, 'k, R> {
     search: Search<'a, 'k, R>,
     version: Version,
-    /// Position in the order of subtables up to which they have been asked.
+    /// Number of slots of the search order that were searched.
     searched_count: usize,
-    /// Rules that match and wait for their turn, the lowest-ranking first.
+    /// Rules that match and were not returned yet, the lowest-ranking first.
     pending: Vec<&'a SubtableRule<R>>,
 }
 
@@ -110,7 +109,7 @@ impl<'a, 'k, R> TupleMatches<'a, 'k, R> {
         Self { search, version, searched_count: 0, pending: Vec::new() }
     }
 
-    /// Asks the next subtable.
+    /// Searches the next subtable.
     fn check(&mut self, slot: &SearchSlot, mask: &mut FlowMask) {
         let block = &self.search.table.blocks[self.searched_count / BLOCK_SLOTS];
         let open = self.search.open(block, BLOCK_SLOTS);

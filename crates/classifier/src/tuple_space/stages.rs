@@ -1,9 +1,9 @@
-//! Which values the rules of one subtable have in parts of its words.
+//! The values that the rules of one subtable have in some words of its mask.
 //!
-//! A subtable without a rule for the packet is excluded by any part of its words in which none of
-//! its rules has the packet's value, and the fewer words the better. Two kinds of parts are kept:
-//! all words up to the end of a layer, as later layers then stay out of the mask; and where rules
-//! look at both addresses, each address alone.
+//! If no rule matches the packet, any set of words excludes the subtable in which no rule has the
+//! value of the packet. Fewer words are better. Two kinds of sets are kept: all words up to the end
+//! of a layer, so that later layers stay out of the mask, and each address alone, if rules match
+//! both.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
 
@@ -13,15 +13,16 @@ use super::{
     words::{HashedWord, Hashing, add_words, added_bits_count, has_words},
 };
 
-/// The parts of the words of a subtable, and the values of its rules in them.
+/// Sets of words of a subtable, and the values of its rules in them.
 #[derive(Clone, Debug)]
 pub(super) struct SubtableStages {
-    /// The words up to the end of metadata, link and network, the fewest first: where there are
-    /// more than before, and more behind.
+    /// The words up to the end of metadata, link and network, the fewest first.
+    ///
+    /// A stage is left out if it adds no words, or if no words follow.
     stages: Vec<StageValues>,
-    /// How many of the stages come before the addresses.
+    /// Number of stages before the addresses.
     before_addresses: usize,
-    /// Source and target, where there are both.
+    /// Source and target, if rules match both.
     addresses: Vec<StageValues>,
 }
 
@@ -63,12 +64,12 @@ impl SubtableStages {
         }
     }
 
-    /// The parts of one layer after another.
+    /// Returns the stages, the first layer first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &StageValues> {
         self.stages.iter()
     }
 
-    /// The first stage before the addresses in which no rule has the value of a key.
+    /// Returns the first stage before the addresses in which no rule has the value of a key.
     pub(super) fn lacking_before_addresses(
         &self,
         key: &FlowKey,
@@ -77,17 +78,17 @@ impl SubtableStages {
         self.stages[..self.before_addresses].iter().find(|part| part.lacks(key, hashing))
     }
 
-    /// The last stage, if no rule has its value of a key.
+    /// Returns the last stage, if no rule has the value of a key in it.
     pub(super) fn lacking(&self, key: &FlowKey, hashing: &Hashing) -> Option<&StageValues> {
         self.stages.last().filter(|part| part.lacks(key, hashing))
     }
 
-    /// Whether the last stage takes in the addresses.
+    /// Returns whether the last stage includes the addresses.
     const fn has_network(&self) -> bool {
         self.stages.len() > self.before_addresses
     }
 
-    /// Where the last stage lacks the value of a key: adds a proof that no rule has it.
+    /// Adds a proof that no rule matches a key, when the last stage lacks its value.
     pub(super) fn prove_lacking(&self, key: &FlowKey, hashing: &Hashing, mask: &mut FlowMask) {
         let Some((last, before)) = self.stages.split_last() else { return };
         if has_words(mask, &last.words) {
@@ -101,8 +102,9 @@ impl SubtableStages {
         }
     }
 
-    /// Where the last stage does not lack the value, but the whole mask does: adds a proof by one
-    /// address, if there is one.
+    /// Adds a proof by one address when only the whole mask excludes a key.
+    ///
+    /// Returns whether there is one.
     pub(super) fn prove_behind(
         &self,
         key: &FlowKey,
@@ -118,7 +120,7 @@ impl SubtableStages {
             return false;
         };
         part.add_to(mask);
-        // An address without its type is nothing that a match of OpenFlow could say.
+        // An OpenFlow match cannot have an address without its type.
         mask.add_field(FieldId::EthType);
         true
     }
@@ -129,12 +131,12 @@ impl StageValues {
         Self { words, values: ValueSet::default() }
     }
 
-    /// The words of the part.
+    /// Returns the words.
     pub(super) const fn words(&self) -> &[HashedWord] {
         &self.words
     }
 
-    /// Whether no rule has the value of a key.
+    /// Returns whether no rule has the value of a key.
     pub(super) fn lacks(&self, key: &FlowKey, hashing: &Hashing) -> bool {
         !self.values.contains(hashing.hash(&self.words, key))
     }

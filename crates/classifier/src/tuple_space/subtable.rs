@@ -16,7 +16,7 @@ use crate::{Lifetime, Priority, Rank, Version};
 
 /// All rules with one mask, by their value under it.
 ///
-/// Ports and ranks cover every rule that is held, whether or not a version sees it.
+/// Ports and ranks cover every rule in it, whether or not a version sees the rule.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubtable<R> {
     words: Box<[HashedWord]>,
@@ -25,7 +25,7 @@ pub(super) struct RuleSubtable<R> {
     stages: SubtableStages,
     gate: Option<GateId>,
     prefix_lengths: PrefixLengths,
-    /// How many rules hold each rank: more than one where a rule replaced another in its place.
+    /// Number of rules per rank: more than one if a rule replaced another.
     ranks: BTreeMap<Rank, u32>,
     mask: SparseMask,
 }
@@ -37,7 +37,7 @@ pub(super) struct RuleChain<R> {
     rules: Vec<SubtableRule<R>>,
 }
 
-/// A rule as the table holds it.
+/// A rule as the table stores it.
 #[derive(Clone, Debug)]
 pub(super) struct SubtableRule<R> {
     pub(super) matching: Match,
@@ -80,23 +80,23 @@ impl<R> RuleSubtable<R> {
         self.prefix_lengths
     }
 
-    /// The highest rank held; `None` when no rule is.
+    /// Returns the highest rank, or `None` if there are no rules.
     pub(super) fn rank_max(&self) -> Option<Rank> {
         self.ranks.last_key_value().map(|(rank, _)| *rank)
     }
 
-    /// Whether a rule of this priority is held.
+    /// Returns whether there is a rule of this priority.
     pub(super) fn has_priority(&self, priority: Priority) -> bool {
         let (least, most) = (Rank { priority, age: u64::MAX }, Rank { priority, age: 0 });
         self.ranks.range(least..=most).next().is_some()
     }
 
-    /// Every rule held, by value.
+    /// Returns every rule, by value.
     pub(super) fn chains(&self) -> impl Iterator<Item = &RuleChain<R>> {
         self.chains.iter()
     }
 
-    /// The rules that have the value of a key.
+    /// Returns the rules that have the value of a key.
     pub(super) fn chain(&self, key: &FlowKey, hashing: &Hashing) -> Option<&RuleChain<R>> {
         let hash = hashing.hash(&self.words, key);
         self.chains.find(hash, |chain| {
@@ -105,7 +105,7 @@ impl<R> RuleSubtable<R> {
         })
     }
 
-    /// As [`Self::chain`], and adds to a mask the bits that prove what came of it.
+    /// Does [`Self::chain`], and adds the bits that prove its result to a mask.
     pub(super) fn chain_masked(
         &self,
         key: &FlowKey,
@@ -135,10 +135,10 @@ impl<R> RuleSubtable<R> {
         mask.words_mut()[last.index] |= last.bits & !PORTS | ports.proof(key);
     }
 
-    /// Adds a rule; answers whether it is the first with its value.
+    /// Adds a rule, and returns whether it is the first with its value.
     ///
-    /// What excludes subtables is told of each value once, so that a rule that takes the place of
-    /// another costs a probe and not a walk through tries.
+    /// The structures that exclude subtables are updated once per value. So a rule that replaces
+    /// another costs one probe, and no walk through tries.
     pub(super) fn insert(
         &mut self,
         key: &FlowKey,
@@ -163,8 +163,9 @@ impl<R> RuleSubtable<R> {
         true
     }
 
-    /// Ends the life of the rule with this value and rank whose life has not ended. Answers with
-    /// it, and with the hash by which [`Self::take_retired`] finds it.
+    /// Ends the lifetime of the rule with this value and rank.
+    ///
+    /// Returns the rule, and the hash by which [`Self::take_retired`] finds it.
     pub(super) fn end(
         &mut self,
         matching: &Match,
@@ -183,8 +184,9 @@ impl<R> RuleSubtable<R> {
         Some((&stored.rule, hash))
     }
 
-    /// Takes out one rule with this hash that no version from `oldest` on sees, if there is one.
-    /// Answers with its value, if it was the last that has it.
+    /// Removes one rule with this hash that no version from `oldest` on sees, if there is one.
+    ///
+    /// Returns its value, if it was the last rule with it.
     pub(super) fn take_retired(
         &mut self,
         hash: u64,
@@ -210,14 +212,14 @@ impl<R> RuleSubtable<R> {
         }))
     }
 
-    /// Gives back what the hash table grew to, once no rule is held.
+    /// Frees the hash table once there are no rules.
     pub(super) fn clear(&mut self, hashing: &Hashing) {
         self.chains = HashTable::new();
         self.stages = SubtableStages::new(&self.mask, hashing);
         self.ports = PortTrie::new(&self.mask);
     }
 
-    /// No rule has a value any more.
+    /// Removes a value that no rule has any more.
     fn forget_value(&mut self, key: &FlowKey, hashing: &Hashing) {
         self.stages.remove(key, hashing);
         if let Some(ports) = &mut self.ports {
@@ -236,12 +238,12 @@ impl<R> RuleSubtable<R> {
 }
 
 impl<R> RuleChain<R> {
-    /// What the rules have under their mask, one word per word of it.
+    /// Returns the value of the rules, one word per word of the mask.
     pub(super) fn value(&self) -> &[u64] {
         self.rules.first().map_or(&[], |stored| stored.matching.value())
     }
 
-    /// The rules that a version sees, the highest rank first.
+    /// Returns the rules that a version sees, the highest rank first.
     pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
     }

@@ -19,30 +19,31 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 
 /// A classifier by tuple space search, with staged lookup and prefix tries.
 ///
-/// With `w` words in a rule's mask, `s` subtables and `r` rules, insertion and removal take
-/// O(w + log r) hash, trie and tree steps, and now and then move up to `s` entries of the order of
-/// subtables by one. A lookup takes at most O(w) steps per subtable, and allocates nothing.
+/// Let `w` be the words of the mask of a rule, `s` the subtables and `r` the rules. Insertion and
+/// removal take O(w + log r) hash, trie and tree steps. If the highest rank of a subtable changes,
+/// they also move up to `s` slots of the search order. A lookup takes at most O(w) steps per
+/// subtable and allocates nothing.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<R> {
     pub(super) hashing: Hashing,
-    /// By [`SubtableId`]; those in `free` hold no rule and are in no order.
+    /// By [`SubtableId`]; those in `free` have no rules and no slot.
     pub(super) subtables: Vec<RuleSubtable<R>>,
     free: Vec<SubtableId>,
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,
-    /// The subtables that hold rules, the highest first.
+    /// The subtables that have rules, the highest rank first.
     pub(super) order: Vec<SearchSlot>,
-    /// The same, 64 at a time.
+    /// The slots of `order`, 64 per block.
     pub(super) blocks: Vec<Block>,
     pub(super) gates: Gates,
     pub(super) addresses: AddressTries,
-    /// The rules whose lives have ended, the first to be reclaimed on top.
+    /// The removed rules that are not reclaimed, the first to be reclaimed on top.
     retired: BinaryHeap<Reverse<RetiredRule>>,
     rules_count: usize,
 }
 
 type SubtableId = usize;
 
-/// A subtable's place in the order of searching, and what can exclude it without a look at it.
+/// A slot of the search order: a subtable, and all that can exclude it without a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSlot {
     pub(super) rank_max: Rank,
@@ -51,7 +52,7 @@ pub(super) struct SearchSlot {
     pub(super) gate: Option<GateId>,
 }
 
-/// A rule that waits to be reclaimed.
+/// A removed rule that waits to be reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RetiredRule {
     removed: Version,
@@ -60,10 +61,9 @@ struct RetiredRule {
 }
 
 impl<R> TupleSpace<R> {
-    /// A table without rules, whose hashes depend on `seed`.
+    /// Creates a table without rules, with hashes that depend on `seed`.
     ///
-    /// Keys come from packets: a seed that nobody can guess keeps senders from choosing addresses
-    /// that collide.
+    /// Keys are from packets. With a secret seed, senders cannot choose addresses that collide.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let seed = FixedState::with_seed(seed);
@@ -85,7 +85,7 @@ impl<R> TupleSpace<R> {
         self.by_mask.get(matching.mask()).map(|id| &self.subtables[*id])
     }
 
-    /// The subtables that hold rules, the highest first.
+    /// Returns the subtables that have rules, the highest rank first.
     fn subtables(&self) -> impl Iterator<Item = &RuleSubtable<R>> {
         self.order.iter().map(|slot| &self.subtables[slot.subtable])
     }
@@ -94,7 +94,7 @@ impl<R> TupleSpace<R> {
         Region::new(matching, &self.hashing)
     }
 
-    /// The subtable for rules with this mask, made when there is none.
+    /// Returns the subtable for rules with this mask, and creates it if there is none.
     fn subtable_for(&mut self, mask: &SparseMask) -> SubtableId {
         if let Some(id) = self.by_mask.get(mask) {
             return *id;
@@ -115,7 +115,7 @@ impl<R> TupleSpace<R> {
         id
     }
 
-    /// Moves a subtable from the place of an earlier highest rank to that of the present one.
+    /// Moves a subtable in the search order after its highest rank changed.
     fn update_order(&mut self, id: SubtableId, earlier: Option<Rank>) {
         let subtable = &self.subtables[id];
         let present = subtable.rank_max();
@@ -136,7 +136,7 @@ impl<R> TupleSpace<R> {
         } else {
             self.by_mask.remove(self.subtables[id].mask());
             gate.into_iter().for_each(|gate| self.gates.release(gate));
-            // What the hash tables grew to is given back now, not when the place is used again.
+            // Frees the hash tables now, not when the subtable is used again.
             self.subtables[id].clear(&self.hashing);
             self.free.push(id);
         }

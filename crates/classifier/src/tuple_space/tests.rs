@@ -1,4 +1,4 @@
-//! Tuple space search judged by the oracle, over random lives of tables.
+//! Tests of tuple space search against the oracle, over random sequences of operations.
 
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A table, its oracle, and every rule that neither has been told to forget.
+/// A table, its oracle, and every rule that is not reclaimed.
 struct Life {
     table: TupleSpace<u64>,
     oracle: Linear<u64>,
@@ -98,7 +98,7 @@ impl Life {
         (self.oldest.number()..=self.version.number()).map(Version::new)
     }
 
-    /// The masks of all rules held that rank at or above `rank`, and the Ethernet type.
+    /// The masks of all rules that rank at or above `rank`, and the Ethernet type.
     fn mask_widest(&self, rank: Option<Rank>) -> FlowMask {
         let mut mask = FlowMask::EMPTY;
         mask.add_field(FieldId::EthType);
@@ -120,7 +120,7 @@ fn outside(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> FlowKey {
     mixed
 }
 
-/// What is answered when matches are asked for one after another, down to these floors.
+/// Returns the matches that are found one after another, down to these floors.
 fn answers(
     table: &impl Classifier<u64>,
     key: &FlowKey,
@@ -351,7 +351,7 @@ fn a_table_of_hundreds_of_masks_answers_as_the_oracle_while_it_shrinks() {
     assert!(table.is_empty());
 }
 
-/// The match of one ingress port and of a bit behind its gate, and a key that has it.
+/// Returns a key of one ingress port, and the match of it and of one bit behind its gate.
 fn behind_port(port: u128, field: FieldId) -> (FlowKey, Match) {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, port);

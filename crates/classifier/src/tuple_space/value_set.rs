@@ -1,11 +1,11 @@
-//! Which values rules have in some of the words of their masks.
+//! The values that rules have in some words of their masks.
 
 use hashbrown::{HashTable, hash_table::Entry};
 
-/// A counted set of hashes of values, of which it keeps half.
+/// A counted set of hashes of values, of which it stores half.
 ///
-/// It counts hashes, not values. Two values with one hash make a lookup go on where it could have
-/// stopped, which costs time and never an answer.
+/// It counts hashes, not values. If two values have one hash, a lookup continues where it could
+/// have stopped. That costs time, but the result is right.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueSet(HashTable<CountedHash>);
 
@@ -29,7 +29,7 @@ impl ValueSet {
         counted_hash.or_insert(CountedHash { half, count: 0 }).get_mut().count += 1;
     }
 
-    /// Takes out one of the hashes that are `hash`. There must be one.
+    /// Removes one of the copies of `hash`, which must be in the set.
     pub(super) fn remove(&mut self, hash: u64) {
         let half = half(hash);
         let same = |counted_hash: &CountedHash| counted_hash.half == half;
@@ -45,13 +45,13 @@ impl ValueSet {
     }
 }
 
-/// The half of a hash that is kept.
+/// Returns the half of a hash that is stored.
 #[expect(clippy::cast_possible_truncation, reason = "the half is what is asked for")]
 const fn half(hash: u64) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// Where the table looks for it: by its low bits, and by its highest.
+/// Returns the hash for the table, which uses the low bits and the highest bits.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }

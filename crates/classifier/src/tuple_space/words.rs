@@ -1,7 +1,7 @@
-//! The words of a mask side by side, and the hash of a key under them.
+//! The words of a mask, and the hash of a key under them.
 //!
-//! The hash is a sum over words: each is mixed with a secret of its own and multiplied, so that
-//! they do not wait for one another, and that it does not matter where a stage ends.
+//! The hash is a sum over words. Each word is mixed with its own secret and multiplied, so the
+//! words are independent of each other, and a stage can end after any word.
 
 use std::hash::BuildHasher;
 
@@ -16,7 +16,7 @@ pub(super) struct HashedWord {
     secret: u64,
 }
 
-/// The secrets of a table: one for each word of a key, and one for all.
+/// The secrets of a table: one for each word of a key, and a common factor.
 #[derive(Clone, Debug)]
 pub(super) struct Hashing {
     secrets: Box<[u64]>,
@@ -30,7 +30,7 @@ impl Hashing {
         Self { secrets, factor: seed.hash_one(FLOW_WORDS) | 1 }
     }
 
-    /// Hashes all keys to one value.
+    /// Creates secrets that hash all keys to one value.
     #[cfg(test)]
     pub(super) fn colliding() -> Self {
         Self { secrets: vec![0; FLOW_WORDS].into(), factor: 0 }
@@ -41,7 +41,7 @@ impl Hashing {
         mask.iter().map(word).collect()
     }
 
-    /// The hash of a key under these words.
+    /// Returns the hash of a key under these words.
     pub(super) fn hash(&self, words: &[HashedWord], key: &FlowKey) -> u64 {
         words.iter().fold(0, |sum: u64, word| {
             let product = u128::from(word.apply(key) ^ word.secret) * u128::from(self.factor);
@@ -63,12 +63,12 @@ pub(super) fn add_words(mask: &mut FlowMask, words: &[HashedWord]) {
     words.iter().for_each(|word| mask.words_mut()[word.index] |= word.bits);
 }
 
-/// Whether a mask has every bit of these words.
+/// Returns whether a mask has every bit of these words.
 pub(super) fn has_words(mask: &FlowMask, words: &[HashedWord]) -> bool {
     words.iter().all(|word| word.bits & !mask.words()[word.index] == 0)
 }
 
-/// How many bits [`add_words`] would add.
+/// Returns the number of bits that [`add_words`] would add.
 pub(super) fn added_bits_count(mask: &FlowMask, words: &[HashedWord]) -> u32 {
     words.iter().map(|word| (word.bits & !mask.words()[word.index]).count_ones()).sum()
 }
@@ -97,7 +97,8 @@ mod tests {
             let of_bit =
                 values.iter().map(|value| (hash(*value) ^ hash(value ^ 1 << bit)).count_ones());
             let of_bit: u32 = of_bit.sum();
-            // Each bit for itself, or a table would be crowded by the keys that differ in it.
+            // Every single bit must change the hash, or keys that differ only in it would crowd a
+            // table.
             assert!(of_bit > 10 * 200, "bit {bit} changes {of_bit} bits of 200 hashes");
             changed += of_bit;
         }
