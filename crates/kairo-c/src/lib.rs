@@ -9,15 +9,12 @@
 //! the entries to evict. Tables and rules stay with the program. Headers are 81 words in the layout
 //! of [`shunt_flow::layout`], which [`ffi::kairo_parse`] writes from the text of a match:
 //!
-//! ```
-//! use shunt_kairo_c::ffi::{kairo_free, kairo_len, kairo_new};
-//!
-//! let engine = kairo_new(1, 42);
-//! // SAFETY: the engine is from `kairo_new`, and is freed once.
-//! unsafe {
-//!     assert_eq!(kairo_len(engine), 0);
-//!     kairo_free(engine);
-//! }
+//! ```c
+//! kairo *engine = kairo_new(version, seed);
+//! kairo_installed(engine, entry, &traversal);
+//! int64_t count = kairo_apply(engine, deltas, deltas_count, version + 1);
+//! kairo_evicted(engine, evicted, count);
+//! kairo_free(engine);
 //! ```
 
 mod engine;
