@@ -142,11 +142,11 @@ fn flows_share_pieces_and_a_rule_that_changes_takes_only_those_that_met_it() {
     let all_have_come = || count(&rig.caches()["received"]) > 20 * FLOWS as u64;
     assert!(until(all_have_come), "{}", rig.caches());
     let caches = rig.caches();
-    let (chain, entries) = (&caches["chain"], count(&caches["entries"]));
+    let (chain, entries) = (&caches["gigaflow"], count(&caches["entries"]));
     assert!(count(&chain["hits"]) > FLOWS as u64 && count(&chain["shared"]) > 0, "{caches}");
     assert!(entries < FLOWS as u64 / 2, "{entries} entries of {FLOWS} flows");
-    assert!(count(&caches["coverage"][0]["chains"]) > entries, "{caches}");
-    assert_eq!(caches["chains"][0]["stages"].as_array().map(Vec::len), Some(4));
+    assert!(count(&caches["rule_space"][0]["exact"]) > entries, "{caches}");
+    assert_eq!(caches["gigaflow_threads"][0]["stages"].as_array().map(Vec::len), Some(4));
 
     let evicted = count(&caches["evicted"]);
     let stop = "priority=5,table=3,ip,nw_dst=10.9.0.1,actions=drop";
@@ -184,7 +184,7 @@ fn the_cache_is_replaced_while_packets_flow_and_every_packet_is_accounted_for() 
         rig.set(change);
         let hits = |caches: &Value| {
             let count = |value: &Value| value.as_u64().unwrap_or_default();
-            let chain = &caches["chain"]["hits"];
+            let chain = &caches["gigaflow"]["hits"];
             let wildcard = if chain.is_null() { &caches["megaflow_hits"] } else { chain };
             count(&caches["exact_hits"]) + count(wildcard)
         };
@@ -209,22 +209,22 @@ fn a_trace_says_how_the_way_is_cut() {
     let flow = "in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.9.0.1,tp_dst=1";
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
     for expected in [
-        "Pieces: policy one-to-one, 4 stages, as if these were empty",
-        "stage 0: tables 0; bridge br0 to recirc_id=",
-        "to end",
-        ">> cut behind table 0: every table is a piece of its own",
+        "Sub-traversals: policy one-to-one, 4 stages, computed for empty stages",
+        "stage 0: table 0; matches bridge br0, ",
+        "; then end",
+        ">> partitioned after table 0: the policy puts each table in its own sub-traversal",
     ] {
         assert!(trace.contains(expected), "{expected}: {trace}");
     }
     rig.set("caches.gigaflow.stages=1");
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow, "--json"]));
     let trace: Value = serde_json::from_str(&trace).unwrap();
-    let pieces = &trace["pieces"]["pieces"];
+    let pieces = &trace["sub_traversals"]["sub_traversals"];
     assert_eq!(pieces.as_array().map(Vec::len), Some(1), "{trace}");
-    assert!(pieces[0]["tables"][0]["uncut"].is_string(), "{trace}");
+    assert!(pieces[0]["tables"][0]["joined"].is_string(), "{trace}");
     rig.set("caches.kind=megaflow");
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
-    assert!(!trace.contains("Pieces"), "{trace}");
+    assert!(!trace.contains("Sub-traversals"), "{trace}");
 }
 
 #[test]

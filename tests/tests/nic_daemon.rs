@@ -87,7 +87,7 @@ fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
     (capture::read(&fs::read(out).unwrap()).into_iter().collect(), daemon)
 }
 
-const EMBEDDED: &str = "[caches.gigaflow.target]\nkind = \"embedded\"";
+const EMBEDDED: &str = "[caches.gigaflow.offload]\nkind = \"embedded\"";
 
 #[test]
 fn what_leaves_is_what_leaves_without_a_nic_and_the_nic_forwards_most_of_it() {
@@ -99,7 +99,7 @@ fn what_leaves_is_what_leaves_without_a_nic_and_the_nic_forwards_most_of_it() {
     assert!(count(&traffic["hits"]) > 0 && count(&traffic["missed"]) > 0, "{caches}");
     assert_eq!(caches["differences"], 0, "{}", daemon.log());
     let shown = text(&daemon.shuntctl(&["caches"]));
-    for expected in ["nic hits", "nic misses", "nic entries", "miss to hit, p50"] {
+    for expected in ["nic hits", "nic misses", "nic entries", "time from miss to offload"] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
     let show = text(&daemon.shuntctl(&["show"]));
@@ -148,7 +148,7 @@ impl Drop for Nic {
 /// A daemon in front of which this NIC stands, and to which packets come.
 fn behind(nic: &Nic) -> Daemon {
     let address = nic.address();
-    fed(&format!("[caches.gigaflow.target]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"))
+    fed(&format!("[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"))
 }
 
 /// A daemon to which packets come.
@@ -174,23 +174,24 @@ fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_
     let nics = [(); 2].map(|()| Nic::start("127.0.0.1:0", |program| Command::new(program)));
     let daemon = fed("");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
-    let address = format!("caches.gigaflow.target.address={}", nics[0].address());
-    let words = ["set", "caches.gigaflow.target.kind=p4runtime", "caches.gigaflow.target.masks=x"];
+    let address = format!("caches.gigaflow.offload.address={}", nics[0].address());
+    let words =
+        ["set", "caches.gigaflow.offload.kind=p4runtime", "caches.gigaflow.offload.masks=x"];
     let shuntctl = daemon.shuntctl(&words);
     assert!(!shuntctl.status.success(), "all or none");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
     let words = ["set", "caches.idle_ms=7000", "logging.filter=loud"];
     assert!(!daemon.shuntctl(&words).status.success(), "what is logged is checked first");
     let settings = text(&daemon.shuntctl(&["settings"]));
-    for expected in ["caches.gigaflow.target.kind = \"none\"\n", "caches.idle_ms = 10000\n"] {
+    for expected in ["caches.gigaflow.offload.kind = \"none\"\n", "caches.idle_ms = 10000\n"] {
         assert!(settings.contains(expected), "{expected}: {settings}");
     }
     assert!(!settings.contains("loud") && settings.contains("logging.filter = \""), "{settings}");
-    text(&daemon.shuntctl(&["set", "caches.gigaflow.target.kind=p4runtime", &address]));
+    text(&daemon.shuntctl(&["set", "caches.gigaflow.offload.kind=p4runtime", &address]));
     assert!(until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
-    let words = ["set", &format!("caches.gigaflow.target.address={}", nics[1].address())];
+    let words = ["set", &format!("caches.gigaflow.offload.address={}", nics[1].address())];
     text(&daemon.shuntctl(&words));
-    let emptied = || daemon.log().matches("the NIC before is empty").count();
+    let emptied = || daemon.log().matches("previous NIC: all entries removed").count();
     assert!(until(|| emptied() == 1 && has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
     text(&daemon.shuntctl(&["exit"]));
     assert!(until(|| emptied() == 2), "{}", daemon.log());

@@ -135,7 +135,7 @@ fn caches(setup: &Setup) -> String {
         let _ = writeln!(text, "kind = \"gigaflow\"\n[caches.gigaflow]\nstage_entries = {room}");
     }
     if setup.nic {
-        text.push_str("[caches.gigaflow.target]\nkind = \"embedded\"\n");
+        text.push_str("[caches.gigaflow.offload]\nkind = \"embedded\"\n");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `shuntctl`: asks a running daemon.
+//! `shuntctl`: the command-line client of a running daemon.
 
 use std::{
     fs::File,
@@ -14,17 +14,17 @@ use serde_json::Value;
 
 use crate::{
     metrics, render, render_caches, render_evict,
-    rpc::{CallError, Client},
+    rpc::{CallError, RpcClient},
     run_dir, setting,
 };
 
-/// Asks a running shuntd, and tells it what to do.
+/// Control a running shuntd.
 ///
-/// Rules are OpenFlow's business: `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+/// Rules are changed with OpenFlow: `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
 #[derive(Debug, Parser)]
 #[command(name = "shuntctl", version)]
 struct Arguments {
-    /// The run directory of the daemon.
+    /// Use the daemon with this run directory.
     #[arg(long, value_name = "DIR", default_value = "/run/shunt", global = true)]
     run_dir: PathBuf,
     #[command(subcommand)]
@@ -33,156 +33,167 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bridges, their ports and controllers.
+    /// Show bridges, controllers and ports.
     Show {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Ports with their counters.
+    /// Show ports with their counters.
     Ports {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Add a bridge.
     AddBr {
-        /// Its name: at most 15 bytes.
+        /// Name of the bridge: at most 15 bytes.
         name: String,
     },
-    /// Remove a bridge with its ports and rules.
+    /// Delete a bridge with its ports and rules.
     DelBr {
-        /// Its name.
+        /// Name of the bridge.
         name: String,
     },
     /// Add a port: `add-port br0 eth1`, `add-port br0 tap1 type=tap`.
     AddPort {
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
-        /// The name of the port: at most 15 bytes.
+        /// Name of the port: at most 15 bytes.
         name: String,
-        /// type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
+        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
         /// repeat=once|endless, peer=PORT, vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Remove a port.
+    /// Delete a port.
     DelPort {
-        /// Its name.
+        /// Name of the port.
         name: String,
     },
-    /// Give a port its VLANs, as NORMAL sees them: `set-vlans eth1 tag=10`, `set-vlans eth2
-    /// vlan_mode=trunk trunks=10,20`. What is not said is as for a new port; so without any word the
-    /// port is a trunk of all VLANs again.
+    /// Set the VLANs of a port for NORMAL.
+    ///
+    /// `set-vlans eth1 tag=10`, `set-vlans eth2 vlan_mode=trunk trunks=10,20`.
+    ///
+    /// Omitted keys are reset to their defaults. Without any key the port becomes a trunk of all
+    /// VLANs.
     SetVlans {
-        /// The port.
+        /// Name of the port.
         name: String,
-        /// vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN, trunks=VLAN,VLAN..
+        /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN, trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// The MAC addresses that NORMAL knows in a bridge.
+    /// Show the MAC addresses that NORMAL has learned in a bridge.
     Macs {
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
     },
-    /// Change settings while the daemon runs, at once: `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    /// Change settings of the running daemon.
+    ///
+    /// `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    ///
+    /// All settings change at once, or none if one is refused. The configuration file does not
+    /// change.
     Set {
-        /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
-        /// caches.gigaflow.KEY=VALUE, caches.gigaflow.target.KEY=VALUE, threads.translations_per_iteration=COUNT,
-        /// eviction.asynchronous=true|false, eviction.repair=off|on|rate,
-        /// eviction.repair_rate=ENTRIES_A_SECOND, logging.filter=FILTER.
+        /// Set caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS,
+        /// caches.verify_one_in=HITS, caches.gigaflow.KEY=VALUE, caches.gigaflow.offload.KEY=VALUE,
+        /// threads.translations_per_iteration=COUNT, eviction.asynchronous=true|false,
+        /// eviction.repair=off|on|rate, eviction.repair_rate=ENTRIES_PER_SECOND,
+        /// logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
-    /// What `set` changes, as it is in force.
+    /// Show the settings that `set` can change.
     Settings {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Hits of the caches, misses, evictions.
+    /// Show cache hits, misses and evictions.
     Caches {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long, conflicts_with_all = ["line", "metrics"])]
         json: bool,
-        /// In one line.
+        /// Print one line.
         #[arg(long, conflicts_with = "metrics")]
         line: bool,
-        /// As metrics, in the text format of Prometheus.
+        /// Print metrics in the text format of Prometheus.
         #[arg(long)]
         metrics: bool,
     },
-    /// Cache entries, each with its name, those with most packets first.
+    /// Show cache entries, those with most packets first.
     Entries {
-        /// How many; 0: all.
+        /// Limit the number of entries; 0: all.
         #[arg(long, default_value_t = 20)]
         count: u64,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// What the eviction engine keeps, how long changes take, what they evicted and why.
+    /// Show the eviction engine, its latencies, and evictions by cause.
     Evict {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long, conflicts_with = "metrics")]
         json: bool,
-        /// As metrics, in the text format of Prometheus.
+        /// Print metrics in the text format of Prometheus.
         #[arg(long)]
         metrics: bool,
     },
-    /// Why a cache entry is there: the lookups that must find again what they found, and what else must
-    /// stay as it is. Of one that was evicted lately: which change ended it.
+    /// Explain why a cache entry is valid, or which change evicted it.
     ///
-    /// `shuntctl entries` lists entries with their names. A name is three numbers: the packet thread,
-    /// a slot, and how often the slot was used before; so a name is never given twice.
+    /// `shuntctl entries` lists entries with their names. A name has three numbers: the packet
+    /// thread, a slot, and the number of earlier uses of the slot. A name is never reused.
     ///
-    /// An entry is evicted when a rule that decided one of its lookups goes or changes, when a rule
-    /// comes that outranks it and overlaps what the lookup consulted, or when something that it reads
-    /// changes: a group, the ports, a MAC address. Besides, an entry goes when it is idle for too long;
-    /// then nothing is remembered of it.
+    /// A change evicts an entry in three cases: it changes or removes a rule that an earlier lookup
+    /// matched; it adds a rule of higher priority that overlaps the fields of that lookup; or it
+    /// changes an object that the entry depends on, such as a group, a port or a MAC address.
+    /// Entries without hits expire. Expired entries cannot be explained.
     Why {
-        /// The entry, as `shuntctl entries` names it: `0.17.2`.
+        /// Name of the entry, such as `0.17.2`.
         entry: String,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Which rules decide the fate of a packet, and with which mask.
+    /// Trace a packet through the tables, and show its megaflow.
     Trace {
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
+        /// Describe the packet.
+        ///
         /// `in_port=1,tcp,nw_dst=10.0.0.1,tp_dst=80`, or a frame in hexadecimal.
         flow: String,
-        /// A frame in hexadecimal; FLOW then says where it comes in.
+        /// Use this frame, in hexadecimal; FLOW then only gives the ingress port.
         frame: Option<String>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Where packets went, and why those that went nowhere did.
+    /// Show packet counters, and dropped packets by reason.
     Drops {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Live: packets a second, hits, drops. Ends with Ctrl-C.
+    /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {
-        /// Seconds between two looks.
+        /// Wait this many seconds between two updates.
         #[arg(long, default_value_t = 1)]
         interval: u64,
-        /// Looks before it ends; 0: never.
+        /// End after this many updates; 0: never.
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
-    /// Copy packets of a port, or those that are dropped, to a capture file or to standard output:
+    /// Capture the packets of a port, or dropped packets.
+    ///
     /// `shuntctl capture p1 | tcpdump -r -`.
     Capture {
-        /// A port, or `drops`.
+        /// Name of a port, or `drops`.
         place: String,
-        /// The file; standard output if there is none.
+        /// Write to this file instead of standard output.
         file: Option<PathBuf>,
-        /// Packets before it ends; 0: until Ctrl-C.
+        /// End after this many packets; 0: at Ctrl-C.
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
@@ -190,7 +201,7 @@ enum Command {
     Exit,
 }
 
-/// How often a capture is fetched from the daemon.
+/// Interval between two requests for captured packets.
 const CAPTURE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs one command.
@@ -215,7 +226,7 @@ pub fn main() -> ExitCode {
 fn complain(error: &CallError) {
     eprintln!("shuntctl: {error}");
     if let CallError::NoDaemon { .. } | CallError::Unreachable { .. } = error {
-        eprintln!("is shuntd running, and is --run-dir the one that it was started with?");
+        eprintln!("check that shuntd runs with this --run-dir, and that you may access its socket");
     }
 }
 
@@ -258,8 +269,8 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Caches { json, line, metrics } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
                 (true, _) => (render_caches::caches_line, &[]),
-                (_, true) => (metrics::caches, &["coverage"]),
-                _ => (render_caches::caches, &["coverage"]),
+                (_, true) => (metrics::caches, &["rule-space"]),
+                _ => (render_caches::caches, &["rule-space"]),
             };
             shown(&mut client, "shunt/caches", parameters, *json, table)
         }
@@ -291,22 +302,22 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
 }
 
 /// Connects to the daemon of a run directory.
-fn connect(folder: &Path) -> Result<Client, CallError> {
+fn connect(folder: &Path) -> Result<RpcClient, CallError> {
     let missing = |why| CallError::NoDaemon { folder: folder.display().to_string(), why };
-    Client::connect(&run_dir::find_socket(folder).map_err(missing)?)
+    RpcClient::connect(&run_dir::find_socket(folder).map_err(missing)?)
 }
 
-fn silent(client: &mut Client, method: &str, parameters: &[&str]) -> Result<(), CallError> {
+fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     client.call(method, parameters).map(|_| ())
 }
 
-/// Words, and settings behind them.
+/// Returns words, followed by settings.
 fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
     words.iter().copied().chain(settings.iter().map(String::as_str)).collect()
 }
 
 fn shown(
-    client: &mut Client,
+    client: &mut RpcClient,
     method: &str,
     parameters: &[&str],
     json: bool,
@@ -321,7 +332,7 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Writes to standard output; a reader that went away ends the command quietly.
+/// Writes to standard output; ends the command quietly if the reader is gone.
 fn print(text: &str) {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     if written.is_err() {
@@ -329,15 +340,15 @@ fn print(text: &str) {
     }
 }
 
-/// Clears a terminal, and goes to its upper left corner.
+/// Clears a terminal, and moves the cursor to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-fn top(client: &mut Client, interval: u64, count: u64) -> Result<(), CallError> {
+fn top(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
     let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
-    let mut before: Option<render::Snapshot> = None;
+    let mut before: Option<render::TopSnapshot> = None;
     let mut looks = 0;
     loop {
-        let now = render::Snapshot {
+        let now = render::TopSnapshot {
             bridges: value(&client.call("shunt/show", &[])?),
             caches: value(&client.call("shunt/caches", &[])?),
             drops: value(&client.call("shunt/drops", &[])?),
@@ -355,7 +366,7 @@ fn top(client: &mut Client, interval: u64, count: u64) -> Result<(), CallError> 
 }
 
 fn capture(
-    client: &mut Client,
+    client: &mut RpcClient,
     place: &str,
     file: Option<&Path>,
     count: u64,

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, with errors that point at the place and say how to mend it.
+//! The configuration file: TOML, with errors that show the place and a way to correct it.
 
 use std::{fs, ops::Range, path::Path, sync::Arc};
 
@@ -11,21 +11,21 @@ use toml::de::{DeTable, DeValue};
 
 use crate::trace_log;
 
-/// What the file says: a switch, and how the daemon talks about itself.
+/// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct File {
+pub(crate) struct ConfigFile {
     /// Logging.
     pub(crate) logging: Logging,
-    threads: shunt_switch::config::Threads,
-    caches: shunt_switch::config::Caches,
-    eviction: shunt_switch::config::Eviction,
-    packets: shunt_switch::config::Packets,
-    bridge: Vec<shunt_switch::config::Bridge>,
+    threads: shunt_switch::config::ThreadOptions,
+    caches: shunt_switch::config::CacheOptions,
+    eviction: shunt_switch::config::EvictionOptions,
+    packets: shunt_switch::config::PacketOptions,
+    bridge: Vec<shunt_switch::config::BridgeOptions>,
 }
 
-impl File {
-    /// The switch of this file.
+impl ConfigFile {
+    /// Returns the configuration of the switch.
     pub(crate) fn switch(&self) -> Config {
         Config {
             threads: self.threads.clone(),
@@ -37,11 +37,13 @@ impl File {
     }
 }
 
-/// How the daemon talks about itself.
+/// The logging options of the daemon.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Logging {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a filter such as
+    /// Log level or filter.
+    ///
+    /// Levels are `error`, `warn`, `info`, `debug`, `trace` and `off`. A filter is
     /// `info,shunt_ofproto=debug`.
     pub(crate) filter: String,
 }
@@ -52,30 +54,34 @@ impl Default for Logging {
     }
 }
 
-/// Why a configuration file cannot be used.
+/// A reason why a configuration file cannot be used.
 #[derive(Debug, Error, Diagnostic)]
-pub(crate) enum ConfigError {
-    /// The file cannot be read; the report shows what the system said in a line of its own.
+pub(crate) enum ConfigFileError {
+    /// The file cannot be read.
+    ///
+    /// The report shows the error of the system in a line of its own.
     #[error("cannot read the configuration {path}")]
-    #[diagnostic(help("name the file with --config FILE; docs/configuration.md shows one"))]
+    #[diagnostic(help(
+        "name an existing file with --config FILE; docs/configuration.md has examples"
+    ))]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The text is not a configuration.
+    /// The text is not a valid configuration.
     #[error("{message}")]
     Text {
-        /// What is wrong.
+        /// Description of the mistake.
         message: String,
-        /// The text.
+        /// Text of the file.
         #[source_code]
         text: Arc<NamedSource<String>>,
-        /// Where in it.
+        /// Place of the mistake.
         #[label("here")]
         span: SourceSpan,
-        /// How to mend it.
+        /// Way to correct it.
         #[help]
         help: Option<String>,
     },
@@ -85,23 +91,23 @@ pub(crate) enum ConfigError {
 ///
 /// # Errors
 ///
-/// When it cannot be read, or says something that no configuration says.
-pub(crate) fn read(path: &Path) -> Result<File, ConfigError> {
+/// If it cannot be read, or is not valid.
+pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { path: name.clone(), source })?;
+        .map_err(|source| ConfigFileError::Unreadable { path: name.clone(), source })?;
     parse(&name, text)
 }
 
-/// Reads the text of a configuration file called `name`.
+/// Parses the text of a configuration file called `name`.
 ///
 /// # Errors
 ///
-/// When it says something that no configuration says, or that makes no sense.
-pub(crate) fn parse(name: &str, text: String) -> Result<File, ConfigError> {
+/// If it is not a valid configuration.
+pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileError> {
     match understand(&text) {
         Ok(file) => Ok(file),
-        Err(Mistake { message, help, span }) => Err(ConfigError::Text {
+        Err(Mistake { message, help, span }) => Err(ConfigFileError::Text {
             message,
             help,
             span: (span.start, span.len()).into(),
@@ -110,15 +116,15 @@ pub(crate) fn parse(name: &str, text: String) -> Result<File, ConfigError> {
     }
 }
 
-/// What is wrong with a text, where, and what would mend it.
+/// A mistake in a text: message, place and correction.
 struct Mistake {
     message: String,
     help: Option<String>,
     span: Range<usize>,
 }
 
-fn understand(text: &str) -> Result<File, Mistake> {
-    let file: File = toml::from_str(text).map_err(|error| Mistake {
+fn understand(text: &str) -> Result<ConfigFile, Mistake> {
+    let file: ConfigFile = toml::from_str(text).map_err(|error| Mistake {
         message: in_words(error.message().lines().next().unwrap_or_default()),
         help: help(error.message()),
         span: error.span().unwrap_or_default(),
@@ -136,7 +142,7 @@ fn understand(text: &str) -> Result<File, Mistake> {
     Ok(file)
 }
 
-/// What the reader of TOML says of a type, in words that people write files by.
+/// Replaces the type names of the TOML parser by words for users.
 fn in_words(message: &str) -> String {
     const WORDS: [(&str, &str); 7] = [
         ("map, ", "a table, "),
@@ -151,7 +157,7 @@ fn in_words(message: &str) -> String {
     WORDS.iter().fold(message.to_owned(), replace)
 }
 
-/// The place of a value in a text, or of the innermost thing around it that the text has.
+/// Returns the place of a value, or of its innermost enclosing value.
 fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
     let document = DeTable::parse(text).ok()?;
     let ConfigStep::Field(first) = path.first()? else { return None };
@@ -168,7 +174,9 @@ fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
     Some(found.span())
 }
 
-/// How TOML spells a field: a list is written element by element, so its key is singular.
+/// Returns the TOML key of a field.
+///
+/// A list is written element by element, so its key is singular.
 fn toml_key(field: &'static str) -> &'static str {
     match field {
         "bridges" => "bridge",
@@ -177,11 +185,11 @@ fn toml_key(field: &'static str) -> &'static str {
     }
 }
 
-/// The valid word nearest to the one that was not, out of serde's own list of them.
+/// Returns the nearest valid word from the list in serde's message.
 fn help(message: &str) -> Option<String> {
     if message.contains("map, expected a sequence") {
-        let text = "tables of a list have two brackets, those within behind it: `[[bridge]]`, and \
-                    then its `[[bridge.port]]`";
+        let text = "write `[[bridge]]` with two brackets, and after it `[[bridge.port]]` for each of \
+                    its ports";
         return Some(text.to_owned());
     }
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -198,7 +206,8 @@ mod tests {
     use super::*;
 
     fn complaint(text: &str) -> (String, Option<String>, String) {
-        let Err(ConfigError::Text { message, help, span, .. }) = parse("shunt.toml", text.into())
+        let Err(ConfigFileError::Text { message, help, span, .. }) =
+            parse("shunt.toml", text.into())
         else {
             panic!("no complaint about {text}");
         };
@@ -231,7 +240,7 @@ mod tests {
         let file = parse("shunt.toml", text.into()).unwrap();
         let switch = file.switch();
         assert_eq!((switch.threads.packet, switch.caches.exact_entries), (3, 0));
-        assert_eq!(switch.bridges[0].ports[1].repeat, shunt_switch::config::Repeat::Endless);
+        assert_eq!(switch.bridges[0].ports[1].repeat, shunt_switch::config::CaptureRepeat::Endless);
         assert_eq!(file.logging.filter, "debug");
     }
 
@@ -241,10 +250,10 @@ mod tests {
         let kind = |text: &str| {
             let text = format!("{text}[[bridge]]\nname = \"br0\"\n");
             let file = parse("shunt.toml", text).unwrap();
-            file.switch().caches.gigaflow.target.kind
+            file.switch().caches.gigaflow.offload.kind
         };
-        assert_eq!(kind("[caches.gigaflow.target]\nstages = 8\n"), OffloadKind::Embedded);
-        assert_eq!(kind("[caches.gigaflow.target]\nkind = \"none\"\n"), OffloadKind::None);
+        assert_eq!(kind("[caches.gigaflow.offload]\nstages = 8\n"), OffloadKind::Embedded);
+        assert_eq!(kind("[caches.gigaflow.offload]\nkind = \"none\"\n"), OffloadKind::None);
         assert_eq!(kind("[caches.gigaflow]\nstages = 8\n"), OffloadKind::None);
     }
 
@@ -280,16 +289,16 @@ mod tests {
         for (text, words, place) in [
             ("[threads]\npacket = 0\n", "from 1 to 64", "0"),
             ("[caches]\nexact_entries = 3\n", "power of two", "3"),
-            ("[[bridge]]\nname = \"br 0\"\n", "cannot be a name", "\"br 0\""),
+            ("[[bridge]]\nname = \"br 0\"\n", "is not a valid name", "\"br 0\""),
             ("[[bridge]]\nname = \"sixteen-bytes-oo\"\n", "1 to 15", "\"sixteen-bytes-oo\""),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge]]\nname = 'a'\n",
-                "there is a bridge a already",
+                "bridge a exists already",
                 "'a'",
             ),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = 'a'\n",
-                "there is a bridge a already",
+                "bridge a exists already",
                 "'a'",
             ),
             ("[eviction]\nrepair_rate = 0\n", "at least 1", "0"),
@@ -307,12 +316,12 @@ mod tests {
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\n\
                  type = \"patch\"\npeer = \"q\"\n",
-                "there is no port q",
+                "no port q",
                 "\"q\"",
             ),
             ("[logging]\nfilter = \"a=b=c\"\n", "logging.filter", "\"a=b=c\""),
-            // What is missing has no place of its own.
-            ("[[bridge]]\nmac = \"\"\n", "cannot be a name", "[[bridge]]"),
+            // A missing value has no place of its own.
+            ("[[bridge]]\nmac = \"\"\n", "is not a valid name", "[[bridge]]"),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\ntype = \"pcap\"\n",
                 "needs `rx`",
@@ -335,8 +344,9 @@ mod tests {
                 continue;
             }
             let (message, help, place) = complaint(&text);
-            let words =
-                format!("built without the engine `{name}`: build it with the feature dbsp");
+            let words = format!(
+                "this build does not contain the engine `{name}`: build it with the feature dbsp"
+            );
             assert!(message.contains(&words) && help.is_some(), "{message}");
             assert_eq!(place, format!("\"{name}\""));
         }

@@ -1,4 +1,4 @@
-//! `shuntd`: a switch as a service.
+//! `shuntd`: the switch as a daemon.
 
 use std::{
     hash::{BuildHasher, Hasher},
@@ -21,7 +21,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::{self, ConfigError, File},
+    config::{self, ConfigFile, ConfigFileError},
     methods::DaemonMethods,
     nic::{self, NicArguments},
     rpc,
@@ -29,45 +29,45 @@ use crate::{
     trace_log,
 };
 
-/// A virtual switch for hypervisors and container hosts.
+/// Run a virtual switch for hypervisors and container hosts.
 ///
-/// Reads its bridges, ports and controllers from a TOML file, forwards packets until it is told to
-/// stop, and answers `shuntctl` and `ovs-appctl` on a socket in its run directory. Rules come from
-/// OpenFlow 1.3 controllers, or from `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+/// Reads bridges, ports and controllers from a TOML file, and forwards packets until it is stopped.
+/// Answers `shuntctl` and `ovs-appctl` on a socket in its run directory. Rules come from OpenFlow
+/// 1.3 controllers, or from `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
 #[derive(Debug, Parser)]
 #[command(name = "shuntd", version)]
 struct Arguments {
-    /// The configuration. Without one the daemon starts empty, and `shuntctl add-br` fills it.
+    /// Read this configuration file; without it the daemon starts without bridges.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where sockets and the pid file go; made if it is not there.
+    /// Create sockets and the pid file in this directory; create it if needed.
     #[arg(long, value_name = "DIR", default_value = "/run/shunt")]
     run_dir: PathBuf,
-    /// Only check the configuration.
+    /// Check the configuration file and exit.
     #[arg(long)]
     check: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-/// What else the daemon can be.
+/// The subcommands of the daemon.
 #[derive(Debug, Subcommand)]
 enum Command {
     Nic(NicArguments),
 }
 
-/// Clients of the control socket that are served at a time; others are closed at once.
+/// Maximum number of clients at a time; further connections are closed at once.
 const CLIENTS_MAX: usize = 64;
 
-/// Pause after a client that could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the daemon does not run.
+/// A reason why the daemon does not run.
 #[derive(Debug, Error, Diagnostic)]
 enum DaemonError {
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigFileError),
     #[error("{0}")]
     Logging(String),
     #[error("{0}")]
@@ -77,13 +77,15 @@ enum DaemonError {
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
-    // The report shows what the system said in a line of its own.
+    // The report shows the error of the system in a line of its own.
     #[error("cannot {doing}")]
     System { doing: String, source: io::Error },
 }
 
 impl DaemonError {
-    /// What the shell sees: 2 the configuration is wrong, 3 another daemon is there, 1 else.
+    /// Returns the exit code.
+    ///
+    /// 2 for an invalid configuration, 3 if another daemon runs, else 1.
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_) | Self::Logging(_) => ExitCode::from(2),
@@ -104,7 +106,7 @@ impl From<ClaimError> for DaemonError {
     }
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is stopped.
 #[must_use]
 pub fn main() -> ExitCode {
     match run(&Arguments::parse()) {
@@ -125,7 +127,7 @@ fn complain(error: DaemonError) {
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let file = match &arguments.config {
         Some(path) => config::read(path)?,
-        None => File::default(),
+        None => ConfigFile::default(),
     };
     if arguments.check {
         return Ok(());
@@ -158,7 +160,7 @@ async fn serve_nic(arguments: &NicArguments) -> Result<(), DaemonError> {
     run.map_err(|error| DaemonError::Nic(with_causes(&error)))
 }
 
-/// A random seed keeps peers from choosing keys that collide.
+/// Returns a random seed, so that peers cannot choose keys that collide.
 fn random_seed() -> u64 {
     foldhash::quality::RandomState::default().build_hasher().finish()
 }
@@ -174,7 +176,7 @@ async fn serve(
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
     let methods = Arc::new(DaemonMethods::new(Arc::clone(&switch), Arc::clone(&stop)));
-    info!(socket = %socket.display(), "shuntd is ready");
+    info!(socket = %socket.display(), bridges = config.bridges.len(), "shuntd {}: ready", env!("CARGO_PKG_VERSION"));
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
     loop {
@@ -188,11 +190,11 @@ async fn serve(
                             drop(place);
                         });
                     }
-                    Err(_) => warn!(max = CLIENTS_MAX, "too many clients at the control socket"),
+                    Err(_) => warn!(max = CLIENTS_MAX, "control socket: connection refused, too many clients"),
                 },
                 Err(error) => {
-                    warn!(%error, "a client was not accepted");
-                    // Without a free descriptor the next try would fail at once, and so for ever.
+                    warn!(%error, "control socket: accept failed");
+                    // Without a free descriptor the next attempt would fail at once.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -201,7 +203,7 @@ async fn serve(
             _ = tokio::signal::ctrl_c() => break,
         }
     }
-    info!("shuntd stops");
+    info!("shuntd: stopping");
     switch.stop().await;
     Ok(())
 }

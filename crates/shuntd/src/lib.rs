@@ -1,7 +1,8 @@
-//! The Shunt daemon and its client, as two entry points: [`daemon::main`] and [`client::main`].
+//! The Shunt daemon and its client, with the entry points [`daemon::main`] and [`client::main`].
 //!
-//! The daemon reads its configuration (`config`), starts a [`shunt_switch::Switch`], and answers
-//! in its run directory (`run_dir`), on a control socket (`rpc`, `methods`) that `ovs-appctl` and `shuntctl` speak to.
+//! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. It serves
+//! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `methods`) in its run directory
+//! (`run_dir`).
 
 pub mod client;
 mod config;

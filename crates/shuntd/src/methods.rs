@@ -1,4 +1,4 @@
-//! The methods of the control socket: those of `ovs-vswitchd` that clients rely on, and our own.
+//! The methods of the control socket: some of `ovs-vswitchd`, and our own.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,31 +15,31 @@ use crate::{
     trace_log,
 };
 
-/// What the daemon answers with.
+/// The methods of a running daemon.
 pub(crate) struct DaemonMethods {
     switch: Arc<Switch>,
     stop: Arc<Notify>,
 }
 
-/// One method, as `list-commands` shows it.
-struct Method {
+/// A method, as in `list-commands`.
+struct RpcMethod {
     name: &'static str,
     usage: &'static str,
-    /// Fewest and most parameters.
+    /// Minimum and maximum number of parameters.
     parameters: (usize, usize),
 }
 
-const fn method(name: &'static str, usage: &'static str, least: usize, most: usize) -> Method {
-    Method { name, usage, parameters: (least, most) }
+const fn method(name: &'static str, usage: &'static str, least: usize, most: usize) -> RpcMethod {
+    RpcMethod { name, usage, parameters: (least, most) }
 }
 
-/// Ports take this many words at most.
+/// Maximum number of words for a port.
 const WORDS_MAX: usize = 16;
 
-/// Settings that are changed at once at most: more than there are.
+/// Maximum number of settings in one call: more than exist.
 const SETTINGS_MAX: usize = 64;
 
-const METHODS: &[Method] = &[
+const METHODS: &[RpcMethod] = &[
     method("exit", "[--cleanup]", 0, 1),
     method("fdb/flush", "[bridge]", 0, 1),
     method("fdb/show", "bridge", 1, 1),
@@ -48,7 +48,7 @@ const METHODS: &[Method] = &[
     method("revalidator/wait", "", 0, 0),
     method("shunt/add-bridge", "name", 1, 1),
     method("shunt/add-port", "bridge name [key=value..]", 2, WORDS_MAX),
-    method("shunt/caches", "[coverage]", 0, 1),
+    method("shunt/caches", "[rule-space]", 0, 1),
     method("shunt/capture-read", "id", 1, 1),
     method("shunt/capture-start", "port|drops", 1, 1),
     method("shunt/capture-stop", "id", 1, 1),
@@ -110,13 +110,13 @@ impl DaemonMethods {
             ("shunt/show", _) => json(&switch.bridges()),
             ("shunt/threads", _) => json(&switch.threads()),
             ("shunt/caches", []) => json(&switch.caches()),
-            ("shunt/caches", [word]) if word == "coverage" => {
-                json(&switch.caches_with_coverage().await)
+            ("shunt/caches", [word]) if word == "rule-space" => {
+                json(&switch.caches_with_rule_space().await)
             }
             ("shunt/drops", _) => json(&switch.drops()),
             ("shunt/entries", []) => json(&switch.entries(0).await),
             ("shunt/entries", [count]) => {
-                let count = count.parse().map_err(|_| format!("`{count}` is no number"))?;
+                let count = count.parse().map_err(|_| format!("`{count}` is not a number"))?;
                 json(&switch.entries(count).await)
             }
             ("shunt/evict", _) => {
@@ -126,8 +126,10 @@ impl DaemonMethods {
                 json(&switch.why(entry).await.map_err(|error| with_entries(&error))?)
             }
             ("shunt/add-bridge", [name]) => {
-                let bridge =
-                    shunt_switch::config::Bridge { name: name.clone(), ..Default::default() };
+                let bridge = shunt_switch::config::BridgeOptions {
+                    name: name.clone(),
+                    ..Default::default()
+                };
                 done(switch.add_bridge(&bridge).await)
             }
             ("shunt/del-bridge", [name]) => done(switch.remove_bridge(name).await),
@@ -145,11 +147,15 @@ impl DaemonMethods {
             }
             ("shunt/capture-read", [id]) => {
                 let id = capture_id(id)?;
-                json(&switch.read_capture(id).ok_or("there is no such capture")?)
+                json(
+                    &switch
+                        .read_capture(id)
+                        .ok_or("no such capture: it ended, or never started")?,
+                )
             }
             ("shunt/capture-stop", [id]) => {
                 let dropped = switch.stop_capture(capture_id(id)?).await;
-                Ok(dropped.ok_or("there is no such capture")?.to_string())
+                Ok(dropped.ok_or("no such capture: it ended, or never started")?.to_string())
             }
             ("shunt/set", words) => self.set(words).await,
             ("shunt/settings", _) => json(&self.settings()),
@@ -157,7 +163,7 @@ impl DaemonMethods {
         }
     }
 
-    /// All that [`Self::set`] changes, by key.
+    /// Returns all settings that [`Self::set`] can change, by key.
     fn settings(&self) -> BTreeMap<&'static str, Value> {
         let config = serde_json::to_value(self.switch.config()).unwrap_or_default();
         let of = |key: &&'static str| (*key, value_of(&config, key).cloned().unwrap_or_default());
@@ -166,7 +172,7 @@ impl DaemonMethods {
         all
     }
 
-    /// Those of the switch at once, then what is logged.
+    /// Changes settings of the switch at once, then the log filter.
     async fn set(&self, words: &[String]) -> Result<String, String> {
         let settings: Result<Vec<_>, _> = words.iter().map(|word| setting::split(word)).collect();
         let (filters, settings): (Vec<_>, Vec<_>) =
@@ -183,12 +189,12 @@ impl DaemonMethods {
     }
 }
 
-/// The value of a key of a configuration.
+/// Returns the value of a configuration key.
 fn value_of<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(config, |value, name| value.get(name))
 }
 
-/// Refuses a key that no running daemon can change.
+/// Refuses a key that cannot change at run time.
 fn check_setting(key: &str) -> Result<(), String> {
     let known = Switch::settings();
     if known.contains(&key) {
@@ -196,7 +202,7 @@ fn check_setting(key: &str) -> Result<(), String> {
     }
     if is_of_start(key) {
         return Err(format!(
-            "`{key}` stands as when the daemon starts: change its file and restart it"
+            "`{key}` cannot change at run time: change the configuration file and restart the daemon"
         ));
     }
     let mut all = known.to_vec();
@@ -204,10 +210,10 @@ fn check_setting(key: &str) -> Result<(), String> {
     Err(unknown("setting", key, &all))
 }
 
-/// Whether this is a key of the configuration: one that no running daemon can change, if it is no setting.
+/// Returns whether this configuration key only applies at the start.
 fn is_of_start(key: &str) -> bool {
     let config = serde_json::to_value(Config::default()).unwrap_or_default();
-    // Bridges come and go by commands of their own.
+    // Bridges have commands of their own.
     value_of(&config, key).is_some_and(|value| !value.is_object()) && key != "bridge"
 }
 
@@ -216,8 +222,8 @@ impl Methods for DaemonMethods {
         let Some(known) = METHODS.iter().find(|known| known.name == method) else {
             let nearest = nearest_of(method, METHODS.iter().map(|known| known.name));
             let hint = match nearest {
-                Some(nearest) => format!("the nearest is \"{nearest}\""),
-                None => "\"list-commands\" shows all".to_owned(),
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => "\"list-commands\" shows all commands".to_owned(),
             };
             return Err(format!("\"{method}\" is not a valid command; {hint}"));
         };
@@ -239,11 +245,11 @@ fn done(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
 }
 
-/// What is wrong with the name of an entry, and where names come from.
+/// Returns the error, with a hint to the list of entries.
 fn with_entries(error: &SwitchError) -> String {
     let hint = match error {
         SwitchError::NoSuchEntry { .. } | SwitchError::EntryText(_) => {
-            "; `shuntctl entries` lists those that there are"
+            "; `shuntctl entries` lists the existing entries"
         }
         _ => "",
     };
@@ -255,7 +261,7 @@ fn json(value: &impl Serialize) -> Result<String, String> {
 }
 
 fn capture_id(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is not the number of a capture"))
+    text.parse().map_err(|_| format!("`{text}` is not a capture number"))
 }
 
 #[cfg(test)]

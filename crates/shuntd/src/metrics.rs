@@ -1,4 +1,4 @@
-//! What the daemon counts as metrics, in the text format of Prometheus.
+//! The counters of the daemon as metrics in the text format of Prometheus.
 
 use std::fmt::Write;
 
@@ -6,13 +6,17 @@ use serde_json::Value;
 
 use crate::{
     render::{count, list, word},
-    render_evict::TURNS,
+    render_evict::ITERATIONS,
 };
 
-/// Evictions.
+/// Returns the metrics of cache evictions.
 pub(crate) fn evict(evict: &Value) -> String {
     let mut metrics = Metrics::default();
-    metrics.family("shunt_eviction_rows", "gauge", "Rows of the engine, by relation.");
+    metrics.family(
+        "shunt_eviction_rows",
+        "gauge",
+        "Rows in the index of the eviction engine, by relation.",
+    );
     for pair in list(&evict["relations"]) {
         let relation = word(&pair[0]).replace(' ', "_");
         metrics.value(&[("relation", &relation)], count(&pair[1]));
@@ -21,38 +25,46 @@ pub(crate) fn evict(evict: &Value) -> String {
     metrics.family(
         "shunt_eviction_evicted_total",
         "counter",
-        "Entries that changes ended, by cause.",
+        "Cache entries evicted by changes, by cause.",
     );
     metrics.pairs("cause", &evict["by_cause"]);
     let name = "shunt_eviction_list_seconds";
-    metrics.histogram(name, "From a change to the list of what it evicts.", &evict["to_list"]);
-    let name = "shunt_eviction_answer_seconds";
-    metrics.histogram(name, "From a version to the last answer.", &evict["to_answer"]);
-    metrics.family(
-        "shunt_eviction_answers_total",
-        "counter",
-        "Answers of packet threads, by turns begun since the version was posted.",
+    metrics.histogram(
+        name,
+        "Time from the start of a change until its list of stale entries is complete.",
+        &evict["list_time"],
     );
-    for (turns, answers) in TURNS.iter().zip(list(&evict["answers"])) {
-        metrics.value(&[("turns", turns)], count(answers));
+    let name = "shunt_eviction_ack_seconds";
+    metrics.histogram(name, "Time from the publication of a table version until the last packet thread acknowledged it.", &evict["ack_time"]);
+    metrics.family(
+        "shunt_eviction_acks_total",
+        "counter",
+        "Acknowledgements of table versions, by the poll loop iterations that the packet thread started since the version was sent.",
+    );
+    for (iterations, acks) in ITERATIONS.iter().zip(list(&evict["acks"])) {
+        metrics.value(&[("iterations", iterations)], count(acks));
     }
     metrics.0
 }
 
-/// Caches, the chains of packet threads, and the NIC in front of them.
+/// Returns the metrics of caches, Gigaflow caches and the NIC.
 pub(crate) fn caches(caches: &Value) -> String {
     let mut metrics = Metrics::default();
     metrics.singles(caches, &CACHES);
-    metrics.family("shunt_cache_hits_total", "counter", "Packets that a cache answered.");
+    metrics.family("shunt_cache_hits_total", "counter", "Packets that hit a cache, by cache.");
     for (cache, key) in [("exact", "exact_hits"), ("megaflow", "megaflow_hits")] {
         metrics.value(&[("cache", cache)], count(&caches[key]));
     }
-    metrics.family("shunt_cache_refused_total", "counter", "Entries not made, by what was full.");
+    metrics.family(
+        "shunt_cache_refused_total",
+        "counter",
+        "Cache entries not installed, by the resource that was full.",
+    );
     for (reason, key) in [("cache", "refused_full"), ("reports", "refused_ring")] {
         metrics.value(&[("full", reason)], count(&caches[key]));
     }
-    if !caches["chain"].is_null() {
-        chains(&mut metrics, caches);
+    if !caches["gigaflow"].is_null() {
+        gigaflow(&mut metrics, caches);
     }
     if caches["nic"].is_object() {
         nic(&mut metrics, &caches["nic"]);
@@ -60,9 +72,9 @@ pub(crate) fn caches(caches: &Value) -> String {
     metrics.0
 }
 
-/// The chain of each packet thread.
-fn chains(metrics: &mut Metrics, caches: &Value) {
-    let threads: Vec<(String, &Value)> = list(&caches["chains"])
+/// Adds the metrics of the Gigaflow cache of each packet thread.
+fn gigaflow(metrics: &mut Metrics, caches: &Value) {
+    let threads: Vec<(String, &Value)> = list(&caches["gigaflow_threads"])
         .iter()
         .zip(0..)
         .map(|(own, number): (_, u32)| (number.to_string(), own))
@@ -74,13 +86,13 @@ fn chains(metrics: &mut Metrics, caches: &Value) {
         }
     }
     metrics.family(
-        "shunt_gigaflow_not_cut_total",
+        "shunt_gigaflow_not_partitioned_total",
         "counter",
-        "Ways not cut, or not cached, by why.",
+        "Traversals that were cached as one megaflow, or not cached, by reason.",
     );
     for (thread, own) in &threads {
-        for (reason, ways) in own["not_cut"].as_object().into_iter().flatten() {
-            metrics.value(&[("thread", thread), ("reason", reason)], count(ways));
+        for (reason, traversals) in own["not_partitioned"].as_object().into_iter().flatten() {
+            metrics.value(&[("thread", thread), ("reason", reason)], count(traversals));
         }
     }
     for (name, help, key) in STAGE {
@@ -93,35 +105,47 @@ fn chains(metrics: &mut Metrics, caches: &Value) {
         }
     }
     for (name, help, key) in [
-        ("shunt_gigaflow_ways", "Ways from a bridge to an end that the pieces make.", "chains"),
-        ("shunt_gigaflow_ways_pairs", "An estimate of them by pairs of pieces.", "pairs"),
         (
-            "shunt_gigaflow_ways_published",
-            "An estimate of them by partitions, as published.",
+            "shunt_gigaflow_rule_space",
+            "Complete traversals that the LTM entries of the thread cover, counted exactly.",
+            "exact",
+        ),
+        (
+            "shunt_gigaflow_rule_space_pairwise",
+            "Estimate of the covered traversals: products of the LTM entries before and after each tag.",
+            "pairwise",
+        ),
+        (
+            "shunt_gigaflow_rule_space_published",
+            "Estimate of the covered traversals by the formula of the Gigaflow paper.",
             "published",
         ),
     ] {
         metrics.family(name, "gauge", help);
-        for ((thread, _), coverage) in threads.iter().zip(list(&caches["coverage"])) {
-            metrics.value(&[("thread", thread)], count(&coverage[key]));
+        for ((thread, _), rule_space) in threads.iter().zip(list(&caches["rule_space"])) {
+            metrics.value(&[("thread", thread)], count(&rule_space[key]));
         }
     }
 }
 
-/// The NIC in front of a bridge.
+/// Adds the metrics of the NIC in front of a bridge.
 fn nic(metrics: &mut Metrics, nic: &Value) {
-    metrics.family("shunt_nic_connected", "gauge", "Whether the NIC holds what it is meant to.");
+    metrics.family(
+        "shunt_nic_connected",
+        "gauge",
+        "1 if the NIC is connected and holds its entries, else 0.",
+    );
     metrics.value(&[], u64::from(nic["state"] == "connected"));
     metrics.singles(nic, &NIC);
-    metrics.singles(&nic["coverage"], &NIC_COVERAGE);
+    metrics.singles(&nic["rule_space"], &NIC_RULE_SPACE);
     metrics.singles(&nic["operations"], &NIC_OPERATIONS);
     metrics.singles(&nic["traffic"], &NIC_TRAFFIC);
-    metrics.family("shunt_nic_dropped_total", "counter", "Packets that the NIC dropped, by why.");
+    metrics.family("shunt_nic_dropped_total", "counter", "Packets dropped by the NIC, by reason.");
     metrics.pairs("reason", &nic["traffic"]["dropped"]);
     metrics.family(
         "shunt_nic_refused_total",
         "counter",
-        "Pieces that the NIC does not hold, by why.",
+        "LTM entries that the NIC does not support, by reason.",
     );
     metrics.pairs("reason", &nic["refused"]);
     for (name, help, key) in NIC_STAGE {
@@ -130,11 +154,11 @@ fn nic(metrics: &mut Metrics, nic: &Value) {
             metrics.value(&[("stage", &number.to_string())], count(&stage[key]));
         }
     }
-    let name = "shunt_nic_miss_to_hit_seconds";
+    let name = "shunt_nic_offload_seconds";
     metrics.family(
         name,
         "gauge",
-        "From a miss until all of its way is in the NIC, to a factor of two.",
+        "Time from a miss until the NIC holds all entries of the traversal; upper bound of a histogram bucket.",
     );
     for (quantile, us) in ["0.5", "0.99", "0.999"].into_iter().zip(list(&nic["latency_us"])) {
         let _ =
@@ -142,135 +166,313 @@ fn nic(metrics: &mut Metrics, nic: &Value) {
     }
 }
 
-/// A metric of one value: the name, the kind, what it is, and its key.
+/// A metric with one value: name, type, help text and JSON key.
 type Single = (&'static str, &'static str, &'static str, &'static str);
 
 const EVICT: [Single; 14] = [
-    ("shunt_eviction_engine_bytes", "gauge", "Memory of the engine, about.", "engine_bytes"),
-    ("shunt_resident_bytes", "gauge", "Memory of the process.", "resident_bytes"),
-    ("shunt_eviction_waiting_changes", "gauge", "Changes that wait.", "waiting"),
-    ("shunt_eviction_delayed_total", "counter", "Changes that found the queue full.", "delayed"),
-    ("shunt_eviction_changes_total", "counter", "Changes applied.", "changes"),
-    ("shunt_eviction_overflows_total", "counter", "Changes beyond the bound.", "overflows"),
-    ("shunt_eviction_faults_total", "counter", "Faults of the engine.", "faults"),
-    ("shunt_eviction_installed_total", "counter", "Entries made.", "installed"),
-    ("shunt_eviction_late_total", "counter", "Entries made too late to be watched.", "late"),
-    ("shunt_eviction_removed_total", "counter", "Entries given up by their owners.", "removed"),
-    ("shunt_repaired_same_total", "counter", "Evicted, made anew, the same.", "repaired_same"),
-    ("shunt_repaired_changed_total", "counter", "Evicted, made anew, changed.", "repaired_changed"),
-    ("shunt_repair_covered_total", "counter", "Evicted, and covered by others.", "repair_covered"),
-    ("shunt_repair_dropped_total", "counter", "Evicted, not made anew.", "repair_dropped"),
+    (
+        "shunt_eviction_engine_bytes",
+        "gauge",
+        "Approximate memory of the eviction engine.",
+        "engine_bytes",
+    ),
+    ("shunt_process_resident_bytes", "gauge", "Resident memory of the process.", "resident_bytes"),
+    ("shunt_eviction_waiting_changes", "gauge", "Queued changes.", "waiting"),
+    (
+        "shunt_eviction_delayed_changes_total",
+        "counter",
+        "Changes that waited because the queue was full.",
+        "delayed",
+    ),
+    (
+        "shunt_eviction_changes_total",
+        "counter",
+        "Changes applied to the eviction engine.",
+        "changes",
+    ),
+    (
+        "shunt_eviction_overflows_total",
+        "counter",
+        "Changes that were too large to examine and evicted all entries of their tables.",
+        "overflows",
+    ),
+    (
+        "shunt_eviction_faults_total",
+        "counter",
+        "Failures of the eviction engine; each evicted all entries.",
+        "faults",
+    ),
+    ("shunt_eviction_installed_total", "counter", "Cache entries installed.", "installed"),
+    (
+        "shunt_eviction_install_conflicts_total",
+        "counter",
+        "Entries dropped because a change arrived while they were installed.",
+        "install_conflicts",
+    ),
+    (
+        "shunt_eviction_removed_total",
+        "counter",
+        "Cache entries removed by their owners, for example when they expired.",
+        "removed",
+    ),
+    (
+        "shunt_repair_same_total",
+        "counter",
+        "Evicted entries that were re-translated with the same actions.",
+        "repaired_same",
+    ),
+    (
+        "shunt_repair_changed_total",
+        "counter",
+        "Evicted entries that were re-translated with other actions.",
+        "repaired_changed",
+    ),
+    (
+        "shunt_repair_covered_total",
+        "counter",
+        "Repairs that became unnecessary because another entry covered the packets.",
+        "repair_covered",
+    ),
+    ("shunt_repair_dropped_total", "counter", "Repairs that were dropped.", "repair_dropped"),
 ];
 
 const CACHES: [Single; 10] = [
     ("shunt_received_packets_total", "counter", "Packets received.", "received"),
-    ("shunt_translations_total", "counter", "Packets that were translated.", "upcalls"),
-    ("shunt_cache_entries", "gauge", "Cache entries.", "entries"),
-    ("shunt_cache_masks", "gauge", "Masks of cache entries.", "masks"),
-    ("shunt_cache_evicted_total", "counter", "Entries that changes made stale.", "evicted"),
-    ("shunt_cache_expired_total", "counter", "Entries that were idle for too long.", "expired"),
     (
-        "shunt_cache_raced_total",
+        "shunt_upcalls_total",
         "counter",
-        "Entries whose install and a change crossed.",
+        "Packets that missed every cache and were translated.",
+        "upcalls",
+    ),
+    ("shunt_cache_entries", "gauge", "Cache entries.", "entries"),
+    ("shunt_cache_masks", "gauge", "Masks in the wildcard cache.", "masks"),
+    (
+        "shunt_cache_evicted_total",
+        "counter",
+        "Cache entries evicted because a change made them stale.",
+        "evicted",
+    ),
+    (
+        "shunt_cache_expired_total",
+        "counter",
+        "Cache entries that expired without a hit.",
+        "expired",
+    ),
+    (
+        "shunt_cache_install_conflicts_total",
+        "counter",
+        "Entries dropped because a change arrived while they were installed.",
         "install_conflicts",
     ),
-    ("shunt_cache_verified_total", "counter", "Hits that were translated anew.", "verified"),
-    ("shunt_cache_differences_total", "counter", "Of these, those that were wrong.", "differences"),
     (
-        "shunt_version",
+        "shunt_cache_verified_total",
+        "counter",
+        "Cache hits that were also translated, to verify the cache.",
+        "verified",
+    ),
+    (
+        "shunt_cache_differences_total",
+        "counter",
+        "Verified hits that differed from their translation.",
+        "differences",
+    ),
+    (
+        "shunt_table_version",
         "gauge",
-        "The version of the tables that all threads have adopted.",
+        "Version of the tables that all packet threads have adopted.",
         "version",
     ),
 ];
 
 const CHAIN: [Single; 9] = [
-    ("shunt_gigaflow_hits_total", "counter", "Packets that came to their end.", "hits"),
-    ("shunt_gigaflow_misses_total", "counter", "Packets that met no entry.", "misses"),
-    ("shunt_gigaflow_midway_total", "counter", "Packets that met some, and no end.", "partial"),
-    ("shunt_gigaflow_resumed_total", "counter", "Of these, those that went on there.", "resumed"),
-    ("shunt_gigaflow_made_total", "counter", "Pieces that became entries.", "made"),
-    ("shunt_gigaflow_shared_total", "counter", "Pieces that were entries already.", "shared"),
-    ("shunt_gigaflow_made_room_total", "counter", "Entries that made room.", "evicted"),
+    (
+        "shunt_gigaflow_hits_total",
+        "counter",
+        "Packets that hit, up to the end of their traversal.",
+        "hits",
+    ),
+    ("shunt_gigaflow_misses_total", "counter", "Packets that hit no LTM entry.", "misses"),
+    (
+        "shunt_gigaflow_partial_hits_total",
+        "counter",
+        "Packets that hit one or more LTM entries and then missed.",
+        "partial_hits",
+    ),
+    (
+        "shunt_gigaflow_resumed_total",
+        "counter",
+        "Partial hits that were translated from the point of the miss.",
+        "resumed",
+    ),
+    ("shunt_gigaflow_created_total", "counter", "LTM entries created.", "created"),
+    (
+        "shunt_gigaflow_shared_total",
+        "counter",
+        "Sub-traversals that matched an existing LTM entry.",
+        "shared",
+    ),
+    (
+        "shunt_gigaflow_evicted_for_space_total",
+        "counter",
+        "LTM entries evicted for space.",
+        "evicted_for_space",
+    ),
     ("shunt_gigaflow_tags", "gauge", "Tags in use.", "tags"),
-    ("shunt_gigaflow_steps", "gauge", "Entries that a packet met, on average.", "steps"),
+    (
+        "shunt_gigaflow_entries_per_hit",
+        "gauge",
+        "Average number of LTM entries on the path of a packet that hit.",
+        "entries_per_hit",
+    ),
 ];
 
-/// The name, what it is, and its key.
+/// Name, help text and JSON key of the metrics of a stage.
 const STAGE: [(&str, &str, &str); 3] = [
-    ("shunt_gigaflow_stage_entries", "Entries of a stage.", "entries"),
-    ("shunt_gigaflow_stage_entries_max", "How many a stage has room for.", "entries_max"),
-    ("shunt_gigaflow_stage_masks", "Masks of a stage, of different tags apart.", "masks"),
+    ("shunt_gigaflow_stage_entries", "LTM entries in a stage.", "entries"),
+    (
+        "shunt_gigaflow_stage_entries_max",
+        "Maximum number of LTM entries in a stage.",
+        "entries_max",
+    ),
+    (
+        "shunt_gigaflow_stage_masks",
+        "Masks in a stage; masks of different tags count separately.",
+        "masks",
+    ),
 ];
 
 const NIC: [Single; 12] = [
-    ("shunt_nic_stale_total", "counter", "How often the NIC became stale.", "stale_count"),
+    (
+        "shunt_nic_stale_total",
+        "counter",
+        "Number of times that the NIC became stale.",
+        "stale_count",
+    ),
     (
         "shunt_nic_unconfirmed_total",
         "counter",
-        "Versions answered though it may forward by what they made stale.",
+        "Table versions that were acknowledged without the NIC.",
         "unconfirmed",
     ),
-    ("shunt_nic_repairs_total", "counter", "How often it was restored.", "repairs"),
-    ("shunt_nic_waiting", "gauge", "Pieces that are to be there and are not yet.", "waiting"),
-    ("shunt_nic_stale_entries", "gauge", "Stale entries not confirmed gone.", "stale_entries"),
+    (
+        "shunt_nic_restores_total",
+        "counter",
+        "Number of times that the entries of the NIC were restored after a lost connection.",
+        "repairs",
+    ),
+    ("shunt_nic_waiting_entries", "gauge", "LTM entries to insert into the NIC.", "waiting"),
+    (
+        "shunt_nic_stale_entries",
+        "gauge",
+        "Stale entries that the NIC has not confirmed as removed.",
+        "stale_entries",
+    ),
     ("shunt_nic_tags", "gauge", "Tags in use.", "tags"),
-    ("shunt_nic_made_total", "counter", "Pieces that were made to be there.", "made"),
-    ("shunt_nic_shared_total", "counter", "Pieces that were to be there already.", "shared"),
-    ("shunt_nic_entry_packets_total", "counter", "Packets that its entries counted.", "packets"),
-    ("shunt_nic_offered_total", "counter", "Packets that no cache knew.", "offered"),
+    ("shunt_nic_created_total", "counter", "LTM entries created for the NIC.", "created"),
+    (
+        "shunt_nic_shared_total",
+        "counter",
+        "Sub-traversals that matched an LTM entry of the NIC.",
+        "shared",
+    ),
+    (
+        "shunt_nic_entry_hits_total",
+        "counter",
+        "Sum of the hit counters of the LTM entries of the NIC.",
+        "entry_hits",
+    ),
+    (
+        "shunt_nic_candidates_offered_total",
+        "counter",
+        "Packets that missed every cache and were sent to the offload thread.",
+        "candidates_offered",
+    ),
     (
         "shunt_nic_candidates_known_total",
         "counter",
-        "Of these, those that it had.",
+        "Candidates with entries that were in the NIC already.",
         "candidates_known",
     ),
     (
         "shunt_nic_candidates_dropped_total",
         "counter",
-        "Of these, those lost.",
+        "Candidates that did not fit their queue.",
         "candidates_dropped",
     ),
 ];
 
-const NIC_COVERAGE: [Single; 3] = [
-    ("shunt_nic_ways", "gauge", "Ways from the bridge to an end that its pieces make.", "chains"),
-    ("shunt_nic_ways_pairs", "gauge", "An estimate of them by pairs of pieces.", "pairs"),
+const NIC_RULE_SPACE: [Single; 3] = [
     (
-        "shunt_nic_ways_published",
+        "shunt_nic_rule_space",
         "gauge",
-        "An estimate of them by partitions, as published.",
+        "Complete traversals that the LTM entries of the NIC cover, counted exactly.",
+        "exact",
+    ),
+    (
+        "shunt_nic_rule_space_pairwise",
+        "gauge",
+        "Estimate of the covered traversals: products of the LTM entries before and after each tag.",
+        "pairwise",
+    ),
+    (
+        "shunt_nic_rule_space_published",
+        "gauge",
+        "Estimate of the covered traversals by the formula of the Gigaflow paper.",
         "published",
     ),
 ];
 
 const NIC_OPERATIONS: [Single; 4] = [
-    ("shunt_nic_inserts_total", "counter", "Entries that it was to add.", "inserts"),
-    ("shunt_nic_removes_total", "counter", "Entries that it was to take out.", "removes"),
-    ("shunt_nic_failed_total", "counter", "What it refused, or could not do.", "failed"),
-    ("shunt_nic_lost_total", "counter", "What it did not answer.", "lost"),
+    ("shunt_nic_inserts_total", "counter", "Insertions requested from the NIC.", "inserts"),
+    ("shunt_nic_removes_total", "counter", "Removals requested from the NIC.", "removes"),
+    (
+        "shunt_nic_failed_operations_total",
+        "counter",
+        "Operations that the NIC refused or could not do.",
+        "failed",
+    ),
+    (
+        "shunt_nic_lost_operations_total",
+        "counter",
+        "Operations without an answer when the connection was lost.",
+        "lost",
+    ),
 ];
 
 const NIC_TRAFFIC: [Single; 5] = [
-    ("shunt_nic_received_packets_total", "counter", "Packets that came to it.", "received"),
-    ("shunt_nic_hits_total", "counter", "Packets that came to their end there.", "hits"),
-    ("shunt_nic_misses_total", "counter", "Packets that it gave to the switch.", "missed"),
+    ("shunt_nic_received_packets_total", "counter", "Packets received by the NIC.", "received"),
     (
-        "shunt_nic_midway_total",
+        "shunt_nic_hits_total",
         "counter",
-        "Packets that met some pieces, and no end.",
+        "Packets that hit in the NIC, up to the end of their traversal.",
+        "hits",
+    ),
+    (
+        "shunt_nic_misses_total",
+        "counter",
+        "Packets that missed in the NIC and were sent to the packet threads.",
+        "missed",
+    ),
+    (
+        "shunt_nic_partial_hits_total",
+        "counter",
+        "Packets that hit one or more LTM entries of the NIC and then missed.",
         "partial_hits",
     ),
-    ("shunt_nic_sent_packets_total", "counter", "Packets that left by its ports.", "sent"),
+    (
+        "shunt_nic_sent_packets_total",
+        "counter",
+        "Packets sent through the ports of the NIC.",
+        "sent",
+    ),
 ];
 
 const NIC_STAGE: [(&str, &str, &str); 2] = [
-    ("shunt_nic_stage_entries", "Entries of a stage.", "entries"),
-    ("shunt_nic_stage_entries_max", "How many a stage has room for.", "entries_max"),
+    ("shunt_nic_stage_entries", "LTM entries in a stage.", "entries"),
+    ("shunt_nic_stage_entries_max", "Maximum number of LTM entries in a stage.", "entries_max"),
 ];
 
-/// Metrics as text; values are of the family that was begun last.
+/// The text of metrics; values belong to the last family.
 #[derive(Default)]
 struct Metrics(String, &'static str);
 
@@ -288,7 +490,7 @@ impl Metrics {
         let _ = writeln!(self.0, "{}{labels} {value}", self.1);
     }
 
-    /// Families of one value each; what is not known is left out.
+    /// Adds families with one value each; unknown values are omitted.
     fn singles(&mut self, values: &Value, families: &[Single]) {
         for (name, kind, help, key) in families {
             if let Some(value) = values[key].as_number() {
@@ -298,7 +500,7 @@ impl Metrics {
         }
     }
 
-    /// A value for each pair of a name and a count.
+    /// Adds a value for each pair of a name and a count.
     fn pairs(&mut self, label: &str, pairs: &Value) {
         list(pairs).iter().for_each(|pair| self.value(&[(label, word(&pair[0]))], count(&pair[1])));
     }
@@ -317,7 +519,7 @@ impl Metrics {
     }
 }
 
-/// Nanoseconds as a number of seconds.
+/// Returns nanoseconds as a number of seconds.
 fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }
@@ -328,7 +530,7 @@ mod tests {
 
     use super::*;
 
-    /// Each line is there, and each family is described once.
+    /// Checks that each line exists, and that no family is declared twice.
     fn assert_has(text: &str, lines: &[&str]) {
         for line in lines {
             assert!(text.lines().any(|own| own == *line), "{line} in {text}");
@@ -345,12 +547,12 @@ mod tests {
     fn buckets_of_a_metric_add_up() {
         let times =
             json!({"count": 3, "sum_ns": 1_500_000_000_u64, "buckets": [[1024, 2], [2048, 1]]});
-        let value = json!({"to_list": times, "waiting": 4, "by_cause": [["rule", 7]],
-            "answers": [5, 3, 0, 1]});
+        let value = json!({"list_time": times, "waiting": 4, "by_cause": [["rule", 7]],
+            "acks": [5, 3, 0, 1]});
         let text = evict(&value);
         let lines = [
-            "shunt_eviction_answers_total{turns=\"0\"} 5",
-            "shunt_eviction_answers_total{turns=\"more\"} 1",
+            "shunt_eviction_acks_total{iterations=\"0\"} 5",
+            "shunt_eviction_acks_total{iterations=\"more\"} 1",
             "shunt_eviction_waiting_changes 4",
             "shunt_eviction_evicted_total{cause=\"rule\"} 7",
             "shunt_eviction_list_seconds_bucket{le=\"0.000001024\"} 2",
@@ -363,38 +565,38 @@ mod tests {
 
     #[test]
     fn chains_are_told_by_thread_and_stage_and_a_nic_by_stage() {
-        let chain = json!({"hits": 7, "steps": 2.5, "not_cut": {"teaching": 3},
+        let chain = json!({"hits": 7, "entries_per_hit": 2.5, "not_partitioned": {"learns": 3},
             "stages": [{"entries": 1, "entries_max": 8, "masks": 1}, {"entries": 2}]});
         let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],
             "latency_us": [64, 128, 256], "operations": {"inserts": 6},
-            "made": 8, "shared": 3, "coverage": {"chains": 6, "pairs": 5, "published": 4},
+            "created": 8, "shared": 3, "rule_space": {"exact": 6, "pairwise": 5, "published": 4},
             "traffic": {"hits": 40, "partial_hits": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
-        let text = caches(&json!({"received": 9, "exact_hits": 1, "chain": chain,
-            "chains": [chain, chain], "coverage": [{"chains": 12, "pairs": 10, "published": 9}], "nic": nic}));
+        let text = caches(&json!({"received": 9, "exact_hits": 1, "gigaflow": chain,
+            "gigaflow_threads": [chain, chain], "rule_space": [{"exact": 12, "pairwise": 10, "published": 9}], "nic": nic}));
         let lines = [
             "shunt_received_packets_total 9",
             "shunt_cache_hits_total{cache=\"exact\"} 1",
             "shunt_gigaflow_hits_total{thread=\"1\"} 7",
-            "shunt_gigaflow_not_cut_total{thread=\"0\",reason=\"teaching\"} 3",
+            "shunt_gigaflow_not_partitioned_total{thread=\"0\",reason=\"learns\"} 3",
             "shunt_gigaflow_stage_entries{thread=\"0\",stage=\"1\"} 2",
-            "shunt_gigaflow_ways{thread=\"0\"} 12",
-            "shunt_gigaflow_ways_pairs{thread=\"0\"} 10",
-            "shunt_gigaflow_ways_published{thread=\"0\"} 9",
+            "shunt_gigaflow_rule_space{thread=\"0\"} 12",
+            "shunt_gigaflow_rule_space_pairwise{thread=\"0\"} 10",
+            "shunt_gigaflow_rule_space_published{thread=\"0\"} 9",
             "shunt_nic_connected 1",
             "shunt_nic_inserts_total 6",
-            "shunt_nic_made_total 8",
+            "shunt_nic_created_total 8",
             "shunt_nic_shared_total 3",
-            "shunt_nic_ways 6",
-            "shunt_nic_ways_pairs 5",
-            "shunt_nic_ways_published 4",
-            "shunt_nic_midway_total 4",
+            "shunt_nic_rule_space 6",
+            "shunt_nic_rule_space_pairwise 5",
+            "shunt_nic_rule_space_published 4",
+            "shunt_nic_partial_hits_total 4",
             "shunt_nic_dropped_total{reason=\"rule\"} 2",
             "shunt_nic_stage_entries_max{stage=\"0\"} 9",
-            "shunt_nic_miss_to_hit_seconds{quantile=\"0.99\"} 0.000128000",
+            "shunt_nic_offload_seconds{quantile=\"0.99\"} 0.000128000",
         ];
         assert_has(&text, &lines);
         assert_has(
-            &caches(&json!({"received": 9, "chain": null, "nic": null})),
+            &caches(&json!({"received": 9, "gigaflow": null, "nic": null})),
             &["shunt_received_packets_total 9"],
         );
     }

@@ -1,4 +1,4 @@
-//! `shuntd nic`: the embedded NIC alone, for controllers of others.
+//! `shuntd nic`: the embedded NIC as a program of its own, for any P4Runtime controller.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,30 @@ use shunt_p4runtime::{
 };
 use thiserror::Error;
 
-/// A NIC in software, driven by P4Runtime.
+/// Run a NIC in software that P4Runtime controllers drive.
 ///
-/// It runs the program of p4/gigaflow.p4, and answers any controller that speaks P4Runtime.
+/// The NIC runs the program p4/gigaflow.p4.
 #[derive(Debug, Args)]
 pub(crate) struct NicArguments {
-    /// Where the server listens.
+    /// Listen for P4Runtime controllers on this address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
     listen: SocketAddr,
-    /// A port, as often as there are some: `1=eth0` a network device, `1=tap:NAME`, `1=null`, `1=pcap:RX:TX` files.
+    /// Add a port.
+    ///
+    /// `1=eth0` (network device), `1=tap:NAME`, `1=null` or `1=pcap:RX:TX` (files). May be
+    /// repeated.
     #[arg(long, value_name = "NUMBER=WHAT")]
     port: Vec<PortArgument>,
-    /// Where packets without an entry leave that came by the port of this number, and where those come
-    /// from that it is to send, as `--port`; without it, packets without an entry go to the controller.
+    /// Add a representor to the port with this number.
+    ///
+    /// Packets that miss leave through it, and packets that arrive on it leave through the port.
+    /// Without it, packets that miss go to the controller. May be repeated.
     #[arg(long, value_name = "NUMBER=WHAT")]
     representor: Vec<PortArgument>,
-    /// Stages: 1 to 16.
+    /// Set the number of stages: 1 to 16.
     #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
     stages: u8,
-    /// Entries of each stage: 1 to 1048576.
+    /// Set the number of entries in each stage: 1 to 1048576.
     #[arg(
         long,
         value_name = "ENTRIES",
@@ -45,36 +50,36 @@ pub(crate) struct NicArguments {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
     size: u32,
-    /// Different masks of each stage; without it, as many as come.
+    /// Limit the number of different masks in each stage; default: no limit.
     #[arg(long, value_name = "MASKS")]
     masks: Option<NonZeroUsize>,
-    /// Bits that an entry matches at most; without it, all that there are.
+    /// Limit the number of bits that an entry matches; default: no limit.
     #[arg(long, value_name = "BITS")]
     key_bits: Option<NonZeroU32>,
-    /// Microseconds that each update takes.
+    /// Delay each update by this many microseconds.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     latency: u64,
 }
 
-/// A port, as it is written.
+/// A port of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PortArgument {
     number: u16,
     spec: PortSpec,
 }
 
-/// Why text is no port.
+/// A reason why a text is not a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum PortArgumentError {
-    #[error("a port is written NUMBER=WHAT")]
+    #[error("a port must have the form NUMBER=WHAT, such as 1=eth0")]
     Form,
-    #[error("a port has a number from 1 to 65279")]
+    #[error("a port number must be from 1 to 65279")]
     Number,
-    #[error("a port needs a device, `tap:NAME`, `null` or `pcap:RX:TX`")]
+    #[error("the port type is not known: use a device name, `tap:NAME`, `null` or `pcap:RX:TX`")]
     What,
 }
 
-/// The highest number of a port: those above are reserved (OpenFlow 1.3, 7.2.1, in 16 bits).
+/// Highest port number: higher 16-bit numbers are reserved (OpenFlow 1.3, 7.2.1).
 const NUMBER_MAX: u16 = 0xfeff;
 
 impl FromStr for PortArgument {
@@ -103,20 +108,20 @@ impl FromStr for PortArgument {
     }
 }
 
-/// Why the NIC does not run.
+/// A reason why the NIC does not run.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     #[error(transparent)]
     Stages(#[from] UnknownStages),
-    #[error("--representor {0}: there is no --port of this number")]
+    #[error("--representor {0}: add a --port with this number")]
     NoPort(u16),
-    #[error("--representor {0}: there are two")]
+    #[error("--representor {0}: given twice, but a port has one representor")]
     TwoRepresentors(u16),
     #[error(transparent)]
     Nic(#[from] NicError),
 }
 
-/// Runs the NIC until `stop` is over. Hashes are made with `seed`.
+/// Runs the NIC until `stop` completes; `seed` is part of all hashes.
 pub(crate) async fn run(
     arguments: &NicArguments,
     seed: u64,

@@ -1,4 +1,4 @@
-//! What people see: the daemon's values as tables.
+//! Tables for the values of the daemon.
 
 use std::fmt::Write;
 
@@ -10,11 +10,13 @@ use crate::{
     render_nic::{nic_line, nic_rates},
 };
 
-/// The header of a capture file with nanosecond times.
+/// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
     [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 
-/// A packet of a capture as a record of a capture file; `{"time_ns": .., "frame": hex}`.
+/// Returns a captured packet (`{"time_ns".
+///
+/// .., "frame": hex}`) as a record of a capture file.
 pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
     let time = packet["time_ns"].as_u64().unwrap_or_default();
     let hex = packet["frame"].as_str().unwrap_or_default();
@@ -27,14 +29,14 @@ pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
     [&seconds[..], &nanoseconds, &length, &length, &frame].concat()
 }
 
-/// What `top` looks at.
-pub(crate) struct Snapshot {
+/// The values that `top` compares.
+pub(crate) struct TopSnapshot {
     pub(crate) bridges: Value,
     pub(crate) caches: Value,
     pub(crate) drops: Value,
 }
 
-/// Bridges with their ports.
+/// Returns bridges with their controllers and ports.
 pub(crate) fn show(bridges: &Value) -> String {
     let mut text = String::new();
     for bridge in list(bridges) {
@@ -67,7 +69,7 @@ pub(crate) fn show(bridges: &Value) -> String {
     text
 }
 
-/// The VLANs of a port; nothing of one that takes all.
+/// Returns the VLANs of a port; empty if the port takes all.
 fn vlans(port: &Value) -> String {
     let (mode, trunks) = (word(&port["vlan_mode"]), list(&port["trunks"]));
     let mut text = String::new();
@@ -84,19 +86,19 @@ fn vlans(port: &Value) -> String {
     text
 }
 
-/// How it stands with a controller.
+/// Returns the state of a controller.
 fn controller_state(controller: &Value) -> String {
     match word(&controller["state"]) {
         "connected" => format!("connected, role {}", word(&controller["role"])),
         "waiting" => {
-            let (why, seconds) = (word(&controller["why"]), count(&controller["next_try_s"]));
-            format!("not connected: {why}, next try in {seconds} s")
+            let (reason, seconds) = (word(&controller["reason"]), count(&controller["retry_in_s"]));
+            format!("not connected: {reason}, next attempt in {seconds} s")
         }
         state => state.to_owned(),
     }
 }
 
-/// MAC addresses, as `ovs-appctl fdb/show` prints them.
+/// Returns MAC addresses in the format of `ovs-appctl fdb/show`.
 pub(crate) fn macs(macs: &[MacStatus]) -> String {
     let mut text = " port  VLAN  MAC                Age\n".to_owned();
     for entry in macs {
@@ -112,32 +114,37 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
     text
 }
 
-/// The threads that are gone by themselves; nothing where none is.
+/// Returns the threads that panicked; empty if there are none.
 pub(crate) fn threads(threads: &Value) -> String {
     let gone = list(threads).iter().filter(|thread| thread["state"] == "panicked");
     let line = |thread: &Value| {
         let name = word(&thread["name"]);
-        let mend = match name {
-            "target thread" => "set caches.gigaflow.target.kind to none, then to what it was",
+        let action = match name {
+            "offload thread" => {
+                "set caches.gigaflow.offload.kind to none and then to its old value"
+            }
             _ => "restart the daemon",
         };
-        format!("{name} has ended by a panic: {mend}\n")
+        format!(
+            "{name}: panicked; {action}
+"
+        )
     };
     gone.map(line).collect()
 }
 
-/// Settings, as `set` and the configuration spell them.
+/// Returns settings, with the names of the configuration file.
 pub(crate) fn settings(settings: &Value) -> String {
     let all = settings.as_object().into_iter().flatten();
     all.map(|(key, value)| format!("{key} = {value}\n")).collect()
 }
 
-/// The ports of all bridges, as one JSON list.
+/// Returns the ports of all bridges as one JSON list.
 pub(crate) fn ports_of(bridges: &Value) -> Value {
     list(bridges).iter().flat_map(|bridge| list(&bridge["ports"])).cloned().collect()
 }
 
-/// Ports with their counters.
+/// Returns ports with their counters.
 pub(crate) fn ports(bridges: &Value) -> String {
     let mut rows = vec![
         [
@@ -170,7 +177,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
     table(&rows)
 }
 
-/// Where packets went.
+/// Returns packet counters and drop reasons.
 pub(crate) fn drops(drops: &Value) -> String {
     let mut text = String::new();
     for key in ["received", "injected", "copied", "sent", "punted", "held"] {
@@ -185,8 +192,8 @@ pub(crate) fn drops(drops: &Value) -> String {
     text
 }
 
-/// One look of `top`.
-pub(crate) fn top(before: &Snapshot, now: &Snapshot, seconds: u64) -> String {
+/// Returns one update of `top`.
+pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> String {
     let seconds = seconds.max(1);
     let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
     let mut text = caches_line(&now.caches);
@@ -293,7 +300,7 @@ br0     1     p1    null  5           0           7           1           up
             let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
                 "rx_packets": packets, "rx_bytes": 60 * packets, "tx_packets": 0, "tx_bytes": 0});
             let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
-            Snapshot {
+            TopSnapshot {
                 bridges: json!([{"ports": [port]}]),
                 caches: json!({"received": packets, "nic": {"traffic": traffic}}),
                 drops: json!({"dropped": [["rule", packets / 2]]}),
@@ -302,7 +309,7 @@ br0     1     p1    null  5           0           7           1           up
         let shown = top(&look(10), &look(30), 2);
         let expected = "\
 10 packets/s received, 5 dropped/s
-30 packets/s received by the NIC, 20 hits/s there
+30 packets/s received by the NIC, 20 hits/s in the NIC
 
 bridge  port  name  rx packets/s  rx bytes/s  tx packets/s  tx bytes/s  link
 br0     1     p1    10            600         0             0           up
@@ -329,7 +336,7 @@ br0     1     p1    10            600         0             0           up
     fn a_controller_is_shown_with_how_it_stands() {
         let controllers = json!([
             {"target": "tcp:1.2.3.4", "state": "connected", "role": "master"},
-            {"target": "tcp:1.2.3.5", "state": "waiting", "why": "it is gone", "next_try_s": 4},
+            {"target": "tcp:1.2.3.5", "state": "waiting", "reason": "connection refused", "retry_in_s": 4},
             {"target": "tcp:1.2.3.6", "state": "connecting"},
             {"target": "ptcp:6634", "state": "listening"},
         ]);
@@ -337,7 +344,7 @@ br0     1     p1    10            600         0             0           up
         let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
         let expected = [
             "controller tcp:1.2.3.4 (connected, role master)",
-            "controller tcp:1.2.3.5 (not connected: it is gone, next try in 4 s)",
+            "controller tcp:1.2.3.5 (not connected: connection refused, next attempt in 4 s)",
             "controller tcp:1.2.3.6 (connecting)",
             "controller ptcp:6634 (listening)",
         ];
@@ -349,9 +356,9 @@ br0     1     p1    10            600         0             0           up
         let thread = |name, state| json!({"name": name, "state": state});
         let (one, two) = ("packet thread 0", "packet thread 1");
         let both = json!([thread(one, "running"), thread(two, "panicked")]);
-        assert_eq!(threads(&both), "packet thread 1 has ended by a panic: restart the daemon\n");
+        assert_eq!(threads(&both), "packet thread 1: panicked; restart the daemon\n");
         let end = json!([thread(one, "stopped"), thread("eviction thread", "panicked")]);
-        assert_eq!(threads(&end), "eviction thread has ended by a panic: restart the daemon\n");
+        assert_eq!(threads(&end), "eviction thread: panicked; restart the daemon\n");
         assert_eq!(threads(&json!([thread(one, "running")])), "");
     }
 

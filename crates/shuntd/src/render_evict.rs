@@ -1,4 +1,4 @@
-//! Evictions, as people see them.
+//! Tables of cache entries and evictions.
 
 use std::fmt::Write;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::render::{count, list, percent, table, word};
 
-/// Cache entries, a line each.
+/// Returns cache entries, one line each.
 pub(crate) fn entries(entries: &Value) -> String {
-    let titles = ["entry", "packets", "bytes", "idle ms", "actions", "takes"];
+    let titles = ["entry", "packets", "bytes", "idle ms", "actions", "match"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     let shown = list(&entries["entries"]);
     for entry in shown {
@@ -30,7 +30,7 @@ pub(crate) fn entries(entries: &Value) -> String {
     table(&rows) + &rest
 }
 
-/// What happens to the packets of an entry.
+/// Returns the actions of an entry.
 fn actions(entry: &Value) -> String {
     let mut actions: Vec<String> =
         list(&entry["actions"]).iter().map(|action| word(action).to_owned()).collect();
@@ -40,71 +40,81 @@ fn actions(entry: &Value) -> String {
     if actions.is_empty() { "drop".to_owned() } else { actions.join(",") }
 }
 
-/// The eviction engine and what it did.
+/// Returns the eviction engine with its counters and latencies.
 pub(crate) fn evict(evict: &Value) -> String {
     let engine = match word(&evict["engine"]) {
-        "" => "of the embedder",
+        "" => "custom",
         name => name,
     };
-    let (version, answered) = (count(&evict["version"]), count(&evict["answered"]));
-    let mut text = format!("engine {engine}, at version {version}, answered by all: {answered}\n");
+    let (version, acked) = (count(&evict["version"]), count(&evict["acked_version"]));
+    let mut text = format!(
+        "engine {engine}, version {version}, acknowledged by all threads: {acked}
+"
+    );
     text += &sizes(evict);
     text += &totals(evict);
-    text += &times("from a change to the list of what it evicts", &evict["to_list"]);
-    text += &times("from a version to the last answer", &evict["to_answer"]);
-    text += &turns(&evict["answers"]);
+    text += &times("time to list the stale entries of a change", &evict["list_time"]);
+    text += &times("time until all threads acknowledged a version", &evict["ack_time"]);
+    text += &acks(&evict["acks"]);
     text
 }
 
-/// In how many of its turns a packet thread has answered.
-fn turns(answers: &Value) -> String {
-    let counts: Vec<u64> = list(answers).iter().map(count).collect();
+/// Returns the acknowledgements by poll loop iterations.
+fn acks(acks: &Value) -> String {
+    let counts: Vec<u64> = list(acks).iter().map(count).collect();
     let all: u64 = counts.iter().sum();
     if all == 0 {
         return String::new();
     }
-    let mut text = format!("\nanswers of packet threads, by turns begun since: {all}\n");
-    for (name, own) in TURNS.iter().zip(counts) {
+    let mut text = format!(
+        "
+acknowledgements by poll loop iterations since the version was sent: {all}
+"
+    );
+    for (name, own) in ITERATIONS.iter().zip(counts) {
         let _ = writeln!(text, "  {name:<14} {own:>12}  {}", percent(own, all));
     }
     text
 }
 
-/// Places of the answers, as people read them.
-pub(crate) const TURNS: [&str; 4] = ["0", "1", "2", "more"];
+/// Labels of the acknowledgement buckets.
+pub(crate) const ITERATIONS: [&str; 4] = ["0", "1", "2", "more"];
 
-/// What the engine keeps, and what waits for it.
+/// Returns the size of the engine and of its queues.
 fn sizes(evict: &Value) -> String {
     let mut text = String::new();
     for pair in list(&evict["relations"]) {
         let _ = writeln!(text, "  {:<14} {:>12}", word(&pair[0]), count(&pair[1]));
     }
-    for (name, key) in [("engine", "engine_bytes"), ("process", "resident_bytes")] {
+    for (name, key) in [("engine memory", "engine_bytes"), ("process memory", "resident_bytes")] {
         if let Some(bytes) = evict[key].as_u64() {
             let _ = writeln!(text, "  {name:<14} {:>12} KiB", bytes / 1024);
         }
     }
     let (waiting, most) = (count(&evict["waiting"]), count(&evict["waiting_max"]));
-    let _ = writeln!(text, "  {:<14} {waiting:>12} of {most}", "changes wait");
+    let _ = writeln!(text, "  {:<14} {waiting:>12} of {most}", "queued changes");
     for owner in list(&evict["owners"]) {
-        let (reports, answered) = (count(&owner["reports"]), count(&owner["answered"]));
+        let (reports, acked) = (count(&owner["reports"]), count(&owner["acked_version"]));
         let name = if owner["is_nic"] == true {
             "nic".to_owned()
         } else {
             format!("thread {}", count(&owner["owner"]))
         };
-        let _ = writeln!(text, "  {name:<14} {reports:>12} reports wait, at version {answered}");
+        let _ = writeln!(
+            text,
+            "  {name:<14} {reports:>12} queued reports, acknowledged version {acked}"
+        );
     }
     text
 }
 
-/// What happened to entries, by cause and by table.
+/// Returns the counts of entries, by cause and by table.
 fn totals(evict: &Value) -> String {
     let mut text = String::new();
     for (name, key) in [
         ("installed", "installed"),
-        ("too late", "late"),
-        ("given up", "removed"),
+        ("conflicts", "install_conflicts"),
+        ("removed by owner", "removed"),
         ("changes", "changes"),
         ("delayed", "delayed"),
         ("overflows", "overflows"),
@@ -125,21 +135,21 @@ fn totals(evict: &Value) -> String {
     let repairs = REPAIRS.map(|(name, key)| (name, count(&evict[key])));
     if repairs.iter().any(|(_, count)| *count > 0) {
         for (name, count) in repairs {
-            let _ = writeln!(text, "{name:<16} {count:>12}");
+            let _ = writeln!(text, "{name:<18} {count:>10}");
         }
     }
     text
 }
 
-/// What became of evicted entries that packets came to.
+/// Labels and keys of the repair counters.
 const REPAIRS: [(&str, &str); 4] = [
     ("repaired: same", "repaired_same"),
-    ("repaired: other", "repaired_changed"),
-    ("repair: covered", "repair_covered"),
-    ("repair: given up", "repair_dropped"),
+    ("repaired: changed", "repaired_changed"),
+    ("repair: not needed", "repair_covered"),
+    ("repair: dropped", "repair_dropped"),
 ];
 
-/// Times as a histogram, the longest bar as long as the largest bucket.
+/// Returns a latency histogram; the longest bar belongs to the largest bucket.
 fn times(title: &str, times: &Value) -> String {
     let all = count(&times["count"]);
     if all == 0 {
@@ -158,10 +168,10 @@ fn times(title: &str, times: &Value) -> String {
     text
 }
 
-/// The longest bar of a histogram.
+/// Maximum length of a bar.
 const BAR_MAX: u64 = 40;
 
-/// A time with three digits, in the largest unit that it is at least one of.
+/// Returns a duration with few digits, in its largest unit.
 fn duration(nanoseconds: u64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let unit = units.into_iter().find(|(_, length)| nanoseconds >= *length);
@@ -170,7 +180,7 @@ fn duration(nanoseconds: u64) -> String {
     if whole < 10 { format!("{whole}.{tenth}{name}") } else { format!("{whole}{name}") }
 }
 
-/// Why an entry is there, or went.
+/// Returns why an entry is valid, or why it was evicted.
 pub(crate) fn why(why: &Value) -> String {
     let entry = word(&why["entry"]);
     let seconds = |key: &str| duration(count(&why[key]) * 1_000_000);
@@ -180,22 +190,21 @@ pub(crate) fn why(why: &Value) -> String {
             "" => unnamed(word(&why["cause"])),
             delta => delta.to_owned(),
         };
-        return format!("entry {entry} was evicted {ago} ago, by version {version}:\n  {cause}\n");
+        return format!("entry {entry} was evicted {ago} ago by version {version}:\n  {cause}\n");
     }
     let [packets, bytes, version] = ["packets", "bytes", "version"].map(|key| count(&why[key]));
     let idle = seconds("idle_ms");
-    let mut text =
-        format!("entry {entry} is there: {packets} packets, {bytes} bytes, idle {idle}\n");
+    let mut text = format!("entry {entry}: {packets} packets, {bytes} bytes, idle {idle}\n");
     let megaflow = match word(&why["megaflow"]) {
-        "" => "everything",
+        "" => "any packet",
         own => own,
     };
-    let _ = writeln!(text, "  takes  {megaflow}\n  does   {}", actions(why));
-    let _ = writeln!(text, "  made   under version {version}");
-    text += "it stays as long as these lookups find what they found:\n";
+    let _ = writeln!(text, "  matches    {megaflow}\n  actions    {}", actions(why));
+    let _ = writeln!(text, "  installed  under version {version}");
+    text += "It is valid while these lookups return the same result:\n";
     list(&why["visits"]).iter().for_each(|own| text += &visit(own));
     if !list(&why["reads"]).is_empty() {
-        text += "and as long as these do not change:\n";
+        text += "It also depends on:\n";
     }
     for object in list(&why["reads"]) {
         let _ = writeln!(text, "  {}", word(object));
@@ -203,22 +212,26 @@ pub(crate) fn why(why: &Value) -> String {
     text
 }
 
-/// Why an entry went, where no single change is known.
+/// Returns the cause of an eviction without a single known change.
 fn unnamed(cause: &str) -> String {
     match cause {
-        "bound" => "so many rules changed at once that all entries of their tables went",
-        "fault" => "the engine failed, and all entries went",
-        _ => "one of several changes; this engine does not tell which",
+        "bound" => "too many rules changed at once: all entries of these tables were evicted",
+        "fault" => "the eviction engine failed: all entries were evicted",
+        _ => "one of several changes (this engine does not report which)",
     }
     .to_owned()
 }
 
-/// A lookup, with the rule that decided it and what it consulted.
+/// Returns a lookup, with its rule and the bits that it consulted.
 fn visit(visit: &Value) -> String {
     let mut text = String::new();
     let place = format!("{} table {}", word(&visit["bridge"]), visit["table"]);
     for conjunction in list(&visit["conjunctions"]) {
-        let _ = writeln!(text, "  {place}: conj_id {} by", conjunction["conj_id"]);
+        let _ = writeln!(
+            text,
+            "  {place}: conj_id {} matched by these clauses:",
+            conjunction["conj_id"]
+        );
         for clause in list(&conjunction["clauses"]) {
             let _ = writeln!(text, "    {}", rule(clause));
         }
@@ -226,10 +239,10 @@ fn visit(visit: &Value) -> String {
     let decided = if visit["rule"].is_null() { "no rule".to_owned() } else { rule(&visit["rule"]) };
     let _ = writeln!(text, "  {place}: {decided}");
     let consulted = match word(&visit["consulted"]) {
-        "" => "anything",
+        "" => "any packet",
         own => own,
     };
-    let _ = writeln!(text, "    no rule that outranks it overlaps {consulted}");
+    let _ = writeln!(text, "    depends on all rules of higher priority that overlap {consulted}");
     text
 }
 
@@ -260,23 +273,23 @@ title: 5, half < 2.0us, 99 % < 8.1us, longest 5.0us
 
     #[test]
     fn answers_are_shown_by_turns_once_there_are_some() {
-        assert_eq!(turns(&json!([0, 0, 0, 0])), "");
+        assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
-answers of packet threads, by turns begun since: 8
+acknowledgements by poll loop iterations since the version was sent: 8
   0                         6   75.0 %
   1                         2   25.0 %
   2                         0    0.0 %
   more                      0    0.0 %
 ";
-        assert_eq!(turns(&json!([6, 2, 0, 0])), expected);
+        assert_eq!(acks(&json!([6, 2, 0, 0])), expected);
     }
 
     #[test]
     fn a_piece_that_leads_on_is_no_drop() {
         assert_eq!(actions(&json!({"actions": [], "next": null})), "drop");
-        assert_eq!(actions(&json!({"actions": [], "next": "recirc_id=2"})), "next(recirc_id=2)");
-        let more = json!({"actions": ["set(nw_ttl=63)"], "next": "recirc_id=2"});
-        assert_eq!(actions(&more), "set(nw_ttl=63),next(recirc_id=2)");
+        assert_eq!(actions(&json!({"actions": [], "next": "tag=2"})), "next(tag=2)");
+        let more = json!({"actions": ["set(nw_ttl=63)"], "next": "tag=2"});
+        assert_eq!(actions(&more), "set(nw_ttl=63),next(tag=2)");
     }
 
     #[test]
@@ -290,16 +303,16 @@ answers of packet threads, by turns begun since: 8
             "idle_ms": 1500, "megaflow": "ip", "actions": ["2"], "version": 9, "visits": visits,
             "reads": ["the ports of br0"]});
         let expected = "\
-entry 0.1.2 is there: 3 packets, 180 bytes, idle 1.5s
-  takes  ip
-  does   2
-  made   under version 9
-it stays as long as these lookups find what they found:
+entry 0.1.2: 3 packets, 180 bytes, idle 1.5s
+  matches    ip
+  actions    2
+  installed  under version 9
+It is valid while these lookups return the same result:
   br0 table 0: priority=7,ip (cookie 0x1)
-    no rule that outranks it overlaps ip
+    depends on all rules of higher priority that overlap ip
   br0 table 4: no rule
-    no rule that outranks it overlaps anything
-and as long as these do not change:
+    depends on all rules of higher priority that overlap any packet
+It also depends on:
   the ports of br0
 ";
         assert_eq!(why(&value), expected);
@@ -309,10 +322,9 @@ and as long as these do not change:
     fn an_entry_that_went_is_explained_by_what_ended_it() {
         let value = json!({"state": "evicted", "entry": "0.1.2", "version": 9, "ago_ms": 20,
             "cause": "group", "delta": "group 3 of br0 changed"});
-        let expected =
-            "entry 0.1.2 was evicted 20ms ago, by version 9:\n  group 3 of br0 changed\n";
+        let expected = "entry 0.1.2 was evicted 20ms ago by version 9:\n  group 3 of br0 changed\n";
         assert_eq!(why(&value), expected);
         let value = json!({"state": "evicted", "cause": "untold", "delta": null});
-        assert!(why(&value).contains("does not tell which"), "{}", why(&value));
+        assert!(why(&value).contains("does not report which"), "{}", why(&value));
     }
 }

@@ -1,4 +1,4 @@
-//! A NIC in front of a bridge, as people see it.
+//! Tables of the NIC in front of a bridge.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::render::{count, list, percent, word};
 
-/// The NIC of a bridge in a line, and how it is.
+/// Returns the NIC of a bridge and its state in one line.
 pub(crate) fn nic_line(nic: &Value) -> String {
     let rules: u64 = list(&nic["stages"]).iter().map(|stage| count(&stage["entries"])).sum();
     format!(
@@ -21,17 +21,19 @@ fn state(nic: &Value) -> String {
     match word(&nic["state"]) {
         "stale" => {
             let seconds = nic["stale_s"].as_f64().unwrap_or_default();
-            let trouble = match word(&nic["trouble"]) {
+            let error = match word(&nic["error"]) {
                 "" => String::new(),
-                trouble => format!(", {trouble}"),
+                error => format!(", {error}"),
             };
-            format!("stale for {seconds:.1} s: {}{trouble}", word(&nic["why"]))
+            format!("stale for {seconds:.1} s: {}{error}", word(&nic["reason"]))
         }
         state => state.to_owned(),
     }
 }
 
-/// What a NIC did between two looks, in a line, if it was there; `rate` is of a counter.
+/// Returns the rates of a NIC between two snapshots in one line.
+///
+/// `rate` computes one rate.
 pub(crate) fn nic_rates(
     before: &Value,
     now: &Value,
@@ -43,13 +45,17 @@ pub(crate) fn nic_rates(
         String::new()
     } else if old.is_object() && traffic.is_object() {
         let [received, hits] = ["received", "hits"].map(|key| of(old, traffic, key));
-        format!("{received} packets/s received by the NIC, {hits} hits/s there\n")
+        format!("{received} packets/s received by the NIC, {hits} hits/s in the NIC\n")
     } else {
-        format!("{} hits/s of entries of the NIC\n", of(before, now, "packets"))
+        format!(
+            "{} entry hits/s in the NIC
+",
+            of(before, now, "entry_hits")
+        )
     }
 }
 
-/// The NIC among the caches, a line each.
+/// Returns the counters of the NIC, one line each.
 pub(crate) fn nic(nic: &Value) -> String {
     let mut text = format!("\n{}\n", nic_line(nic));
     let mut line = |name: &str, count: u64, rest: &str| {
@@ -60,10 +66,10 @@ pub(crate) fn nic(nic: &Value) -> String {
         let packets = |key: &str| count(&traffic[key]);
         line("nic packets", packets("received"), "");
         let seen = looked_up(traffic);
-        let share = |key: &str| format!("{} of {seen} looked up", percent(packets(key), seen));
+        let share = |key: &str| format!("{} of {seen} lookups", percent(packets(key), seen));
         line("nic hits", packets("hits"), &share("hits"));
         line("nic misses", packets("missed"), &share("missed"));
-        line("nic midway", packets("partial_hits"), &share("partial_hits"));
+        line("nic partial", packets("partial_hits"), &share("partial_hits"));
         for (reason, count) in dropped(traffic) {
             line("nic dropped", count, reason);
         }
@@ -73,43 +79,56 @@ pub(crate) fn nic(nic: &Value) -> String {
     let fills: Vec<String> = stages.clone().map(fill).collect();
     let entries = stages.map(|stage| count(&stage["entries"])).sum();
     line("nic entries", entries, &format!("in stages {}", fills.join(", ")));
-    let tags =
-        format!("{} waiting, {} stale, {} tags", own("waiting"), own("stale_entries"), own("tags"));
-    line("entry hits", own("packets"), &tags);
-    line("nic pieces", own("made"), &uses(own("made"), own("shared")));
-    line("nic shared", own("shared"), "");
-    let coverage = &nic["coverage"];
-    if coverage.is_object() {
-        let estimates = ["pairs", "published"].map(|key| count(&coverage[key]));
-        let estimates = format!("{} by pairs, {} as published", estimates[0], estimates[1]);
-        line("nic ways", count(&coverage["chains"]), &estimates);
+    let tags = format!(
+        "{} entries to insert, {} stale entries, {} tags",
+        own("waiting"),
+        own("stale_entries"),
+        own("tags")
+    );
+    line("entry hits", own("entry_hits"), &tags);
+    line("nic created", own("created"), &uses(own("created"), own("shared")));
+    line("nic shared", own("shared"), "sub-traversals that matched an existing entry");
+    let rule_space = &nic["rule_space"];
+    if rule_space.is_object() {
+        let estimates = ["pairwise", "published"].map(|key| count(&rule_space[key]));
+        let estimates = format!(
+            "traversals covered ({} pairwise, {} published estimate)",
+            estimates[0], estimates[1]
+        );
+        line("nic coverage", count(&rule_space["exact"]), &estimates);
     }
-    let offers =
-        format!("{} known, {} dropped", own("candidates_known"), own("candidates_dropped"));
-    line("offered", own("offered"), &offers);
+    let candidates = format!(
+        "{} already offloaded, {} dropped",
+        own("candidates_known"),
+        own("candidates_dropped")
+    );
+    line("candidates", own("candidates_offered"), &candidates);
     let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
     let operations = &nic["operations"];
-    let latency = format!("miss to hit, p50, p99 and p99.9: {} us", times.join(", "));
+    let latency = format!("time from miss to offload, p50/p99/p99.9 below {} us", times.join("/"));
     line("inserted", count(&operations["inserts"]), &latency);
     line("removed", count(&operations["removes"]), "");
     for refused in list(&nic["refused"]) {
-        line("not held", count(&refused[1]), word(&refused[0]));
+        line("unsupported", count(&refused[1]), word(&refused[0]));
     }
-    let late = if nic["counts_late"] == true { ", counts late" } else { "" };
+    let late = if nic["counters_late"] == true { ", counter reads are late" } else { "" };
     let stale = own("stale_count");
-    let stale = format!("{stale} times stale, {} versions unconfirmed{late}", own("unconfirmed"));
-    line("repaired", own("repairs"), &stale);
+    let stale = format!(
+        "stale {stale} times, {} versions acknowledged without the NIC{late}",
+        own("unconfirmed")
+    );
+    line("restored", own("repairs"), &stale);
     text
 }
 
-/// How many ways use a piece: the one that it was made for, and those that found it there.
-fn uses(made: u64, shared: u64) -> String {
+/// Returns the average number of traversals that use an LTM entry.
+fn uses(created: u64, shared: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an average for people")]
-    let uses = (made + shared) as f64 / made.max(1) as f64;
-    format!("{uses:.2} ways used each")
+    let uses = (created + shared) as f64 / created.max(1) as f64;
+    format!("used by {uses:.2} traversals on average")
 }
 
-/// Packets that a NIC looked up: what nobody took from it had missed as well.
+/// Returns the number of lookups in a NIC, with dropped misses.
 pub(crate) fn looked_up(traffic: &Value) -> u64 {
     let lost =
         dropped(traffic).filter(|(reason, _)| ["representor", "controller"].contains(reason));
@@ -117,7 +136,7 @@ pub(crate) fn looked_up(traffic: &Value) -> u64 {
     count(&traffic["hits"]) + count(&traffic["missed"]) + lost
 }
 
-/// Packets that a NIC dropped, by why.
+/// Returns the packets that a NIC dropped, by reason.
 fn dropped(traffic: &Value) -> impl Iterator<Item = (&str, u64)> {
     let reasons = list(&traffic["dropped"]).iter();
     reasons.map(|reason| (word(&reason[0]), count(&reason[1])))
@@ -133,8 +152,8 @@ mod tests {
         json!({
             "kind": "embedded", "address": "127.0.0.1:9", "state": "connected",
             "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
-            "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
-            "made": 4, "shared": 2, "coverage": {"chains": 7, "pairs": 6, "published": 5},
+            "entry_hits": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "candidates_offered": 5,
+            "created": 4, "shared": 2, "rule_space": {"exact": 7, "pairwise": 6, "published": 5},
             "candidates_known": 1, "candidates_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
             "stale_count": 2, "unconfirmed": 4, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
@@ -149,10 +168,10 @@ mod tests {
         let mut value = status();
         assert_eq!(nic_line(&value), "nic embedded 127.0.0.1:9 (connected, 3 entries)");
         value["state"] = "stale".into();
-        value["why"] = "lost".into();
+        value["reason"] = "lost".into();
         value["stale_s"] = 1.25.into();
         assert!(nic_line(&value).contains("(stale for 1.2 s: lost, 3 entries)"));
-        value["trouble"] = "cannot connect to the device: Connection refused".into();
+        value["error"] = "cannot connect to the device: Connection refused".into();
         let expected =
             "(stale for 1.2 s: lost, cannot connect to the device: Connection refused, 3 ";
         assert!(nic_line(&value).contains(expected));
@@ -166,11 +185,11 @@ mod tests {
         let (before, mut now) = (status(), status());
         now["traffic"]["received"] = 29.into();
         now["traffic"]["hits"] = 13.into();
-        now["packets"] = 16.into();
-        let expected = "10 packets/s received by the NIC, 5 hits/s there\n";
+        now["entry_hits"] = 16.into();
+        let expected = "10 packets/s received by the NIC, 5 hits/s in the NIC\n";
         assert_eq!(rates(&before, &now), expected);
         now["traffic"] = Value::Null;
-        assert_eq!(rates(&before, &now), "3 hits/s of entries of the NIC\n");
+        assert_eq!(rates(&before, &now), "3 entry hits/s in the NIC\n");
         assert_eq!((rates(&Value::Null, &now), rates(&before, &Value::Null)), Default::default());
     }
 
@@ -178,17 +197,17 @@ mod tests {
     fn what_a_nic_has_done_is_a_line_each() {
         let shown = nic(&status());
         for expected in [
-            "nic hits                   3   50.0 % of 6 looked up",
-            "nic midway                 2   33.3 %",
-            "nic pieces                 4  1.50 ways used each",
+            "nic hits                   3   50.0 % of 6 lookups",
+            "nic partial                2   33.3 %",
+            "nic created                4  used by 1.50 traversals on average",
             "nic shared                 2",
-            "nic ways                   7  6 by pairs, 5 as published",
+            "nic coverage               7  traversals covered (6 pairwise, 5 published estimate)",
             "nic dropped                1  rule",
             "nic dropped                2  representor",
             "in stages 2/8, 1/8",
-            "inserted                   3  miss to hit, p50, p99 and p99.9: 64, 128, 256 us",
-            "not held                   4  actions",
-            "repaired                   1  2 times stale, 4 versions unconfirmed",
+            "inserted                   3  time from miss to offload, p50/p99/p99.9 below 64/128/256 us",
+            "unsupported                4  actions",
+            "restored                   1  stale 2 times, 4 versions acknowledged without the NIC",
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }

@@ -1,8 +1,8 @@
-//! The control socket: the JSON-RPC 1.0 of `ovs-appctl`, both ends.
+//! The control socket: both ends of the JSON-RPC 1.0 of `ovs-appctl`.
 //!
-//! Requests and replies are JSON objects that follow one another without framing. A request is
-//! `{"method": .., "params": [text, ..], "id": ..}`; its reply carries the same id and either a
-//! `result` text or an `error` text, never both.
+//! Requests and replies are JSON objects that follow each other without framing. A request is
+//! `{"method": .., "params": [text, ..], "id": ..}`. Its reply has the same id, and either a
+//! `result` text or an `error` text.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
@@ -20,12 +20,12 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Longest request: a packet of 64 KiB in hexadecimal, and room.
+/// Maximum length of a request: a packet of 64 KiB in hexadecimal, and some more.
 const REQUEST_BYTES_MAX: usize = 1 << 18;
 
-/// What answers requests.
+/// A handler of requests.
 pub(crate) trait Methods: Send + Sync + 'static {
-    /// Runs a method. Both texts are for people; an error needs no full stop or newline.
+    /// Runs a method. Both texts are for users; an error has no full stop or newline.
     fn call(
         &self,
         method: &str,
@@ -33,20 +33,20 @@ pub(crate) trait Methods: Send + Sync + 'static {
     ) -> impl Future<Output = Result<String, String>> + Send;
 }
 
-/// Serves one connection until it closes or sends what is not JSON-RPC.
+/// Serves one connection until it closes or sends invalid data.
 pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
     let mut objects = Objects::default();
     loop {
         match objects.next() {
-            Parsed::Value(request) => {
+            ParsedObject::Value(request) => {
                 let reply = answer(&*methods, &request).await;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
                     return;
                 }
             }
-            Parsed::Garbage => return,
-            Parsed::Incomplete if objects.bytes.len() > REQUEST_BYTES_MAX => return,
-            Parsed::Incomplete => match stream.read_buf(&mut objects.bytes).await {
+            ParsedObject::Garbage => return,
+            ParsedObject::Incomplete if objects.bytes.len() > REQUEST_BYTES_MAX => return,
+            ParsedObject::Incomplete => match stream.read_buf(&mut objects.bytes).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             },
@@ -54,101 +54,101 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
     }
 }
 
-/// What stands at the front of a stream.
-pub(crate) enum Parsed {
-    /// A whole object.
+/// The object at the front of a stream.
+pub(crate) enum ParsedObject {
+    /// A complete object.
     Value(Value),
-    /// The beginning of one.
+    /// An incomplete object.
     Incomplete,
-    /// Neither.
+    /// No JSON object.
     Garbage,
 }
 
-/// The JSON objects of a stream, which follow one another without framing.
+/// The JSON objects of a stream without framing.
 ///
-/// Every byte is looked at once, however the stream is cut into pieces, and an object is parsed when
-/// the whole of it is there.
+/// Every byte is examined once, and an object is parsed when it is complete.
 #[derive(Default)]
 pub(crate) struct Objects {
-    /// What has arrived and is not parsed: whoever reads the stream appends to it, after
-    /// [`Parsed::Incomplete`].
+    /// Received bytes that are not parsed.
+    ///
+    /// The reader of the stream appends to them after [`ParsedObject::Incomplete`].
     pub(crate) bytes: Vec<u8>,
-    /// Where the object begins that is looked at.
+    /// Start of the current object.
     start: usize,
-    /// What was looked at.
+    /// Number of examined bytes.
     seen: usize,
-    /// How many braces and brackets are open.
+    /// Number of open braces and brackets.
     depth: usize,
-    /// Where in a text the last byte was.
-    text: Text,
+    /// State of the last byte within a string.
+    text: StringState,
 }
 
-/// Whether a byte of JSON is part of a text.
+/// The state of a byte of JSON: inside or outside a string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Text {
+enum StringState {
     #[default]
     Outside,
     Inside,
-    /// Behind a backslash: the next byte does not end the text.
+    /// After a backslash: the next byte does not end the string.
     Escaped,
 }
 
 impl Objects {
-    /// Takes the first whole object off the front.
-    pub(crate) fn next(&mut self) -> Parsed {
+    /// Removes and returns the first complete object.
+    pub(crate) fn next(&mut self) -> ParsedObject {
         while let Some(byte) = self.bytes.get(self.seen).copied() {
             self.seen = self.seen.saturating_add(1);
             if self.depth == 0 && byte.is_ascii_whitespace() {
                 self.start = self.seen;
                 continue;
             }
-            // Of other values one cannot tell where they end: `1` may be the beginning of `12`.
+            // Other values have no visible end: `1` may be the beginning of `12`.
             if self.depth == 0 && byte != b'{' {
-                return Parsed::Garbage;
+                return ParsedObject::Garbage;
             }
             self.step(byte);
             if self.depth == 0 {
                 let object = self.bytes.get(self.start..self.seen).unwrap_or_default();
                 let object = serde_json::from_slice(object);
                 self.start = self.seen;
-                return object.map_or(Parsed::Garbage, Parsed::Value);
+                return object.map_or(ParsedObject::Garbage, ParsedObject::Value);
             }
         }
-        // What was taken is forgotten once for every read, and not for every object.
+        // Bytes are removed once for each read, not for each object.
         self.bytes.drain(..self.start);
         self.seen = self.seen.saturating_sub(self.start);
         self.start = 0;
-        Parsed::Incomplete
+        ParsedObject::Incomplete
     }
 
     const fn step(&mut self, byte: u8) {
         self.text = match (self.text, byte) {
-            (Text::Outside, b'"') | (Text::Escaped, _) => Text::Inside,
-            (Text::Outside, b'{' | b'[') => {
+            (StringState::Outside, b'"') | (StringState::Escaped, _) => StringState::Inside,
+            (StringState::Outside, b'{' | b'[') => {
                 self.depth = self.depth.saturating_add(1);
-                Text::Outside
+                StringState::Outside
             }
-            (Text::Outside, b'}' | b']') => {
+            (StringState::Outside, b'}' | b']') => {
                 self.depth = self.depth.saturating_sub(1);
-                Text::Outside
+                StringState::Outside
             }
-            (Text::Inside, b'\\') => Text::Escaped,
-            (Text::Inside, b'"') => Text::Outside,
+            (StringState::Inside, b'\\') => StringState::Escaped,
+            (StringState::Inside, b'"') => StringState::Outside,
             (text, _) => text,
         };
     }
 }
 
-/// The reply to a request.
+/// Returns the reply to a request.
 pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     let id = &request["id"];
     let result = match (request["method"].as_str(), texts(&request["params"])) {
         (Some(method), Some(parameters)) => methods.call(method, parameters).await,
-        _ => Err("a request has a method, and params that are texts".to_owned()),
+        _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
     match result {
         Ok(text) => json!({"id": id, "result": ended(text), "error": null}),
-        // Open vSwitch leaves the result out of a failure, and `ovs-appctl` minds a null there.
+        // Open vSwitch omits the result of a failure, and `ovs-appctl` rejects a null there.
         Err(text) => json!({"id": id, "error": ended(text)}),
     }
 }
@@ -167,41 +167,41 @@ fn ended(mut text: String) -> String {
     text
 }
 
-/// Why a call came to nothing.
+/// A reason why a call failed.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
-    /// No daemon says that it is there.
+    /// No daemon has the run directory.
     #[error("no daemon runs in {folder}: {why}")]
     NoDaemon {
-        /// The run directory.
+        /// Run directory.
         folder: String,
-        /// What is missing.
+        /// Missing file, or the error of the system.
         why: String,
     },
-    /// Nobody listens.
-    #[error("no daemon answers at {path}: {source}")]
+    /// The daemon does not accept connections.
+    #[error("cannot connect to the daemon at {path}: {source}")]
     Unreachable {
-        /// The socket.
+        /// Path of the socket.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The connection broke, or what came is no reply.
+    /// The connection closed, or the reply is not valid.
     #[error("the daemon closed the connection without a reply")]
     Broken,
-    /// The daemon refused.
+    /// The daemon refused the call.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A client's end of the control socket.
-pub(crate) struct Client {
+/// The client end of the control socket.
+pub(crate) struct RpcClient {
     stream: BlockingStream,
     replies: Objects,
     calls: u64,
 }
 
-impl Client {
+impl RpcClient {
     /// Connects to a daemon's control socket.
     pub(crate) fn connect(path: &Path) -> Result<Self, CallError> {
         let stream = BlockingStream::connect(path).map_err(|source| CallError::Unreachable {
@@ -211,7 +211,7 @@ impl Client {
         Ok(Self { stream, replies: Objects::default(), calls: 0 })
     }
 
-    /// Calls a method and waits for its answer.
+    /// Calls a method and waits for its reply.
     pub(crate) fn call(&mut self, method: &str, parameters: &[&str]) -> Result<String, CallError> {
         self.calls = self.calls.wrapping_add(1);
         let request = json!({"method": method, "params": parameters, "id": self.calls});
@@ -229,9 +229,9 @@ impl Client {
         let mut chunk = [0; 65536];
         loop {
             match self.replies.next() {
-                Parsed::Value(value) => return Ok(value),
-                Parsed::Garbage => return Err(CallError::Broken),
-                Parsed::Incomplete => {}
+                ParsedObject::Value(value) => return Ok(value),
+                ParsedObject::Garbage => return Err(CallError::Broken),
+                ParsedObject::Incomplete => {}
             }
             let count = self.stream.read(&mut chunk).map_err(|_| CallError::Broken)?;
             if count == 0 {
@@ -261,7 +261,7 @@ mod tests {
         let (mut client, server) = UnixStream::pair().unwrap();
         let serving = tokio::spawn(serve(server, Arc::new(Echo)));
         for request in requests {
-            // The server may have closed by now: what it said before is what counts.
+            // The server may have closed the connection by now; its earlier reply counts.
             let _ = client.write_all(request).await;
             tokio::task::yield_now().await;
         }
@@ -299,7 +299,7 @@ mod tests {
         for byte in text.bytes() {
             assert!(found.is_none(), "the object has not ended yet");
             objects.bytes.push(byte);
-            if let Parsed::Value(value) = objects.next() {
+            if let ParsedObject::Value(value) = objects.next() {
                 found = Some(value);
             }
         }
@@ -311,18 +311,18 @@ mod tests {
     fn many_short_requests_at_once_are_all_taken() {
         let mut objects = Objects { bytes: b" {}\n".repeat(100_000), ..Objects::default() };
         let count = std::iter::from_fn(|| match objects.next() {
-            Parsed::Value(value) => Some(value),
-            Parsed::Incomplete | Parsed::Garbage => None,
+            ParsedObject::Value(value) => Some(value),
+            ParsedObject::Incomplete | ParsedObject::Garbage => None,
         });
         assert_eq!(count.count(), 100_000);
-        assert!(matches!(objects.next(), Parsed::Incomplete) && objects.bytes.is_empty());
+        assert!(matches!(objects.next(), ParsedObject::Incomplete) && objects.bytes.is_empty());
     }
 
     #[test]
     fn what_is_open_and_closed_by_another_sign_is_garbage() {
         for text in ["{]", "{\"a\":[}}", "]", "{{}}"] {
             let mut objects = Objects { bytes: text.into(), ..Objects::default() };
-            assert!(matches!(objects.next(), Parsed::Garbage), "{text}");
+            assert!(matches!(objects.next(), ParsedObject::Garbage), "{text}");
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
             br#"{"method":"echo","params":["y"],"id":1}"#,
         ])
         .await;
-        assert!(replies.contains("params that are texts"), "{replies}");
+        assert!(replies.contains("`params` that are strings"), "{replies}");
         assert!(replies.ends_with(r#"{"error":null,"id":1,"result":"y\n"}"#), "{replies}");
     }
 }

@@ -1,8 +1,8 @@
-//! The run directory: what a daemon has there, and how its client finds it.
+//! The run directory of a daemon: pid file, lock and sockets.
 //!
-//! A daemon has the directory while it holds a lock on `shuntd.pid`. The system lets go of the lock
-//! when the process ends, however it ends, so what a daemon that was killed leaves behind keeps nobody
-//! out. The file is there for people and clients: it says which process, and so which socket.
+//! A daemon owns the directory while it holds a lock on `shuntd.pid`. The system releases the lock
+//! when the process ends in any way, so files of a killed daemon block nobody. The pid file tells
+//! users and clients the process id, which is part of the socket name.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -15,48 +15,49 @@ use std::{
 
 use thiserror::Error;
 
-/// Why a daemon cannot have a run directory.
+/// A reason why a daemon cannot use a run directory.
 #[derive(Debug, Error)]
 pub(crate) enum ClaimError {
-    /// Another daemon has it.
+    /// Another daemon uses it.
     #[error("another shuntd (process {process}) runs in {folder}")]
     Taken {
-        /// What its pid file says.
+        /// Process id in its pid file.
         process: String,
-        /// The directory.
+        /// Run directory.
         folder: String,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {doing}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A run directory that this process has until it drops this.
+/// The run directory of this process, until this is dropped.
 pub(crate) struct RunDir {
     pid: PathBuf,
     socket: PathBuf,
-    /// Holds the lock.
+    /// File that holds the lock.
     _lock: File,
 }
 
-/// How often a daemon asks for the directory before it gives up. One that was killed a moment ago
-/// still holds it: the system takes a while to close its devices.
+/// Maximum number of attempts to lock the directory.
+///
+/// A daemon that was just killed holds its lock until the system has closed its devices.
 const CLAIMS_MAX: u32 = 50;
 
-/// Pause before a daemon asks again.
+/// Pause between two attempts.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
 impl RunDir {
-    /// Makes the directory and takes it, unless a daemon runs there.
+    /// Creates and locks the directory, unless another daemon uses it.
     pub(crate) fn claim(folder: &Path) -> Result<Self, ClaimError> {
         let shown = folder.display();
         let made = fs::create_dir_all(folder);
-        made.map_err(|source| ClaimError::System { doing: format!("make {shown}"), source })?;
+        made.map_err(|source| ClaimError::System { doing: format!("create {shown}"), source })?;
         let pid = pid_file(folder);
         let doing = || format!("write {}", pid.display());
         let failed = |source| ClaimError::System { doing: doing(), source };
@@ -65,7 +66,8 @@ impl RunDir {
                 File::options().read(true).write(true).create(true).truncate(false).open(&pid);
             let file = open.map_err(failed)?;
             match file.try_lock() {
-                // One that just ended has removed the file: another may have made a new one.
+                // A daemon that just ended has removed the file: another daemon may have created a
+                // new one.
                 Ok(()) if !is_at(&file, &pid) => {}
                 Ok(()) => return Self::hold(file, folder).map_err(failed),
                 Err(TryLockError::WouldBlock) => sleep(CLAIM_PAUSE),
@@ -73,7 +75,7 @@ impl RunDir {
             }
         }
         let process = fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
-        let process = if process.is_empty() { "of unknown number".to_owned() } else { process };
+        let process = if process.is_empty() { "with unknown id".to_owned() } else { process };
         Err(ClaimError::Taken { process, folder: shown.to_string() })
     }
 
@@ -85,7 +87,7 @@ impl RunDir {
         Ok(Self { pid: pid_file(folder), socket: socket(folder, &id.to_string()), _lock: lock })
     }
 
-    /// Where the control socket goes.
+    /// Returns the path of the control socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -98,18 +100,18 @@ impl Drop for RunDir {
     }
 }
 
-/// The control socket of the daemon that has a run directory, as its pid file says.
+/// Returns the control socket of the daemon in a run directory, from its pid file.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, for people.
+/// A description of the problem with the pid file.
 pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, String> {
     let file = pid_file(folder);
     match fs::read_to_string(&file) {
         Ok(id) if id.trim().is_empty() => Err(format!("{} is empty", file.display())),
         Ok(id) => Ok(socket(folder, id.trim())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("there is no {}", file.display()))
+            Err(format!("{} does not exist", file.display()))
         }
         Err(error) => Err(format!("cannot read {}: {error}", file.display())),
     }
@@ -123,7 +125,9 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("shuntd.{id}.ctl"))
 }
 
-/// Removes the sockets of daemons that were killed: who holds the lock knows that there are no others.
+/// Removes the sockets of killed daemons.
+///
+/// The owner of the lock knows that no other daemon runs.
 fn remove_sockets(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -135,7 +139,7 @@ fn remove_sockets(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a path leads to an open file.
+/// Returns whether a path leads to an open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (open, there) = (file.metadata().map(inode), fs::metadata(path).map(inode));

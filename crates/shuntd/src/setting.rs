@@ -3,7 +3,7 @@
 use std::path;
 
 use shunt_flow::text::nearest_of;
-use shunt_switch::config::{Port, PortType, Repeat, VlanMode};
+use shunt_switch::config::{CaptureRepeat, PortOptions, PortType, PortVlanMode};
 
 /// Keys of a port on the command line.
 const PORT_KEYS: &[&str] =
@@ -12,11 +12,11 @@ const PORT_KEYS: &[&str] =
 /// Keys of the VLANs of a port.
 const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks"];
 
-const VLAN_MODES: &[(&str, VlanMode)] = &[
-    ("access", VlanMode::Access),
-    ("trunk", VlanMode::Trunk),
-    ("native-tagged", VlanMode::NativeTagged),
-    ("native-untagged", VlanMode::NativeUntagged),
+const VLAN_MODES: &[(&str, PortVlanMode)] = &[
+    ("access", PortVlanMode::Access),
+    ("trunk", PortVlanMode::Trunk),
+    ("native-tagged", PortVlanMode::NativeTagged),
+    ("native-untagged", PortVlanMode::NativeUntagged),
 ];
 
 const PORT_TYPES: &[(&str, PortType)] = &[
@@ -27,19 +27,21 @@ const PORT_TYPES: &[(&str, PortType)] = &[
     ("tap", PortType::Tap),
 ];
 
-/// A port out of `name` and words like `type=patch peer=p2`.
+/// Parses a port from its name and words such as `type=patch peer=p2`.
 ///
 /// # Errors
 ///
-/// When a word is not `key=value`, or its key or value is unknown; the nearest is named.
-pub(crate) fn port(name: &str, words: &[String]) -> Result<Port, String> {
-    let mut port = Port { name: name.to_owned(), kind: PortType::AfPacket, ..Port::default() };
+/// If a word is not `key=value`, or its key or value is unknown; the message has the nearest valid
+/// word.
+pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> {
+    let mut port =
+        PortOptions { name: name.to_owned(), kind: PortType::AfPacket, ..PortOptions::default() };
     for word in words {
         let (key, value) = split(word)?;
         match key {
             "type" => port.kind = port_type(value)?,
             "number" => {
-                let wrong = |_| format!("number={value}: a port number is decimal");
+                let wrong = |_| format!("number={value}: a port number is a decimal number");
                 port.number = value.parse().map_err(wrong)?;
             }
             "device" => value.clone_into(&mut port.device),
@@ -54,13 +56,13 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<Port, String> {
     Ok(port)
 }
 
-/// The VLANs of a port out of `name` and words like `vlan_mode=trunk trunks=10,20`.
+/// Parses the VLANs of a port from words such as `vlan_mode=trunk trunks=10,20`.
 ///
 /// # Errors
 ///
-/// As [`port`].
-pub(crate) fn vlans(name: &str, words: &[String]) -> Result<Port, String> {
-    let mut port = Port { name: name.to_owned(), ..Port::default() };
+/// Like [`port`].
+pub(crate) fn vlans(name: &str, words: &[String]) -> Result<PortOptions, String> {
+    let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
     for word in words {
         let (key, value) = split(word)?;
         if !set_vlan(&mut port, key, value)? {
@@ -70,9 +72,12 @@ pub(crate) fn vlans(name: &str, words: &[String]) -> Result<Port, String> {
     Ok(port)
 }
 
-/// Sets what a key says of the VLANs of a port; false for another key.
-fn set_vlan(port: &mut Port, key: &str, value: &str) -> Result<bool, String> {
-    let vlan = |text: &str| text.parse().map_err(|_| format!("{key}={value}: a VLAN is decimal"));
+/// Sets a VLAN option of a port; returns false for any other key.
+fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, String> {
+    let vlan = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("{key}={value}: a VLAN is a decimal number from 0 to 4095"))
+    };
     match key {
         "vlan_mode" => {
             let found = VLAN_MODES.iter().find(|(name, _)| *name == value);
@@ -90,17 +95,19 @@ fn set_vlan(port: &mut Port, key: &str, value: &str) -> Result<bool, String> {
 /// Keys whose values are paths.
 const PATH_KEYS: &[&str] = &["rx", "tx"];
 
-/// A word of a port as the daemon is to read it, which has a working directory of its own: with a
-/// whole path.
+/// Makes the path in a word absolute.
+///
+/// The daemon has another working directory than the client.
 ///
 /// # Errors
 ///
-/// When the whole path is not known, or no text.
+/// If the absolute path is unknown or not valid text.
 pub(crate) fn resolved(word: &str) -> Result<String, String> {
     match word.split_once('=') {
         Some((key, path)) if PATH_KEYS.contains(&key) && !path.is_empty() => {
             let whole = path::absolute(path).map_err(|error| format!("{word}: {error}"))?;
-            let text = whole.to_str().ok_or_else(|| format!("{} is no text", whole.display()))?;
+            let text =
+                whole.to_str().ok_or_else(|| format!("{} is not valid UTF-8", whole.display()))?;
             Ok(format!("{key}={text}"))
         }
         _ => Ok(word.to_owned()),
@@ -112,11 +119,11 @@ pub(crate) fn split(word: &str) -> Result<(&str, &str), String> {
     word.split_once('=').ok_or_else(|| format!("`{word}` is not KEY=VALUE"))
 }
 
-/// What to say of a word that is none of those known.
+/// Returns the message for an unknown word.
 pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
     match nearest_of(word, known.iter().copied()) {
         Some(nearest) => format!("unknown {what} `{word}`: did you mean `{nearest}`?"),
-        None => format!("unknown {what} `{word}`: there are {}", known.join(", ")),
+        None => format!("unknown {what} `{word}`: valid values: {}", known.join(", ")),
     }
 }
 
@@ -126,10 +133,10 @@ fn port_type(value: &str) -> Result<PortType, String> {
     found.map(|(_, kind)| *kind).ok_or_else(|| unknown("port type", value, &names))
 }
 
-fn repeat(value: &str) -> Result<Repeat, String> {
+fn repeat(value: &str) -> Result<CaptureRepeat, String> {
     match value {
-        "once" => Ok(Repeat::Once),
-        "endless" => Ok(Repeat::Endless),
+        "once" => Ok(CaptureRepeat::Once),
+        "endless" => Ok(CaptureRepeat::Endless),
         _ => Err(unknown("value of repeat", value, &["once", "endless"])),
     }
 }
@@ -145,7 +152,10 @@ mod tests {
     #[test]
     fn a_port_is_read_from_words() {
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
-        assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
+        assert_eq!(
+            (port.kind, port.repeat, port.number),
+            (PortType::Pcap, CaptureRepeat::Endless, 4)
+        );
         assert_eq!(port.rx.to_str(), Some("a.pcap"));
     }
 
@@ -163,7 +173,7 @@ mod tests {
     #[test]
     fn vlans_are_read_from_words() {
         let port = vlans("p", &words("vlan_mode=native-untagged tag=10 trunks=20,30")).unwrap();
-        assert_eq!((port.vlan_mode, port.tag), (Some(VlanMode::NativeUntagged), Some(10)));
+        assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::NativeUntagged), Some(10)));
         assert_eq!(port.trunks, [20, 30]);
         assert!(vlans("p", &words("peer=q")).is_err() && vlans("p", &words("tag=x")).is_err());
     }
@@ -173,7 +183,7 @@ mod tests {
         let complaint = |text: &str| port("x", &words(text)).unwrap_err();
         assert_eq!(complaint("tpye=null"), "unknown key `tpye`: did you mean `type`?");
         assert_eq!(complaint("type=nul"), "unknown port type `nul`: did you mean `null`?");
-        assert!(complaint("type=zzzzzzzz").contains("there are null, pcap"));
+        assert!(complaint("type=zzzzzzzz").contains("valid values: null, pcap"));
         assert_eq!(complaint("null"), "`null` is not KEY=VALUE");
     }
 }

@@ -1,4 +1,4 @@
-//! Functions for fuzz targets: they take any bytes, and check what holds for all of them.
+//! Functions for fuzz targets: they accept any bytes, and check what must hold for all of them.
 
 #![expect(clippy::expect_used, reason = "what fails here is a finding")]
 
@@ -10,26 +10,28 @@ use std::{
 
 use miette::Report;
 use serde_json::Value;
-use shunt_switch::{Config, Endpoint};
+use shunt_switch::{Config, ControllerEndpoint};
 
 use crate::{
-    config::{self, ConfigError},
-    rpc::{Methods, Objects, Parsed, answer},
+    config::{self, ConfigFileError},
+    rpc::{Methods, Objects, ParsedObject, answer},
     setting,
 };
 
-/// Reads any text as a configuration: what is refused is pointed at, what is taken makes sense and
-/// survives being written.
+/// Parses any text as a configuration.
+///
+/// An error has a place in the text. A valid configuration passes the checks and survives a round
+/// trip.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If one of these does not hold.
 pub fn fuzz_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match config::parse("fuzz", text.to_owned()) {
         Ok(file) => check_config(&file.switch()),
         Err(error) => {
-            if let ConfigError::Text { message, span, .. } = &error {
+            if let ConfigFileError::Text { message, span, .. } = &error {
                 let place = text.get(span.offset()..span.offset() + span.len());
                 assert!(place.is_some() && !message.is_empty(), "{error:?}");
             }
@@ -38,12 +40,13 @@ pub fn fuzz_config(data: &[u8]) {
     }
 }
 
-/// Sends any bytes to the control socket, in pieces as long as the first byte says: it answers each
-/// request once, the same however the bytes arrive.
+/// Sends any bytes to the control socket, in chunks whose length is the first byte.
+///
+/// It answers each request once, however the bytes are divided.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If one of these does not hold.
 pub fn fuzz_rpc(data: &[u8]) {
     let Some((length, stream)) = data.split_first() else { return };
     let whole = requests([stream]);
@@ -61,23 +64,23 @@ fn check_config(config: &Config) {
     for bridge in &config.bridges {
         let endpoints = bridge.endpoints().expect("checked");
         for endpoint in endpoints {
-            assert_eq!(endpoint.to_string().parse::<Endpoint>(), Ok(endpoint));
+            assert_eq!(endpoint.to_string().parse::<ControllerEndpoint>(), Ok(endpoint));
         }
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':');
         assert!(digits(&bridge.datapath_id) && digits(&bridge.mac), "{bridge:?}");
     }
 }
 
-/// Every request of a stream that arrives in `pieces`, and whether it ended in garbage.
+/// Returns every request of a stream, and whether it ended with invalid data.
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
     let (mut objects, mut values) = (Objects::default(), Vec::new());
     for piece in pieces {
         objects.bytes.extend_from_slice(piece);
         loop {
             match objects.next() {
-                Parsed::Value(value) => values.push(value),
-                Parsed::Incomplete => break,
-                Parsed::Garbage => return (values, true),
+                ParsedObject::Value(value) => values.push(value),
+                ParsedObject::Incomplete => break,
+                ParsedObject::Garbage => return (values, true),
             }
         }
     }
@@ -86,16 +89,16 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool
 
 fn answered(request: &Value) -> Value {
     let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(reply) = pin!(answer(&Words, request)).poll(&mut context) else {
+    let Poll::Ready(reply) = pin!(answer(&WordMethods, request)).poll(&mut context) else {
         unreachable!("nothing here waits")
     };
     reply
 }
 
-/// Methods that read their parameters as the words of `add-port`.
-struct Words;
+/// Methods that parse their parameters as words of `add-port`.
+struct WordMethods;
 
-impl Methods for Words {
+impl Methods for WordMethods {
     fn call(
         &self,
         method: &str,

@@ -1,4 +1,4 @@
-//! Where log events go: standard error, which a service manager collects.
+//! The log of the daemon, written to standard error for a service manager.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 
-/// The filter in force; empty where logging never started.
+/// Returns the filter in force; empty if logging has not started.
 pub(crate) fn filter() -> String {
     let filter = HANDLE.get().and_then(|handle| handle.with_current(ToString::to_string).ok());
     filter.unwrap_or_default()
@@ -20,7 +20,7 @@ pub(crate) fn filter() -> String {
 ///
 /// # Errors
 ///
-/// When the text is not a filter.
+/// If the text is not a filter.
 pub(crate) fn start(filter: &str) -> Result<(), String> {
     let (layer, handle) = reload::Layer::new(parse(filter)?);
     let output = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -35,10 +35,10 @@ pub(crate) fn start(filter: &str) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// When the text is not a filter, or logging never started.
+/// If the text is not a filter, or logging has not started.
 pub(crate) fn set(filter: &str) -> Result<(), String> {
     let filter = parse(filter)?;
-    let handle = HANDLE.get().ok_or("this daemon does not log")?;
+    let handle = HANDLE.get().ok_or("logging has not started")?;
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
@@ -46,18 +46,18 @@ pub(crate) fn set(filter: &str) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// When the text is not a filter.
+/// If the text is not a filter.
 pub(crate) fn check(filter: &str) -> Result<(), String> {
     parse(filter).map(|_| ())
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // A word alone that is no level would be the name of a part, and silence all others.
+    // A word that is not a level would be the name of a target, and silence all other targets.
     let alone = filter.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
     if let Some(word) = alone.into_iter().find(|word| word.parse::<LevelFilter>().is_err()) {
         return Err(format!(
-            "logging.filter = {filter:?}: {word:?} is no level, as error, warn, info, debug, trace \
-             and off are; a part of the daemon has its own as in info,shunt_ofproto=debug"
+            "logging.filter = {filter:?}: {word:?} is not a level; use error, warn, info, debug, trace \
+             or off, or add a level for one target as in info,shunt_ofproto=debug"
         ));
     }
     let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");

@@ -7,7 +7,7 @@ use std::{env, error::Error, time::Duration};
 
 use shunt_switch::{
     Config, Switch,
-    config::{Bridge, Port, PortType},
+    config::{BridgeOptions, PortOptions, PortType},
 };
 
 #[tokio::main]
@@ -16,19 +16,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(rx), Some(tx)) = (files.next(), files.next()) else {
         return Err("say which: forward IN.pcap OUT.pcap".into());
     };
-    let bridge = Bridge { name: "br0".into(), ..Bridge::default() };
+    let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
     let switch =
         Switch::start(&Config { bridges: vec![bridge], ..Config::default() }, None, 1).await?;
-    let port = |name: &str, number| Port {
+    let port = |name: &str, number| PortOptions {
         name: name.into(),
         number,
         kind: PortType::Pcap,
-        ..Port::default()
+        ..PortOptions::default()
     };
-    switch.add_port("br0", Port { tx, ..port("out", 2) }).await?;
+    switch.add_port("br0", PortOptions { tx, ..port("out", 2) }).await?;
     let rules = ["priority=10,in_port=1,ip,actions=dec_ttl,output:2", "priority=0,actions=drop"];
     switch.add_rules("br0", &rules).await?;
-    switch.add_port("br0", Port { rx, ..port("in", 1) }).await?;
+    switch.add_port("br0", PortOptions { rx, ..port("in", 1) }).await?;
     let mut received = u64::MAX;
     while received != switch.caches().received {
         received = switch.caches().received;

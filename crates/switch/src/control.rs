@@ -1,7 +1,7 @@
-//! Control: bridges and ports come and go, and the data plane follows.
+//! The control plane: adds and removes bridges and ports, and keeps the data plane consistent.
 //!
-//! A port that appears is handed to the packet threads first and to the tables afterwards; one that
-//! goes leaves the tables first, and the threads when no packet can be sent to it any more.
+//! A new port is added to the packet threads first and to the tables afterwards. A port that is
+//! removed leaves the tables first. It leaves the threads when no packet can be sent to it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,67 +22,70 @@ use crate::{
     config::{self, Config, PortType},
     error::{SwitchError, with_causes},
     nic::NicFront,
-    openflow::events::{ChangedPorts, EVENTS_MAX, Event, News},
+    openflow::events::{ChangedPorts, ControlEvent, ControlReceivers, EVENTS_MAX},
     ports::{
-        bridges::Bridges,
+        bridges::BridgeRegistry,
         capture::Captures,
         port::{BridgePort, free_number},
     },
-    threads::data_plane::{EngineMaker, Plane, Started},
+    threads::data_plane::{DataPlane, EngineMaker, StartedDataPlane},
 };
 
-/// The control side of a switch.
-pub(crate) struct Control {
-    pub(crate) plane: Plane,
-    /// The NIC in front of a bridge, or the place where there was one.
+/// The control plane of a switch.
+pub(crate) struct ControlPlane {
+    pub(crate) plane: DataPlane,
+    /// The NIC in front of a bridge.
+    ///
+    /// Stays after the NIC is switched off, for the next one.
     pub(crate) nic: Mutex<Option<Arc<NicFront>>>,
-    pub(crate) bridges: Mutex<Bridges>,
-    /// Where sockets go; `None`: there are none.
+    pub(crate) bridges: Mutex<BridgeRegistry>,
+    /// Directory of the sockets; `None`: no sockets.
     pub(crate) run_dir: Option<PathBuf>,
-    /// Settings that can be changed while the switch runs.
+    /// Settings in force, without the bridges.
     pub(crate) config: Mutex<Config>,
     pub(crate) captures: Captures,
-    /// Bridges, ports and settings change one at a time: whoever changes one holds this from its
-    /// first look to its last step.
+    /// Held from the first check to the last step of a change.
+    ///
+    /// Bridges, ports and settings change one at a time.
     pub(crate) structure: AsyncMutex<()>,
-    /// Lists of ports are published one at a time.
+    /// Held while port lists are published, so that they are published in order.
     publishing: Mutex<()>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<ControlEvent>,
     pub(crate) changed_ports: ChangedPorts,
     pub(crate) seed: u64,
 }
 
-/// What there is behind a port.
+/// The data path of a port.
 #[derive(Clone, Copy)]
-enum Behind {
-    /// Something that packets go in and out of.
+enum PortBacking {
+    /// Packet threads send to it and receive from it.
     Packets,
-    /// Nothing that packet threads know of.
-    Nothing,
+    /// Packet threads do not know the port.
+    None,
 }
 
-/// A port that was entered in its bridge.
-struct Entered {
+/// The result of adding a port to its bridge.
+struct PortInsertion {
     number: PortNo,
-    /// Why it is not open.
+    /// Reason why the port is not open.
     trouble: Option<SwitchError>,
 }
 
-impl Control {
+impl ControlPlane {
     /// Starts the data plane of a configuration, without its bridges.
     pub(crate) fn start(
         config: &Config,
         run_dir: Option<PathBuf>,
         seed: u64,
         engine: EngineMaker,
-    ) -> Result<(Arc<Self>, News), SwitchError> {
+    ) -> Result<(Arc<Self>, ControlReceivers), SwitchError> {
         config.check()?;
         let mut own = Config { bridges: Vec::new(), ..config.clone() };
-        let target = &mut own.caches.gigaflow.target;
-        if let Some(first) = config.bridges.first().filter(|_| target.bridge.is_empty()) {
-            target.bridge.clone_from(&first.name);
+        let offload = &mut own.caches.gigaflow.offload;
+        if let Some(first) = config.bridges.first().filter(|_| offload.bridge.is_empty()) {
+            offload.bridge.clone_from(&first.name);
         }
-        let Started { plane, packet_ins } = Plane::start(&own, seed, engine)?;
+        let StartedDataPlane { plane, packet_ins } = DataPlane::start(&own, seed, engine)?;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let control = Self {
             plane,
@@ -97,33 +100,37 @@ impl Control {
             changed_ports: ChangedPorts::default(),
             seed,
         };
-        Ok((Arc::new(control), News { events: receiver, packet_ins }))
+        Ok((Arc::new(control), ControlReceivers { events: receiver, packet_ins }))
     }
 
-    /// Adds a bridge with its local port, and then the ports of its configuration.
-    pub(crate) async fn add_bridge(&self, settings: &config::Bridge) -> Result<(), SwitchError> {
+    /// Adds a bridge with its local port and the ports of its configuration.
+    pub(crate) async fn add_bridge(
+        &self,
+        settings: &config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
         let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
         whole.check_parts().map_err(|error| *error.problem)?;
         let name = settings.name.clone();
         let _structure = self.structure.lock().await;
         self.reclaim_if_short().await;
         if self.bridges.lock().is_reserved(&name) {
-            // It gets the number that it had before, which nobody is to take for that bridge.
+            // The bridge gets its previous number again: no thread may use that number for the old
+            // bridge.
             self.plane.adopted(self.plane.pipeline.version()).await;
             self.reclaim();
         }
-        let own = config::Bridge { ports: Vec::new(), ..settings.clone() };
+        let own = config::BridgeOptions { ports: Vec::new(), ..settings.clone() };
         let id = self.bridges.lock().add(own)?.id;
         let tables = bridge_settings(settings);
         self.change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
         if let Err(error) = self.fill_bridge(id, settings).await {
-            // Half a bridge is none.
-            if let Err(trouble) = self.take_bridge_out(&name).await {
-                warn!(bridge = name, trouble = with_causes(&trouble), "half a bridge stays behind");
+            // A bridge without all of its ports is removed again.
+            if let Err(trouble) = self.remove_bridge_locked(&name).await {
+                warn!(error = with_causes(&trouble), "bridge {name}: cannot be removed again");
             }
             return Err(error);
         }
-        info!(bridge = name, "the bridge is there");
+        info!(ports = settings.ports.len(), "bridge {name}: added");
         Ok(())
     }
 
@@ -131,7 +138,7 @@ impl Control {
     async fn fill_bridge(
         &self,
         id: BridgeId,
-        settings: &config::Bridge,
+        settings: &config::BridgeOptions,
     ) -> Result<(), SwitchError> {
         let name = &settings.name;
         let mac = settings.mac()?;
@@ -142,78 +149,83 @@ impl Control {
             self.add_configured_port(name, port.clone(), None).await?;
         }
         let (ready, opened) = oneshot::channel();
-        self.say(Event::BridgeAdded(id, ready)).await;
-        // The other end is dropped unanswered only while the switch stops.
+        self.notify(ControlEvent::BridgeAdded(id, ready)).await;
+        // The receiver is dropped without an answer only while the switch stops.
         opened.await.unwrap_or(Ok(()))
     }
 
     /// Removes a bridge with its ports and rules.
     pub(crate) async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
         let _structure = self.structure.lock().await;
-        self.take_bridge_out(name).await
+        self.remove_bridge_locked(name).await
     }
 
-    async fn take_bridge_out(&self, name: &str) -> Result<(), SwitchError> {
+    async fn remove_bridge_locked(&self, name: &str) -> Result<(), SwitchError> {
         let (id, ports) = {
             let bridges = self.bridges.lock();
             let bridge = bridges.find(name)?;
             let names = bridge.ports.values().map(|port| port.settings.name.clone());
             (bridge.id, names.collect::<Vec<_>>())
         };
-        self.say(Event::BridgeRemoved(id)).await;
+        self.notify(ControlEvent::BridgeRemoved(id)).await;
         for port in ports {
-            self.take_port_out(&port).await?;
+            self.remove_port_locked(&port).await?;
         }
         let version = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
         self.bridges.lock().remove(name, version);
-        info!(bridge = name, "the bridge is gone");
+        info!("bridge {name}: removed");
         Ok(())
     }
 
-    /// Adds a port that must open.
+    /// Adds a port. It is an error if the port cannot be opened.
     pub(crate) async fn add_port(
         &self,
         bridge: &str,
-        settings: config::Port,
+        settings: config::PortOptions,
     ) -> Result<(), SwitchError> {
         settings.check()?;
         let name = settings.name.clone();
         let _structure = self.structure.lock().await;
         let entered = self.insert_port(bridge, settings, None, None).await?;
-        self.must_be_open(&name, entered).await.map(|_| ())
+        self.require_open(&name, entered).await.map(|_| ())
     }
 
-    /// Takes a port out again that did not open.
-    async fn must_be_open(&self, name: &str, entered: Entered) -> Result<PortNo, SwitchError> {
+    /// Removes a port that could not be opened, and returns the error.
+    async fn require_open(
+        &self,
+        name: &str,
+        entered: PortInsertion,
+    ) -> Result<PortNo, SwitchError> {
         let Some(trouble) = entered.trouble else { return Ok(entered.number) };
-        self.take_port_out(name).await?;
+        self.remove_port_locked(name).await?;
         Err(trouble)
     }
 
-    /// Adds a port that an embedder brings.
+    /// Adds a port that an embedding program supplies.
     pub(crate) async fn add_own_port(
         &self,
         bridge: &str,
         name: &str,
         port: Box<dyn Port>,
     ) -> Result<PortNo, SwitchError> {
-        let settings = config::Port {
+        let settings = config::PortOptions {
             name: name.to_owned(),
             kind: PortType::Unbound,
-            ..config::Port::default()
+            ..config::PortOptions::default()
         };
         settings.check()?;
         let _structure = self.structure.lock().await;
         let entered = self.insert_port(bridge, settings, None, Some(port)).await?;
-        self.must_be_open(name, entered).await
+        self.require_open(name, entered).await
     }
 
-    /// Adds a port of the configuration: where its device is not there yet, it stays down until it
-    /// is.
+    /// Adds a port of the configuration.
+    ///
+    /// An `af_packet` port stays down while its device does not exist.
     async fn add_configured_port(
         &self,
         bridge: &str,
-        settings: config::Port,
+        settings: config::PortOptions,
         number: Option<PortNo>,
     ) -> Result<(), SwitchError> {
         let (name, may_wait) = (settings.name.clone(), settings.kind == PortType::AfPacket);
@@ -221,7 +233,7 @@ impl Control {
         match entered.trouble {
             Some(trouble) if may_wait => {
                 let trouble = with_causes(&trouble);
-                warn!(port = name, trouble, "the port is down until it opens");
+                warn!(error = trouble, "port {name}: down until it can be opened");
                 Ok(())
             }
             Some(trouble) => Err(trouble),
@@ -229,21 +241,21 @@ impl Control {
         }
     }
 
-    /// Enters a port in its bridge and opens it, or notes why it does not open.
+    /// Registers a port in its bridge and opens it, or notes why it cannot be opened.
     async fn insert_port(
         &self,
         bridge: &str,
-        settings: config::Port,
+        settings: config::PortOptions,
         number: Option<PortNo>,
         own: Option<Box<dyn Port>>,
-    ) -> Result<Entered, SwitchError> {
+    ) -> Result<PortInsertion, SwitchError> {
         let name = settings.name.clone();
-        let behind = match settings.kind {
-            PortType::Patch | PortType::Unbound if own.is_none() => Behind::Nothing,
-            _ => Behind::Packets,
+        let backing = match settings.kind {
+            PortType::Patch | PortType::Unbound if own.is_none() => PortBacking::None,
+            _ => PortBacking::Packets,
         };
         self.reclaim_if_short().await;
-        let (id, number) = self.enter(bridge, settings, number, behind)?;
+        let (id, number) = self.register_port(bridge, settings, number, backing)?;
         let opened = match own {
             Some(port) => self.attach(&name, port).await,
             None => self.open_port(&name).await,
@@ -253,16 +265,16 @@ impl Control {
             self.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
             self.publish_ports();
         }
-        self.say(Event::PortAdded(id, number)).await;
-        Ok(Entered { number, trouble })
+        self.notify(ControlEvent::PortAdded(id, number)).await;
+        Ok(PortInsertion { number, trouble })
     }
 
-    fn enter(
+    fn register_port(
         &self,
         bridge: &str,
-        settings: config::Port,
+        settings: config::PortOptions,
         number: Option<PortNo>,
-        behind: Behind,
+        backing: PortBacking,
     ) -> Result<(BridgeId, PortNo), SwitchError> {
         let mut bridges = self.bridges.lock();
         if let Ok((other, port)) = bridges.find_port(&settings.name) {
@@ -279,16 +291,16 @@ impl Control {
         bridges.check_exclusive(&settings)?;
         let (threads, now) = (self.plane.threads_count(), self.plane.clock.now());
         let mut port = BridgePort::new(settings, number, threads, now);
-        match behind {
-            Behind::Packets => port.datapath = Some(bridges.take_datapath_port()?),
-            Behind::Nothing => port.link_up = true,
+        match backing {
+            PortBacking::Packets => port.datapath = Some(bridges.take_datapath_port()?),
+            PortBacking::None => port.link_up = true,
         }
         let bridge = bridges.find_mut(bridge)?;
         bridge.ports.insert(number, port);
         Ok((bridge.id, number))
     }
 
-    /// Opens a port that is entered and not open, and hands it to the packet threads.
+    /// Opens a registered port, and adds it to the packet threads.
     pub(crate) async fn open_port(&self, name: &str) -> Result<(), SwitchError> {
         let (spec, number) = {
             let bridges = self.bridges.lock();
@@ -300,7 +312,8 @@ impl Control {
             return Ok(());
         };
         let seed = self.seed.wrapping_add(number);
-        // A capture file is read whole, and a device takes the system a while.
+        // Opening a capture file reads it completely, and opening a device takes the system a
+        // while.
         let opened = tokio::task::spawn_blocking(move || open(&spec, seed)).await;
         let doing = || format!("open port {name}");
         let opened =
@@ -309,7 +322,7 @@ impl Control {
         self.attach(name, opened.map_err(failed)?).await
     }
 
-    /// Hands an open port to the packet threads, and then to the tables.
+    /// Adds an open port to the packet threads, and then to the tables.
     async fn attach(&self, name: &str, mut port: Box<dyn Port>) -> Result<(), SwitchError> {
         let (id, number, datapath, traffic) = {
             let bridges = self.bridges.lock();
@@ -336,7 +349,7 @@ impl Control {
                 ThreadPort { port: datapath, bridge: id, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
         }
-        // The threads answer in order, so once they answer this they have the port.
+        // Threads process commands in order: after this acknowledgement they have the port.
         self.plane.pull_threads().await;
         self.with_port(id, number, |entered| {
             entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
@@ -353,13 +366,13 @@ impl Control {
     pub(crate) async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
         let _structure = self.structure.lock().await;
         if self.bridges.lock().find_port(name)?.1.number == PortNo::LOCAL {
-            let problem = "it is the bridge's own; remove the bridge";
+            let problem = "a local port cannot be removed: remove its bridge";
             return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
         }
-        self.take_port_out(name).await
+        self.remove_port_locked(name).await
     }
 
-    async fn take_port_out(&self, name: &str) -> Result<(), SwitchError> {
+    async fn remove_port_locked(&self, name: &str) -> Result<(), SwitchError> {
         self.detach(name).await?;
         let (id, datapath, info) = {
             let mut bridges = self.bridges.lock();
@@ -377,11 +390,11 @@ impl Control {
             let version = self.plane.pipeline.version();
             self.bridges.lock().give_datapath_port_back(datapath, version);
         }
-        self.say(Event::PortRemoved(id, Box::new(info))).await;
+        self.notify(ControlEvent::PortRemoved(id, Box::new(info))).await;
         Ok(())
     }
 
-    /// Takes a port out of the tables and then from the packet threads, and closes it.
+    /// Removes a port from the tables, then from the packet threads, and closes it.
     pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
         let (id, number, datapath, open) = {
             let mut bridges = self.bridges.lock();
@@ -399,7 +412,8 @@ impl Control {
             self.plane.adopted(self.plane.pipeline.version()).await;
             let question = |_, reply| Command::RemovePort(datapath, reply);
             let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
-            // Closing a device takes the system a while: not on a packet thread, nor on this one.
+            // Closing a device takes the system a while, so this runs on neither a packet thread
+            // nor this one.
             let close = tokio::task::spawn_blocking(move || drop((queues, open)));
             let _ = close.await;
         }
@@ -409,14 +423,14 @@ impl Control {
         Ok(())
     }
 
-    /// Forgets what only versions saw that every packet thread has passed.
+    /// Reclaims everything that only versions older than all packet threads can see.
     pub(crate) fn reclaim(&self) {
         let oldest = self.plane.version();
         self.plane.pipeline.reclaim(oldest);
         self.bridges.lock().reclaim(oldest);
     }
 
-    /// Makes numbers that were given back fit for use, if there are no others.
+    /// Makes returned numbers available if no others are left.
     async fn reclaim_if_short(&self) {
         let is_short = self.bridges.lock().is_short_of_numbers();
         if is_short {
@@ -425,7 +439,7 @@ impl Control {
         }
     }
 
-    /// Makes a change of tables; answers with its version.
+    /// Changes the tables; returns the new version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
@@ -433,26 +447,26 @@ impl Control {
         self.plane.change(make)
     }
 
-    /// Tells the tables of all ports as they are now.
+    /// Publishes all port lists that differ from those in the tables.
     pub(crate) fn publish_ports(&self) {
-        // What is published last must have been looked at last.
+        // The list that is published last must be the newest.
         let _publishing = self.publishing.lock();
         let infos = self.bridges.lock().infos();
         for (id, ports) in infos {
             let same = self.plane.pipeline.ports(id).is_some_and(|known| *known == *ports);
             if !same && let Err(error) = self.change(|pipeline| pipeline.set_ports(id, ports)) {
-                warn!(%error, "ports of a bridge that is gone");
+                warn!(%error, "bridge {}: cannot publish ports", id.number());
             }
         }
     }
 
-    /// Makes a change of tables that sets what controllers can set of ports, in order.
+    /// Changes the tables and the OpenFlow port configuration, in order.
     pub(crate) fn change_ports<E>(
         &self,
         id: BridgeId,
         make: impl FnOnce(&Pipeline, &mut Vec<(PortNo, PortConfig)>) -> Result<Change, E>,
     ) -> Result<Version, E> {
-        // What is noted of ports is published by others too, and not between these.
+        // No other publication of port lists may run between these steps.
         let _publishing = self.publishing.lock();
         let mut configs = Vec::new();
         let version = self.change(|pipeline| make(pipeline, &mut configs))?;
@@ -463,13 +477,13 @@ impl Control {
         Ok(version)
     }
 
-    /// What tables know of a port.
+    /// Returns the tables' view of a port.
     pub(crate) fn port_info(&self, bridge: BridgeId, number: PortNo) -> Option<PortInfo> {
         let ports = self.plane.pipeline.ports(bridge)?;
         ports.iter().find(|port| port.number == number).cloned()
     }
 
-    /// Changes what is noted of a port.
+    /// Changes the stored state of a port.
     pub(crate) fn with_port<T>(
         &self,
         bridge: BridgeId,
@@ -480,13 +494,13 @@ impl Control {
         bridges.by_id_mut(bridge)?.ports.get_mut(&number).map(change)
     }
 
-    async fn say(&self, event: Event) {
-        // Nobody listens only while the switch is being dropped.
+    async fn notify(&self, event: ControlEvent) {
+        // The receiver is gone only while the switch is being dropped.
         let _ = self.events.send(event).await;
     }
 }
 
-fn bridge_settings(settings: &config::Bridge) -> BridgeSettings {
+fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
     let defaults = BridgeSettings::default();
     let limit = settings.table_rules;
     let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
@@ -494,8 +508,8 @@ fn bridge_settings(settings: &config::Bridge) -> BridgeSettings {
         name: settings.name.clone(),
         rules_max: tables.map(|table| (table, limit)).collect(),
         overflow: match settings.table_overflow {
-            config::Overflow::Refuse => Overflow::Refuse,
-            config::Overflow::Evict => Overflow::Evict,
+            config::TableOverflow::Refuse => Overflow::Refuse,
+            config::TableOverflow::Evict => Overflow::Evict,
         },
         mac_ageing: match settings.mac_ageing_s {
             0 => defaults.mac_ageing,
@@ -513,22 +527,26 @@ mod tests {
     use shunt_pipeline::Iterative;
 
     use super::*;
-    use crate::openflow::servers::OpenFlow;
+    use crate::openflow::servers::OpenFlowServers;
 
-    fn bridge(name: &str) -> config::Bridge {
-        config::Bridge { name: name.to_owned(), ..config::Bridge::default() }
+    fn bridge(name: &str) -> config::BridgeOptions {
+        config::BridgeOptions { name: name.to_owned(), ..config::BridgeOptions::default() }
     }
 
-    fn null(name: &str) -> config::Port {
-        config::Port { name: name.to_owned(), kind: PortType::Null, ..config::Port::default() }
+    fn null(name: &str) -> config::PortOptions {
+        config::PortOptions {
+            name: name.to_owned(),
+            kind: PortType::Null,
+            ..config::PortOptions::default()
+        }
     }
 
-    /// A control side that has only so many numbers.
-    fn start(numbers: u32) -> Arc<Control> {
+    /// Starts a control plane with a limited range of numbers.
+    fn start(numbers: u32) -> Arc<ControlPlane> {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-        let (control, news) = Control::start(&Config::default(), None, 1, engine).unwrap();
-        *control.bridges.lock() = Bridges::limited(numbers);
-        tokio::spawn(Arc::new(OpenFlow::new(Arc::clone(&control))).run(news));
+        let (control, news) = ControlPlane::start(&Config::default(), None, 1, engine).unwrap();
+        *control.bridges.lock() = BridgeRegistry::limited(numbers);
+        tokio::spawn(Arc::new(OpenFlowServers::new(Arc::clone(&control))).run(news));
         control
     }
 

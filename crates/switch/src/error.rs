@@ -1,4 +1,4 @@
-//! Why a switch does not start, or does not do what it was asked to.
+//! Errors of a switch.
 
 use std::io;
 
@@ -7,151 +7,153 @@ use thiserror::Error;
 
 use crate::{config::ConfigError, openflow::endpoint::EndpointError};
 
-/// Why a switch does not start, or does not do what it was asked to.
+/// A reason why a switch does not start, or refuses a request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SwitchError {
-    /// The configuration has a mistake.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The operator has to choose another name.
-    #[error("{0:?} cannot be a name: 1 to 15 letters, digits, `-`, `_` or `.`")]
+    /// A name is not valid.
+    #[error(
+        "{0:?} is not a valid name: use 1 to 15 letters, digits, `-`, `_` or `.`, not beginning with `.`"
+    )]
     BadName(String),
-    /// There is a bridge of this name.
-    #[error("there is a bridge {0} already")]
+    /// The bridge exists already.
+    #[error("bridge {0} exists already: choose another name")]
     BridgeExists(String),
-    /// There is no bridge of this name.
-    #[error("there is no bridge {name}; there are: {known}")]
+    /// The bridge does not exist.
+    #[error("no bridge {name}; existing bridges: {known}")]
     NoSuchBridge {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// Names of the existing bridges.
         known: String,
     },
-    /// There is a port of this name.
-    #[error("there is a port {name} already, on bridge {bridge}")]
+    /// The port exists already.
+    #[error("port {name} exists already, on bridge {bridge}: choose another name")]
     PortExists {
         /// The name.
         name: String,
         /// Its bridge.
         bridge: String,
     },
-    /// There is no port of this name.
-    #[error("there is no port {name}; there are: {known}")]
+    /// The port does not exist.
+    #[error("no port {name}; existing ports: {known}")]
     NoSuchPort {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// Names of the existing ports.
         known: String,
     },
-    /// The number is another port's.
-    #[error("number {number} is that of port {port}; leave `number` out for the lowest free one")]
+    /// Another port has the number.
+    #[error("number {number} belongs to port {port}: omit `number` to get the lowest free number")]
     NumberTaken {
         /// The number.
         number: u32,
-        /// Whose it is.
+        /// Name of the port that has the number.
         port: String,
     },
-    /// Another port has a device, or writes a file.
-    #[error("{what} is that of port {port} of bridge {bridge}")]
+    /// Another port has the device, or writes the file.
+    #[error(
+        "{what} belongs to port {port} of bridge {bridge}: a device or output file serves one port only"
+    )]
     InUse {
         /// The device or file.
         what: String,
-        /// Whose it is.
+        /// Name of the port that has it.
         port: String,
         /// The bridge of that port.
         bridge: String,
     },
-    /// All numbers that the switch has for things of this kind are in use.
-    #[error("no number is left for another {what}: 65535 are in use")]
+    /// All numbers for objects of this kind are in use.
+    #[error("cannot add another {what}: all numbers are in use; delete one first")]
     NoNumber {
-        /// What was to be added.
+        /// Kind of the object.
         what: &'static str,
     },
-    /// A NIC is to come while the one before may still forward by rules that are gone.
-    #[error("the NIC before is still being emptied: try again in some seconds")]
+    /// The previous NIC is not empty yet.
+    #[error("the entries of the previous NIC are still being removed: try again in a few seconds")]
     NicLeaving,
-    /// Every packet thread has ended by a panic.
-    #[error("no packet thread is left to take packets: restart the switch")]
+    /// Every packet thread has panicked.
+    #[error("all packet threads have panicked: restart the switch")]
     NoThreads,
-    /// The configuration names an eviction engine that was not compiled in.
+    /// The eviction engine is not part of this build.
     #[error(
-        "this program was built without the engine `{0}`: build it with the feature dbsp, or choose \
-         `direct` or `iterative`"
+        "this build does not contain the engine `{0}`: build it with the feature dbsp, or choose `direct` \
+         or `iterative`"
     )]
     EngineNotBuilt(&'static str),
-    /// The eviction thread has ended by a panic.
-    #[error("the eviction thread has ended: restart the switch")]
+    /// The eviction thread has panicked.
+    #[error("the eviction thread has panicked: restart the switch")]
     NoEvictionThread,
-    /// A text is not the name of a cache entry.
+    /// The text is not the name of a cache entry.
     #[error(transparent)]
     EntryText(#[from] shunt_pipeline::EntryIdError),
-    /// A cache entry is not there, and not known to have been evicted lately.
-    #[error(
-        "there is no entry {entry}: {present}, and it is not among the last {remembered} evictions"
-    )]
+    /// The cache entry does not exist, and is not among the recent evictions.
+    #[error("no entry {entry}: {present}, and it is not among the last {remembered} evictions")]
     NoSuchEntry {
         /// The entry.
         entry: shunt_pipeline::EntryId,
-        /// What there is in its place.
+        /// Content of its slot.
         present: String,
-        /// Evictions that are remembered.
+        /// Number of evictions that the switch remembers.
         remembered: usize,
     },
-    /// OpenFlow has no such port number.
-    #[error("{0} is no port number: they run from 1 to 4294967040 (0xffffff00)")]
+    /// The number is not an OpenFlow port number.
+    #[error("{0} is not a port number: port numbers are 1 to 4294967040 (0xffffff00)")]
     NumberRange(u32),
-    /// A key is missing, or makes no sense for this type of port.
+    /// A key is missing, or not allowed for this type of port.
     #[error("port {port}: {problem}")]
     PortSetting {
         /// The port.
         port: String,
-        /// What is wrong, and what would mend it.
+        /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
     /// A value is outside its range.
     #[error("{setting} = {value}: it must be {range}")]
     Range {
-        /// The setting, as the configuration spells it.
+        /// Name of the setting in the configuration file.
         setting: &'static str,
-        /// What it was set to.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// Description of the allowed values.
         range: &'static str,
     },
-    /// An address of a controller is not one.
+    /// A text is not the address of a controller.
     #[error("bridge {bridge}: {source}")]
-    Endpoint {
+    ControllerEndpoint {
         /// The bridge.
         bridge: String,
-        /// What is wrong.
+        /// The mistake in the address.
         source: EndpointError,
     },
-    /// A port does not open.
+    /// A port cannot be opened.
     #[error("port {name}: {source}")]
     Port {
         /// The port.
         name: String,
-        /// Why.
+        /// The cause.
         source: PortError,
     },
-    /// A flow-mod was refused; nothing was changed.
+    /// A flow-mod was refused; nothing changed.
     #[error(transparent)]
     FlowMod(#[from] shunt_pipeline::RejectedMod),
     /// A text is not a rule.
     #[error(transparent)]
     RuleText(#[from] shunt_pipeline::text::RuleTextError),
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with all its causes, in one line.
 #[must_use]
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,7 +1,7 @@
-//! A whole switch as a library: pipeline, packet threads, eviction and OpenFlow, wired.
+//! A complete virtual switch as a library: pipeline, packet threads, cache eviction and OpenFlow.
 //!
-//! Whoever embeds it needs a checkout of the project beside theirs, Rust 1.95, and a tokio runtime; in
-//! `Cargo.toml`:
+//! A program that embeds the switch needs a checkout of this project, Rust 1.95 and a tokio
+//! runtime. In `Cargo.toml`:
 //!
 //! ```toml
 //! [dependencies]
@@ -9,22 +9,23 @@
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! and in `src/main.rs`, for a bridge of two ports with a rule, and what becomes of a packet:
+//! In `src/main.rs`, this program creates a bridge with two ports and one rule, and traces a
+//! packet:
 //!
 //! ```
 //! use std::error::Error;
 //!
 //! use shunt_switch::{
 //!     Config, Switch,
-//!     config::{Bridge, Port},
+//!     config::{BridgeOptions, PortOptions},
 //! };
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn Error>> {
 //!     let switch = Switch::start(&Config::default(), None, 1).await?;
-//!     let port = |number| Port { name: format!("p{number}"), number, ..Port::default() };
+//!     let port = |number| PortOptions { name: format!("p{number}"), number, ..PortOptions::default() };
 //!     let ports = vec![port(1), port(2)];
-//!     let bridge = Bridge { name: "br0".into(), ports, ..Bridge::default() };
+//!     let bridge = BridgeOptions { name: "br0".into(), ports, ..BridgeOptions::default() };
 //!     switch.add_bridge(&bridge).await?;
 //!     switch.add_rules("br0", &["tcp,nw_dst=10.0.0.0/8,actions=dec_ttl,output:p2"]).await?;
 //!     let trace = switch.trace("br0", "in_port=p1,tcp,nw_dst=10.1.2.3,nw_ttl=64")?;
@@ -34,8 +35,8 @@
 //! }
 //! ```
 //!
-//! Ports of one's own kind come by [`Switch::add_own_port`], an eviction engine by
-//! [`Switch::start_with`].
+//! [`Switch::add_own_port`] adds a port of another type, and [`Switch::start_with`] starts a switch
+//! with another eviction engine.
 
 pub mod config;
 mod control;
@@ -52,13 +53,13 @@ mod watch;
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
 pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
-pub use openflow::endpoint::{Endpoint, EndpointError};
+pub use openflow::endpoint::{ControllerEndpoint, EndpointError};
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use status::{
-    bridge::{BridgeStatus, ControllerState, ControllerStatus, PortStatus},
+    bridge::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus},
     caches::{CacheStatus, DropStatus},
-    chain::{ChainStatus, CoverageStatus, NotCut, StageStatus},
-    evictions::{EntryOwnerStatus, EvictionStatus, TableEvictions, Times},
+    chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
+    evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     thread::{ThreadState, ThreadStatus},
 };
 pub use switch::Switch;

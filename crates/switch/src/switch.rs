@@ -1,4 +1,4 @@
-//! The switch itself: what an embedder and the daemon hold.
+//! The public interface of a running switch.
 
 use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use shunt_pipeline::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    config::{self, Config, Engine},
-    control::Control,
+    config::{self, Config, EvictionEngine},
+    control::ControlPlane,
     error::SwitchError,
-    openflow::servers::OpenFlow,
+    openflow::servers::OpenFlowServers,
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     status::{
         bridge::BridgeStatus,
@@ -33,73 +33,76 @@ use crate::{
     },
 };
 
-/// How often rules and ports are looked after.
+/// Interval between two checks of expired rules, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often threads are looked after: so long may somebody wait for one that has ended.
+/// Interval between two checks of the threads.
+///
+/// Requests to a thread that panicked wait this long.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running switch; it stops when dropped.
 pub struct Switch {
-    control: Arc<Control>,
-    openflow: Arc<OpenFlow>,
+    control: Arc<ControlPlane>,
+    openflow: Arc<OpenFlowServers>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Switch {
-    /// Starts a switch: its threads, its bridges with their ports, and its OpenFlow connections.
+    /// Starts a switch: its threads, bridges, ports and OpenFlow connections.
     ///
-    /// `run_dir` is where each bridge puts its management socket, `<bridge>.mgmt`; without it there
-    /// are none. `seed` goes into every hash: a different one for each run keeps peers from choosing
-    /// collisions. Runs on the tokio runtime of the caller.
+    /// Each bridge has its management socket `<bridge>.mgmt` in `run_dir`; without `run_dir` there
+    /// are no such sockets. `seed` is part of every hash: a different seed for each run prevents
+    /// peers from choosing collisions. The switch runs on the tokio runtime of the caller.
     ///
     /// # Errors
     ///
-    /// When the configuration makes no sense, or a port, socket or thread cannot be had.
+    /// If the configuration is not valid, or a port, socket or thread cannot be opened.
     pub async fn start(
         config: &Config,
         run_dir: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, SwitchError> {
         let engine: EngineMaker = match config.eviction.engine {
-            Engine::Direct => {
+            EvictionEngine::Direct => {
                 Box::new(move |pipeline| Box::new(Direct::new(pipeline.version(), seed)))
             }
-            Engine::Iterative => Box::new(|pipeline| Box::new(Iterative::new(pipeline))),
+            EvictionEngine::Iterative => Box::new(|pipeline| Box::new(Iterative::new(pipeline))),
             #[cfg(feature = "dbsp")]
-            Engine::Visits => {
+            EvictionEngine::Visits => {
                 Box::new(move |pipeline| Box::new(Visits::new(pipeline.version(), seed)))
             }
             #[cfg(feature = "dbsp")]
-            Engine::Relational => {
+            EvictionEngine::Relational => {
                 Box::new(move |pipeline| Box::new(Relational::new(pipeline.version(), seed)))
             }
             #[cfg(not(feature = "dbsp"))]
-            engine @ (Engine::Visits | Engine::Relational) => {
+            engine @ (EvictionEngine::Visits | EvictionEngine::Relational) => {
                 return Err(SwitchError::EngineNotBuilt(engine.name()));
             }
         };
         Self::start_with(config, run_dir, seed, engine).await
     }
 
-    /// As [`Self::start`], with an eviction engine of the caller's, made of the tables that it is to
-    /// watch, whatever the configuration says of it.
+    /// Starts a switch with an eviction engine of the caller.
+    ///
+    /// It replaces the engine of the configuration.
     ///
     /// # Errors
     ///
-    /// As [`Self::start`].
+    /// Like [`Self::start`].
     pub async fn start_with(
         config: &Config,
         run_dir: Option<PathBuf>,
         seed: u64,
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
-        let (control, news) = Control::start(config, run_dir, seed, engine)?;
+        let (control, news) = ControlPlane::start(config, run_dir, seed, engine)?;
         control.apply_nic().await?;
-        let openflow = Arc::new(OpenFlow::new(Arc::clone(&control)));
+        let openflow = Arc::new(OpenFlowServers::new(Arc::clone(&control)));
         let tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(news)),
-            tokio::spawn(Arc::clone(&openflow).tell_removed()),
+            tokio::spawn(Arc::clone(&openflow).notify_removed()),
             tokio::spawn(upkeep(Arc::clone(&control))),
             tokio::spawn(watch_threads(Arc::clone(&control))),
             tokio::spawn(watch_ports(Arc::clone(&control))),
@@ -115,8 +118,8 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When a name or number is taken, or a port does not open.
-    pub async fn add_bridge(&self, bridge: &config::Bridge) -> Result<(), SwitchError> {
+    /// If a name or number is in use, or a port cannot be opened.
+    pub async fn add_bridge(&self, bridge: &config::BridgeOptions) -> Result<(), SwitchError> {
         self.control.add_bridge(bridge).await
     }
 
@@ -124,7 +127,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When there is none of this name.
+    /// If the bridge does not exist.
     pub async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
         self.control.remove_bridge(name).await
     }
@@ -133,16 +136,20 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When a name or number is taken, or the port does not open.
-    pub async fn add_port(&self, bridge: &str, port: config::Port) -> Result<(), SwitchError> {
+    /// If a name or number is in use, or the port cannot be opened.
+    pub async fn add_port(
+        &self,
+        bridge: &str,
+        port: config::PortOptions,
+    ) -> Result<(), SwitchError> {
         self.control.add_port(bridge, port).await
     }
 
-    /// Adds a port that the caller brings; answers with its number.
+    /// Adds a port that the caller supplies; returns its number.
     ///
     /// # Errors
     ///
-    /// When the name is taken, or the port cannot be split.
+    /// If the name is in use, or the port cannot be split into queues.
     pub async fn add_own_port(
         &self,
         bridge: &str,
@@ -156,17 +163,18 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// When there is none of this name, or it is a bridge's own.
+    /// If the port does not exist, or is the local port of a bridge.
     pub async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
         self.control.remove_port(name).await
     }
 
-    /// Adds rules as `ovs-ofctl add-flows` reads them, as one version; returns when no packet can
-    /// meet what they replaced.
+    /// Adds rules in the syntax of `ovs-ofctl add-flows`, as one version.
+    ///
+    /// Returns when no packet can match a rule that they replaced.
     ///
     /// # Errors
     ///
-    /// When a text is not a rule, or a rule is refused; then none is added.
+    /// If a text is not a rule, or a rule is refused; then none is added.
     pub async fn add_rules(&self, bridge: &str, rules: &[&str]) -> Result<Version, SwitchError> {
         let id = self.control.bridges.lock().find(bridge)?.id;
         let names = BridgeNames::new(&self.control.plane.pipeline, id);
@@ -175,21 +183,24 @@ impl Switch {
         self.apply(bridge, &parsed?).await
     }
 
-    /// Applies flow-mods as one version; returns when no packet can meet what they replaced.
+    /// Applies flow-mods as one version.
+    ///
+    /// Returns when no packet can match a rule that they replaced.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge or one is refused; then none is applied.
+    /// If the bridge does not exist or a flow-mod is refused; then none is applied.
     pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
         self.modify(bridge, mods.iter().cloned().map(Modification::Flow).collect()).await
     }
 
-    /// Changes rules, groups and meters as one version; returns when no packet can meet what they
-    /// replaced.
+    /// Changes rules, groups and meters as one version.
+    ///
+    /// Returns when no packet can use an object that they replaced.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge or one is refused; then none is applied.
+    /// If the bridge does not exist or a change is refused; then none is applied.
     pub async fn modify(
         &self,
         bridge: &str,
@@ -202,174 +213,187 @@ impl Switch {
         Ok(version)
     }
 
-    /// Number of rules of a bridge that a filter lets through.
+    /// Returns the number of rules of a bridge that match a filter.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge.
+    /// If the bridge does not exist.
     pub fn rules_count(&self, bridge: &str, filter: &RuleFilter) -> Result<usize, SwitchError> {
         let id = self.control.bridges.lock().find(bridge)?.id;
         Ok(self.control.plane.pipeline.rules(id, filter).len())
     }
 
-    /// Waits until every packet thread has handed in what it counted until now.
+    /// Waits until every packet thread has reported the counts up to now.
     pub async fn pull_counts(&self) {
         self.control.plane.pull().await;
     }
 
-    /// Waits until all that packets have taught so far (rules, by `learn`, and MAC addresses) is true
-    /// on every packet thread.
+    /// Waits until every packet thread uses all learned rules and MAC addresses.
     pub async fn learned(&self) {
         self.control.plane.learned().await;
     }
 
-    /// Gives a port, by its name, the VLANs of `port`: `vlan_mode`, `tag` and `trunks`. Its other
-    /// settings stay. Returns when no packet meets the old ones.
+    /// Sets the VLANs of a port (`vlan_mode`, `tag` and `trunks`) to those of `port`.
+    ///
+    /// All other settings of the port stay. Returns when no packet uses the old VLANs.
     ///
     /// # Errors
     ///
-    /// When there is no such port, or no such VLAN.
-    pub async fn set_vlans(&self, port: config::Port) -> Result<(), SwitchError> {
+    /// If the port or a VLAN does not exist.
+    pub async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
         self.control.set_vlans(port).await
     }
 
-    /// The MAC addresses that `NORMAL` knows in a bridge, by VLAN.
+    /// Returns the MAC addresses in the table of `NORMAL`, by VLAN.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge.
+    /// If the bridge does not exist.
     pub async fn macs(&self, bridge: &str) -> Result<Vec<MacStatus>, SwitchError> {
         self.control.macs(bridge).await
     }
 
-    /// Forgets the MAC addresses of a bridge, or of all.
+    /// Removes all learned MAC addresses of one bridge, or of all bridges.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge.
+    /// If the bridge does not exist.
     pub async fn flush_macs(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
         self.control.flush_macs(bridge).await
     }
 
-    /// The settings that [`Self::set`] can change.
+    /// Returns the names of the settings that [`Self::set`] can change.
     #[must_use]
     pub const fn settings() -> &'static [&'static str] {
         config::setting::SETTINGS
     }
 
-    /// The configuration in force, without the bridges.
+    /// Returns the configuration in force, without the bridges.
     #[must_use]
     pub fn config(&self) -> Config {
         self.control.config.lock().clone()
     }
 
-    /// Changes settings at once while the switch runs, each by its name and its value as the
-    /// configuration spells them.
+    /// Changes several settings at once, by name and value.
     ///
     /// # Errors
     ///
-    /// When there is no such setting, or a value is out of its range; then none is changed.
+    /// If a setting does not exist, or a value is out of its range; then none is changed.
     pub async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         self.control.set(settings).await
     }
 
-    /// Starts to copy packets at a port, or at `drops`; answers with the capture's number.
+    /// Starts to capture packets at a port, or at `drops`.
+    ///
+    /// Returns the number of the capture.
     ///
     /// # Errors
     ///
-    /// When there is no such port, or too many captures run.
+    /// If the port does not exist, or too many captures run.
     pub async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
         self.control.start_capture(place).await
     }
 
-    /// Takes what a capture has seen since the last time, as much as one answer holds: nothing is left
-    /// when the answer is empty. `None` without such a capture.
+    /// Returns the packets captured since the last call, as many as fit one reply.
+    ///
+    /// An empty reply means that no packet is left. `None` if the capture does not exist.
     #[must_use]
     pub fn read_capture(&self, id: u64) -> Option<Vec<CapturedPacket>> {
         self.control.read_capture(id)
     }
 
-    /// Ends a capture; answers how many packets found no room, or `None` without such a capture.
+    /// Stops a capture.
+    ///
+    /// Returns the number of packets that did not fit, or `None` if it does not exist.
     pub async fn stop_capture(&self, id: u64) -> Option<u64> {
         self.control.stop_capture(id).await
     }
 
-    /// Explains the fate of a packet: `flow` is a match as `ovs-ofctl` spells it, a frame in
-    /// hexadecimal, or both.
+    /// Traces a packet through the tables.
+    ///
+    /// `flow` is a match in the syntax of `ovs-ofctl`, a frame in hexadecimal, or both.
     ///
     /// # Errors
     ///
-    /// When there is no such bridge, or the text is neither.
+    /// If the bridge does not exist, or `flow` is not valid.
     pub fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
         self.control.trace(bridge, flow)
     }
 
-    /// The bridges and their ports.
+    /// Returns the bridges and their ports.
     #[must_use]
     pub fn bridges(&self) -> Vec<BridgeStatus> {
         self.openflow.bridge_status()
     }
 
-    /// The threads: those of packets, then the one of evictions, the learner, the listener, and that of
-    /// a NIC.
+    /// Returns the threads.
+    ///
+    /// Packet threads, eviction, learner and listener thread, and the offload thread of a NIC.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
         self.control.plane.thread_states()
     }
 
-    /// The caches, summed over packet threads.
+    /// Returns the cache counters, summed over packet threads.
     #[must_use]
     pub fn caches(&self) -> CacheStatus {
         self.control.cache_status()
     }
 
-    /// As [`Self::caches`], with how many ways the entries of chains make together, and those of a NIC.
-    /// Packet threads look at all of their entries for that, some of them a turn.
-    pub async fn caches_with_coverage(&self) -> CacheStatus {
+    /// Returns the cache counters with the rule-space coverage.
+    ///
+    /// Packet threads read all of their entries for this, some in each poll loop iteration.
+    pub async fn caches_with_rule_space(&self) -> CacheStatus {
         let mut status = self.caches();
-        if status.chain.is_some() {
-            status.coverage = self.control.coverage().await;
+        if status.gigaflow.is_some() {
+            status.rule_space = self.control.rule_space().await;
         }
         if let Some(nic) = &mut status.nic {
-            nic.coverage = Some(self.control.coverage_of_nic().await);
+            nic.rule_space = Some(self.control.rule_space_of_nic().await);
         }
         status
     }
 
-    /// How evictions go: what the engine keeps, how long changes take, what they ended and why.
+    /// Returns the state and statistics of cache evictions.
     ///
     /// # Errors
     ///
-    /// When the eviction thread has ended by a panic.
+    /// If the eviction thread has panicked.
     pub async fn evictions(&self) -> Result<EvictionStatus, SwitchError> {
         self.control.eviction_status().await
     }
 
-    /// The cache entries of all packet threads, those with most packets first: so many; 0: all. Packet
-    /// threads look at all of their entries for that, some of them a turn.
+    /// Returns the cache entries with most packets, of all packet threads and the NIC.
+    ///
+    /// `count` limits their number; 0: all. Packet threads read all of their entries for this, some
+    /// in each poll loop iteration.
     pub async fn entries(&self, count: usize) -> EntryList {
         self.control.entries(count).await
     }
 
-    /// Why a cache entry, as [`Self::entries`] names it, is there, or what ended it.
+    /// Explains why a cache entry is valid, or why it was evicted.
     ///
     /// # Errors
     ///
-    /// When it is no entry, or not there, and not one of those that were evicted last.
+    /// If the text is not the name of an entry, or the entry neither exists nor was evicted
+    /// recently.
     pub async fn why(&self, entry: &str) -> Result<Why, SwitchError> {
         self.control.why(entry).await
     }
 
-    /// Where packets went, summed over packet threads.
+    /// Returns the packet counters and drop reasons, summed over packet threads.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
         self.control.drop_status()
     }
 
-    /// Prepares for the end: a NIC elsewhere is emptied as far as it answers soon, since nobody sees to its
-    /// rules afterwards. To be called last, before the switch is dropped.
+    /// Prepares for the end.
+    ///
+    /// Removes the entries of an external NIC as far as it answers soon.
+    ///
+    /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
     pub async fn stop(&self) {
-        self.control.take_leave().await;
+        self.control.empty_nic().await;
     }
 }
 
@@ -386,8 +410,10 @@ impl std::fmt::Debug for Switch {
     }
 }
 
-/// Looks after threads. A task of its own: others may wait for the answer of one that has ended.
-async fn watch_threads(control: Arc<Control>) {
+/// Checks threads.
+///
+/// It is a task of its own, since other tasks may wait for a thread that ended.
+async fn watch_threads(control: Arc<ControlPlane>) {
     let mut interval = tokio::time::interval(WATCH_INTERVAL);
     loop {
         interval.tick().await;
@@ -396,9 +422,10 @@ async fn watch_threads(control: Arc<Control>) {
     }
 }
 
-/// Looks after ports. A task of its own: it waits for ports that are being opened, and rules expire
-/// meanwhile.
-async fn watch_ports(control: Arc<Control>) {
+/// Checks ports.
+///
+/// It is a task of its own: rules must expire while it waits for a port to open.
+async fn watch_ports(control: Arc<ControlPlane>) {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -407,22 +434,23 @@ async fn watch_ports(control: Arc<Control>) {
     }
 }
 
-/// Looks after rules that expire, versions that nobody sees any more, captures that nobody reads, and
-/// cache entries that were wrong.
-async fn upkeep(control: Arc<Control>) {
+/// Runs the periodic work of the control plane.
+///
+/// It expires rules, reclaims old versions, ends unread captures, and logs wrong cache entries.
+async fn upkeep(control: Arc<ControlPlane>) {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         let plane = &control.plane;
-        // A rule whose timeout passed before this moment goes only if the counts that threads hand
-        // in from now on do not credit it with a hit in time.
+        // A rule whose timeout passed before this moment expires only if the counts that threads
+        // report from now on contain no hit in time.
         let now = plane.clock.now();
         plane.pull().await;
         let expire = |pipeline: &Pipeline| Ok::<_, Infallible>(pipeline.expire(now));
         let Ok(_) = control.change(expire);
         control.reclaim();
         control.end_unread_captures().await;
-        control.tell_differences();
+        control.log_differences();
     }
 }

@@ -1,51 +1,51 @@
-//! What happens to threads and ports by itself: threads that end, links that go up or down, devices
-//! that vanish and come back.
+//! Reactions to events outside: threads that panic, links that go up or down, devices that vanish
+//! and return.
 
 use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::BridgeId;
 use tracing::{error, info, warn};
 
 use crate::{
-    control::Control,
-    ports::bridges::Bridges,
+    control::ControlPlane,
+    ports::bridges::BridgeRegistry,
     trace::report::{Trace, TraceVisit},
 };
 
-impl Control {
-    /// Takes out the threads that have ended by a panic, and puts down the ports whose packets nobody
-    /// receives any more.
+impl ControlPlane {
+    /// Removes threads that panicked, and takes down ports without a receiver.
     pub(crate) async fn watch_threads(&self) {
-        let gone = self.plane.reclaim();
-        if gone.listener {
+        let stopped = self.plane.reclaim();
+        if stopped.listener {
             error!(
-                "the listener thread has ended by a panic: controllers hear of no packet any more"
+                "listener thread: panicked; controllers receive no packet-ins, restart the switch"
             );
         }
-        if gone.target {
-            self.lose_nic_owner(gone.vital.is_some());
+        if stopped.offload {
+            self.lose_nic_agent(stopped.vital.is_some());
         }
-        if let Some(thread) = gone.vital {
-            error!(thread, "it has ended by a panic: packet threads stop, restart the switch");
+        if let Some(thread) = stopped.vital {
+            error!("{thread}: panicked; all packet threads stop, restart the switch");
         } else {
-            for thread in &gone.packet {
-                error!(thread, "a packet thread has ended by a panic; the others go on without it");
+            for thread in &stopped.packet {
+                error!("packet thread {thread}: panicked; the other threads continue");
             }
         }
         let _structure = self.structure.lock().await;
         let is_last = self.plane.living().is_empty();
-        let cut_off = cut_off(&self.bridges.lock(), &gone.packet, is_last);
+        let cut_off = cut_off(&self.bridges.lock(), &stopped.packet, is_last);
         for (name, thread) in cut_off {
-            let trouble = match gone.vital {
-                Some(thread) => format!("the {thread} has ended by a panic"),
-                None => format!("packet thread {thread} has ended by a panic"),
+            let trouble = match stopped.vital {
+                Some(thread) => format!("the {thread} panicked"),
+                None => format!("packet thread {thread} panicked"),
             };
-            warn!(port = name, trouble, "the port goes down");
-            self.put_down(&name, &trouble).await;
+            warn!(reason = trouble, "port {name}: down");
+            self.take_down(&name, &trouble).await;
         }
     }
 
-    /// Looks after ports: notes links that went up or down, takes out what broke, opens what comes
-    /// back.
+    /// Checks ports.
+    ///
+    /// Records link changes, closes broken ports, and opens ports whose device returned.
     pub(crate) async fn watch_ports(&self) {
         let _structure = self.structure.lock().await;
         let has_threads = !self.plane.living().is_empty();
@@ -60,6 +60,7 @@ impl Control {
                     let link_up = open.link_up();
                     if link_up != port.link_up {
                         port.link_up = link_up;
+                        info!("port {name}: link {}", if link_up { "up" } else { "down" });
                         changed.push((bridge.id, port.number));
                     }
                 } else if port.trouble.is_some()
@@ -76,19 +77,21 @@ impl Control {
         }
         changed.into_iter().for_each(|(id, number)| self.changed_ports.add(id, number));
         for name in broken {
-            warn!(port = name, "the port has vanished; it stays down until it comes back");
-            self.put_down(&name, "the device has vanished").await;
+            warn!("port {name}: device has vanished, down until it returns");
+            self.take_down(&name, "the device has vanished").await;
         }
         for (name, id, number) in closed {
             if self.open_port(&name).await.is_ok() {
-                info!(port = name, "the port is back");
+                info!("port {name}: device has returned, up");
                 self.changed_ports.add(id, number);
             }
         }
     }
 
-    /// Says which cached answers were wrong, of many at once the first.
-    pub(crate) fn tell_differences(&self) {
+    /// Logs that cached results were wrong.
+    ///
+    /// The first one in full, and the number of all.
+    pub(crate) fn log_differences(&self) {
         let found = self.plane.take_differences();
         let Some(CacheMismatch { cached, fresh }) = found.first() else { return };
         let bridge = BridgeId::new(u16::try_from(fresh.key.bridge()).unwrap_or_default());
@@ -102,18 +105,18 @@ impl Control {
             tables = answer(&fresh),
             version = fresh.version,
             count,
-            "a cache entry was wrong and is dropped: this is a bug"
+            "cache entry: wrong result, entry dropped; please report this bug"
         );
     }
 
-    /// Closes a port and says why; it keeps its place and its number.
-    pub(crate) async fn put_down(&self, name: &str, trouble: &str) {
+    /// Closes a port and records the reason; the port keeps its number.
+    pub(crate) async fn take_down(&self, name: &str, trouble: &str) {
         let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
         let Ok((id, number)) = place else { return };
         if self.detach(name).await.is_ok() {
             self.with_port(id, number, |port| {
                 port.trouble = Some(trouble.to_owned());
-                // No thread has its queues any more, so this is the one who writes.
+                // No thread has a queue of this port, so this is the only writer.
                 port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
             });
             self.changed_ports.add(id, number);
@@ -121,7 +124,7 @@ impl Control {
     }
 }
 
-/// What a trace comes to, in a line: rules by table, then actions.
+/// Returns a trace in one line: rules by table, then actions.
 fn answer(trace: &Trace) -> String {
     let rule = |visit: &TraceVisit| match &visit.rule {
         Some(rule) => {
@@ -133,14 +136,16 @@ fn answer(trace: &Trace) -> String {
     trace.visits.iter().map(rule).collect::<String>() + &actions
 }
 
-/// The ports that nobody receives from, or not all of it, now that threads are gone: by name, each
-/// with a thread that it misses.
-fn cut_off(bridges: &Bridges, gone: &[usize], is_last: bool) -> Vec<(String, usize)> {
+/// Returns the names of ports that lost a receiving thread, each with that thread.
+fn cut_off(bridges: &BridgeRegistry, stopped: &[usize], is_last: bool) -> Vec<(String, usize)> {
     let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     let open = ports.filter(|port| port.open.is_some());
     let missed = |port: &crate::ports::port::BridgePort| {
-        let receiver = gone.iter().find(|thread| port.receivers.contains(thread));
-        receiver.filter(|_| !port.spreads()).or_else(|| gone.first().filter(|_| is_last)).copied()
+        let receiver = stopped.iter().find(|thread| port.receivers.contains(thread));
+        receiver
+            .filter(|_| !port.spreads())
+            .or_else(|| stopped.first().filter(|_| is_last))
+            .copied()
     };
     open.filter_map(|port| Some((port.settings.name.clone(), missed(port)?))).collect()
 }

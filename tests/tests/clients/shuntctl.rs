@@ -87,8 +87,8 @@ fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
         text(&daemon.ovs_ofctl("br0", "add-flow", &[&rule]));
     };
     for (metric, actions) in [
-        ("shunt_repaired_same_total", ["output:2", "output:2"]),
-        ("shunt_repaired_changed_total", ["output:3", "output:2"]),
+        ("shunt_repair_same_total", ["output:2", "output:2"]),
+        ("shunt_repair_changed_total", ["output:3", "output:2"]),
     ] {
         let mut turns = actions.iter().cycle();
         let is_counted = || {
@@ -121,7 +121,7 @@ fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
 
     let why = text(&daemon.shuntctl(&["why", &entry]));
     for expected in [
-        &format!("entry {entry} is there: 1 packets"),
+        &format!("entry {entry}: 1 packets"),
         "br0 table 0: priority=32768,in_port=in ",
         "br0 table 3: priority=32768,ip,nw_dst=10.0.0.0/8 ",
         "port 2 of br0",
@@ -144,7 +144,7 @@ fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
     for (name, value) in [("evicted", "1"), ("rule added", "1"), ("br0 table 3", "1")] {
         assert!(has_row(name, value), "{name}: {evict}");
     }
-    assert!(evict.starts_with("engine direct, at version "), "{evict}");
+    assert!(evict.starts_with("engine direct, version "), "{evict}");
     let evict = text(&daemon.shuntctl(&["evict", "--json"]));
     let evict: serde_json::Value = serde_json::from_str(&evict).expect("it is JSON");
     assert_eq!(evict["by_cause"], serde_json::json!([["rule_added", 1]]));

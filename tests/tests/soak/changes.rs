@@ -90,13 +90,13 @@ impl<'a> Changes<'a> {
         }
         let PortVlans { mode, trunks } = &info.vlans;
         let (vlan_mode, tag) = match *mode {
-            VlanMode::Trunk => (config::VlanMode::Trunk, None),
-            VlanMode::Access(vlan) => (config::VlanMode::Access, Some(vlan)),
-            VlanMode::NativeTagged(vlan) => (config::VlanMode::NativeTagged, Some(vlan)),
-            VlanMode::NativeUntagged(vlan) => (config::VlanMode::NativeUntagged, Some(vlan)),
+            VlanMode::Trunk => (config::PortVlanMode::Trunk, None),
+            VlanMode::Access(vlan) => (config::PortVlanMode::Access, Some(vlan)),
+            VlanMode::NativeTagged(vlan) => (config::PortVlanMode::NativeTagged, Some(vlan)),
+            VlanMode::NativeUntagged(vlan) => (config::PortVlanMode::NativeUntagged, Some(vlan)),
         };
         let trunks = trunks.iter().flatten().copied().collect();
-        let port = config::Port {
+        let port = config::PortOptions {
             name: port_name(bridge, info.number.number()),
             vlan_mode: Some(vlan_mode),
             tag,
@@ -105,7 +105,7 @@ impl<'a> Changes<'a> {
             } else {
                 trunks
             },
-            ..config::Port::default()
+            ..config::PortOptions::default()
         };
         // A list of VLANs that a mode does not take is refused.
         let _ = self.runtime.block_on(self.switch.set_vlans(port));

@@ -9,7 +9,7 @@ use shunt_datapath::port::{Port as _, pair::pair};
 use shunt_pipeline::testing::generate::BRIDGES;
 use shunt_switch::{
     Config, Switch,
-    config::{Bridge, CacheKind, Port, PortType},
+    config::{BridgeOptions, CacheKind, PortOptions, PortType},
 };
 use shunt_tests::daemon::SOON;
 use tokio::runtime::{Builder, Runtime};
@@ -62,7 +62,7 @@ impl Rig {
         let switch = runtime.block_on(Switch::start(&config, None, 1)).expect("it starts");
         let mut hosts = Hosts::default();
         for id in BRIDGES.map(|bridge| bridge.number()) {
-            let bridge = Bridge { name: bridge_name(id), ..Bridge::default() };
+            let bridge = BridgeOptions { name: bridge_name(id), ..BridgeOptions::default() };
             runtime.block_on(switch.add_bridge(&bridge)).expect("a bridge is added");
             for port in 1..=PORTS {
                 let (near, mut far) = pair(THREADS, u64::from(u32::from(id) * 100 + port));
@@ -82,12 +82,12 @@ impl Rig {
         let [one, two] = BRIDGES.map(|bridge| bridge.number());
         for (id, other) in [(one, two), (two, one)] {
             for number in PATCHES {
-                let patch = Port {
+                let patch = PortOptions {
                     name: port_name(id, number),
                     number,
                     kind: PortType::Patch,
                     peer: port_name(other, number),
-                    ..Port::default()
+                    ..PortOptions::default()
                 };
                 let bridge = bridge_name(id);
                 let added = self.switch.add_port(&bridge, patch);

@@ -8,7 +8,7 @@ use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
     text::{parse_group_mod, parse_meter_mod},
 };
-use shunt_switch::config::Port;
+use shunt_switch::config::PortOptions;
 use shunt_tests::repository::{read, root};
 
 use crate::client::DumpedRule;
@@ -37,7 +37,7 @@ pub(crate) struct Case {
     pub(crate) down: Vec<u32>,
     /// Ports that carry certain VLANs, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) vlans: Vec<Port>,
+    pub(crate) vlans: Vec<PortOptions>,
     /// Meters, as written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meters: Vec<String>,
@@ -74,7 +74,7 @@ pub(crate) struct RecordedPacket {
     pub(crate) port_mods: Vec<[String; 2]>,
     /// VLANs of ports that change before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) vlans: Vec<Port>,
+    pub(crate) vlans: Vec<PortOptions>,
     /// Actions, if it is a packet-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packet_out: Option<String>,

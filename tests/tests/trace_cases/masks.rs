@@ -16,7 +16,7 @@ use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, Pipeline, PortConfig,
     PortInfo, PortKind, Time, Traversal, text::parse_rule,
 };
-use shunt_switch::{BridgeNames, config::Port};
+use shunt_switch::{BridgeNames, config::PortOptions};
 
 use crate::{
     case::{Case, RecordedPacket},
@@ -173,7 +173,7 @@ fn port(number: u32, case: &Case) -> PortInfo {
         config: PortConfig { no_flood, ..PortConfig::default() },
         link_up: !case.down.contains(&number),
         mac: [0; 6],
-        vlans: vlans.map(Port::vlans).unwrap_or_default(),
+        vlans: vlans.map(PortOptions::vlans).unwrap_or_default(),
         name,
     }
 }

@@ -9,7 +9,7 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 use shunt_switch::{
     Config, Switch,
-    config::{self, Bridge, CacheKind},
+    config::{self, BridgeOptions, CacheKind},
 };
 use shunt_tests::daemon::{SOON, until};
 use tempfile::TempDir;
@@ -55,11 +55,11 @@ impl Rig {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let folder = tempfile::tempdir().expect("a folder can be made");
-        let bridge = Bridge {
+        let bridge = BridgeOptions {
             name: BRIDGE.into(),
             datapath_id: "00000000000000c1".into(),
             mac: "aa:55:aa:55:00:00".into(),
-            ..Bridge::default()
+            ..BridgeOptions::default()
         };
         let mut config = Config { bridges: vec![bridge], ..Config::default() };
         config.caches.kind = kind;
@@ -80,7 +80,7 @@ impl Rig {
     }
 
     /// Gives ports their VLANs.
-    pub(crate) fn set_vlans(&self, ports: &[config::Port]) {
+    pub(crate) fn set_vlans(&self, ports: &[config::PortOptions]) {
         for port in ports {
             let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
             set.unwrap_or_else(|error| panic!("{}: {error}", port.name));

@@ -11,7 +11,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shunt_switch::config::Port;
+use shunt_switch::config::PortOptions;
 use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
 
 use crate::{
@@ -106,7 +106,7 @@ impl Rival {
     }
 
     /// Gives ports their VLANs.
-    pub(crate) fn set_vlans(&mut self, ports: &[Port]) {
+    pub(crate) fn set_vlans(&mut self, ports: &[PortOptions]) {
         self.odd_ports.extend(ports.iter().map(|port| port.name.clone()));
         for port in ports {
             // What is not set again is as it was at first; all of it is one change.

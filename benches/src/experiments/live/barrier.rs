@@ -202,8 +202,8 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
 fn answers(bed: &Bed) -> Vec<f64> {
     let Some(shuntctl) = bed.switch.shuntctl() else { return Vec::new() };
     let evict = shuntctl.json("evict");
-    let counts = evict["answers"].as_array();
-    let counts = counts.unwrap_or_else(|| panic!("shuntctl evict tells no answers: {evict}"));
+    let counts = evict["acks"].as_array();
+    let counts = counts.unwrap_or_else(|| panic!("shuntctl evict has no acks: {evict}"));
     counts.iter().map(|count| count.as_f64().unwrap_or_default()).collect()
 }
 

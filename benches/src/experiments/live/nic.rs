@@ -141,7 +141,7 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
         if number % EXCHANGE_ONE_IN == 2 {
             // Another, which is slower or faster.
             let update_us = 50 * (number / EXCHANGE_ONE_IN % 2);
-            let setting = format!("caches.gigaflow.target.update_us={update_us}");
+            let setting = format!("caches.gigaflow.offload.update_us={update_us}");
             assert!(control.ask(&["set", &setting]).is_some(), "{setting} is refused");
         } else {
             cut(&Nic::of(control));

@@ -38,11 +38,11 @@ fn a_controller_that_is_not_there_is_shown_and_told_of_once() {
     let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
     assert!(shown(&format!("controller tcp:{address} (not connected: Connection refused")));
     // The third attempt has failed when four seconds are to be waited.
-    assert!(shown("next try in 4 s)"), "{}", daemon.answer(&["show"]));
+    assert!(shown("next attempt in 4 s)"), "{}", daemon.answer(&["show"]));
     assert_eq!(daemon.log().matches("cannot be reached").count(), 1, "{}", daemon.log());
     let list = controllers(&daemon);
     assert_eq!((&list[0]["state"], &list[1]["state"]), (&"waiting".into(), &"listening".into()));
-    assert!(list[0]["next_try_s"].is_u64() && list[0]["why"].is_string(), "{list}");
+    assert!(list[0]["retry_in_s"].is_u64() && list[0]["reason"].is_string(), "{list}");
     // It comes, is master, and goes.
     let listener = TcpListener::bind(&address).unwrap();
     let (mut stream, _) = listener.accept().unwrap();

@@ -26,17 +26,17 @@ fn no_two_ports_of_a_configuration_have_one_device_or_write_one_file() {
     let write = |name, file: &str| port(name, &format!("type = \"pcap\"\ntx = \"{file}\""));
     let read = |name| port(name, "type = \"pcap\"\nrx = \"in.pcap\"");
     for (configuration, expected) in [
-        (bridge("br0", &[eth("a"), eth("b")]), "device eth9 is that of port a of bridge br0"),
+        (bridge("br0", &[eth("a"), eth("b")]), "device eth9 belongs to port a of bridge br0"),
         (
             bridge("br0", &[tap("a")]) + &bridge("br1", &[eth("b")]),
-            "device eth9 is that of port a of bridge br0",
+            "device eth9 belongs to port a of bridge br0",
         ),
         (
             bridge("br0", &[port("br1t", "type = \"tap\"\ndevice = \"br1\"")])
                 + "[[bridge]]\nname = \"br1\"\nlocal = \"tap\"\n",
-            "device br1 is that of port br1t of bridge br0",
+            "device br1 belongs to port br1t of bridge br0",
         ),
-        (bridge("br0", &[write("a", "o.pcap"), write("b", "./o.pcap")]), "is that of port a"),
+        (bridge("br0", &[write("a", "o.pcap"), write("b", "./o.pcap")]), "belongs to port a"),
         (bridge("br0", &[read("a"), read("b")]), ""),
         (bridge("br0", &[write("a", "/dev/null"), write("b", "/dev/null")]), ""),
         (bridge("br0", &[port("eth9", "type = \"null\""), eth("a")]), ""),
@@ -52,7 +52,7 @@ fn a_port_that_is_added_has_a_file_of_its_own() {
     let tx = format!("tx={}", daemon.run_dir().join("out.pcap").display());
     daemon.answer(&["add-port", "br0", "a", "type=pcap", &tx]);
     let told = daemon.complaint(&["add-port", "br1", "b", "type=pcap", &tx]);
-    assert!(told.contains("out.pcap is that of port a of bridge br0"), "{told}");
+    assert!(told.contains("out.pcap belongs to port a of bridge br0"), "{told}");
     daemon.answer(&["del-port", "a"]);
     daemon.answer(&["add-port", "br1", "b", "type=pcap", &tx]);
 }
@@ -90,6 +90,6 @@ fn a_bridge_that_is_not_there_is_told_of_in_one_way() {
         &["del-br", "br9"],
     ] {
         let told = daemon.complaint(arguments);
-        assert_eq!(told, "shuntctl: there is no bridge br9; there are: br0, br1\n");
+        assert_eq!(told, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
     }
 }

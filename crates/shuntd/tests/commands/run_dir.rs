@@ -51,11 +51,11 @@ fn whoever_asks_where_no_daemon_runs_is_told_what_is_missing() {
         errors(&output)
     };
     let told = ask();
-    assert!(told.contains(&format!("there is no {}", pid.display())), "{told}");
+    assert!(told.contains(&format!("{} does not exist", pid.display())), "{told}");
     fs::write(&pid, "").unwrap();
     assert!(ask().contains("shuntd.pid is empty"));
     fs::write(&pid, "1\n").unwrap();
-    assert!(ask().contains("no daemon answers at"));
+    assert!(ask().contains("cannot connect to the daemon at"));
 }
 
 #[test]
@@ -90,5 +90,5 @@ fn top_clears_no_screen_where_there_is_none() {
 #[test]
 fn a_log_says_what_is_done_with_each_address() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0:127.0.0.1\"]\n");
-    assert!(until(|| daemon.log().contains("listens for controllers")), "{}", daemon.log());
+    assert!(until(|| daemon.log().contains("listening for controllers")), "{}", daemon.log());
 }

@@ -12,7 +12,7 @@ fn a_port_name_that_no_port_has_is_answered_with_those_there_are() {
     let told = daemon().complaint(&["trace", "br0", "in_port=vm-z,tcp"]);
     assert_eq!(
         told,
-        "shuntctl: bridge br0 has no port vm-z; there are: vm-1 (1), vm-2 (2), LOCAL\n"
+        "shuntctl: bridge br0 has no port vm-z; existing ports: vm-1 (1), vm-2 (2), LOCAL\n"
     );
 }
 
@@ -21,7 +21,7 @@ fn a_packet_that_comes_in_by_no_port_is_traced_with_a_warning() {
     let daemon = daemon();
     let warned = |flow| daemon.answer(&["trace", "br0", flow]).contains("Warning: ");
     let text = daemon.answer(&["trace", "br0", "in_port=7,tcp"]);
-    let expected = "Warning: no packet comes in by port 7: there are vm-1 (1), vm-2 (2), LOCAL\n";
+    let expected = "Warning: port 7 does not exist, so no packet arrives on it; existing ports: vm-1 (1), vm-2 (2), LOCAL\n";
     assert!(text.contains(expected), "{text}");
     let fine = ["in_port=1,tcp", "in_port=vm-2", "in_port=LOCAL", "in_port=CONTROLLER", "tcp"];
     assert_eq!(fine.map(warned), [false; 5]);

@@ -4,122 +4,127 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A bridge.
+/// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Bridge {
-    /// Its name, also that of its local port: at most 15 bytes.
+pub struct BridgeOptions {
+    /// Name of the bridge and of its local port: at most 15 bytes.
     pub name: String,
-    /// Sixteen hexadecimal digits; made from the name if empty.
+    /// Datapath id, sixteen hexadecimal digits; derived from `mac` if empty.
     pub datapath_id: String,
-    /// Hardware address of the local port; made from the name if empty.
+    /// Hardware address of the local port; derived from the name if empty.
     pub mac: String,
-    /// What stands behind the local port.
-    pub local: Local,
+    /// Device behind the local port.
+    pub local: LocalPort,
     /// Controllers to connect to, as `tcp:IP:PORT`.
     pub controllers: Vec<String>,
     /// Addresses to listen on for controllers, as `ptcp:PORT[:IP]`.
     pub listen: Vec<String>,
-    /// Rules that a table takes; 0: no limit.
+    /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,
-    /// What happens to a rule that is added to a full table.
-    pub table_overflow: Overflow,
+    /// Behaviour when a rule is added to a full table.
+    pub table_overflow: TableOverflow,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,
-    /// MAC addresses that `NORMAL` knows at most; 0: 8192.
+    /// Maximum number of MAC addresses in the table of `NORMAL`; 0: 8192.
     pub mac_entries: usize,
-    /// Its ports.
+    /// Ports of the bridge.
     #[serde(rename = "port")]
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortOptions>,
 }
 
-/// What stands behind the local port of a bridge.
+/// The device behind the local port of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Local {
-    /// Nothing: packets to it are dropped.
+pub enum LocalPort {
+    /// No device: packets to the port are dropped.
     #[default]
     None,
-    /// A TAP device of the bridge's name.
+    /// A TAP device that has the name of the bridge.
     Tap,
 }
 
-/// What happens to a rule that is added to a full table.
+/// Behaviour when a rule is added to a full table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Overflow {
-    /// It is refused.
+pub enum TableOverflow {
+    /// Refuses the new rule.
     #[default]
     Refuse,
-    /// A rule that has a timeout makes room for it: the least important, then the one that would
-    /// expire first.
+    /// Evicts a rule that has a timeout: the least important, then the first to expire.
     Evict,
 }
 
-/// A port of a bridge.
+/// The options of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Port {
-    /// Its name: at most 15 bytes, unique in the daemon.
+pub struct PortOptions {
+    /// Name: at most 15 bytes, unique among all bridges and ports of the daemon.
     pub name: String,
-    /// Its OpenFlow number; 0: the lowest that is free.
+    /// OpenFlow port number; 0: the lowest free number.
     pub number: u32,
-    /// What kind of port it is.
+    /// Type of the port.
     #[serde(rename = "type")]
     pub kind: PortType,
-    /// The network device, for `af_packet` and `tap`; the port's name if empty.
+    /// Network device, for `af_packet` and `tap`; the name of the port if empty.
     pub device: String,
-    /// The capture to replay, for `pcap`; nothing is received if empty.
+    /// Capture file to replay, for `pcap`; the port receives nothing if empty.
     pub rx: PathBuf,
-    /// The capture to write, for `pcap`; what is sent is discarded if empty.
+    /// Capture file to write, for `pcap`; sent packets are discarded if empty.
     pub tx: PathBuf,
-    /// How often the capture is replayed, for `pcap`.
-    pub repeat: Repeat,
-    /// The port at the other end, for `patch`.
+    /// Number of times that the capture is replayed, for `pcap`.
+    pub repeat: CaptureRepeat,
+    /// Name of the port at the other end, for `patch`.
     pub peer: String,
-    /// How frames of its VLANs look to `NORMAL`; `access` if there is only a `tag`, else `trunk`.
-    pub vlan_mode: Option<VlanMode>,
-    /// Its VLAN, for all modes but `trunk`.
+    /// VLAN mode for `NORMAL`.
+    ///
+    /// By default `access` if the port has a `tag`, else `trunk`.
+    pub vlan_mode: Option<PortVlanMode>,
+    /// VLAN of the port, for all modes but `trunk`.
     pub tag: Option<u16>,
-    /// The VLANs that it carries, 0 for frames without a tag, for all modes but `access`; empty: all.
+    /// VLANs that the port carries, for all modes but `access`.
+    ///
+    /// 0 stands for untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
 }
 
-/// How frames of its VLANs look on the wire of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).
+/// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum VlanMode {
-    /// One VLAN, without a tag.
+pub enum PortVlanMode {
+    /// Untagged frames of one VLAN.
     Access,
-    /// With their tags.
+    /// Tagged frames.
     Trunk,
-    /// As `trunk`; frames that come in without a tag belong to VLAN `tag`.
+    /// Like `trunk`, but untagged frames belong to VLAN `tag`.
     NativeTagged,
-    /// As `native-tagged`, and frames of that VLAN go out without a tag.
+    /// Like `native-tagged`, but frames of VLAN `tag` leave untagged.
     NativeUntagged,
 }
 
-/// Kinds of ports.
+/// The type of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortType {
-    /// Swallows what is sent, receives nothing.
+    /// Discards packets that are sent and receives none.
     #[default]
     Null,
-    /// Receives from a capture file and writes to another.
+    /// Receives packets from a capture file and writes packets to another.
     Pcap,
-    /// One end of a cable between two bridges of this daemon.
+    /// One end of a link between two bridges of this daemon.
     Patch,
-    /// A network device, by a packet socket.
+    /// A network device of the host, through a packet socket.
     AfPacket,
-    /// A TAP device that the switch makes.
+    /// A TAP device that the switch creates.
     Tap,
-    /// Nothing stands behind it: a local port without a device, or one that an embedder brings.
+    /// No device.
+    ///
+    /// A local port without a device, or a port that an embedding program supplies.
     Unbound,
 }
 
 impl PortType {
-    /// The name, as configuration and command line spell it.
+    /// Returns the name in the configuration file and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -133,16 +138,18 @@ impl PortType {
     }
 }
 
-/// How often a capture is replayed.
+/// Number of times that a capture is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Repeat {
-    /// From beginning to end, once.
+pub enum CaptureRepeat {
+    /// One time.
     #[default]
     Once,
-    /// Over and over.
+    /// Repeatedly, without end.
     Endless,
 }
 
-/// Longest name of a bridge or port: what OpenFlow's 16 bytes hold beside the NUL.
+/// Maximum length of the name of a bridge or port.
+///
+/// OpenFlow has 16 bytes, one of them NUL.
 pub const NAME_BYTES_MAX: usize = 15;

@@ -11,159 +11,175 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 
-/// The caches of each packet thread.
+/// The options of the caches of each packet thread.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Caches {
-    /// What knows packets by the bits that decided.
+pub struct CacheOptions {
+    /// Type of the wildcard cache.
     pub kind: CacheKind,
-    /// Entries of the exact-match cache, a power of two; 0 switches it off.
+    /// Number of entries in the exact-match cache, a power of two.
+    ///
+    /// 0 disables the cache.
     pub exact_entries: usize,
-    /// One of how many packets that miss the exact-match cache is put into it.
+    /// Insertion rate: of N packets that miss the exact-match cache, one is inserted.
     pub exact_insert_one_in: u32,
-    /// Entries of the megaflow cache, at least 1; every entry of the exact-match cache names one of
-    /// them.
+    /// Number of entries in the megaflow cache, at least 1.
+    ///
+    /// Every entry of the exact-match cache refers to one of these.
     pub megaflow_entries: usize,
-    /// Milliseconds without a hit after which an entry goes.
+    /// Milliseconds without a hit after which an entry expires.
     pub idle_ms: u64,
-    /// One of how many hits is translated anew, to compare the two; 0: none.
+    /// Verification rate: one of N hits is also translated and compared; 0: none.
     pub verify_one_in: u32,
-    /// The chain of stages, where that is the kind.
-    pub gigaflow: Gigaflow,
+    /// Options of the Gigaflow cache, used if `kind` is `gigaflow`.
+    pub gigaflow: GigaflowOptions,
 }
 
-/// What knows packets by the bits that decided.
+/// The type of the wildcard cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
-    /// One entry for the whole way of a packet through the tables.
+    /// One entry for each complete traversal (megaflow).
     #[default]
     Megaflow,
-    /// Entries for pieces of ways, in a chain of stages, which ways share.
+    /// One LTM entry for each sub-traversal, in a chain of stages.
+    ///
+    /// Traversals share entries.
     Gigaflow,
 }
 
-/// A chain of stages.
+/// The options of a Gigaflow cache.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Gigaflow {
-    /// Its stages, 1 to 16.
+pub struct GigaflowOptions {
+    /// Number of stages, 1 to 16.
     pub stages: u8,
-    /// Entries of each stage, at least 1.
+    /// Number of LTM entries in each stage, at least 1.
     pub stage_entries: usize,
-    /// Where ways are cut.
-    pub policy: Policy,
-    /// Which entry of a full stage makes room.
+    /// Policy that partitions traversals.
+    pub policy: GigaflowPolicy,
+    /// Policy that evicts an entry of a full stage.
     pub eviction: ChainEviction,
-    /// One packet of how many is drawn for the duel by which pieces give way to whole ways where these
-    /// hit more; 0: there is none.
+    /// Sampling rate of set duelling.
+    ///
+    /// One of N packets is sampled to compare sub-traversals with complete traversals. Traversals
+    /// are cached whole where that gives more hits. 0 disables it.
     pub fallback_one_in: u32,
-    /// Bits of a tag: how many states ways can be cut in at a time.
+    /// Number of bits in a tag, which limits the number of tags.
     pub tag_bits: u8,
-    /// The NIC in front of the packet threads, which is filled with pieces of its own.
-    pub target: Target,
+    /// The NIC in front of the packet threads, which holds LTM entries of its own.
+    pub offload: OffloadOptions,
 }
 
-/// A NIC in front of a bridge: it forwards what it has rules for, and hands the rest to the switch.
+/// The options of a NIC in front of a bridge.
+///
+/// The NIC forwards packets that hit its entries and sends all others to the switch.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Target {
-    /// What it is. A table that does not say it is of an embedded NIC.
+pub struct OffloadOptions {
+    /// Type of the NIC. A table without this key selects the embedded NIC.
     #[serde(default = "OffloadKind::of_a_table")]
     pub kind: OffloadKind,
-    /// Where it speaks P4Runtime: an address and a port; the embedded NIC takes any port for 0.
+    /// Address and port of the P4Runtime server.
+    ///
+    /// The embedded NIC chooses a free port for 0.
     pub address: String,
-    /// Its number among the devices of its server.
+    /// Device id at the P4Runtime server.
     pub device_id: u64,
-    /// The bridge whose ports it has; empty: the first of the configuration.
+    /// Name of the bridge that the NIC serves.
+    ///
+    /// Empty: the first bridge of the configuration.
     pub bridge: String,
-    /// The numbers of the ports of the bridge that it has; empty: all up to 65279.
+    /// Numbers of the bridge ports that the NIC has; empty: all ports up to 65279.
     pub ports: Vec<u32>,
-    /// Its stages, 1 to 16.
+    /// Number of stages, 1 to 16.
     pub stages: u8,
-    /// Entries of each stage, at least 1.
+    /// Number of entries in each stage, at least 1.
     pub stage_entries: u32,
-    /// Different masks that a stage of the embedded NIC holds; 0: as many as come.
+    /// Maximum number of different masks in a stage of the embedded NIC; 0: no limit.
     pub masks: usize,
-    /// Bits that an entry of the embedded NIC matches at most; 0: all that there are.
+    /// Maximum number of bits that an entry of the embedded NIC matches; 0: no limit.
     pub key_bits: u32,
     /// Microseconds that the embedded NIC takes for each update.
     pub update_us: u64,
-    /// Milliseconds within which a packet that is in the NIC leaves it: so long a tag rests before it names
-    /// another state.
+    /// Maximum time in milliseconds that a packet stays in the NIC.
+    ///
+    /// A released tag is not reused before this time has passed.
     pub drain_ms: u64,
-    /// What happens while nobody knows what it forwards by.
+    /// Behaviour while the NIC may forward with removed rules.
     pub stale: StalePolicy,
 }
 
-/// What stands in front of a bridge.
+/// The type of the NIC in front of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffloadKind {
-    /// Nothing.
+    /// No NIC.
     #[default]
     None,
-    /// A NIC in software, in this process, by which the switch opens its ports.
+    /// A NIC in software, in this process. The switch opens its ports through this NIC.
     Embedded,
-    /// A NIC elsewhere, whose representors are the ports of the bridge.
+    /// An external NIC. Its representors are the ports of the bridge.
     P4runtime,
 }
 
 impl OffloadKind {
-    /// What it is where there is a table of it that does not say.
+    /// Returns the type that a table without `kind` selects.
     const fn of_a_table() -> Self {
         Self::Embedded
     }
 }
 
-/// What happens while a target may forward by rules that are gone.
+/// Behaviour while the NIC may forward with removed rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StalePolicy {
-    /// It is told, in the log and in every status.
+    /// Reports it in the log and in every status.
     #[default]
     Report,
-    /// The ports of the bridge are closed besides.
+    /// Reports it, and closes the ports of the bridge.
     PortsDown,
 }
 
-/// Where ways are cut.
+/// The policy that partitions a traversal into sub-traversals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// Where fields do not meet; complete partitions only.
+pub enum GigaflowPolicy {
+    /// Partitions between tables that match unrelated fields, then chooses stages.
+    ///
+    /// Complete partitions only.
     Disjoint,
-    /// Where fields do not meet, with the stages chosen in the same step.
+    /// Partitions like `disjoint`, but chooses stages in the same step.
     #[default]
     Joint,
-    /// Where traffic has shown that pieces are shared.
+    /// Partitions where traffic has shown that sub-traversals are shared.
     Profiled,
-    /// At the first place that fits.
+    /// Partitions at the first point that fits.
     FirstFit,
-    /// Anywhere.
+    /// Partitions at random points.
     Random,
-    /// At every table.
+    /// Puts each table in its own sub-traversal.
     OneToOne,
-    /// Nowhere.
+    /// Never partitions.
     Megaflow,
 }
 
-/// Which entry of a full stage makes room.
+/// The policy that evicts an entry of a full stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainEviction {
-    /// None: what does not fit is not cached.
+    /// Evicts nothing: a new entry that does not fit is not cached.
     Never,
-    /// One that was not used for long.
+    /// Evicts the least recently used entry.
     LeastRecent,
-    /// One that was not used since it was made, then one that was not used for long.
+    /// Evicts an entry that was never reused, else the least recently used one.
     #[default]
     SecondUse,
-    /// Of some that were not used for long, the one that the fewest ways share.
+    /// Evicts the least shared of some least recently used entries.
     LeastShared,
 }
 
-impl Default for Caches {
+impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             exact_entries: 32_768,
@@ -172,26 +188,26 @@ impl Default for Caches {
             idle_ms: 10_000,
             verify_one_in: 0,
             kind: CacheKind::default(),
-            gigaflow: Gigaflow::default(),
+            gigaflow: GigaflowOptions::default(),
         }
     }
 }
 
-impl Default for Gigaflow {
+impl Default for GigaflowOptions {
     fn default() -> Self {
         Self {
             stages: 4,
             stage_entries: 8192,
-            policy: Policy::default(),
+            policy: GigaflowPolicy::default(),
             eviction: ChainEviction::default(),
             fallback_one_in: 32,
             tag_bits: 16,
-            target: Target::default(),
+            offload: OffloadOptions::default(),
         }
     }
 }
 
-impl Default for Target {
+impl Default for OffloadOptions {
     fn default() -> Self {
         Self {
             kind: OffloadKind::default(),
@@ -210,27 +226,27 @@ impl Default for Target {
     }
 }
 
-impl Target {
-    /// Whether another is the same NIC, set up in the same way.
+impl OffloadOptions {
+    /// Returns whether `other` needs the same device with the same settings.
     pub(crate) fn is_driven_like(&self, other: &Self) -> bool {
         let (stale, drain_ms) = (self.stale, self.drain_ms);
         let is_equal = *self == Self { stale, drain_ms, ..other.clone() };
         is_equal || self.kind == other.kind && self.is_none()
     }
 
-    /// Time within which a packet that is in the NIC leaves it.
+    /// Returns the maximum time that a packet stays in the NIC.
     pub(crate) const fn drain(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no NIC.
     pub(crate) fn is_none(&self) -> bool {
         self.kind == OffloadKind::None
     }
 }
 
-impl Policy {
-    /// The policy of this name.
+impl GigaflowPolicy {
+    /// Returns the name that the partition module uses.
     #[must_use]
     pub const fn name(self) -> PolicyName {
         match self {
@@ -246,7 +262,7 @@ impl Policy {
 }
 
 impl ChainEviction {
-    /// The contract's word for it.
+    /// Returns the policy as the LTM knows it.
     pub(crate) const fn contract(self) -> ltm::Eviction {
         match self {
             Self::Never => ltm::Eviction::Never,
@@ -257,8 +273,8 @@ impl ChainEviction {
     }
 }
 
-impl Gigaflow {
-    /// The chain as packet threads know it.
+impl GigaflowOptions {
+    /// Returns the options of the Gigaflow cache as packet threads know them.
     pub(crate) const fn chain(&self) -> ChainConfig {
         ChainConfig {
             capacity: Capacity { stages_count: self.stages, stage_entries_max: self.stage_entries },
@@ -269,14 +285,14 @@ impl Gigaflow {
             },
             eviction: self.eviction.contract(),
             tag_bits: self.tag_bits,
-            // Each thread has its own.
+            // Each thread sets its own seed.
             seed: 0,
         }
     }
 }
 
-impl Caches {
-    /// What packet threads are told of it.
+impl CacheOptions {
+    /// Returns the options of the wildcard cache as packet threads know them.
     pub(crate) const fn wildcard(&self) -> Wildcard {
         match self.kind {
             CacheKind::Megaflow => Wildcard::Megaflow,
@@ -284,7 +300,7 @@ impl Caches {
         }
     }
 
-    /// Time without a hit after which an entry goes.
+    /// Returns the time without a hit after which an entry expires.
     #[must_use]
     pub const fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)

@@ -1,4 +1,4 @@
-//! What a configuration must fulfil beyond its grammar.
+//! Checks of a configuration beyond its syntax: ranges, names, exclusive devices and patch ports.
 
 use std::collections::HashMap;
 
@@ -7,38 +7,42 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
     config::{
-        Bridge, Config, ConfigError, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX,
-        VlanMode,
+        BridgeOptions, CaptureRepeat, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions,
+        PortType, PortVlanMode, THREADS_MAX,
     },
     error::SwitchError,
-    openflow::endpoint::Endpoint,
-    ports::{bridges::listed, exclusive::Exclusive},
+    openflow::endpoint::ControllerEndpoint,
+    ports::{bridges::listed, exclusive::ExclusiveResource},
 };
 
-/// Most entries of an exact-match cache.
+/// Maximum number of entries in an exact-match cache.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;
 
-/// Most entries of a megaflow cache.
+/// Maximum number of entries in a megaflow cache.
 const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
 
 /// The highest VLAN id: 12 bits.
 const VLAN_MAX: u16 = 0xfff;
 
-/// Most entries of a stage of a chain: all stages together have as many as a megaflow cache may.
+/// Maximum number of entries in a stage.
+///
+/// All stages together hold as many as a megaflow cache.
 const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
 
 impl Config {
-    /// Checks everything that can be checked without opening anything.
+    /// Checks everything that can be checked without opening a device, file or socket.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place and what would mend it.
+    /// The first mistake, with its place and a way to correct it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_parts()?;
         self.check_patches()
     }
 
-    /// Checks all but the far ends of patches, which may belong to another configuration.
+    /// Checks everything but the peers of patch ports.
+    ///
+    /// Another configuration may contain these.
     pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -48,7 +52,9 @@ impl Config {
         self.check_exclusive()
     }
 
-    /// Checks that no name is given twice: a bridge's name is that of its local port, too.
+    /// Checks that names are unique.
+    ///
+    /// The name of a bridge is also the name of its local port.
     fn check_names(&self) -> Result<(), ConfigError> {
         let mut taken = HashMap::new();
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -56,26 +62,28 @@ impl Config {
             if let Some(problem) = is_taken(&taken, &bridge.name) {
                 return Err(error(problem));
             }
-            taken.insert(bridge.name.as_str(), Owner::Bridge);
+            taken.insert(bridge.name.as_str(), NameOwner::Bridge);
             for (at, port) in bridge.ports.iter().enumerate() {
                 if let Some(problem) = is_taken(&taken, &port.name) {
                     let error = ConfigError::at("name", problem).within("ports", at);
                     return Err(error.within("bridges", index));
                 }
-                taken.insert(&port.name, Owner::PortOf(&bridge.name));
+                taken.insert(&port.name, NameOwner::PortOf(&bridge.name));
             }
         }
         Ok(())
     }
 
-    /// Checks that no two ports want what a port has for itself, the TAPs of bridges included.
+    /// Checks that no two ports use the same device or output file.
+    ///
+    /// TAP devices of local ports are included.
     fn check_exclusive(&self) -> Result<(), ConfigError> {
         let mut taken = HashMap::new();
         for (index, bridge) in self.bridges.iter().enumerate() {
             let local = bridge.local_port();
             let ports = bridge.ports.iter().enumerate().map(|(at, port)| (port, Some(at)));
             for (port, at) in std::iter::once((&local, None)).chain(ports) {
-                let Some((field, wanted)) = Exclusive::of(port) else { continue };
+                let Some((field, wanted)) = ExclusiveResource::of(port) else { continue };
                 let owner = (port.name.clone(), &bridge.name);
                 if let Some((port, bridge)) = taken.insert(wanted.clone(), owner) {
                     let problem = wanted.is_of(&port, bridge);
@@ -90,10 +98,10 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that both ends of every patch name each other.
+    /// Checks that both ends of every patch link name each other.
     fn check_patches(&self) -> Result<(), ConfigError> {
         let ports = || self.bridges.iter().flat_map(|bridge| &bridge.ports);
-        let by_name: HashMap<&str, &Port> =
+        let by_name: HashMap<&str, &PortOptions> =
             ports().map(|port| (port.name.as_str(), port)).collect();
         for (index, bridge) in self.bridges.iter().enumerate() {
             let patches = bridge.ports.iter().enumerate();
@@ -104,15 +112,15 @@ impl Config {
                         name: port.peer.clone(),
                         known: listed(ports().map(|port| port.name.as_str())),
                     },
-                    Some(peer) if peer.kind != PortType::Patch => {
-                        wrong("the port that `peer` names is no patch")
-                    }
+                    Some(peer) if peer.kind != PortType::Patch => wrong(
+                        "the port that `peer` names is not a patch port: set its `type` to patch",
+                    ),
                     Some(peer) if peer.name == port.name => {
-                        wrong("a patch leads to another port, not to itself")
+                        wrong("`peer` is the port itself: name another patch port")
                     }
-                    Some(peer) if peer.peer != port.name => {
-                        wrong("the port that `peer` names has another `peer`")
-                    }
+                    Some(peer) if peer.peer != port.name => wrong(
+                        "the port that `peer` names has another `peer`: both ends must name each other",
+                    ),
                     Some(_) => continue,
                 };
                 let error = ConfigError::at("peer", problem).within("ports", at);
@@ -158,44 +166,44 @@ impl Config {
         }
         let limit = self.packets.vlan_limit;
         range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
-        chain.target.check()?;
-        // One that nobody names is the first, if there is one.
-        let (target, setting) = (&chain.target, "caches.gigaflow.target.bridge");
+        chain.offload.check()?;
+        // Without a name, the first bridge is selected if there is one.
+        let (offload, setting) = (&chain.offload, "caches.gigaflow.offload.bridge");
         let mut names = self.bridges.iter().map(|bridge| &bridge.name);
-        let is_known = match (target.bridge.is_empty(), self.bridges.is_empty()) {
+        let is_known = match (offload.bridge.is_empty(), self.bridges.is_empty()) {
             (true, _) => !self.bridges.is_empty(),
-            // An embedder's bridges come later.
+            // A program that embeds the switch may add its bridges later.
             (false, true) => true,
-            (false, false) => names.any(|name| *name == target.bridge),
+            (false, false) => names.any(|name| *name == offload.bridge),
         };
-        let text = "the name of a bridge of this configuration, whose ports the NIC has";
-        range(setting, format!("{:?}", target.bridge), target.is_none() || is_known, text)
+        let text = "the name of a bridge in this configuration";
+        range(setting, format!("{:?}", offload.bridge), offload.is_none() || is_known, text)
     }
 }
 
-/// Who has a name.
+/// The owner of a name.
 #[derive(Clone, Copy)]
-enum Owner<'a> {
+enum NameOwner<'a> {
     Bridge,
     PortOf(&'a str),
 }
 
-/// What is wrong with a name that somebody has.
-fn is_taken(taken: &HashMap<&str, Owner<'_>>, name: &str) -> Option<SwitchError> {
+/// Returns the error for a name that is already in use.
+fn is_taken(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<SwitchError> {
     let name = name.to_owned();
     Some(match taken.get(name.as_str())? {
-        Owner::Bridge => SwitchError::BridgeExists(name),
-        Owner::PortOf(bridge) => SwitchError::PortExists { name, bridge: (*bridge).to_owned() },
+        NameOwner::Bridge => SwitchError::BridgeExists(name),
+        NameOwner::PortOf(bridge) => SwitchError::PortExists { name, bridge: (*bridge).to_owned() },
     })
 }
 
-impl Bridge {
-    /// Checks what a bridge says by itself.
+impl BridgeOptions {
+    /// Checks the options that concern this bridge alone.
     fn check(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         self.check_addresses("controllers", &self.controllers)?;
         self.check_addresses("listen", &self.listen)?;
-        // The id is made of the address unless it is given.
+        // The datapath id is derived from the MAC address unless it is given.
         self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
         self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
         let mut numbers = HashMap::new();
@@ -210,22 +218,26 @@ impl Bridge {
         Ok(())
     }
 
-    /// Its local port.
-    pub(crate) fn local_port(&self) -> Port {
+    /// Returns the options of the local port.
+    pub(crate) fn local_port(&self) -> PortOptions {
         let kind = match self.local {
-            Local::None => PortType::Unbound,
-            Local::Tap => PortType::Tap,
+            LocalPort::None => PortType::Unbound,
+            LocalPort::Tap => PortType::Tap,
         };
-        Port { name: self.name.clone(), kind, ..Port::default() }
+        PortOptions { name: self.name.clone(), kind, ..PortOptions::default() }
     }
 
-    /// Checks that every address of a list is one, and stands in the right list.
+    /// Checks that every address in a list is valid and belongs in this list.
     fn check_addresses(&self, list: &'static str, texts: &[String]) -> Result<(), ConfigError> {
         for (index, text) in texts.iter().enumerate() {
             let range = match (self.endpoint(text), list) {
                 (Err(problem), _) => return Err(ConfigError::of_element(list, index, problem)),
-                (Ok(Endpoint::Listen(_)), "controllers") => "an address to connect to: tcp:IP:PORT",
-                (Ok(Endpoint::Connect(_)), "listen") => "an address to listen on: ptcp:PORT:IP",
+                (Ok(ControllerEndpoint::Listen(_)), "controllers") => {
+                    "an address to connect to: tcp:IP:PORT"
+                }
+                (Ok(ControllerEndpoint::Connect(_)), "listen") => {
+                    "an address to listen on: ptcp:PORT:IP"
+                }
                 (Ok(_), _) => continue,
             };
             let problem = SwitchError::Range { setting: list, value: text.clone(), range };
@@ -234,25 +246,25 @@ impl Bridge {
         Ok(())
     }
 
-    fn endpoint(&self, text: &str) -> Result<Endpoint, SwitchError> {
-        let wrong = |source| SwitchError::Endpoint { bridge: self.name.clone(), source };
+    fn endpoint(&self, text: &str) -> Result<ControllerEndpoint, SwitchError> {
+        let wrong = |source| SwitchError::ControllerEndpoint { bridge: self.name.clone(), source };
         text.parse().map_err(wrong)
     }
 
-    /// Controllers to connect to, then addresses to listen on.
+    /// Returns the controllers to connect to, then the addresses to listen on.
     ///
     /// # Errors
     ///
-    /// When a text is not an address.
-    pub fn endpoints(&self) -> Result<Vec<Endpoint>, SwitchError> {
+    /// If a text is not an address.
+    pub fn endpoints(&self) -> Result<Vec<ControllerEndpoint>, SwitchError> {
         self.controllers.iter().chain(&self.listen).map(|text| self.endpoint(text)).collect()
     }
 
-    /// The datapath id: as configured, or made of the name.
+    /// Returns the datapath id: as configured, or derived from the MAC address.
     ///
     /// # Errors
     ///
-    /// When it is not sixteen hexadecimal digits.
+    /// If it is not sixteen hexadecimal digits.
     pub fn datapath_id(&self) -> Result<u64, SwitchError> {
         if self.datapath_id.is_empty() {
             let [a, b, c, d, e, f] = self.mac()?;
@@ -267,11 +279,13 @@ impl Bridge {
         })
     }
 
-    /// The hardware address of the local port: as configured, or made of the name.
+    /// Returns the hardware address of the local port.
+    ///
+    /// As configured, or derived from the name.
     ///
     /// # Errors
     ///
-    /// When it is not six octets with colons.
+    /// If it is not six octets with colons.
     pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
         if self.mac.is_empty() {
             return Ok(mac_of_name(&self.name));
@@ -287,17 +301,17 @@ impl Bridge {
     }
 }
 
-impl Port {
-    /// Checks that every key makes sense for the type of port.
+impl PortOptions {
+    /// Checks that every key is allowed for the type of port.
     ///
     /// # Errors
     ///
-    /// The first that does not.
+    /// The first key that is not.
     pub fn check(&self) -> Result<(), SwitchError> {
         self.mistake().map_err(|error| *error.problem)
     }
 
-    /// As [`Self::check`], with the place.
+    /// Checks like [`Self::check`], and returns the place of the mistake.
     fn mistake(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         if self.number > shunt_flow::PortNo::MAX.number() {
@@ -317,22 +331,22 @@ impl Port {
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
     }
 
-    /// The first field that makes no sense for the VLAN mode of the port, and why.
+    /// Returns the first field that the VLAN mode does not allow, and the reason.
     fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
-        let tag = "a port of mode `trunk` has no `tag`; `native-tagged` and `native-untagged` have";
+        let tag = "a port of mode `trunk` has no `tag`: use native-tagged or native-untagged, or remove `tag`";
         match self.effective_vlan_mode() {
-            VlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
-            VlanMode::Access if !self.trunks.is_empty() => {
-                Some(("trunks", "an `access` port has no `trunks`; its VLAN is `tag`"))
+            PortVlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
+            PortVlanMode::Access if !self.trunks.is_empty() => {
+                Some(("trunks", "an `access` port has no `trunks`: its VLAN is `tag`"))
             }
             _ => None,
         }
     }
 
-    /// The first field that makes no sense for the type of port, and why.
+    /// Returns the first field that the type of port does not allow, and the reason.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
-        if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
-            return Some(("repeat", "only a pcap port has `repeat`"));
+        if self.repeat != CaptureRepeat::Once && self.kind != PortType::Pcap {
+            return Some(("repeat", "only a pcap port has `repeat`: remove it"));
         }
         let given = [
             ("device", !self.device.is_empty()),
@@ -348,18 +362,22 @@ impl Port {
             PortType::Pcap if !has("rx") && !has("tx") => {
                 return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
             }
-            PortType::Patch => (&["peer"], "a patch port has only `peer`"),
-            PortType::Pcap => (&["rx", "tx"], "a pcap port has only `rx`, `tx`, `repeat`"),
-            PortType::Null | PortType::Unbound => (&[], "a null port has no further keys"),
+            PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
+            PortType::Pcap => {
+                (&["rx", "tx"], "a pcap port has no keys but `rx`, `tx` and `repeat`")
+            }
+            PortType::Null | PortType::Unbound => {
+                (&[], "a null port has no further keys: remove them, or set `type`")
+            }
             PortType::AfPacket | PortType::Tap => {
-                (&["device"], "a port of a device has only `device`")
+                (&["device"], "an af_packet or tap port has no key but `device`")
             }
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
         excessive.next().map(|(field, _)| (field, excess))
     }
 
-    /// The network device, for ports that have one.
+    /// Returns the name of the network device, for ports that have one.
     #[must_use]
     pub fn device(&self) -> &str {
         if self.device.is_empty() { &self.name } else { &self.device }
@@ -377,12 +395,14 @@ fn check_name(name: &str) -> Result<(), SwitchError> {
     }
 }
 
-/// Whether a text is nothing but digits; parsing a number would also take a sign.
+/// Returns whether the text has only hexadecimal digits.
+///
+/// Number parsing would also accept a sign.
 fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A locally administered address that a name always gives (FNV-1a).
+/// Returns a locally administered MAC address derived from the name (FNV-1a).
 fn mac_of_name(name: &str) -> [u8; 6] {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let [a, b, c, d, e, ..] = name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
@@ -393,23 +413,27 @@ fn mac_of_name(name: &str) -> [u8; 6] {
 mod tests {
     use super::*;
 
-    fn complaint(port: Port) -> String {
-        let port = Port { name: "p1".into(), ..port };
+    fn complaint(port: PortOptions) -> String {
+        let port = PortOptions { name: "p1".into(), ..port };
         port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 
     #[test]
     fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
-        let patch = Port { kind: PortType::Patch, ..Port::default() };
+        let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
         let expected = "port p1: a patch port needs `peer`, the port at its other end";
         assert_eq!(complaint(patch), expected);
-        let pcap = Port { kind: PortType::Pcap, ..Port::default() };
+        let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
         assert!(complaint(pcap).contains("needs `rx`, `tx` or both"));
-        let null = Port { device: "eth0".into(), ..Port::default() };
-        assert_eq!(complaint(null), "port p1: a null port has no further keys");
-        let tap = Port { kind: PortType::Tap, device: "tap9".into(), ..Port::default() };
+        let null = PortOptions { device: "eth0".into(), ..PortOptions::default() };
+        assert_eq!(
+            complaint(null),
+            "port p1: a null port has no further keys: remove them, or set `type`"
+        );
+        let tap =
+            PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
         assert_eq!(complaint(tap), "fine");
-        let number = Port { number: 0xffff_fffe, ..Port::default() };
+        let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
         assert!(complaint(number).contains("4294967040"));
     }
 
@@ -421,7 +445,11 @@ mod tests {
         assert_eq!(complaint(&config), "caches.idle_ms = 0: it must be at least 1");
         config.threads.packet = 0;
         assert_eq!(complaint(&config), "threads.packet = 0: it must be from 1 to 64");
-        let bridge = Bridge { name: "br0".into(), datapath_id: "c1".into(), ..Bridge::default() };
+        let bridge = BridgeOptions {
+            name: "br0".into(),
+            datapath_id: "c1".into(),
+            ..BridgeOptions::default()
+        };
         let config = Config { bridges: vec![bridge], ..Config::default() };
         let expected = "bridges[0].datapath_id = c1: it must be ";
         assert!(complaint(&config).starts_with(expected), "{}", complaint(&config));
@@ -439,34 +467,35 @@ mod tests {
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
-        let bridge = Bridge { name: "br0".into(), ..Bridge::default() };
+        let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
         assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
         assert_eq!(bridge.mac().unwrap()[0], 2);
         assert_ne!(bridge.datapath_id().unwrap(), 0);
-        let given = Bridge { datapath_id: "00000000000000c1".into(), ..bridge };
+        let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
         assert_eq!(given.datapath_id().unwrap(), 0xc1);
     }
 
     #[test]
     fn ids_are_digits_without_a_sign() {
-        let datapath_id = Bridge { datapath_id: "+0000000000000c1".into(), ..Bridge::default() };
-        let mac = Bridge { mac: "02:00:00:00:00:+1".into(), ..Bridge::default() };
+        let datapath_id =
+            BridgeOptions { datapath_id: "+0000000000000c1".into(), ..BridgeOptions::default() };
+        let mac = BridgeOptions { mac: "02:00:00:00:00:+1".into(), ..BridgeOptions::default() };
         assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
     }
 
-    fn bridge(name: &str, ports: &[Port]) -> Bridge {
-        Bridge { name: name.into(), ports: ports.to_vec(), ..Bridge::default() }
+    fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {
+        BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
     }
 
-    fn named(name: &str) -> Port {
-        Port { name: name.into(), ..Port::default() }
+    fn named(name: &str) -> PortOptions {
+        PortOptions { name: name.into(), ..PortOptions::default() }
     }
 
-    fn patch(name: &str, peer: &str) -> Port {
-        Port { kind: PortType::Patch, peer: peer.into(), ..named(name) }
+    fn patch(name: &str, peer: &str) -> PortOptions {
+        PortOptions { kind: PortType::Patch, peer: peer.into(), ..named(name) }
     }
 
-    fn mistake(bridges: &[Bridge]) -> String {
+    fn mistake(bridges: &[BridgeOptions]) -> String {
         let config = Config { bridges: bridges.to_vec(), ..Config::default() };
         config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
     }
@@ -476,21 +505,30 @@ mod tests {
         let (p1, p2) = (named("p1"), named("p2"));
         let again = bridge("br1", &[p2.clone(), p1.clone()]);
         let twice = mistake(&[bridge("br0", &[p1]), again]);
-        assert_eq!(twice, "bridges[1].ports[1].name: there is a port p1 already, on bridge br0");
+        assert_eq!(
+            twice,
+            "bridges[1].ports[1].name: port p1 exists already, on bridge br0: choose another name"
+        );
         let bridges = mistake(&[bridge("br0", &[]), bridge("br0", &[])]);
-        assert_eq!(bridges, "bridges[1].name: there is a bridge br0 already");
+        assert_eq!(bridges, "bridges[1].name: bridge br0 exists already: choose another name");
         let bridge_like_port = mistake(&[bridge("br0", &[p2]), bridge("p2", &[])]);
-        assert_eq!(bridge_like_port, "bridges[1].name: there is a port p2 already, on bridge br0");
+        assert_eq!(
+            bridge_like_port,
+            "bridges[1].name: port p2 exists already, on bridge br0: choose another name"
+        );
         let port_like_bridge = mistake(&[bridge("br0", &[named("br0")])]);
-        assert_eq!(port_like_bridge, "bridges[0].ports[0].name: there is a bridge br0 already");
+        assert_eq!(
+            port_like_bridge,
+            "bridges[0].ports[0].name: bridge br0 exists already: choose another name"
+        );
     }
 
     #[test]
     fn a_number_is_given_once_in_a_bridge() {
-        let port = |name, number| Port { number, ..named(name) };
+        let port = |name, number| PortOptions { number, ..named(name) };
         let twice = mistake(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
         assert!(
-            twice.starts_with("bridges[0].ports[2].number: number 3 is that of port a"),
+            twice.starts_with("bridges[0].ports[2].number: number 3 belongs to port a"),
             "{twice}"
         );
         let apart = [bridge("br0", &[port("a", 3), port("b", 0)]), bridge("br1", &[port("c", 3)])];
@@ -502,28 +540,37 @@ mod tests {
     fn the_ends_of_a_patch_name_each_other() {
         let ends = |near, far| mistake(&[bridge("br0", &[near]), bridge("br1", &[far])]);
         assert_eq!(ends(patch("a", "b"), patch("b", "a")), "fine");
-        let unknown = "bridges[0].ports[0].peer: there is no port c; there are: a, b";
+        let unknown = "bridges[0].ports[0].peer: no port c; existing ports: a, b";
         assert_eq!(ends(patch("a", "c"), patch("b", "a")), unknown);
         let no_patch = ends(patch("a", "b"), named("b"));
-        assert!(no_patch.ends_with("port a: the port that `peer` names is no patch"), "{no_patch}");
+        assert!(
+            no_patch.ends_with(
+                "port a: the port that `peer` names is not a patch port: set its `type` to patch"
+            ),
+            "{no_patch}"
+        );
         let own = ends(patch("a", "a"), patch("b", "a"));
-        assert!(own.ends_with("port a: a patch leads to another port, not to itself"), "{own}");
+        assert!(
+            own.ends_with("port a: `peer` is the port itself: name another patch port"),
+            "{own}"
+        );
         let three = [bridge("br0", &[patch("a", "b"), patch("b", "a"), patch("c", "a")])];
         assert!(mistake(&three).starts_with("bridges[0].ports[2].peer: port c"), "{three:?}");
     }
 
     #[test]
     fn a_mistake_is_told_with_its_place() {
-        let place = |bridge: Bridge| mistake(&[Bridge { name: "br0".into(), ..bridge }]);
+        let place =
+            |bridge: BridgeOptions| mistake(&[BridgeOptions { name: "br0".into(), ..bridge }]);
         let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];
-        let listen = place(Bridge { listen: bad(), ..Bridge::default() });
+        let listen = place(BridgeOptions { listen: bad(), ..BridgeOptions::default() });
         assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");
-        let controllers = place(Bridge { controllers: bad(), ..Bridge::default() });
+        let controllers = place(BridgeOptions { controllers: bad(), ..BridgeOptions::default() });
         assert!(
             controllers.starts_with("bridges[0].controllers[0] = ptcp:6653: "),
             "{controllers}"
         );
-        let mac = place(Bridge { mac: "1:2".into(), ..Bridge::default() });
+        let mac = place(BridgeOptions { mac: "1:2".into(), ..BridgeOptions::default() });
         assert!(mac.starts_with("bridges[0].mac = 1:2: it must be "), "{mac}");
     }
 

@@ -1,7 +1,7 @@
-//! A mistake in a configuration, and its place in it.
+//! A mistake in a configuration, and its place.
 //!
-//! The place is a path (`bridges[0].ports[1].name`): whoever read the configuration out of a text
-//! knows from it where to point.
+//! The place is a path such as `bridges[0].ports[1].name`. The program that read the configuration
+//! from a text can point at this place.
 
 use std::fmt;
 
@@ -12,27 +12,27 @@ use crate::error::SwitchError;
 /// A mistake in a configuration, and its place.
 #[derive(Debug, Error)]
 pub struct ConfigError {
-    /// Where it is.
+    /// Place of the mistake.
     pub path: ConfigPath,
-    /// What is wrong.
+    /// The mistake.
     pub problem: Box<SwitchError>,
 }
 
-/// A place in a configuration, from the outside in: fields of [`Config`](crate::Config) and of what it holds.
+/// A path into [`Config`](crate::Config) and its fields, from the outside in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigPath(Vec<ConfigStep>);
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigStep {
-    /// Into a field.
+    /// A field of a struct.
     Field(&'static str),
-    /// Into a list.
+    /// An element of a list.
     Index(usize),
 }
 
 impl ConfigPath {
-    /// The steps, from the outside in.
+    /// Returns the steps, from the outside in.
     #[must_use]
     pub fn steps(&self) -> &[ConfigStep] {
         &self.0
@@ -56,7 +56,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, problem } = self;
         match &**problem {
-            // The path names the setting, and where it is.
+            // The path already contains the name of the setting.
             SwitchError::Range { value, range, .. } => {
                 write!(f, "{path} = {value}: it must be {range}")
             }
@@ -66,13 +66,13 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
-    /// A problem with a field, or with a field of a field: `threads.packet`.
+    /// Returns an error for a field, or for a nested field such as `threads.packet`.
     pub(crate) fn at(field: &'static str, problem: SwitchError) -> Self {
         let path = ConfigPath(field.split('.').map(ConfigStep::Field).collect());
         Self { path, problem: Box::new(problem) }
     }
 
-    /// Whether a value is in its range: `ok` says so, and `range` which it is.
+    /// Returns an error unless `ok` is true; `range` describes the allowed values.
     pub(crate) fn unless_in_range(
         setting: &'static str,
         value: String,
@@ -85,12 +85,12 @@ impl ConfigError {
         Err(Self::at(setting, SwitchError::Range { setting, value, range }))
     }
 
-    /// A problem with an element of a list.
+    /// Returns an error for an element of a list.
     pub(crate) fn of_element(list: &'static str, index: usize, problem: SwitchError) -> Self {
         Self { path: ConfigPath::default(), problem: Box::new(problem) }.within(list, index)
     }
 
-    /// This problem, of one element of a list.
+    /// Returns this error for an element of a list.
     pub(crate) fn within(mut self, list: &'static str, index: usize) -> Self {
         self.path.0.splice(0..0, [ConfigStep::Field(list), ConfigStep::Index(index)]);
         self

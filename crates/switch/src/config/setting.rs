@@ -1,4 +1,4 @@
-//! Settings that can be changed while the switch runs.
+//! Settings that can change while the switch runs.
 
 use std::str::FromStr;
 
@@ -9,12 +9,12 @@ use serde::{
 use shunt_datapath::{Command, command::Tuning};
 
 use crate::{
-    config::{Config, Target},
-    control::Control,
+    config::{Config, OffloadOptions},
+    control::ControlPlane,
     error::SwitchError,
 };
 
-/// The settings, as the configuration spells them.
+/// The names of the settings that can change at run time.
 pub(crate) const SETTINGS: &[&str] = &[
     "caches.kind",
     "caches.idle_ms",
@@ -25,26 +25,26 @@ pub(crate) const SETTINGS: &[&str] = &[
     "caches.gigaflow.eviction",
     "caches.gigaflow.fallback_one_in",
     "caches.gigaflow.tag_bits",
-    "caches.gigaflow.target.kind",
-    "caches.gigaflow.target.address",
-    "caches.gigaflow.target.device_id",
-    "caches.gigaflow.target.bridge",
-    "caches.gigaflow.target.ports",
-    "caches.gigaflow.target.stages",
-    "caches.gigaflow.target.stage_entries",
-    "caches.gigaflow.target.masks",
-    "caches.gigaflow.target.key_bits",
-    "caches.gigaflow.target.update_us",
-    "caches.gigaflow.target.drain_ms",
-    "caches.gigaflow.target.stale",
+    "caches.gigaflow.offload.kind",
+    "caches.gigaflow.offload.address",
+    "caches.gigaflow.offload.device_id",
+    "caches.gigaflow.offload.bridge",
+    "caches.gigaflow.offload.ports",
+    "caches.gigaflow.offload.stages",
+    "caches.gigaflow.offload.stage_entries",
+    "caches.gigaflow.offload.masks",
+    "caches.gigaflow.offload.key_bits",
+    "caches.gigaflow.offload.update_us",
+    "caches.gigaflow.offload.drain_ms",
+    "caches.gigaflow.offload.stale",
     "threads.translations_per_iteration",
     "eviction.asynchronous",
     "eviction.repair",
     "eviction.repair_rate",
 ];
 
-impl Control {
-    /// Changes settings at once, each as the configuration spells it; or none, if one is refused.
+impl ControlPlane {
+    /// Changes several settings at once, or none if one value is refused.
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let _structure = self.structure.lock().await;
         let mut changed = self.config.lock().clone();
@@ -53,13 +53,13 @@ impl Control {
                 return Err(SwitchError::Range {
                     setting: "setting",
                     value: (*setting).to_owned(),
-                    range: "one of those that can be changed while the switch runs",
+                    range: "a setting that can change while the switch runs",
                 });
             };
             change(&mut changed, setting, value)?;
         }
         changed.check()?;
-        self.check_target(&changed.caches.gigaflow.target)?;
+        self.check_offload(&changed.caches.gigaflow.offload)?;
         let tuning = tuning(&changed);
         let before = std::mem::replace(&mut *self.config.lock(), changed);
         if let Err(error) = self.apply_nic().await {
@@ -73,14 +73,15 @@ impl Control {
     }
 }
 
-impl Control {
-    /// Refuses a bridge that is not there for a NIC that is to come; but where there is one its bridge may
-    /// go and come back.
-    fn check_target(&self, target: &Target) -> Result<(), SwitchError> {
-        let before = self.config.lock().caches.gigaflow.target.clone();
-        let is_to_come = before.kind != target.kind && !target.is_none();
-        if is_to_come || before.bridge != target.bridge {
-            self.bridges.lock().find(&target.bridge)?;
+impl ControlPlane {
+    /// Refuses a new NIC for a bridge that does not exist.
+    ///
+    /// The bridge of an existing NIC may be deleted and added again.
+    fn check_offload(&self, offload: &OffloadOptions) -> Result<(), SwitchError> {
+        let before = self.config.lock().caches.gigaflow.offload.clone();
+        let is_to_come = before.kind != offload.kind && !offload.is_none();
+        if is_to_come || before.bridge != offload.bridge {
+            self.bridges.lock().find(&offload.bridge)?;
         }
         Ok(())
     }
@@ -88,7 +89,7 @@ impl Control {
 
 /// Writes a value into a configuration; `setting` is one of [`SETTINGS`].
 fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(), SwitchError> {
-    let (caches, number) = (&mut config.caches, Value { setting, value });
+    let (caches, number) = (&mut config.caches, SettingValue { setting, value });
     let chain = &mut caches.gigaflow;
     match setting {
         "caches.kind" => caches.kind = number.word("megaflow or gigaflow")?,
@@ -100,18 +101,18 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
         "caches.gigaflow.eviction" => chain.eviction = number.word(EVICTIONS)?,
         "caches.gigaflow.fallback_one_in" => chain.fallback_one_in = number.number()?,
         "caches.gigaflow.tag_bits" => chain.tag_bits = number.number()?,
-        "caches.gigaflow.target.kind" => chain.target.kind = number.word(TARGETS)?,
-        "caches.gigaflow.target.address" => chain.target.address = value.to_owned(),
-        "caches.gigaflow.target.device_id" => chain.target.device_id = number.number()?,
-        "caches.gigaflow.target.bridge" => chain.target.bridge = value.to_owned(),
-        "caches.gigaflow.target.ports" => chain.target.ports = number.numbers()?,
-        "caches.gigaflow.target.stages" => chain.target.stages = number.number()?,
-        "caches.gigaflow.target.stage_entries" => chain.target.stage_entries = number.number()?,
-        "caches.gigaflow.target.masks" => chain.target.masks = number.number()?,
-        "caches.gigaflow.target.key_bits" => chain.target.key_bits = number.number()?,
-        "caches.gigaflow.target.update_us" => chain.target.update_us = number.number()?,
-        "caches.gigaflow.target.drain_ms" => chain.target.drain_ms = number.number()?,
-        "caches.gigaflow.target.stale" => chain.target.stale = number.word(STALE)?,
+        "caches.gigaflow.offload.kind" => chain.offload.kind = number.word(DEVICES)?,
+        "caches.gigaflow.offload.address" => chain.offload.address = value.to_owned(),
+        "caches.gigaflow.offload.device_id" => chain.offload.device_id = number.number()?,
+        "caches.gigaflow.offload.bridge" => chain.offload.bridge = value.to_owned(),
+        "caches.gigaflow.offload.ports" => chain.offload.ports = number.numbers()?,
+        "caches.gigaflow.offload.stages" => chain.offload.stages = number.number()?,
+        "caches.gigaflow.offload.stage_entries" => chain.offload.stage_entries = number.number()?,
+        "caches.gigaflow.offload.masks" => chain.offload.masks = number.number()?,
+        "caches.gigaflow.offload.key_bits" => chain.offload.key_bits = number.number()?,
+        "caches.gigaflow.offload.update_us" => chain.offload.update_us = number.number()?,
+        "caches.gigaflow.offload.drain_ms" => chain.offload.drain_ms = number.number()?,
+        "caches.gigaflow.offload.stale" => chain.offload.stale = number.word(STALE)?,
         "eviction.asynchronous" => {
             config.eviction.asynchronous =
                 number.value.parse().map_err(|_| number.wrong("true or false"))?;
@@ -125,32 +126,32 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
 
 const POLICIES: &str = "disjoint, joint, profiled, first-fit, random, one-to-one or megaflow";
 
-const TARGETS: &str = "none, embedded or p4runtime";
+const DEVICES: &str = "none, embedded or p4runtime";
 
 const STALE: &str = "report or ports-down";
 
 const EVICTIONS: &str = "never, least-recent, second-use or least-shared";
 
-/// A value that is to be read.
+/// The text of a value, with the name of its setting.
 #[derive(Clone, Copy)]
-struct Value<'a> {
+struct SettingValue<'a> {
     setting: &'static str,
     value: &'a str,
 }
 
-impl<'a> Value<'a> {
+impl<'a> SettingValue<'a> {
     fn number<T: FromStr>(self) -> Result<T, SwitchError> {
         self.value.parse().map_err(|_| self.wrong("a whole number"))
     }
 
-    /// Numbers between commas; none of an empty value.
+    /// Parses numbers that are separated by commas; an empty value is an empty list.
     fn numbers<T: FromStr>(self) -> Result<Vec<T>, SwitchError> {
         let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
         let numbers: Result<_, _> = parts.map(str::parse).collect();
         numbers.map_err(|_| self.wrong("whole numbers between commas"))
     }
 
-    /// One of some words, spelled as in the configuration.
+    /// Parses a keyword, with the spelling of the configuration file.
     fn word<T: Deserialize<'a>>(self, range: &'static str) -> Result<T, SwitchError> {
         let read: Result<T, Error> = T::deserialize(self.value.into_deserializer());
         read.map_err(|_| self.wrong(range))
@@ -182,8 +183,8 @@ mod tests {
             "caches.kind" => "gigaflow",
             "caches.gigaflow.policy" => "one-to-one",
             "caches.gigaflow.eviction" => "never",
-            "caches.gigaflow.target.kind" => "embedded",
-            "caches.gigaflow.target.stale" => "ports-down",
+            "caches.gigaflow.offload.kind" => "embedded",
+            "caches.gigaflow.offload.stale" => "ports-down",
             "eviction.asynchronous" => "true",
             "eviction.repair" => "on",
             _ => "7",
@@ -193,8 +194,9 @@ mod tests {
             change(&mut config, setting, value(setting)).unwrap();
             assert_ne!(config, before, "{setting}");
             let is_refused = change(&mut config, setting, "seven").is_err() || {
-                config.caches.gigaflow.target.kind = OffloadKind::P4runtime;
-                config.bridges = vec![config::Bridge { name: "br0".into(), ..Default::default() }];
+                config.caches.gigaflow.offload.kind = OffloadKind::P4runtime;
+                config.bridges =
+                    vec![config::BridgeOptions { name: "br0".into(), ..Default::default() }];
                 config.check().is_err()
             };
             assert!(is_refused, "{setting}");

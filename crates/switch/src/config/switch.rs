@@ -1,84 +1,86 @@
 //! The configuration of a switch: threads, caches, evictions, packets and bridges.
-//!
-//! All types are plain values. The daemon reads them from TOML; a program that embeds the switch builds them itself.
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Bridge, Caches};
+use crate::config::{BridgeOptions, CacheOptions};
 
-/// A whole switch.
+/// The configuration of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Packet threads.
-    pub threads: Threads,
+    pub threads: ThreadOptions,
     /// The caches of each packet thread.
-    pub caches: Caches,
-    /// How entries are found that a change made stale.
-    pub eviction: Eviction,
-    /// How packets are read.
-    pub packets: Packets,
+    pub caches: CacheOptions,
+    /// Options of cache evictions.
+    pub eviction: EvictionOptions,
+    /// Options of packet parsing.
+    pub packets: PacketOptions,
     /// Bridges, each with its ports and controllers.
     #[serde(rename = "bridge")]
-    pub bridges: Vec<Bridge>,
+    pub bridges: Vec<BridgeOptions>,
 }
 
-/// Packet threads.
+/// The options of the packet threads.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Threads {
+pub struct ThreadOptions {
     /// Number of packet threads, at least 1.
     pub packet: u16,
-    /// CPUs to pin packet threads to, in their order; empty: they run where the system likes.
+    /// CPUs that the packet threads are bound to, in their order; empty: any CPU.
     pub cpus: Vec<usize>,
-    /// Translations that one thread makes in one turn at most.
+    /// Maximum number of translations that one thread makes in one poll loop iteration.
     pub translations_per_iteration: usize,
 }
 
-/// How cache entries are found that a change made stale.
+/// The options of cache evictions after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Eviction {
-    /// What finds them.
-    pub engine: Engine,
-    /// Whether a barrier is answered before packet threads have dropped them.
+pub struct EvictionOptions {
+    /// Engine that finds the stale entries.
+    pub engine: EvictionEngine,
+    /// If true, barrier replies do not wait for the eviction of stale entries.
     pub asynchronous: bool,
-    /// Whether those that packets come to are made anew.
-    pub repair: Repair,
-    /// How many of them in a second at most, for each packet thread, where that is by rate.
+    /// Repair of evicted entries that still receive packets.
+    pub repair: RepairMode,
+    /// Maximum number of repairs per second and packet thread, if `repair` is `rate`.
     pub repair_rate: u32,
 }
 
-/// Whether cache entries that a change made stale are made anew, where packets come to them.
+/// Repair of evicted cache entries that still receive packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Repair {
-    /// The next packet of each does it.
+pub enum RepairMode {
+    /// No repair: the next packet of each entry misses and is translated.
     #[default]
     Off,
-    /// Their packet thread does it, a few a turn.
+    /// The packet thread re-translates some evicted entries in each iteration.
     On,
-    /// The same, but so many a second at most.
+    /// Like `on`, with a limit per second.
     Rate,
 }
 
-/// What finds cache entries that a change made stale.
+/// The engine that finds the cache entries that a change made stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// An index of what entries depend on: costs what the change touches.
+pub enum EvictionEngine {
+    /// An index of the dependencies of entries.
+    ///
+    /// The cost depends on the size of the change.
     #[default]
     Direct,
-    /// Every entry is translated anew: costs what is cached, whatever changed.
+    /// Re-translates every entry: the cost depends on the size of the cache.
     Iterative,
-    /// The same index, as the join of a circuit of dbsp; only with the feature `dbsp`.
+    /// The index of `direct`, as a join in a dbsp circuit; needs the feature `dbsp`.
     Visits,
-    /// A circuit of dbsp's own joins over the same relation; only with the feature `dbsp`.
+    /// A dbsp circuit of relational joins over the same relation.
+    ///
+    /// Needs the feature `dbsp`.
     Relational,
 }
 
-impl Engine {
-    /// The name, as the configuration spells it.
+impl EvictionEngine {
+    /// Returns the name in the configuration file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Whether this build has it.
+    /// Returns whether this build contains the engine.
     #[must_use]
     pub const fn is_built(self) -> bool {
         match self {
@@ -99,43 +101,45 @@ impl Engine {
     }
 }
 
-impl Eviction {
-    /// What packet threads are told of repair.
+impl EvictionOptions {
+    /// Returns the repair mode as packet threads know it.
     pub(crate) const fn repair(&self) -> shunt_datapath::Repair {
         match self.repair {
-            Repair::Off => shunt_datapath::Repair::Off,
-            Repair::On => shunt_datapath::Repair::On,
-            Repair::Rate => shunt_datapath::Repair::Rate(self.repair_rate),
+            RepairMode::Off => shunt_datapath::Repair::Off,
+            RepairMode::On => shunt_datapath::Repair::On,
+            RepairMode::Rate => shunt_datapath::Repair::Rate(self.repair_rate),
         }
     }
 }
 
-impl Default for Eviction {
+impl Default for EvictionOptions {
     fn default() -> Self {
-        let (engine, repair) = (Engine::default(), Repair::default());
+        let (engine, repair) = (EvictionEngine::default(), RepairMode::default());
         Self { engine, asynchronous: false, repair, repair_rate: 10_000 }
     }
 }
 
-/// How packets are read.
+/// The options of packet parsing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Packets {
-    /// VLAN tags that are parsed, 1 or 2; what follows the last is the Ethernet type.
+pub struct PacketOptions {
+    /// Number of VLAN tags that are parsed, 1 or 2.
+    ///
+    /// The value after the last parsed tag is the Ethernet type.
     pub vlan_limit: u8,
 }
 
-impl Default for Threads {
+impl Default for ThreadOptions {
     fn default() -> Self {
         Self { packet: 1, cpus: Vec::new(), translations_per_iteration: 64 }
     }
 }
 
-impl Default for Packets {
+impl Default for PacketOptions {
     fn default() -> Self {
         Self { vlan_limit: 1 }
     }
 }
 
-/// Most packet threads.
+/// Maximum number of packet threads.
 pub const THREADS_MAX: u16 = 64;

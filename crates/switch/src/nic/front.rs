@@ -1,4 +1,4 @@
-//! The NIC that a switch has now, and how it gives way to another.
+//! The current NIC of a switch, and its replacement by another one.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,60 +24,60 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Successors, exchange::Before};
+use super::{Successors, device_exchange::PredecessorState};
 use crate::{
     config::{self, OffloadKind, StalePolicy},
     error::SwitchError,
-    threads::clock::Clock,
+    threads::clock::DaemonClock,
 };
 
-/// What the data plane has for a target: the owner's thread, and where targets go.
-pub(crate) struct Target {
-    /// To ask the owner, and to wake it.
+/// The connection of the control plane to the offload agent.
+pub(crate) struct OffloadConnection {
+    /// Handle to query and wake the agent.
     pub(crate) handle: OffloadHandle,
-    /// Where it gets targets from.
+    /// Sender of new devices.
     pub(crate) next: Successors<P4RuntimeDevice>,
-    /// Where its owner cuts ways, for good.
+    /// Policy by which the agent partitions traversals; it never changes.
     pub(crate) policy: PolicyName,
 }
 
 /// The NIC in front of a bridge.
 pub(crate) struct NicFront {
-    target: Target,
-    layout: Layout,
-    /// The bridge whose ports it has, by its name and by the number that it has, or will have.
+    connection: OffloadConnection,
+    layout: OffloadLayout,
+    /// Name and number of the bridge of the NIC; the bridge may be added later.
     pub(crate) bridge: (String, BridgeId),
-    clock: Clock,
+    clock: DaemonClock,
     seed: u64,
-    state: Mutex<State>,
+    state: Mutex<NicState>,
 }
 
-/// The stages that an owner is laid out for, for good.
+/// The stages of an agent, which never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct OffloadLayout {
     stages: u8,
     stage_entries: u32,
 }
 
-impl Layout {
-    pub(crate) const fn of(config: &config::Target) -> Self {
+impl OffloadLayout {
+    pub(crate) const fn of(config: &config::OffloadOptions) -> Self {
         Self { stages: config.stages, stage_entries: config.stage_entries }
     }
 }
 
 #[derive(Default)]
-struct State {
-    /// What is in force.
-    config: config::Target,
+struct NicState {
+    /// Options in force.
+    config: config::OffloadOptions,
     embedded: Option<Embedded>,
-    /// The ports that it can send to.
+    /// Ports that the NIC can send to.
     ports: LivePorts,
-    /// Why it is lost.
-    trouble: Trouble,
-    /// The ports by which packets come in at it.
+    /// Error of the connection, if it is lost.
+    error: Trouble,
+    /// Ports that deliver their packets to the NIC.
     at_nic: BTreeSet<PortNo>,
-    /// Whether packets may be under way in a NIC that was given up: one elsewhere goes on.
-    goes_on: bool,
+    /// True if packets may be in progress in a previous external NIC.
+    is_draining: bool,
 }
 
 /// A NIC in this process; it stops when this is dropped.
@@ -90,92 +90,94 @@ struct Embedded {
 }
 
 impl Embedded {
-    /// Stops it, and waits until it has no rules any more.
+    /// Stops the NIC, and waits until it holds no entries.
     async fn end(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
-            warn!(%error, "the embedded NIC has stopped");
+            warn!(%error, "embedded NIC: stopped");
         }
     }
 }
 
-/// The highest number of a port that a NIC has: those above are reserved in 16 bits.
+/// Highest port number of a NIC: higher 16-bit numbers are reserved.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
-/// How long a NIC may take to be emptied where somebody waits for it.
+/// Maximum time that a request waits until a NIC is empty.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// How often it is looked at meanwhile.
+/// Interval between two checks of that.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// Pause before a NIC that is lost is tried again, at first.
+/// First pause before a lost NIC is contacted again.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl NicFront {
-    /// A front without a NIC, of the bridge with this name and number.
+    /// Returns a front without a NIC, for the bridge with this name and number.
     pub(crate) fn new(
-        (target, layout): (Target, Layout),
+        (connection, layout): (OffloadConnection, OffloadLayout),
         bridge: (String, BridgeId),
-        (clock, seed): (Clock, u64),
+        (clock, seed): (DaemonClock, u64),
     ) -> Self {
-        target.handle.set_ports(Some(BTreeSet::new()));
-        Self { target, layout, bridge, clock, seed, state: Mutex::default() }
+        connection.handle.set_ports(Some(BTreeSet::new()));
+        Self { connection, layout, bridge, clock, seed, state: Mutex::default() }
     }
 
-    /// Whether there is a NIC, or is to be.
+    /// Returns whether a NIC is configured.
     pub(crate) fn has_nic(&self) -> bool {
         !self.state.lock().config.is_none()
     }
 
-    /// Waits until a NIC that was given up is empty and the packets that were in it have left: tags of
-    /// another owner begin with the same numbers.
+    /// Waits until the previous NIC is empty and its packets have left.
+    ///
+    /// The tags of another agent begin with the same numbers.
     ///
     /// # Errors
     ///
-    /// When it is not emptied soon.
+    /// If it is not emptied soon.
     pub(crate) async fn is_drained(&self) -> Result<(), SwitchError> {
         if !self.is_left().await {
             return Err(SwitchError::NicLeaving);
         }
-        let (drain, goes_on) = {
+        let (drain, is_draining) = {
             let state = self.state.lock();
-            (state.config.drain(), state.goes_on)
+            (state.config.drain(), state.is_draining)
         };
-        if goes_on {
+        if is_draining {
             sleep(drain).await;
         }
         Ok(())
     }
 
-    /// Whether a NIC may stand here that this is said of.
+    /// Checks that the options fit the agent.
     ///
     /// # Errors
     ///
-    /// When its stages or its bridge are not those that the owner is laid out for.
-    pub(crate) fn check(&self, config: &config::Target) -> Result<(), SwitchError> {
-        let is_alike = self.bridge.0 == config.bridge && self.layout == Layout::of(config);
+    /// If the stages or the bridge differ from those of the agent.
+    pub(crate) fn check(&self, config: &config::OffloadOptions) -> Result<(), SwitchError> {
+        let is_alike = self.bridge.0 == config.bridge && self.layout == OffloadLayout::of(config);
         if config.is_none() || is_alike {
             return Ok(());
         }
         Err(SwitchError::Range {
-            setting: "caches.gigaflow.target",
+            setting: "caches.gigaflow.offload",
             value: format!(
                 "{} stages of {} entries in front of {}",
                 config.stages, config.stage_entries, config.bridge
             ),
-            range: "laid out like the NIC that is there: to change its stages or its bridge, set \
-                    caches.gigaflow.target.kind to none first",
+            range: "the stages and the bridge of the running NIC: set caches.gigaflow.offload.kind to \
+                    none first to change them",
         })
     }
 
-    /// Has the NIC that the configuration says. Answers whether ports are to be opened anew, since
-    /// another NIC stands in front of them now, or none.
+    /// Applies the options.
+    ///
+    /// Returns whether the ports must be reopened because the NIC changed.
     ///
     /// # Errors
     ///
-    /// When the embedded NIC does not run; then all is as before, unless it was to have the socket of the
-    /// one before, which is lost then.
-    pub(crate) async fn apply(&self, config: &config::Target) -> Result<bool, SwitchError> {
+    /// If the embedded NIC does not start. Then the previous NIC stays, unless it had the socket
+    /// that the new one needs.
+    pub(crate) async fn apply(&self, config: &config::OffloadOptions) -> Result<bool, SwitchError> {
         let before = self.state.lock().config.clone();
         if before.is_driven_like(config) {
             self.state.lock().config = config.clone();
@@ -196,41 +198,45 @@ impl NicFront {
             (None, OffloadKind::P4runtime) => Some(config.address.clone()),
             (None, OffloadKind::Embedded | OffloadKind::None) => None,
         };
-        // What the one before it is asked to remove, it is asked in the words of before.
-        let (ports, trouble) = (LivePorts::default(), Trouble::default());
-        let shared = (ports.clone(), trouble.clone());
-        let target = address.map(|address| self.target(config, &address, shared));
+        // The previous device removes its entries with the previous ports.
+        let (ports, error) = (LivePorts::default(), Trouble::default());
+        let shared = (ports.clone(), error.clone());
+        let device = address.map(|address| self.device(config, &address, shared));
         let old = {
             let state = &mut *self.state.lock();
-            (state.config, state.ports, state.trouble) = (config.clone(), ports, trouble);
-            state.goes_on = before.kind == OffloadKind::P4runtime;
+            (state.config, state.ports, state.error) = (config.clone(), ports, error);
+            state.is_draining = before.kind == OffloadKind::P4runtime;
             state.at_nic.clear();
             std::mem::replace(&mut state.embedded, embedded)
         };
         if before.kind != OffloadKind::None {
             let (bridge, next) = (&self.bridge.0, config.kind);
-            info!(bridge, ?next, "the NIC in front of the bridge gives way: it is lost, as asked");
+            info!(?next, "bridge {bridge}: NIC replaced as configured; it now counts as lost");
         }
-        self.target.handle.set_ports(Some(BTreeSet::new()));
-        let before = if old.is_some() || has_ended { Before::Ended } else { Before::Runs };
+        self.connection.handle.set_ports(Some(BTreeSet::new()));
+        let before = if old.is_some() || has_ended {
+            PredecessorState::Ended
+        } else {
+            PredecessorState::Runs
+        };
         if let Some(old) = old {
-            // Packets are not to meet its rules once a version was answered without it.
+            // No packet may use its entries once a version is acknowledged without it.
             old.end().await;
         }
-        self.target.next.send(target, before);
-        self.target.handle.wake();
+        self.connection.next.send(device, before);
+        self.connection.handle.wake();
         Ok(is_behind)
     }
 
-    /// The embedded NIC, if it has the socket that another one is to have.
-    fn take_embedded_at(&self, config: &config::Target) -> Option<Embedded> {
+    /// Takes the embedded NIC if it has the socket that the new one needs.
+    fn take_embedded_at(&self, config: &config::OffloadOptions) -> Option<Embedded> {
         let address = Some(config.address.parse().ok()?);
         let state = &mut *self.state.lock();
         let has_it = state.embedded.as_ref().map(|embedded| embedded.address) == address;
         if config.kind == OffloadKind::Embedded && has_it { state.embedded.take() } else { None }
     }
 
-    async fn start(&self, config: &config::Target) -> Result<Embedded, SwitchError> {
+    async fn start(&self, config: &config::OffloadOptions) -> Result<Embedded, SwitchError> {
         let system = |error: Box<dyn std::error::Error + Send + Sync>| SwitchError::System {
             doing: "start the embedded NIC".to_owned(),
             source: std::io::Error::other(error),
@@ -243,37 +249,38 @@ impl NicFront {
             update_latency: Duration::from_micros(config.update_us),
         };
         let program = program(config);
-        let clock: fn() -> Now = Clock::of_nic;
-        let nic = Nic::start(program, limits, Vec::new(), address, clock, self.seed).await;
+        let clock: fn() -> Now = DaemonClock::of_nic;
+        let nic = Nic::start((program, limits), Vec::new(), address, (clock, self.seed)).await;
         let nic = nic.map_err(|error| system(Box::new(error)))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (address, ports, traffic) = (nic.address(), nic.ports(), nic.traffic());
         let task = tokio::spawn(async move {
-            // It is never told so: that the other end is gone is enough.
+            // No value is sent: the closed channel is the signal.
             let stopped = async {
                 let _ = stopped.await;
             };
             if let Err(error) = nic.run(stopped).await {
-                warn!(%error, "the embedded NIC has stopped");
+                warn!(%error, "embedded NIC: stopped");
             }
         });
         Ok(Embedded { address, ports, traffic, stop, task })
     }
 
-    fn target(
+    fn device(
         &self,
-        config: &config::Target,
+        config: &config::OffloadOptions,
         address: &str,
-        (ports, trouble): (LivePorts, Trouble),
+        (ports, error): (LivePorts, Trouble),
     ) -> P4RuntimeDevice {
-        let settings = Settings { trouble, ..settings(config, address, ports) };
-        let handle = self.target.handle.clone();
-        info!(address, bridge = self.bridge.0, "a NIC is to stand in front of the bridge");
+        let settings = Settings { trouble: error, ..settings(config, address, ports) };
+        let handle = self.connection.handle.clone();
+        info!(address, "bridge {}: connecting to its NIC", self.bridge.0);
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
     }
 
-    /// The port that packet threads get for one that was opened: a representor where the embedded NIC
-    /// takes the port.
+    /// Returns the port for the packet threads.
+    ///
+    /// A representor if the embedded NIC has the port.
     pub(crate) fn in_front_of(
         &self,
         bridge: BridgeId,
@@ -284,7 +291,7 @@ impl NicFront {
         let Some(own) = self.number(bridge, number, &state.config) else { return port };
         state.ports.add(datapath, own);
         if state.at_nic.insert(number) {
-            self.target.handle.set_ports(Some(state.at_nic.clone()));
+            self.connection.handle.set_ports(Some(state.at_nic.clone()));
         }
         let seed = self.seed.wrapping_add(u64::from(datapath.number()));
         match &state.embedded {
@@ -293,22 +300,28 @@ impl NicFront {
         }
     }
 
-    /// The number of a port of a bridge on the NIC, if the NIC has it.
-    fn number(&self, bridge: BridgeId, number: PortNo, config: &config::Target) -> Option<u16> {
+    /// Returns the number that a port has on the NIC, if the NIC has it.
+    fn number(
+        &self,
+        bridge: BridgeId,
+        number: PortNo,
+        config: &config::OffloadOptions,
+    ) -> Option<u16> {
         let is_named = |number: u32| config.ports.is_empty() || config.ports.contains(&number);
         let is_there = config.kind != OffloadKind::None && bridge == self.bridge.1;
         let number = Some(number.number()).filter(|number| *number <= NUMBER_MAX);
         number.filter(|number| is_there && is_named(*number)).and_then(|n| u16::try_from(n).ok())
     }
 
-    /// Whether it has, or is to have, this port.
+    /// Returns whether the NIC has this port, or will have it.
     pub(crate) fn takes(&self, bridge: BridgeId, number: PortNo) -> bool {
         let state = self.state.lock();
         self.number(bridge, number, &state.config).is_some()
     }
 
-    /// What the NIC can hold of the ways of packets that come in by this port; `None`: they do not come
-    /// in by a NIC.
+    /// Returns the capabilities of the NIC for packets of this port.
+    ///
+    /// `None` if the NIC does not have it.
     pub(crate) fn holds(&self, bridge: BridgeId, number: PortNo) -> Option<OffloadCapabilities> {
         let state = self.state.lock();
         self.number(bridge, number, &state.config)?;
@@ -316,93 +329,96 @@ impl NicFront {
         Some(settings(&state.config, address, state.ports.clone()).capabilities())
     }
 
-    /// Why its ports are to be closed, if they are.
+    /// Returns the reason for closing the ports of the NIC, if they must be closed.
     pub(crate) fn closes_ports(&self) -> Option<&'static str> {
         let state = self.state.lock();
         let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;
-        match self.target.handle.status().state {
+        match self.connection.handle.status().state {
             OffloadState::Stale { why, .. } if is_asked => Some(why.as_str()),
             OffloadState::Stale { .. } | OffloadState::Connected => None,
         }
     }
 
-    /// A port is closed.
+    /// Removes a closed port from the NIC.
     pub(crate) fn leave(
         &self,
         bridge: BridgeId,
         (number, datapath): (PortNo, Option<DatapathPort>),
     ) {
         let state = &mut *self.state.lock();
-        // Its number may come to be that of a port that the NIC does not have.
+        // The datapath number may be reused for a port that the NIC does not have.
         datapath.into_iter().for_each(|datapath| state.ports.remove(datapath));
         if bridge == self.bridge.1 && state.at_nic.remove(&number) {
-            self.target.handle.set_ports(Some(state.at_nic.clone()));
+            self.connection.handle.set_ports(Some(state.at_nic.clone()));
         }
     }
 
-    /// Gives up the NIC, since its owner has ended: rules that nobody sees to are no rules. One elsewhere
-    /// keeps them: nobody is there who could take them out.
+    /// Drops the embedded NIC, since its agent has ended.
+    ///
+    /// An external NIC keeps its entries: nobody can remove them.
     pub(crate) fn abandon(&self) {
         drop(self.state.lock().embedded.take());
     }
 
-    /// Whether a NIC that was given up is not empty yet, so that it may forward by rules that are gone.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.target.next.is_pending()
+    /// Returns whether a previous NIC may still forward with old entries.
+    pub(crate) fn is_draining_device(&self) -> bool {
+        self.connection.next.is_pending()
     }
 
-    /// Empties a NIC elsewhere as far as it answers soon: nobody is to see to its rules any more.
-    pub(crate) async fn take_leave(&self) {
+    /// Empties an external NIC as far as it answers soon.
+    ///
+    /// Nobody updates its entries afterwards.
+    pub(crate) async fn empty_before_stop(&self) {
         if self.state.lock().config.kind != OffloadKind::P4runtime {
             return;
         }
-        self.target.next.send(None, Before::Runs);
-        self.target.handle.wake();
+        self.connection.next.send(None, PredecessorState::Runs);
+        self.connection.handle.wake();
         if !self.is_left().await {
-            warn!("the NIC does not answer: it is left with its rules");
+            warn!("external NIC: no answer, its entries stay");
         }
     }
 
-    /// Waits until a NIC that was given up is empty; answers whether it is so soon.
+    /// Waits a short time until the previous NIC is empty; returns whether it is.
     async fn is_left(&self) -> bool {
         let empty = async {
-            while self.is_leaving() {
+            while self.is_draining_device() {
                 sleep(STOP_POLL).await;
             }
         };
         timeout(STOP_MAX, empty).await.is_ok()
     }
 
-    /// Where ways are cut for the NIC.
+    /// Returns the policy by which traversals are partitioned for the NIC.
     pub(crate) const fn policy(&self) -> PolicyName {
-        self.target.policy
+        self.connection.policy
     }
 
-    /// To ask the owner of the target.
+    /// Returns the handle of the offload agent.
     pub(crate) const fn handle(&self) -> &OffloadHandle {
-        &self.target.handle
+        &self.connection.handle
     }
 
-    /// The present time of the owner.
-    pub(crate) const fn clock(&self) -> Clock {
+    /// Returns the clock of the offload agent.
+    pub(crate) const fn clock(&self) -> DaemonClock {
         self.clock
     }
 
-    /// Why it is lost, if it is.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.state.lock().trouble.text()
+    /// Returns the error of the connection, if it is lost.
+    pub(crate) fn error(&self) -> Option<String> {
+        self.state.lock().error.text()
     }
 
-    /// What is in force, and of an embedded NIC where it listens and what it counts.
-    pub(crate) fn look(&self) -> (config::Target, Option<(SocketAddr, Arc<NicCounters>)>) {
+    /// Returns the options in force, and address and counters of the embedded NIC.
+    pub(crate) fn look(&self) -> (config::OffloadOptions, Option<(SocketAddr, Arc<NicCounters>)>) {
         let state = self.state.lock();
         let of = |embedded: &Embedded| (embedded.address, Arc::clone(&embedded.traffic));
         (state.config.clone(), state.embedded.as_ref().map(of))
     }
 }
 
-/// How a NIC at this address is driven.
-fn settings(config: &config::Target, address: &str, ports: LivePorts) -> Settings {
+/// Returns the client settings for a NIC at this address.
+fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> Settings {
     let mut settings = Settings {
         device_id: config.device_id,
         program: program(config),
@@ -418,8 +434,8 @@ fn settings(config: &config::Target, address: &str, ports: LivePorts) -> Setting
     settings
 }
 
-/// The program of a NIC.
-pub(super) fn program(config: &config::Target) -> Program {
+/// Returns the P4 program of a NIC.
+pub(super) fn program(config: &config::OffloadOptions) -> Program {
     // The configuration was checked.
     Program::new(config.stages, config.stage_entries).unwrap_or_default()
 }

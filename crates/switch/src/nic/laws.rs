@@ -1,6 +1,7 @@
-//! In random worlds, with targets that misbehave and give way to one another: while the one that is
-//! there confirms, no packet fares otherwise than the answered version says; when all is quiet it holds
-//! what is meant, and those before it hold nothing.
+//! Randomized tests with devices that fail and replace each other.
+//!
+//! While the current device confirms, it forwards every packet as the acknowledged version does. At
+//! rest it holds the intended entries, and previous devices hold none.
 
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
@@ -31,30 +32,32 @@ use shunt_pipeline::{
     },
 };
 
-use super::exchange::{Before, Exchange, Successors};
+use super::device_exchange::{DeviceExchange, PredecessorState, Successors};
 
-/// The bridge that packets come in at.
+/// Bridge on which packets arrive.
 const BRIDGE: BridgeId = generate::BRIDGES[0];
-/// The tag that packets begin with.
+/// Tag with which packets begin.
 const START: Tag = Tag::new(0);
 
-type Device = Arc<Mutex<Chaos<SoftwareDevice>>>;
+type SharedDevice = Arc<Mutex<Chaos<SoftwareDevice>>>;
 
-/// A device, of which the test looks at what it holds. It is not there before it was asked once.
-struct Seen {
-    device: Device,
+/// A device with entries that the test can read.
+///
+/// It is available after the first poll.
+struct ObservedDevice {
+    device: SharedDevice,
     capabilities: OffloadCapabilities,
     is_new: bool,
 }
 
-impl Seen {
-    fn new(device: &Device) -> Self {
+impl ObservedDevice {
+    fn new(device: &SharedDevice) -> Self {
         let capabilities = software_device().capabilities().clone();
         Self { device: Arc::clone(device), capabilities, is_new: true }
     }
 }
 
-impl OffloadDevice for Seen {
+impl OffloadDevice for ObservedDevice {
     fn capabilities(&self) -> &OffloadCapabilities {
         &self.capabilities
     }
@@ -84,32 +87,32 @@ impl OffloadDevice for Seen {
     }
 }
 
-/// Something that happens.
+/// An event of a test case.
 #[derive(Clone, Debug)]
-enum Happening {
+enum NicEvent {
     /// A packet misses.
     Packet(Box<FlowKey>),
-    /// The tables change, and the desk hears of it.
+    /// The tables change, and the eviction coordinator receives the change.
     Change(Op),
-    /// All turn.
+    /// Agent and coordinator run one iteration.
     Turn,
-    /// Time passes.
+    /// Time passes, in milliseconds.
     Wait(u64),
-    /// A device gives way to another, or to none.
-    Exchange { before: Before, is_other: bool, seed: u64 },
+    /// Another device, or none, replaces the current one.
+    DeviceExchange { before: PredecessorState, is_other: bool, seed: u64 },
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn event() -> impl Strategy<Value = NicEvent> {
     let changing =
         generate::change().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
-    let before = prop_oneof![2 => Just(Before::Runs), 1 => Just(Before::Ended)];
+    let before = prop_oneof![2 => Just(PredecessorState::Runs), 1 => Just(PredecessorState::Ended)];
     let exchange = (before, prop_oneof![3 => Just(true), 1 => Just(false)], any::<u64>());
     prop_oneof![
-        8 => generate::packet().prop_map(|key| Happening::Packet(Box::new(key))),
-        2 => changing.prop_map(Happening::Change),
-        10 => Just(Happening::Turn),
-        1 => prop_oneof![Just(1), Just(20), Just(1100)].prop_map(Happening::Wait),
-        1 => exchange.prop_map(|(before, is_other, seed)| Happening::Exchange { before, is_other, seed }),
+        8 => generate::packet().prop_map(|key| NicEvent::Packet(Box::new(key))),
+        2 => changing.prop_map(NicEvent::Change),
+        10 => Just(NicEvent::Turn),
+        1 => prop_oneof![Just(1), Just(20), Just(1100)].prop_map(NicEvent::Wait),
+        1 => exchange.prop_map(|(before, is_other, seed)| NicEvent::DeviceExchange { before, is_other, seed }),
     ]
 }
 
@@ -129,28 +132,28 @@ fn chaos() -> impl Strategy<Value = ChaosSettings> {
     )
 }
 
-/// How often, of 256 polls, a device begins anew.
+/// Returns how many of 256 polls restart a device.
 fn restarts() -> impl Strategy<Value = u8> {
     prop_oneof![1 => Just(0), 1 => 2..=24_u8]
 }
 
-/// A switch whose only owner is that of a target, in front of which targets are exchanged.
-struct World {
+/// A switch whose only cache owner is an offload agent with exchangeable devices.
+struct OffloadWorld {
     twin: Twin,
     coordinator: EvictionCoordinator,
     handle: OffloadHandle,
-    offers: OffloadCandidates,
-    owner: OffloadAgent<Exchange<Seen>>,
-    successors: Successors<Seen>,
+    candidates: OffloadCandidates,
+    owner: OffloadAgent<DeviceExchange<ObservedDevice>>,
+    successors: Successors<ObservedDevice>,
     chaos: ChaosSettings,
     restarts: u8,
     now: Time,
-    /// The device that is there, or comes next.
-    device: Option<Device>,
-    /// Those before it that went on when they were given up.
-    given_up: Vec<Device>,
-    /// All that there ever was.
-    devices: Vec<Device>,
+    /// The current or the next device.
+    device: Option<SharedDevice>,
+    /// Previous devices that ran when they were given up.
+    given_up: Vec<SharedDevice>,
+    /// All devices of the test.
+    devices: Vec<SharedDevice>,
     seen: Vec<FlowKey>,
     hits: u64,
 }
@@ -159,29 +162,30 @@ fn software_device() -> SoftwareDevice {
     SoftwareDevice::new(4, 20)
 }
 
-impl World {
+impl OffloadWorld {
     fn new(ops: &[Op], (chaos, restarts): (ChaosSettings, u8)) -> Self {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
-        let (handle, ends, coordinator_endpoint, mut offers) =
+        let (handle, ends, coordinator_endpoint, mut candidates) =
             offload_endpoint(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
         let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
         let (coordinator, _) =
             EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
-        // No device is left before it is empty: time stands still for those that leave.
+        // The clock of the exchange stands still, so that no device is abandoned before it is
+        // empty.
         let nothing = software_device().capabilities().clone();
-        let (exchange, successors) = Exchange::new(nothing, || Time::ZERO);
+        let (exchange, successors) = DeviceExchange::new(nothing, || Time::ZERO);
         let config = OffloadConfig::new(BRIDGE);
         let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), exchange, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
-        let offers = offers.remove(0);
+        let candidates = candidates.remove(0);
         let mut world = Self {
             twin,
             coordinator,
             handle,
-            offers,
+            candidates,
             owner,
             successors,
             chaos,
@@ -193,43 +197,43 @@ impl World {
             seen: Vec::new(),
             hits: 0,
         };
-        world.exchange(Before::Runs, Some(1));
+        world.exchange(PredecessorState::Runs, Some(1));
         world
     }
 
-    fn exchange(&mut self, before: Before, seed: Option<u64>) {
+    fn exchange(&mut self, before: PredecessorState, seed: Option<u64>) {
         let next = seed.map(|seed| {
             let chaos = Chaos::new(software_device(), self.chaos, seed);
             Arc::new(Mutex::new(chaos.restarting(self.restarts, SoftwareDevice::restart)))
         });
         self.devices.extend(next.clone());
-        let target = next.as_ref().map(Seen::new);
+        let target = next.as_ref().map(ObservedDevice::new);
         self.successors.send(target, before);
         let left = std::mem::replace(&mut self.device, next);
-        self.given_up.extend(left.filter(|_| before == Before::Runs));
+        self.given_up.extend(left.filter(|_| before == PredecessorState::Runs));
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Packet(mut key) => {
-                // What comes in brings no hidden state.
+    fn apply(&mut self, event: NicEvent) {
+        match event {
+            NicEvent::Packet(mut key) => {
+                // A packet that arrives has no registers or metadata.
                 let in_port = key.in_port();
                 key.words_mut()[..HEADER_START].fill(0);
                 key.set_bridge(BRIDGE.number().into());
                 key.set_in_port(in_port);
-                self.offers.offer(&visible(&key), self.now);
+                self.candidates.offer(&visible(&key), self.now);
                 self.seen.push(*key);
             }
-            Happening::Change(op) => {
+            NicEvent::Change(op) => {
                 if let Some(change) = self.twin.apply(&op) {
                     self.hand_in(&change);
                 }
             }
-            Happening::Turn => self.run_iteration(),
-            Happening::Wait(milliseconds) => {
+            NicEvent::Turn => self.run_iteration(),
+            NicEvent::Wait(milliseconds) => {
                 self.now = self.now.after(Duration::from_millis(milliseconds));
             }
-            Happening::Exchange { before, is_other, seed } => {
+            NicEvent::DeviceExchange { before, is_other, seed } => {
                 self.exchange(before, is_other.then_some(seed));
             }
         }
@@ -258,7 +262,7 @@ impl World {
         self.handle.status().state.is_stale()
     }
 
-    /// While the target confirms, each packet that it forwards fares as the answered version says.
+    /// Checks that a device that confirms forwards as the acknowledged version does.
     fn check(&mut self) -> Result<(), TestCaseError> {
         let Some(device) = self.device.as_ref().filter(|_| !self.is_stale()) else { return Ok(()) };
         let version = self.handle.acked_version();
@@ -274,17 +278,17 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything come to rest, with a device.
+    /// Runs until everything is at rest, with a device.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         if self.device.is_none() {
-            self.exchange(Before::Runs, Some(5));
+            self.exchange(PredecessorState::Runs, Some(5));
         }
         let newest = self.twin.pipeline.version();
         let mut waiting: VecDeque<FlowKey> = self.seen.iter().cloned().collect();
         let mut turns = 0;
         loop {
             if let Some(key) = waiting.pop_front() {
-                self.offers.offer(&visible(&key), self.now);
+                self.candidates.offer(&visible(&key), self.now);
             }
             self.run_iteration();
             self.now = self.now.after(Duration::from_millis(10));
@@ -311,7 +315,9 @@ impl World {
     }
 }
 
-/// `SHUNT_SEED`, or 0: what is counted at the end is counted of the same worlds each time.
+/// Returns `SHUNT_SEED`, or 0.
+///
+/// The totals at the end refer to the same cases in each run.
 fn seed() -> u64 {
     std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
 }
@@ -330,16 +336,16 @@ fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
     let rng_seed = RngSeed::Fixed(seed());
     let config =
         ProptestConfig { cases: 96, rng_seed, failure_persistence: None, ..Default::default() };
-    let happenings = prop::collection::vec(happening(), 1..120);
+    let events = prop::collection::vec(event(), 1..120);
     let (hits, exchanges, restarted) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = TestRunner::new(config).run(
-        &(generate::world(), (chaos(), restarts()), happenings),
-        |(ops, chaos, happenings)| {
-            let mut world = World::new(&ops, chaos);
-            for happening in happenings {
-                let is_exchange = matches!(happening, Happening::Exchange { .. });
+        &(generate::world(), (chaos(), restarts()), events),
+        |(ops, chaos, events)| {
+            let mut world = OffloadWorld::new(&ops, chaos);
+            for event in events {
+                let is_exchange = matches!(event, NicEvent::DeviceExchange { .. });
                 exchanges.set(exchanges.get() + u32::from(is_exchange));
-                world.happen(happening);
+                world.apply(event);
                 world.check()?;
             }
             world.rest()?;

@@ -1,29 +1,29 @@
-//! The NIC in front of a bridge: what it is, how it is exchanged, what it says of itself.
+//! The NIC in front of a bridge: its devices, their replacement, and its status.
 //!
 //! ```text
-//!  port ──► NIC (embedded, or elsewhere) ──► port
-//!             │  ▲ rules, by P4Runtime
-//!   no entry  │  └── Exchange ◄── OffloadAgent ◄── keys that missed ── packet threads
+//!  port ──► NIC (embedded or external) ──► port
+//!             │  ▲ entries, by P4Runtime
+//!       miss  │  └── DeviceExchange ◄── OffloadAgent ◄── keys that missed ── packet threads
 //!             ▼                                                          ▲
 //!        representor ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The thread of the target's owner is there since the switch had a NIC for the first time, so that
-//! versions wait for it; what it owns is an [`Exchange`], in which one NIC gives way to another, or to
-//! none, while packets flow. An owner is laid out for the stages of its NIC and the bridge behind it: with
-//! a NIC that comes after none begins a new one.
+//! The offload thread starts when the switch gets its first NIC, since versions wait for its
+//! acknowledgement. Its agent owns a [`DeviceExchange`], which replaces one NIC by another, or by
+//! none, while packets flow. The stages and the bridge of an agent never change. A new agent starts
+//! when a NIC is enabled again after `kind = "none"`.
 
+mod agent;
 mod check;
-mod exchange;
+mod device_exchange;
+mod draining;
 mod front;
 #[cfg(test)]
 mod laws;
-mod leaving;
-mod owner;
 mod status;
 mod watch;
 
-pub(crate) use exchange::{Exchange, Successors};
-pub(crate) use front::{Layout, NUMBER_MAX, NicFront, Target};
-pub(crate) use owner::{NicOwner, OwnerSettings, StartedOwner};
+pub(crate) use agent::{AgentSettings, NicAgent, StartedAgent};
+pub(crate) use device_exchange::{DeviceExchange, Successors};
+pub(crate) use front::{NUMBER_MAX, NicFront, OffloadConnection, OffloadLayout};
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

@@ -1,113 +1,119 @@
-//! What a NIC in front of a bridge says of itself: plain values that programs read as JSON and people
-//! as tables.
+//! The status of the NIC in front of a bridge.
 
 use serde::Serialize;
 use shunt_datapath::offload::OffloadState;
 use shunt_nic::{NicCounters, NicDropReason};
 
 use super::NicFront;
-use crate::{config::OffloadKind, status::chain::CoverageStatus};
+use crate::{config::OffloadKind, status::chain::RuleSpaceStatus};
 
-/// The NIC in front of a bridge.
+/// The status of the NIC in front of a bridge.
 #[derive(Clone, Debug, Serialize)]
 pub struct NicStatus {
-    /// The bridge.
+    /// Name of the bridge.
     pub bridge: String,
-    /// What it is.
+    /// Type of the NIC.
     pub kind: OffloadKind,
-    /// Where it speaks P4Runtime.
+    /// Address of its P4Runtime server.
     pub address: String,
-    /// `connected`, or `stale`: it may forward by rules that are gone.
+    /// `connected`, or `stale`: the NIC may forward with removed rules.
     pub state: &'static str,
-    /// Why it is stale.
-    pub why: Option<&'static str>,
-    /// What went wrong with the connection to it, if it is lost.
-    pub trouble: Option<String>,
-    /// Seconds since it is stale.
+    /// Reason for the stale state.
+    pub reason: Option<&'static str>,
+    /// Error of the connection, if it is lost.
+    pub error: Option<String>,
+    /// Seconds since the NIC became stale.
     pub stale_s: Option<f64>,
-    /// How often it became stale.
+    /// Number of times that the NIC became stale.
     pub stale_count: u64,
-    /// Versions that were answered though it may forward by what they made stale: barriers that waited
-    /// for them say nothing of the NIC.
+    /// Number of versions that were acknowledged without the NIC.
+    ///
+    /// A barrier that waited for them does not cover the NIC.
     pub unconfirmed: u64,
-    /// Whether its counters are being read for so long that nobody waits for them.
-    pub counts_late: bool,
-    /// How often it was restored after it was lost.
+    /// True if reading its counters takes so long that requests do not wait for it.
+    pub counters_late: bool,
+    /// Number of times that its entries were restored after a lost connection.
     pub repairs: u64,
-    /// Its stages, first to last.
+    /// Stages, first to last.
     pub stages: Vec<StageFill>,
-    /// Pieces that are meant to be there and are not yet.
+    /// Entries to insert.
     pub waiting: u64,
-    /// Entries that versions made stale, and that are not confirmed gone.
+    /// Stale entries that the NIC has not confirmed as removed.
     pub stale_entries: u64,
     /// Tags in use.
     pub tags: u64,
-    /// Pieces of ways that were made to be there.
-    pub made: u64,
-    /// Pieces that were meant to be there already.
+    /// LTM entries created for the NIC.
+    pub created: u64,
+    /// Sub-traversals that matched an existing LTM entry.
     pub shared: u64,
-    /// Packets that its entries have counted: one is counted by each entry of its way.
-    pub packets: u64,
-    /// Rules that it does not hold, so that their packets stay with the switch, by why.
+    /// Sum of the hit counters of its entries.
+    ///
+    /// A packet counts once for each entry that it hits.
+    pub entry_hits: u64,
+    /// Entries that the NIC does not support, by reason.
+    ///
+    /// Their packets stay with the packet threads.
     pub refused: Vec<(String, u64)>,
-    /// Packets without an entry in any cache, of which it was to hear.
-    pub offered: u64,
-    /// Of these, those that found no room on their way to its owner.
+    /// Packets that missed every cache and became offload candidates.
+    pub candidates_offered: u64,
+    /// Candidates dropped because their queue was full.
     pub candidates_dropped: u64,
-    /// Of these, those for which it had all rules, or was about to.
+    /// Candidates with entries that were in the NIC or already queued for it.
     pub candidates_known: u64,
     /// Operations on its entries.
     pub operations: OperationsStatus,
-    /// Microseconds from the miss of a packet until all of its way was confirmed, to a factor of two:
-    /// half of all take less, 99 in 100, and 999 in 1000.
+    /// Microseconds from a miss to the offload: 50th, 99th and 99.9th percentile.
+    ///
+    /// The time ends when the NIC has confirmed all entries of the traversal. Each value is the
+    /// upper bound of a histogram bucket, and buckets double.
     pub latency_us: [u64; 3],
-    /// How many ways the pieces that are meant to be there make, where that was asked for.
-    pub coverage: Option<CoverageStatus>,
-    /// Packets of an embedded NIC.
+    /// Rule-space coverage of its entries, if requested.
+    pub rule_space: Option<RuleSpaceStatus>,
+    /// Packet counters of an embedded NIC.
     pub traffic: Option<NicTraffic>,
 }
 
-/// A stage of a NIC.
+/// The fill level of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StageFill {
-    /// Its entries.
+    /// Number of entries.
     pub entries: u64,
-    /// How many it has room for.
+    /// Maximum number of entries.
     pub entries_max: u64,
 }
 
-/// Operations on a NIC.
+/// The operations on a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OperationsStatus {
-    /// Entries that it was to add.
+    /// Insertions.
     pub inserts: u64,
-    /// Entries that it was to take out.
+    /// Removals.
     pub removes: u64,
-    /// What it refused, or could not do.
+    /// Operations that the NIC refused or could not do.
     pub failed: u64,
-    /// What it did not answer before it was lost.
+    /// Operations without an answer when the connection was lost.
     pub lost: u64,
 }
 
-/// Packets of an embedded NIC by their fate.
+/// The packet counters of an embedded NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NicTraffic {
-    /// Packets from ports and from the switch.
+    /// Packets from ports and from the packet threads.
     pub received: u64,
-    /// Packets that came to an end in its stages.
+    /// Packets that hit in the NIC, up to the end of their traversal.
     pub hits: u64,
-    /// Packets that it gave to the switch.
+    /// Packets that missed and were sent to the packet threads.
     pub missed: u64,
-    /// Packets that met some pieces of their way there, and no end.
+    /// Packets that hit one or more entries and then missed.
     pub partial_hits: u64,
-    /// Packets that left by its ports.
+    /// Packets sent through its ports.
     pub sent: u64,
-    /// Packets dropped, by reason; reasons that never happened are left out.
+    /// Packets dropped, by reason; reasons with count 0 are omitted.
     pub dropped: Vec<(&'static str, u64)>,
 }
 
-/// Why a NIC is stale while the one before it is not empty.
-const LEAVING: &str = "the NIC before is being emptied";
+/// Reason for the stale state while the previous NIC is emptied.
+const DRAINING: &str = "the entries of the previous NIC are being removed";
 
 impl NicTraffic {
     fn of(traffic: &NicCounters) -> Self {
@@ -125,19 +131,21 @@ impl NicTraffic {
 }
 
 impl NicFront {
-    /// How the NIC is; `None` while there is none, and none that was given up is left.
+    /// Returns the status.
+    ///
+    /// `None` if there is no NIC, and no previous one is being emptied.
     pub(crate) fn status(&self) -> Option<NicStatus> {
         let (config, embedded) = self.look();
-        let is_leaving = self.is_leaving();
-        if config.kind == OffloadKind::None && !is_leaving {
+        let is_draining_device = self.is_draining_device();
+        if config.kind == OffloadKind::None && !is_draining_device {
             return None;
         }
         let status = self.handle().status();
         let (state, why, since) = match status.state {
-            OffloadState::Stale { since, .. } if is_leaving => {
-                ("stale", Some(LEAVING), Some(since))
+            OffloadState::Stale { since, .. } if is_draining_device => {
+                ("stale", Some(DRAINING), Some(since))
             }
-            OffloadState::Connected if is_leaving => ("stale", Some(LEAVING), None),
+            OffloadState::Connected if is_draining_device => ("stale", Some(DRAINING), None),
             OffloadState::Connected => ("connected", None, None),
             OffloadState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
         };
@@ -154,22 +162,22 @@ impl NicFront {
             kind: config.kind,
             address: address.unwrap_or(config.address),
             state,
-            why,
-            trouble: self.trouble(),
+            reason: why,
+            error: self.error(),
             stale_s: since.map(|since| self.clock().now().since(since).as_secs_f64()),
             stale_count: status.stale_count,
             unconfirmed: status.unconfirmed,
-            counts_late: status.counts_late,
+            counters_late: status.counts_late,
             repairs: status.repairs,
             stages: status.held.iter().zip(&status.capacity).map(stage).collect(),
             waiting: status.waiting as u64,
             stale_entries: status.stale as u64,
             tags: status.tags as u64,
-            made: status.cuts.made,
+            created: status.cuts.made,
             shared: status.cuts.shared,
-            packets: status.packets,
+            entry_hits: status.packets,
             refused: refused.collect(),
-            offered: status.candidates_offered,
+            candidates_offered: status.candidates_offered,
             candidates_dropped: status.candidates_dropped,
             candidates_known: status.candidates_known,
             operations: OperationsStatus {
@@ -179,7 +187,7 @@ impl NicFront {
                 lost: status.operations.lost,
             },
             latency_us: [0.5, 0.99, 0.999].map(quantile),
-            coverage: None,
+            rule_space: None,
             traffic: embedded.map(|(_, traffic)| NicTraffic::of(&traffic)),
         })
     }

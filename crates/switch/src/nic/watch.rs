@@ -1,5 +1,5 @@
-//! What happens to the ports behind a NIC: they are opened by another, and closed while nobody knows
-//! what it forwards by.
+//! The ports of a NIC: they are reopened when the NIC changes, and closed while it is stale if
+//! configured.
 
 use std::sync::Arc;
 
@@ -7,54 +7,60 @@ use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tracing::{error, warn};
 
-use super::{Layout, NicFront, NicStatus};
+use super::{NicFront, NicStatus, OffloadLayout};
 use crate::{
     config::Config,
-    control::Control,
+    control::ControlPlane,
     error::{SwitchError, with_causes},
     ports::port::BridgePort,
 };
 
-impl Control {
-    /// The NIC in front of a bridge, or the place where there was one.
+impl ControlPlane {
+    /// Returns the NIC in front of a bridge.
+    ///
+    /// It also stays after the NIC is switched off.
     pub(crate) fn nic(&self) -> Option<Arc<NicFront>> {
         self.nic.lock().clone()
     }
 
-    /// How the NIC is, if there is one.
+    /// Returns the status of the NIC, if there is one.
     pub(crate) fn nic_status(&self) -> Option<NicStatus> {
         self.nic().and_then(|nic| nic.status())
     }
 
-    /// Has the NIC that the configuration says. Its ports are opened anew if they were, or are to be,
-    /// behind one.
+    /// Applies the configured NIC.
+    ///
+    /// Ports behind the previous or the new NIC are reopened.
     pub(crate) async fn apply_nic(&self) -> Result<(), SwitchError> {
         let config = self.config.lock().clone();
-        let target = &config.caches.gigaflow.target;
+        let offload = &config.caches.gigaflow.offload;
         let nic = match self.nic() {
-            Some(nic) if target.is_none() || nic.has_nic() => nic,
-            None if target.is_none() => return Ok(()),
-            // An owner is laid out for its NIC: with another that comes after none begins another.
+            Some(nic) if offload.is_none() || nic.has_nic() => nic,
+            None if offload.is_none() => return Ok(()),
+            // The stages of an agent never change: a NIC after none needs a new agent.
             before => self.start_nic(&config, before).await?,
         };
-        nic.check(target)?;
-        let applied = nic.apply(target).await;
-        nic.handle().tune(config.caches.idle(), target.drain());
+        nic.check(offload)?;
+        let applied = nic.apply(offload).await;
+        nic.handle().tune(config.caches.idle(), offload.drain());
         if !nic.has_nic() {
-            self.plane.offer_to_nobody().await;
+            self.plane.stop_candidates().await;
         }
         if !applied? {
             return Ok(());
         }
         for (name, id, number) in self.ports_of_nic() {
             if let Err(error) = self.detach(&name).await {
-                // Somebody has removed it meanwhile; the NIC is in force all the same.
-                warn!(port = name, trouble = with_causes(&error), "the port is not opened anew");
+                // The port was removed meanwhile; the NIC is in force all the same.
+                warn!(
+                    error = with_causes(&error),
+                    "port {name}: not reopened after the NIC changed"
+                );
                 continue;
             }
             if let Err(error) = self.open_port(&name).await {
                 let trouble = with_causes(&error);
-                warn!(port = name, trouble, "the port does not open behind another NIC");
+                warn!(error = trouble, "port {name}: cannot be reopened at the new NIC");
                 self.with_port(id, number, |port| port.trouble = Some(trouble));
             }
             self.changed_ports.add(id, number);
@@ -62,8 +68,9 @@ impl Control {
         Ok(())
     }
 
-    /// Starts the owner of a NIC, in front of a bridge that may come later, in the place of the front
-    /// before, which has none.
+    /// Starts the agent of a NIC, which replaces a front without a NIC.
+    ///
+    /// The bridge may be added later.
     async fn start_nic(
         &self,
         config: &Config,
@@ -72,18 +79,18 @@ impl Control {
         if let Some(before) = before {
             before.is_drained().await?;
         }
-        let settings = &config.caches.gigaflow.target;
-        let (layout, name) = (Layout::of(settings), settings.bridge.clone());
+        let settings = &config.caches.gigaflow.offload;
+        let (layout, name) = (OffloadLayout::of(settings), settings.bridge.clone());
         let version = self.plane.pipeline.version();
         let id = self.bridges.lock().reserve(&name, version)?;
-        let target = self.plane.start_offload((config.clone(), id, self.seed)).await?;
+        let connection = self.plane.start_offload((config.clone(), id, self.seed)).await?;
         let clock = (self.plane.clock, self.seed);
-        let nic = Arc::new(NicFront::new((target, layout), (name, id), clock));
+        let nic = Arc::new(NicFront::new((connection, layout), (name, id), clock));
         *self.nic.lock() = Some(Arc::clone(&nic));
         Ok(nic)
     }
 
-    /// The ports of the NIC's bridge that are open and that the switch opens by itself.
+    /// Returns the open ports of the NIC's bridge that the switch opened itself.
     fn ports_of_nic(&self) -> Vec<(String, BridgeId, PortNo)> {
         let Some(nic) = self.nic() else { return Vec::new() };
         let bridges = self.bridges.lock();
@@ -95,7 +102,8 @@ impl Control {
         open.map(|port| (port.settings.name.clone(), bridge.id, port.number)).collect()
     }
 
-    /// Closes the ports of a NIC that may forward by rules that are gone, if they are to be closed;
+    /// Closes the ports of a stale NIC, if configured.
+    ///
     /// [`Self::watch_ports`] opens them again.
     pub(crate) async fn watch_nic(&self) {
         let Some(nic) = self.nic() else { return };
@@ -104,28 +112,27 @@ impl Control {
         for (name, id, number) in self.ports_of_nic() {
             let comes_back = self.with_port(id, number, |port| port.comes_back());
             if comes_back == Some(true) && nic.takes(id, number) {
-                warn!(port = name, why, "the NIC is stale: the port goes down");
-                self.put_down(&name, &format!("the NIC is stale: {why}")).await;
+                warn!(reason = why, "port {name}: down, since the NIC is stale");
+                self.take_down(&name, &format!("the NIC is stale: {why}")).await;
             }
         }
     }
 
-    /// Empties a NIC elsewhere as far as it answers: the switch stops.
-    pub(crate) async fn take_leave(&self) {
+    /// Empties an external NIC as far as it answers, since the switch stops.
+    pub(crate) async fn empty_nic(&self) {
         if let Some(nic) = self.nic() {
-            nic.take_leave().await;
+            nic.empty_before_stop().await;
         }
     }
 
-    /// The owner of the target has ended: by a panic, or as the eviction thread has. The latter is for
-    /// good, as nobody could join the desk.
-    pub(crate) fn lose_nic_owner(&self, is_for_good: bool) {
-        error!(
-            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules"
-        );
+    /// Handles the end of the offload thread, by a panic or with the eviction thread.
+    ///
+    /// Without the eviction thread no new agent can start.
+    pub(crate) fn lose_nic_agent(&self, is_for_good: bool) {
+        error!("offload thread: ended; an embedded NIC stops, an external NIC keeps its entries");
         if !is_for_good {
             error!(
-                "set caches.gigaflow.target.kind to none, and then to what it was, to have another"
+                "offload thread: to restart it, set caches.gigaflow.offload.kind to none and back"
             );
         }
         if let Some(nic) = self.nic() {

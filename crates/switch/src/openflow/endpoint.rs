@@ -1,4 +1,4 @@
-//! Addresses of controllers, as Open vSwitch spells them.
+//! Addresses of controllers, in the syntax of Open vSwitch.
 
 use std::{
     fmt,
@@ -8,35 +8,37 @@ use std::{
 
 use thiserror::Error;
 
-/// The port that OpenFlow has at IANA.
+/// Port of OpenFlow, assigned by IANA.
 const OPENFLOW_PORT: u16 = 6653;
 
-/// Where a controller is, or where controllers may connect.
+/// The address of a controller, or an address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// `tcp:IP[:PORT]`: connect there.
+pub enum ControllerEndpoint {
+    /// `tcp:IP[:PORT]`: connects to a controller.
     Connect(SocketAddr),
-    /// `ptcp:[PORT][:IP]`: listen there.
+    /// `ptcp:[PORT][:IP]`: listens for controllers.
     Listen(SocketAddr),
 }
 
-/// Why a text is not an address of a controller.
+/// A reason why a text is not the address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// The scheme is not one of those that exist.
-    #[error("`{0}` begins with neither `tcp:` nor `ptcp:`; write tcp:IP:PORT or ptcp:PORT:IP")]
+    /// The scheme is not supported.
+    #[error(
+        "`{0}` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP (TLS is not supported)"
+    )]
     Scheme(String),
-    /// The address is not one.
+    /// The address is not valid.
     #[error("`{text}` is not {wanted}")]
     Address {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What it should look like.
+        /// Description of a valid address.
         wanted: &'static str,
     },
 }
 
-impl FromStr for Endpoint {
+impl FromStr for ControllerEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
@@ -72,7 +74,7 @@ fn listen(text: &str) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for ControllerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(address) => write!(f, "tcp:{address}"),
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let shown = text.parse::<Endpoint>().map(|endpoint| endpoint.to_string());
+        let shown = text.parse::<ControllerEndpoint>().map(|endpoint| endpoint.to_string());
         assert_eq!(shown.unwrap_or_else(|error| error.to_string()), expected);
     }
 
@@ -105,7 +107,7 @@ mod tests {
     fn an_address_that_is_none_says_what_one_looks_like() {
         check(
             "ssl:1.2.3.4",
-            "`ssl:1.2.3.4` begins with neither `tcp:` nor `ptcp:`; write tcp:IP:PORT or ptcp:PORT:IP",
+            "`ssl:1.2.3.4` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP (TLS is not supported)",
         );
         check(
             "tcp:localhost",

@@ -1,12 +1,12 @@
-//! What happens on the control side that controllers may want to hear of.
+//! Events of the control plane that controllers may receive.
 //!
-//! Nothing of it is lost, nobody waits for a controller, and everything has a bound:
+//! No event is lost, no change waits for a controller, and every queue has a bound:
 //!
-//! * bridges and ports come and go one at a time, and whoever makes them come and go waits for room;
-//! * of a port that changes again before controllers heard of it, they hear once, how it is then;
-//! * removed rules lie in [`Removals`] until every thread has let go of them, of which so many
-//!   versions can wait as the eviction thread takes; then they go to the queues of connections, each
-//!   of which has a bound of its own.
+//! * Bridges and ports are added and removed one at a time, and such a request waits for room.
+//! * A port that changes several times before controllers are notified causes one notification,
+//!   with its last state.
+//! * Removed rules stay in [`Removals`] until no thread uses them. The queue of the eviction thread
+//!   bounds the number of waiting versions. Then they enter the bounded queues of the connections.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,46 +18,46 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::error::SwitchError;
 
-/// Where what happens comes out.
-pub(crate) struct News {
-    /// What happened on the control side.
-    pub(crate) events: mpsc::Receiver<Event>,
+/// The receivers of events for controllers.
+pub(crate) struct ControlReceivers {
+    /// Events of the control plane.
+    pub(crate) events: mpsc::Receiver<ControlEvent>,
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
 }
 
-/// Something that happened.
-pub(crate) enum Event {
-    /// A bridge is there; controllers may connect once its sockets are open.
+/// An event of the control plane.
+pub(crate) enum ControlEvent {
+    /// A bridge was added; the sender receives the result of opening its sockets.
     BridgeAdded(BridgeId, oneshot::Sender<Result<(), SwitchError>>),
-    /// A bridge is going.
+    /// A bridge is being removed.
     BridgeRemoved(BridgeId),
-    /// A port is there.
+    /// A port was added.
     PortAdded(BridgeId, PortNo),
-    /// A port is gone; this is what it was.
+    /// A port was removed; its last state.
     PortRemoved(BridgeId, Box<PortInfo>),
 }
 
-/// Events that may wait.
+/// Maximum number of waiting events.
 pub(crate) const EVENTS_MAX: usize = 64;
 
-/// Ports that changed since controllers heard of them.
+/// Ports that changed since controllers were notified.
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     came: Notify,
 }
 
-/// Rules that were removed and asked for it to be told, oldest first.
+/// Removed rules with the flag `send_flow_removed`, oldest first.
 #[derive(Default)]
 pub(crate) struct Removals {
-    waiting: Mutex<Vec<Removed>>,
+    waiting: Mutex<Vec<RemovedRule>>,
     came: Notify,
 }
 
-/// A rule that was removed.
-pub(crate) struct Removed {
-    /// The first version without it.
+/// A removed rule.
+pub(crate) struct RemovedRule {
+    /// First version without the rule.
     pub(crate) version: Version,
     pub(crate) rule: Arc<Rule>,
     pub(crate) reason: RemovedReason,
@@ -69,7 +69,7 @@ impl ChangedPorts {
         self.came.notify_one();
     }
 
-    /// Waits until there are some, and takes them. Whoever stops waiting has taken none.
+    /// Waits until there are some, and takes them. Cancelling this call loses none.
     pub(crate) async fn take(&self) -> BTreeSet<(BridgeId, PortNo)> {
         loop {
             let ports = std::mem::take(&mut *self.ports.lock());
@@ -82,15 +82,15 @@ impl ChangedPorts {
 }
 
 impl Removals {
-    pub(crate) fn add(&self, removed: Vec<Removed>) {
+    pub(crate) fn add(&self, removed: Vec<RemovedRule>) {
         if !removed.is_empty() {
             self.waiting.lock().extend(removed);
             self.came.notify_one();
         }
     }
 
-    /// Waits until there are some, and takes them. Whoever stops waiting has taken none.
-    pub(crate) async fn take(&self) -> Vec<Removed> {
+    /// Waits until there are some, and takes them. Cancelling this call loses none.
+    pub(crate) async fn take(&self) -> Vec<RemovedRule> {
         loop {
             let removed = std::mem::take(&mut *self.waiting.lock());
             if !removed.is_empty() {
@@ -120,7 +120,7 @@ mod tests {
         assert!(poll(changed.take()).is_pending());
         (0..1000).for_each(|_| changed.add(port.0, port.1));
         assert_eq!(poll(changed.take()), Poll::Ready(BTreeSet::from([port])));
-        // A word that was said before is not said again.
+        // A second call does not return the same port again.
         assert!(poll(changed.take()).is_pending());
     }
 

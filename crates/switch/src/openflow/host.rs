@@ -1,4 +1,4 @@
-//! One bridge, as its controllers see it: the joint between OpenFlow and the rest of the switch.
+//! The OpenFlow view of one bridge, implemented with the control plane.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,21 +21,20 @@ use shunt_pipeline::{
 };
 use tracing::warn;
 
-use crate::control::Control;
+use crate::control::ControlPlane;
 
-/// A bridge, for its OpenFlow connections.
+/// A bridge, as its OpenFlow connections use it.
 #[derive(Clone)]
 pub(crate) struct BridgeHost {
-    pub(crate) control: Arc<Control>,
+    pub(crate) control: Arc<ControlPlane>,
     pub(crate) bridge: BridgeId,
     pub(crate) paused: Arc<PausedPackets>,
 }
 
-/// `OFPPF_10GB_FD` and `OFPPF_COPPER`: what a port without a wire of its own says, as the kernel's
-/// virtual devices do.
+/// `OFPPF_10GB_FD` and `OFPPF_COPPER`, as virtual devices of the kernel report.
 const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
 
-/// The speed of such a link.
+/// Speed of such a link.
 const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {
@@ -43,7 +42,7 @@ impl BridgeHost {
         self.control.plane.pipeline.ports(self.bridge).unwrap_or_else(|| Arc::new([]))
     }
 
-    /// A port, as controllers see it.
+    /// Returns the description of a port for controllers.
     pub(crate) fn describe(port: &PortInfo) -> PortDescription {
         let virtual_link = LinkFeatures {
             current: VIRTUAL_LINK,
@@ -54,7 +53,7 @@ impl BridgeHost {
         PortDescription::of(port, if has_link { virtual_link } else { LinkFeatures::default() })
     }
 
-    /// Where a packet that pretends to come in by a port would have come in.
+    /// Returns the datapath port for the ingress port of a packet-out.
     fn ingress(&self, number: PortNo) -> shunt_pipeline::DatapathPort {
         let ports = self.ports_now();
         let port = ports.iter().find(|port| port.number == number);
@@ -66,7 +65,7 @@ impl BridgeHost {
 }
 
 impl BridgeHost {
-    /// A packet of a controller, as tables see it.
+    /// Returns the key of a packet-out.
     fn key(&self, packet: &PacketOut) -> FlowKey {
         let mut key = FlowKey::ZERO;
         extract(&packet.data, self.control.plane.vlan_limit, &mut key);
@@ -75,7 +74,7 @@ impl BridgeHost {
         key
     }
 
-    /// Has a packet thread do what becomes of a packet.
+    /// Passes a packet-out with its traversal to a packet thread.
     fn inject(&self, packet: PacketOut, traversal: Traversal) {
         if !traversal.learnings.is_empty() {
             let learn = |pipeline: &Pipeline| {
@@ -88,13 +87,16 @@ impl BridgeHost {
             ingress: self.ingress(packet.in_port),
             traversal: Arc::new(traversal),
         };
-        // Packet-outs stay in order on one thread. A controller that sends more than a thread takes
-        // loses packets, as on a wire; so does one that sends when no thread is left.
+        // Packet-outs stay in order on one thread. Packet-outs that exceed the capacity of its
+        // queue are lost, as on a wire. They are also lost if no thread is left.
         let plane = &self.control.plane;
         let first = plane.living().first().copied().unwrap_or_default();
         let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
         if refused.is_err() {
-            warn!("a packet-out was dropped: its packet thread has too many before it");
+            warn!(
+                "bridge {}: packet-out dropped, the queue of its packet thread is full",
+                self.bridge.number()
+            );
         }
     }
 }
@@ -128,7 +130,7 @@ impl Host for BridgeHost {
 
     fn port_statistics(&self) -> Vec<PortStatistics> {
         let statuses = self.control.port_statuses(self.bridge);
-        let counters = |status: &crate::status::bridge::PortStatus| ReportedPortCounters {
+        let counters = |status: &crate::status::bridge::BridgePortStatus| ReportedPortCounters {
             rx_packets: status.rx_packets,
             tx_packets: status.tx_packets,
             rx_bytes: status.rx_bytes,
@@ -140,7 +142,7 @@ impl Host for BridgeHost {
             ..ReportedPortCounters::default()
         };
         let statistics =
-            |(status, age): &(crate::status::bridge::PortStatus, Duration)| PortStatistics {
+            |(status, age): &(crate::status::bridge::BridgePortStatus, Duration)| PortStatistics {
                 port: PortNo::new(status.number),
                 counters: counters(status),
                 duration: *age,

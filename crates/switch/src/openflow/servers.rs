@@ -1,4 +1,4 @@
-//! The OpenFlow side of every bridge: its server, and what its controllers hear unasked.
+//! The OpenFlow servers of all bridges, and the asynchronous messages to their controllers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,65 +18,66 @@ use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, Time};
 use tracing::{error, info};
 
 use crate::{
-    control::Control,
+    control::ControlPlane,
     error::{SwitchError, with_causes},
     openflow::{
-        endpoint::Endpoint,
-        events::{Event, News, Removed},
+        endpoint::ControllerEndpoint,
+        events::{ControlEvent, ControlReceivers, RemovedRule},
         host::BridgeHost,
     },
     status::bridge::{BridgeStatus, ControllerState},
 };
 
-/// Removed rules that are looked at before other tasks get a turn.
+/// Removed rules that are handled before other tasks can run.
 const REMOVED_PER_ITERATION: usize = 256;
 
-/// The servers of all bridges.
-pub(crate) struct OpenFlow {
-    control: Arc<Control>,
-    bridges: Mutex<HashMap<BridgeId, BridgeSide>>,
+/// The OpenFlow servers of all bridges.
+pub(crate) struct OpenFlowServers {
+    control: Arc<ControlPlane>,
+    bridges: Mutex<HashMap<BridgeId, BridgeServer>>,
 }
 
-/// The OpenFlow side of one bridge; its sockets close when it is dropped.
-struct BridgeSide {
+/// The OpenFlow server of one bridge; its sockets close when it is dropped.
+struct BridgeServer {
     server: Arc<OpenFlowServer<BridgeHost>>,
     paused: Arc<PausedPackets>,
-    /// Of the controllers and then of the addresses to listen on, in the order of the configuration.
+    /// Sockets of controllers, then of addresses to listen on, in configured order.
     sockets: Vec<ServerEndpoint>,
-    /// The management socket, and its path.
+    /// Management socket, and its path.
     _own_socket: Option<ServerEndpoint>,
     management: Option<PathBuf>,
 }
 
-impl OpenFlow {
-    pub(crate) fn new(control: Arc<Control>) -> Self {
+impl OpenFlowServers {
+    pub(crate) fn new(control: Arc<ControlPlane>) -> Self {
         Self { control, bridges: Mutex::default() }
     }
 
-    /// Tells controllers what happens, for as long as the switch lives.
-    pub(crate) async fn run(self: Arc<Self>, mut news: News) {
+    /// Notifies controllers of events, as long as the switch runs.
+    pub(crate) async fn run(self: Arc<Self>, mut news: ControlReceivers) {
         loop {
             tokio::select! {
-                // What happened to bridges and ports comes before packets, which may come from them.
+                // Events of bridges and ports come before packets, which may come from a new port.
                 biased;
                 event = news.events.recv() => match event {
-                    Some(event) => self.tell(event).await,
+                    Some(event) => self.handle(event).await,
                     None => return,
                 },
                 ports = self.control.changed_ports.take() => {
                     for (id, number) in ports {
-                        self.tell_port(id, number, PortStatusReason::Modify);
+                        self.notify_port(id, number, PortStatusReason::Modify);
                     }
                 }
-                Some(packet) = news.packet_ins.recv() => self.tell_packet(packet),
+                Some(packet) = news.packet_ins.recv() => self.publish_packet(packet),
             }
         }
     }
 
-    /// Tells controllers of rules that were removed, for as long as the switch lives, once their
-    /// counters are complete: every thread has let go of its entries by then, and has handed in
-    /// what it had counted.
-    pub(crate) async fn tell_removed(self: Arc<Self>) {
+    /// Notifies controllers of removed rules, as long as the switch runs.
+    ///
+    /// It first waits until no thread uses their cache entries and all counts are reported, so that
+    /// the counters are complete.
+    pub(crate) async fn notify_removed(self: Arc<Self>) {
         let control = &self.control;
         loop {
             let removed = control.plane.removals().take().await;
@@ -91,12 +92,16 @@ impl OpenFlow {
         }
     }
 
-    /// What there is to tell of rules that were removed. There may be very many: others that run on
-    /// this thread get their turns.
-    async fn by_bridge(&self, removed: Vec<Removed>) -> BTreeMap<BridgeId, Vec<ControllerEvent>> {
+    /// Returns the messages about removed rules, by bridge.
+    ///
+    /// There may be many, so other tasks can run between them.
+    async fn by_bridge(
+        &self,
+        removed: Vec<RemovedRule>,
+    ) -> BTreeMap<BridgeId, Vec<ControllerEvent>> {
         let now = self.control.plane.clock.now();
         let mut events = BTreeMap::<_, Vec<_>>::new();
-        for (count, Removed { rule, reason, .. }) in (1..).zip(removed) {
+        for (count, RemovedRule { rule, reason, .. }) in (1..).zip(removed) {
             let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
             events
                 .entry(rule.bridge)
@@ -109,20 +114,24 @@ impl OpenFlow {
         events
     }
 
-    async fn tell(&self, event: Event) {
+    async fn handle(&self, event: ControlEvent) {
         match event {
-            Event::BridgeAdded(id, ready) => {
+            ControlEvent::BridgeAdded(id, ready) => {
                 let opened = self.open(id).await;
-                // Nobody waits for the answer only when the caller was cancelled.
+                // The receiver is gone only if the caller was cancelled.
                 let _ = ready.send(opened);
             }
-            Event::BridgeRemoved(id) => drop(self.bridges.lock().remove(&id)),
-            Event::PortAdded(id, number) => self.tell_port(id, number, PortStatusReason::Add),
-            Event::PortRemoved(id, port) => self.publish_port(id, &port, PortStatusReason::Delete),
+            ControlEvent::BridgeRemoved(id) => drop(self.bridges.lock().remove(&id)),
+            ControlEvent::PortAdded(id, number) => {
+                self.notify_port(id, number, PortStatusReason::Add)
+            }
+            ControlEvent::PortRemoved(id, port) => {
+                self.publish_port(id, &port, PortStatusReason::Delete)
+            }
         }
     }
 
-    /// The bridges, with how it stands with their controllers.
+    /// Returns the bridges, with the state of their controllers.
     pub(crate) fn bridge_status(&self) -> Vec<BridgeStatus> {
         let now = self.control.plane.clock.now();
         let bridges = self.control.bridge_status();
@@ -141,7 +150,7 @@ impl OpenFlow {
         self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
-    fn tell_packet(&self, packet: PuntedPacket) {
+    fn publish_packet(&self, packet: PuntedPacket) {
         let id = packet.punt.bridge;
         let side =
             self.bridges.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
@@ -151,7 +160,7 @@ impl OpenFlow {
         }
     }
 
-    fn tell_port(&self, id: BridgeId, number: PortNo, reason: PortStatusReason) {
+    fn notify_port(&self, id: BridgeId, number: PortNo, reason: PortStatusReason) {
         if let Some(port) = self.control.port_info(id, number) {
             self.publish_port(id, &port, reason);
         }
@@ -167,7 +176,7 @@ impl OpenFlow {
         }
     }
 
-    /// Opens the sockets of a bridge: management, listeners, controllers.
+    /// Opens the sockets of a bridge: management, listeners and controllers.
     async fn open(&self, id: BridgeId) -> Result<(), SwitchError> {
         let (name, endpoints) = {
             let bridges = self.control.bridges.lock();
@@ -188,41 +197,47 @@ impl OpenFlow {
         }
         for endpoint in endpoints {
             match endpoint {
-                Endpoint::Listen(_) => info!(bridge = name, %endpoint, "listens for controllers"),
-                Endpoint::Connect(_) => info!(bridge = name, %endpoint, "connects to a controller"),
+                ControllerEndpoint::Listen(_) => {
+                    info!(%endpoint, "bridge {name}: listening for controllers")
+                }
+                ControllerEndpoint::Connect(_) => {
+                    info!(%endpoint, "bridge {name}: connecting to a controller")
+                }
             }
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
             sockets.push(match endpoint {
-                Endpoint::Listen(address) => server.listen_tcp(address).await.map_err(failed)?,
-                Endpoint::Connect(address) => server.connect_tcp(
+                ControllerEndpoint::Listen(address) => {
+                    server.listen_tcp(address).await.map_err(failed)?
+                }
+                ControllerEndpoint::Connect(address) => server.connect_tcp(
                     address,
                     ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller),
                 ),
             });
         }
-        let side = BridgeSide { server, paused, sockets, _own_socket: own_socket, management };
+        let side = BridgeServer { server, paused, sockets, _own_socket: own_socket, management };
         self.bridges.lock().insert(id, side);
         Ok(())
     }
 }
 
-impl BridgeSide {
-    /// How it stands with what one endpoint leads to, of which the configuration says `target`.
+impl BridgeServer {
+    /// Returns the state of one socket; `target` is its address in the configuration.
     fn state(&self, target: &str, socket: &ServerEndpoint, now: Time) -> ControllerState {
         match socket.reconnect_state() {
             None => ControllerState::Listening,
             Some(ReconnectState::Connecting) => ControllerState::Connecting,
             Some(ReconnectState::Waiting { reason: why, until }) => {
-                let next_try_s = until.since(now).as_millis().div_ceil(1000);
-                let next_try_s = u64::try_from(next_try_s).unwrap_or(u64::MAX);
-                ControllerState::Waiting { why, next_try_s }
+                let retry_in_s = until.since(now).as_millis().div_ceil(1000);
+                let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
+                ControllerState::Waiting { reason: why, retry_in_s }
             }
             Some(ReconnectState::Connected) => {
                 let peer = peer(target);
                 let connections = self.server.connections();
                 let own = connections.iter().find(|connection| connection.peer == peer);
-                // One that has just gone.
+                // The connection has just closed.
                 own.map_or(ControllerState::Connecting, |own| ControllerState::Connected {
                     role: own.status.role.name(),
                 })
@@ -231,18 +246,20 @@ impl BridgeSide {
     }
 }
 
-/// What a controller's connection is called, of which the configuration says `target`.
+/// Returns the peer name of the connection to a controller.
+///
+/// `target` is its address in the configuration.
 fn peer(target: &str) -> String {
-    target.parse::<Endpoint>().map_or_else(|_| target.to_owned(), |own| own.to_string())
+    target.parse::<ControllerEndpoint>().map_or_else(|_| target.to_owned(), |own| own.to_string())
 }
 
-impl Drop for BridgeSide {
+impl Drop for BridgeServer {
     fn drop(&mut self) {
         if let Some(path) = &self.management
             && let Err(error) = std::fs::remove_file(path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            error!(socket = %path.display(), error = with_causes(&error), "a socket stays behind");
+            error!(error = with_causes(&error), "socket {}: cannot be removed", path.display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The bridges of a daemon, and the names by which people know them and their ports.
+//! The registry of bridges and their ports, by name and number.
 
 use std::collections::BTreeMap;
 
@@ -10,60 +10,63 @@ use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, PortKind};
 use crate::{
     config::{self, PortType},
     error::SwitchError,
-    ports::{exclusive::Exclusive, numbers::Numbers, port::BridgePort},
+    ports::{exclusive::ExclusiveResource, numbers::NumberPool, port::BridgePort},
 };
 
 /// A bridge.
-pub(crate) struct Bridge {
-    /// Its number, which packets carry.
+pub(crate) struct BridgeState {
+    /// Number of the bridge, which packets carry.
     pub(crate) id: BridgeId,
-    /// What was configured, without the ports.
-    pub(crate) settings: config::Bridge,
-    /// Identity towards controllers.
+    /// Options of the bridge, without its ports.
+    pub(crate) settings: config::BridgeOptions,
+    /// Datapath id for controllers.
     pub(crate) datapath_id: u64,
-    /// Its ports, the local one too.
+    /// Ports, including the local port.
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
 }
 
-/// All bridges.
-pub(crate) struct Bridges {
-    by_name: BTreeMap<String, Bridge>,
-    bridge_numbers: Numbers,
-    port_numbers: Numbers,
-    /// The bridge of a NIC, which has its number before it is there, and after it was.
+/// The registry of all bridges.
+pub(crate) struct BridgeRegistry {
+    by_name: BTreeMap<String, BridgeState>,
+    bridge_numbers: NumberPool,
+    port_numbers: NumberPool,
+    /// The bridge of a NIC keeps its number before it is added and after it is removed.
     reserved: Option<(String, BridgeId)>,
 }
 
-impl Default for Bridges {
+impl Default for BridgeRegistry {
     fn default() -> Self {
         Self {
             by_name: BTreeMap::new(),
-            bridge_numbers: Numbers::new(BRIDGES_MAX.into()),
-            port_numbers: Numbers::new(DATAPATH_PORT_MAX),
+            bridge_numbers: NumberPool::new(BRIDGES_MAX.into()),
+            port_numbers: NumberPool::new(DATAPATH_PORT_MAX),
             reserved: None,
         }
     }
 }
 
 #[cfg(test)]
-impl Bridges {
-    /// No bridges, and at most this many of each kind.
+impl BridgeRegistry {
+    /// Returns an empty registry with at most `max` numbers of each kind.
     pub(crate) const fn limited(max: u32) -> Self {
         Self {
             by_name: BTreeMap::new(),
-            bridge_numbers: Numbers::new(max),
-            port_numbers: Numbers::new(max),
+            bridge_numbers: NumberPool::new(max),
+            port_numbers: NumberPool::new(max),
             reserved: None,
         }
     }
 }
 
-/// Bridges that there may be at a time: packets carry their numbers in 16 bits.
+/// Maximum number of bridges: packets carry their numbers in 16 bits.
 const BRIDGES_MAX: u16 = u16::MAX;
 
-impl Bridges {
+impl BridgeRegistry {
     /// Adds a bridge without ports.
-    pub(crate) fn add(&mut self, settings: config::Bridge) -> Result<&mut Bridge, SwitchError> {
+    pub(crate) fn add(
+        &mut self,
+        settings: config::BridgeOptions,
+    ) -> Result<&mut BridgeState, SwitchError> {
         let name = settings.name.clone();
         if self.by_name.contains_key(&name) {
             return Err(SwitchError::BridgeExists(name));
@@ -71,12 +74,13 @@ impl Bridges {
         let datapath_id = settings.datapath_id()?;
         let reserved = self.reserved_for(&name);
         let id = reserved.map_or_else(|| self.take_bridge_number(), Ok)?;
-        let bridge = Bridge { id, settings, datapath_id, ports: BTreeMap::new() };
+        let bridge = BridgeState { id, settings, datapath_id, ports: BTreeMap::new() };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
-    /// Keeps a number for the bridge of this name, whenever it comes, and as often; and not any more for
-    /// the one before. `version` is one that does not know that one, unless it is there.
+    /// Reserves a number for a bridge, and releases the previous reservation.
+    ///
+    /// No thread at `version` or later may use the previous bridge, unless that bridge exists.
     pub(crate) fn reserve(
         &mut self,
         name: &str,
@@ -94,7 +98,7 @@ impl Bridges {
         Ok(id)
     }
 
-    /// Whether the bridge of this name is, or was, that of a NIC.
+    /// Returns whether a number is reserved for the bridge of this name.
     pub(crate) fn is_reserved(&self, name: &str) -> bool {
         self.reserved_for(name).is_some()
     }
@@ -108,7 +112,7 @@ impl Bridges {
         number.map(BridgeId::new).ok_or(SwitchError::NoNumber { what: "bridge" })
     }
 
-    /// Removes a bridge; `version` is one that does not know it any more.
+    /// Removes a bridge; `version` is the first version without it.
     pub(crate) fn remove(&mut self, name: &str, version: Version) {
         if let Some(bridge) = self.by_name.remove(name)
             && self.reserved_for(name).is_none()
@@ -117,33 +121,33 @@ impl Bridges {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Bridge> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BridgeState> {
         self.by_name.values()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Bridge> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut BridgeState> {
         self.by_name.values_mut()
     }
 
-    pub(crate) fn find(&self, name: &str) -> Result<&Bridge, SwitchError> {
+    pub(crate) fn find(&self, name: &str) -> Result<&BridgeState, SwitchError> {
         self.by_name.get(name).ok_or_else(|| self.no_bridge(name))
     }
 
-    pub(crate) fn find_mut(&mut self, name: &str) -> Result<&mut Bridge, SwitchError> {
+    pub(crate) fn find_mut(&mut self, name: &str) -> Result<&mut BridgeState, SwitchError> {
         let missing = self.no_bridge(name);
         self.by_name.get_mut(name).ok_or(missing)
     }
 
-    pub(crate) fn by_id(&self, id: BridgeId) -> Option<&Bridge> {
+    pub(crate) fn by_id(&self, id: BridgeId) -> Option<&BridgeState> {
         self.iter().find(|bridge| bridge.id == id)
     }
 
-    pub(crate) fn by_id_mut(&mut self, id: BridgeId) -> Option<&mut Bridge> {
+    pub(crate) fn by_id_mut(&mut self, id: BridgeId) -> Option<&mut BridgeState> {
         self.by_name.values_mut().find(|bridge| bridge.id == id)
     }
 
-    /// The bridge and the number of a port, by its name.
-    pub(crate) fn find_port(&self, name: &str) -> Result<(&Bridge, &BridgePort), SwitchError> {
+    /// Returns the port with this name, and its bridge.
+    pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
         let ports =
             || self.iter().flat_map(|bridge| bridge.ports.values().map(move |p| (bridge, p)));
         ports().find(|(_, port)| port.settings.name == name).ok_or_else(|| {
@@ -152,12 +156,15 @@ impl Bridges {
         })
     }
 
-    /// Refuses a port that wants what another has for itself.
-    pub(crate) fn check_exclusive(&self, settings: &config::Port) -> Result<(), SwitchError> {
-        let Some((_, wanted)) = Exclusive::of(settings) else { return Ok(()) };
+    /// Refuses a port that needs an exclusive device or file of another port.
+    pub(crate) fn check_exclusive(
+        &self,
+        settings: &config::PortOptions,
+    ) -> Result<(), SwitchError> {
+        let Some((_, wanted)) = ExclusiveResource::of(settings) else { return Ok(()) };
         for bridge in self.iter() {
             for port in bridge.ports.values() {
-                if Exclusive::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
+                if ExclusiveResource::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
                     return Err(wanted.is_of(&port.settings.name, &bridge.settings.name));
                 }
             }
@@ -165,52 +172,53 @@ impl Bridges {
         Ok(())
     }
 
-    /// A number for a port of the datapath.
+    /// Takes a number for a datapath port.
     pub(crate) fn take_datapath_port(&mut self) -> Result<DatapathPort, SwitchError> {
         let number = self.port_numbers.take().ok_or(SwitchError::NoNumber { what: "port" })?;
         Ok(DatapathPort::new(number))
     }
 
-    /// Gives back the number of a port that threads do not have any more; `version` is one that does
-    /// not know it either.
+    /// Returns the number of a removed datapath port.
+    ///
+    /// `version` is the first version without it.
     pub(crate) fn give_datapath_port_back(&mut self, port: DatapathPort, version: Version) {
         self.port_numbers.give_back(port.number(), version);
     }
 
-    /// Whether a number of some kind can be had only after a reclaim, if then.
+    /// Returns whether a kind of number is used up until the next reclaim.
     pub(crate) fn is_short_of_numbers(&self) -> bool {
         self.bridge_numbers.is_empty() || self.port_numbers.is_empty()
     }
 
-    /// Takes note that what versions before `oldest` saw is reclaimed.
+    /// Notes that state older than version `oldest` is reclaimed.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.bridge_numbers.reclaim(oldest);
         self.port_numbers.reclaim(oldest);
     }
 
-    /// What tables know of the ports of every bridge: each bridge with its whole list.
+    /// Returns the tables' view of all ports, by bridge.
     pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
-        let of = |bridge: &Bridge| {
+        let of = |bridge: &BridgeState| {
             let ports = bridge.ports.values().map(|port| port.info(self.kind(port)));
             (bridge.id, ports.collect())
         };
         self.iter().map(of).collect()
     }
 
-    /// Whether a port is a patch that leads nowhere.
+    /// Returns whether a patch port has no peer.
     pub(crate) fn lacks_peer(&self, port: &BridgePort) -> bool {
         port.settings.kind == PortType::Patch && self.kind(port) == PortKind::Unbound
     }
 
     fn kind(&self, port: &BridgePort) -> PortKind {
-        // Tables send to no port that threads may not have.
+        // Tables only send to ports that threads have.
         if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {
             return PortKind::Datapath(datapath);
         }
         if port.settings.kind != PortType::Patch {
             return PortKind::Unbound;
         }
-        // A patch leads on only where both ends name each other.
+        // A patch port forwards only if both ends name each other.
         match self.find_port(&port.settings.peer) {
             Ok((bridge, peer)) if peer.settings.peer == port.settings.name => {
                 PortKind::Patch { bridge: bridge.id, port: peer.number }
@@ -225,10 +233,10 @@ impl Bridges {
     }
 }
 
-/// Names that a message shows; of more it says how many.
+/// Maximum number of names in a message; further names are counted.
 const LISTED_MAX: usize = 16;
 
-/// The names that there are, for a message.
+/// Returns a list of names for a message.
 pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.split_at_checked(LISTED_MAX) {
@@ -244,9 +252,9 @@ mod tests {
 
     #[test]
     fn the_bridge_of_a_nic_keeps_its_number_and_gives_it_back_when_another_is_that_bridge() {
-        let mut bridges = Bridges::limited(2);
+        let mut bridges = BridgeRegistry::limited(2);
         let version = Version::new(7);
-        let bridge = |name: &str| config::Bridge { name: name.into(), ..Default::default() };
+        let bridge = |name: &str| config::BridgeOptions { name: name.into(), ..Default::default() };
         let one = bridges.reserve("br1", version).unwrap();
         assert_eq!(bridges.reserve("br1", version).unwrap(), one);
         let two = bridges.add(bridge("br2")).unwrap().id;
@@ -259,7 +267,8 @@ mod tests {
         assert_eq!(bridges.add(bridge("br3")).unwrap().id, one, "and now it is not");
         bridges.remove("br2", version);
         assert_eq!(bridges.add(bridge("br2")).unwrap().id, two);
-        // Of one that is there when it stops to be that bridge, it goes with the bridge.
+        // If the bridge still exists when the reservation ends, its number is released with the
+        // bridge.
         bridges.remove("br3", version);
         bridges.reclaim(version);
         assert_eq!(bridges.reserve("br4", version).unwrap(), one);

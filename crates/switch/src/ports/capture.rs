@@ -1,4 +1,4 @@
-//! Captures: copies of packets, taken at a port or where packets are dropped, until they are read.
+//! Captures: copies of packets at a port, or of dropped packets, kept until they are read.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,45 +11,45 @@ use shunt_datapath::{
 };
 use shunt_pipeline::{DatapathPort, Time};
 
-use crate::{control::Control, error::SwitchError};
+use crate::{control::ControlPlane, error::SwitchError};
 
-/// Captures that may run at a time.
+/// Maximum number of captures at a time.
 const CAPTURES_MAX: usize = 16;
 
 /// A captured packet, for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CapturedPacket {
-    /// Nanoseconds since the switch started.
+    /// Time in nanoseconds since the switch started.
     pub time_ns: u64,
     /// The frame in hexadecimal.
     pub frame: String,
 }
 
-/// Time without a reader after which a capture ends: its reader is gone.
+/// Time after which an unread capture ends: its client is gone.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes of frames after which an answer is long enough: the rest comes with the next.
+/// Frame bytes after which a reply is complete; the next reply continues.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// The captures that run.
+/// The running captures.
 #[derive(Default)]
 pub(crate) struct Captures {
-    running: Mutex<HashMap<u64, Running>>,
+    running: Mutex<HashMap<u64, RunningCapture>>,
     last: Mutex<u64>,
 }
 
 /// One capture.
-struct Running {
+struct RunningCapture {
     place: CapturePlace,
     readers: Vec<Consumer<Captured>>,
-    /// When it was last read.
+    /// Time of the last read.
     read: Time,
 }
 
-impl Control {
-    /// Starts a capture at a port, or at `drops`; answers with its number.
+impl ControlPlane {
+    /// Starts a capture at a port, or at `drops`; returns its number.
     pub(crate) async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
-        // The port stays while its capture starts.
+        // The port must not be removed while its capture starts.
         let _structure = self.structure.lock().await;
         let place = self.capture_place(place)?;
         if self.captures.running.lock().len() >= CAPTURES_MAX {
@@ -71,7 +71,7 @@ impl Control {
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }
-        let running = Running { place, readers, read: self.plane.clock.now() };
+        let running = RunningCapture { place, readers, read: self.plane.clock.now() };
         self.captures.running.lock().insert(id, running);
         Ok(id)
     }
@@ -83,12 +83,13 @@ impl Control {
         let datapath = self.bridges.lock().find_port(place)?.1.datapath;
         datapath.map(CapturePlace::Port).ok_or_else(|| SwitchError::PortSetting {
             port: place.to_owned(),
-            problem: "no packet passes a device there; capture at a port of another type",
+            problem: "it has no device, so no packet can be captured: capture at a port of another type",
         })
     }
 
-    /// Takes what a capture has seen since the last time, in the order of time, as much as one
-    /// answer holds; `None` without such a capture.
+    /// Returns the packets since the last call, in order of time.
+    ///
+    /// They are as many as fit one reply. `None` if the capture does not exist.
     pub(crate) fn read_capture(&self, id: u64) -> Option<Vec<CapturedPacket>> {
         let mut captures = self.captures.running.lock();
         let running = captures.get_mut(&id)?;
@@ -103,18 +104,18 @@ impl Control {
         Some(packets)
     }
 
-    /// Ends captures that nobody reads any more.
+    /// Ends captures that no client reads.
     pub(crate) async fn end_unread_captures(&self) {
         let now = self.plane.clock.now();
         self.end_captures(|capture| now.since(capture.read) > UNREAD_MAX).await;
     }
 
-    /// Ends the captures at a port that goes: its number may become another's.
+    /// Ends the captures at a removed port: another port may get its number.
     pub(crate) async fn end_captures_at(&self, port: DatapathPort) {
         self.end_captures(|capture| capture.place == CapturePlace::Port(port)).await;
     }
 
-    async fn end_captures(&self, is_over: impl Fn(&Running) -> bool) {
+    async fn end_captures(&self, is_over: impl Fn(&RunningCapture) -> bool) {
         let over: Vec<u64> = {
             let running = self.captures.running.lock();
             let over = running.iter().filter(|(_, capture)| is_over(capture));
@@ -125,7 +126,9 @@ impl Control {
         }
     }
 
-    /// Ends a capture; answers how many packets found no room, or `None` without such a capture.
+    /// Ends a capture.
+    ///
+    /// Returns the number of packets that did not fit, or `None` if it does not exist.
     pub(crate) async fn stop_capture(&self, id: u64) -> Option<u64> {
         self.captures.running.lock().remove(&id)?;
         let lost = self.plane.ask(|_, reply| Command::StopCapture(id, reply)).await;
@@ -133,7 +136,7 @@ impl Control {
     }
 }
 
-/// The oldest packet that a thread has captured.
+/// Removes and returns the oldest packet of all threads.
 fn next_captured(readers: &mut [Consumer<Captured>]) -> Option<Captured> {
     let full = readers.iter_mut().filter_map(|reader| {
         let time = reader.peek().ok()?.time;

@@ -1,8 +1,8 @@
-//! What a port has for itself: no two ports may use one network device, or write one capture file.
+//! Exclusive resources of ports: a network device, or a capture file that is written.
 //!
-//! Two sockets on one device would each receive all of its packets, and two writers of one file would
-//! write over one another. A file may be read by as many as like, and what is no file of a disk
-//! (`/dev/null`, a pipe) may be written by as many.
+//! Two sockets on one device would each receive all packets, and two writers of one file would
+//! overwrite each other. Any number of ports may read one file. Any number may write to `/dev/null`
+//! or a pipe.
 
 use std::{
     fmt,
@@ -10,25 +10,25 @@ use std::{
 };
 
 use crate::{
-    config::{Port, PortType},
+    config::{PortOptions, PortType},
     error::SwitchError,
 };
 
-/// Links that lead to one another, at most (as Linux has it: `path_resolution(7)`).
+/// Maximum number of chained symbolic links (see `path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// What only one port may have.
+/// A resource that only one port may use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Exclusive {
-    /// A network device, by its name.
+pub(crate) enum ExclusiveResource {
+    /// A network device, by name.
     Device(String),
-    /// A capture file that is written.
+    /// A capture file for writing.
     File(PathBuf),
 }
 
-impl Exclusive {
-    /// What a port has for itself, and the setting that says so.
-    pub(crate) fn of(port: &Port) -> Option<(&'static str, Self)> {
+impl ExclusiveResource {
+    /// Returns the exclusive resource of a port, and the setting that selects it.
+    pub(crate) fn of(port: &PortOptions) -> Option<(&'static str, Self)> {
         match port.kind {
             PortType::AfPacket | PortType::Tap => {
                 Some(("device", Self::Device(port.device().to_owned())))
@@ -40,14 +40,14 @@ impl Exclusive {
         }
     }
 
-    /// What to say where it is a port's already.
+    /// Returns the error if another port has the resource.
     pub(crate) fn is_of(&self, port: &str, bridge: &str) -> SwitchError {
         let (what, port, bridge) = (self.to_string(), port.to_owned(), bridge.to_owned());
         SwitchError::InUse { what, port, bridge }
     }
 }
 
-impl fmt::Display for Exclusive {
+impl fmt::Display for ExclusiveResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(name) => write!(f, "device {name}"),
@@ -56,20 +56,21 @@ impl fmt::Display for Exclusive {
     }
 }
 
-/// Whether there is something at a path that several can write to without harm.
+/// Returns whether several ports can write to the file at this path without damage.
 fn is_shared(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file())
 }
 
-/// One path for all that lead to a file, by links too, which need not be there yet. Names of one file
-/// that are no links to one another (hard links) are not told.
+/// Returns one canonical path for a file, even if it does not exist yet.
+///
+/// Hard links are not detected.
 fn place(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if let Ok(found) = path.canonicalize() {
             return found;
         }
-        // Of a link to what is not there yet, that is the place.
+        // The target of a dangling link is the path.
         let Ok(target) = path.read_link() else { break };
         path = folder(&path).join(target);
     }
@@ -87,8 +88,12 @@ fn folder(path: &Path) -> &Path {
 mod tests {
     use super::*;
 
-    fn writes(path: &Path) -> Option<(&'static str, Exclusive)> {
-        Exclusive::of(&Port { kind: PortType::Pcap, tx: path.to_owned(), ..Port::default() })
+    fn writes(path: &Path) -> Option<(&'static str, ExclusiveResource)> {
+        ExclusiveResource::of(&PortOptions {
+            kind: PortType::Pcap,
+            tx: path.to_owned(),
+            ..PortOptions::default()
+        })
     }
 
     #[test]
@@ -124,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_port_that_only_reads_has_nothing_for_itself() {
-        let port = Port { kind: PortType::Pcap, rx: "in.pcap".into(), ..Port::default() };
-        assert_eq!(Exclusive::of(&port), None);
+        let port =
+            PortOptions { kind: PortType::Pcap, rx: "in.pcap".into(), ..PortOptions::default() };
+        assert_eq!(ExclusiveResource::of(&port), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Names of ports, for texts about one bridge.
+//! Port names, for parsing and printing rules of one bridge.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use shunt_pipeline::{BridgeId, Pipeline, PortInfo};
 
 use crate::ports::bridges::listed;
 
-/// The names of the ports of one bridge, as they were when this was made.
+/// The port names of one bridge at one moment.
 #[derive(Debug)]
 pub struct BridgeNames {
     ports: Option<Arc<[PortInfo]>>,
 }
 
 impl BridgeNames {
-    /// The ports that a bridge has now; without such a bridge there are none.
+    /// Returns the names of the current ports; none if the bridge does not exist.
     #[must_use]
     pub fn new(pipeline: &Pipeline, bridge: BridgeId) -> Self {
         Self { ports: pipeline.ports(bridge) }
     }
 
-    /// Whether the bridge has a port of this number.
+    /// Returns whether the bridge has a port with this number.
     pub(crate) fn has(&self, number: PortNo) -> bool {
         self.ports().any(|port| port.number == number)
     }
 
-    /// The names of its ports with their numbers, for a message.
+    /// Returns the port names with their numbers, for a message.
     pub(crate) fn list(&self) -> String {
         let named = |port: &PortInfo| match port.number {
             PortNo::LOCAL => PortNo::LOCAL.to_string(),
@@ -46,7 +46,7 @@ impl PortNames for BridgeNames {
     }
 
     fn name(&self, number: PortNo) -> Option<String> {
-        // The local port is known by its reserved name, as `ovs-ofctl` prints it.
+        // The local port has its reserved name, as in `ovs-ofctl`.
         let named = self.ports().find(|port| port.number == number && number != PortNo::LOCAL);
         named.map(|port| port.name.clone())
     }

@@ -1,32 +1,34 @@
-//! Numbers of bridges and of datapath ports: given out, and given out again once that is safe.
+//! Numbers of bridges and datapath ports, and their safe reuse.
 //!
-//! Packets, cache entries and translations under way carry them, so a number that was given back
-//! rests until every packet thread has adopted a version without it and what older versions saw is
-//! reclaimed. Numbers that were never used come first, and then those that have rested for longest:
-//! what somebody still has in hand of a bridge that is gone does not name one that has just come.
+//! Packets, cache entries and running translations contain these numbers. So a returned number
+//! rests until every packet thread has adopted a version without it, and the state of older
+//! versions is reclaimed. New numbers are taken first, then the number that rested longest. A late
+//! packet of a removed bridge thus does not reach a bridge that was just added.
 
 use std::collections::VecDeque;
 
 use shunt_classifier::Version;
 
-/// Numbers from 1 to a highest one.
-pub(crate) struct Numbers {
-    /// The lowest that was never given out.
+/// A pool of the numbers from 1 to a maximum.
+pub(crate) struct NumberPool {
+    /// Lowest number that was never taken.
     fresh: u32,
     max: u32,
-    /// Those that were given back and are safe to use, longest first.
+    /// Returned numbers that are safe to reuse, oldest first.
     rested: VecDeque<u32>,
-    /// Those that were given back, with the first version without them, which only grow.
+    /// Returned numbers that are not safe yet, each with the first version without it.
+    ///
+    /// Versions only grow.
     resting: VecDeque<(Version, u32)>,
 }
 
-impl Numbers {
-    /// All numbers from 1 to `max`.
+impl NumberPool {
+    /// Returns a pool of the numbers from 1 to `max`.
     pub(crate) const fn new(max: u32) -> Self {
         Self { fresh: 1, max, rested: VecDeque::new(), resting: VecDeque::new() }
     }
 
-    /// A number that nobody has; `None` if there is none.
+    /// Takes a free number; `None` if there is none.
     pub(crate) fn take(&mut self) -> Option<u32> {
         if self.fresh > self.max {
             return self.rested.pop_front();
@@ -35,18 +37,18 @@ impl Numbers {
         Some(self.fresh - 1)
     }
 
-    /// Whether there is no number to take.
+    /// Returns whether no number is free.
     pub(crate) fn is_empty(&self) -> bool {
         self.fresh > self.max && self.rested.is_empty()
     }
 
-    /// Gives a number back; `version` is one that does not know it any more.
+    /// Returns a number to the pool; `version` is the first version without it.
     pub(crate) fn give_back(&mut self, number: u32, version: Version) {
         let last = self.resting.back().map_or(version, |(last, _)| *last);
         self.resting.push_back((version.max(last), number));
     }
 
-    /// Takes note that what versions before `oldest` saw is reclaimed.
+    /// Notes that state older than version `oldest` is reclaimed.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         while let Some((version, number)) = self.resting.front()
             && *version <= oldest
@@ -65,7 +67,7 @@ mod tests {
 
     #[test]
     fn more_numbers_come_and_go_than_there_are() {
-        let mut numbers = Numbers::new(65_535);
+        let mut numbers = NumberPool::new(65_535);
         for round in 0..200_000_u64 {
             let number = numbers.take().unwrap();
             assert!((1..=65_535).contains(&number));
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn no_number_is_anybodys_twice_at_a_time_and_all_are_used() {
-        let mut numbers = Numbers::new(10);
+        let mut numbers = NumberPool::new(10);
         let mut taken = BTreeSet::new();
         while let Some(number) = numbers.take() {
             assert!(taken.insert(number));
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_number_rests_until_no_thread_is_at_a_version_that_knows_it() {
-        let mut numbers = Numbers::new(2);
+        let mut numbers = NumberPool::new(2);
         let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
         numbers.give_back(second, Version::new(7));
         numbers.give_back(first, Version::new(9));
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_number_that_has_rested_longest_comes_first() {
-        let mut numbers = Numbers::new(3);
+        let mut numbers = NumberPool::new(3);
         let taken: Vec<u32> = (0..3).filter_map(|_| numbers.take()).collect();
         for number in taken.iter().rev() {
             numbers.give_back(*number, Version::ZERO);

@@ -1,4 +1,4 @@
-//! The ports of the bridges: what is configured, what is open, what tables know of it.
+//! A port of a bridge: its options, its open device, and its state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,32 +13,37 @@ use crate::config::{self, PortType};
 
 /// A port of a bridge.
 pub(crate) struct BridgePort {
-    /// What was configured.
-    pub(crate) settings: config::Port,
-    /// Its number in its bridge.
+    /// Options of the port.
+    pub(crate) settings: config::PortOptions,
+    /// OpenFlow port number.
     pub(crate) number: PortNo,
-    /// Its number in the datapath, if packets go in and out of it.
+    /// Datapath port number, if packet threads have the port.
     pub(crate) datapath: Option<DatapathPort>,
-    /// The port itself, while it is open.
+    /// Device of the port while it is open.
     pub(crate) open: Option<Box<dyn Port>>,
-    /// Why it is not open.
+    /// Reason why the port is not open.
     pub(crate) trouble: Option<String>,
-    /// The packet threads that receive from it while it is open.
+    /// Packet threads that receive from the port while it is open.
     pub(crate) receivers: Vec<usize>,
-    /// What each packet thread counts of it; it outlives the port's being open.
+    /// Counters of each packet thread; they stay while the port is closed.
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
-    /// Settings of controllers.
+    /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
     /// Hardware address.
     pub(crate) mac: [u8; 6],
-    /// Whether the link was up when it was last looked at.
+    /// True if the link was up at the last check.
     pub(crate) link_up: bool,
-    /// When it was added.
+    /// Time when the port was added.
     pub(crate) added: Time,
 }
 
 impl BridgePort {
-    pub(crate) fn new(settings: config::Port, number: PortNo, threads: u16, added: Time) -> Self {
+    pub(crate) fn new(
+        settings: config::PortOptions,
+        number: PortNo,
+        threads: u16,
+        added: Time,
+    ) -> Self {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
         Self {
             settings,
@@ -55,7 +60,9 @@ impl BridgePort {
         }
     }
 
-    /// What is behind the port; `None` for a port that the switch does not open itself.
+    /// Returns the device to open.
+    ///
+    /// `None` for a port that the switch does not open itself.
     pub(crate) fn spec(&self) -> Option<PortSpec> {
         let settings = &self.settings;
         let path =
@@ -66,8 +73,8 @@ impl BridgePort {
                 rx: path(&settings.rx),
                 tx: path(&settings.tx),
                 repeat: match settings.repeat {
-                    config::Repeat::Once => Repeat::Once,
-                    config::Repeat::Endless => Repeat::Endless,
+                    config::CaptureRepeat::Once => Repeat::Once,
+                    config::CaptureRepeat::Endless => Repeat::Endless,
                 },
             },
             PortType::AfPacket => PortSpec::AfPacket { device: settings.device().to_owned() },
@@ -76,23 +83,24 @@ impl BridgePort {
         })
     }
 
-    /// Whether the system hands what one queue received to the others when it is closed.
+    /// Returns whether the other queues receive the packets of a closed queue.
     pub(crate) const fn spreads(&self) -> bool {
         matches!(self.settings.kind, PortType::AfPacket | PortType::Tap)
     }
 
-    /// Whether it is opened again by itself. A capture file is not: replayed and written anew, it
-    /// would not be what it was.
+    /// Returns whether the port is reopened automatically.
+    ///
+    /// A capture file is not: its replay would start again, and its output would be overwritten.
     pub(crate) const fn comes_back(&self) -> bool {
         matches!(self.settings.kind, PortType::AfPacket | PortType::Tap | PortType::Null)
     }
 
-    /// Whether a packet thread has found the receive queue broken since the port was opened.
+    /// Returns whether a packet thread found the receive queue broken.
     pub(crate) fn is_broken(&self) -> bool {
         self.open.is_some() && self.traffic.iter().any(|traffic| traffic.rx_broken.get() > 0)
     }
 
-    /// What tables know of it.
+    /// Returns the tables' view of the port.
     pub(crate) fn info(&self, kind: PortKind) -> PortInfo {
         PortInfo {
             number: self.number,
@@ -106,7 +114,7 @@ impl BridgePort {
     }
 }
 
-/// The lowest number that no port of a bridge has.
+/// Returns the lowest free port number of a bridge.
 pub(crate) fn free_number(ports: &BTreeMap<PortNo, BridgePort>) -> PortNo {
     let mut numbers = (1..=PortNo::MAX.number()).map(PortNo::new);
     numbers.find(|number| !ports.contains_key(number)).unwrap_or(PortNo::MAX)

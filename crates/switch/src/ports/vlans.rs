@@ -1,4 +1,4 @@
-//! VLANs of ports, and the MAC addresses that NORMAL knows.
+//! VLANs of ports, and the MAC addresses in the table of NORMAL.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,52 +6,52 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{PortVlans, VlanMode};
 
 use crate::{
-    config::{self, Port},
-    control::Control,
+    config::{self, PortOptions},
+    control::ControlPlane,
     error::SwitchError,
 };
 
-/// A MAC address that NORMAL knows in a bridge.
+/// A MAC address in the table of NORMAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacStatus {
-    /// Where it was seen last.
+    /// Port of the last frame from this address.
     pub port: PortNo,
-    /// Its VLAN; 0: frames without a tag.
+    /// VLAN; 0 for untagged frames.
     pub vlan: u16,
-    /// The address.
+    /// MAC address.
     pub mac: [u8; 6],
-    /// How long ago it was seen.
+    /// Time since the last frame from this address.
     pub age: Duration,
 }
 
-impl Port {
-    /// Its mode: one that nobody has given is that of an access port if there is a tag.
-    pub(crate) fn effective_vlan_mode(&self) -> config::VlanMode {
+impl PortOptions {
+    /// Returns the VLAN mode; the default is `access` for a port with a tag.
+    pub(crate) fn effective_vlan_mode(&self) -> config::PortVlanMode {
         let usual = match self.tag {
-            Some(_) => config::VlanMode::Access,
-            None => config::VlanMode::Trunk,
+            Some(_) => config::PortVlanMode::Access,
+            None => config::PortVlanMode::Trunk,
         };
         self.vlan_mode.unwrap_or(usual)
     }
 
-    /// Its VLANs, as NORMAL sees them.
+    /// Returns the VLANs as NORMAL uses them.
     #[must_use]
     pub fn vlans(&self) -> PortVlans {
         let tag = self.tag.unwrap_or_default();
         let mode = match self.effective_vlan_mode() {
-            config::VlanMode::Access => VlanMode::Access(tag),
-            config::VlanMode::Trunk => VlanMode::Trunk,
-            config::VlanMode::NativeTagged => VlanMode::NativeTagged(tag),
-            config::VlanMode::NativeUntagged => VlanMode::NativeUntagged(tag),
+            config::PortVlanMode::Access => VlanMode::Access(tag),
+            config::PortVlanMode::Trunk => VlanMode::Trunk,
+            config::PortVlanMode::NativeTagged => VlanMode::NativeTagged(tag),
+            config::PortVlanMode::NativeUntagged => VlanMode::NativeUntagged(tag),
         };
         let trunks = (!self.trunks.is_empty()).then(|| self.trunks.iter().copied().collect());
         PortVlans { mode, trunks }
     }
 }
 
-impl Control {
-    /// Gives a port the VLANs of `vlans`, whose other settings are not looked at.
-    pub(crate) async fn set_vlans(&self, vlans: Port) -> Result<(), SwitchError> {
+impl ControlPlane {
+    /// Sets the VLANs of a port to those of `vlans`; other options are ignored.
+    pub(crate) async fn set_vlans(&self, vlans: PortOptions) -> Result<(), SwitchError> {
         vlans.check()?;
         let (bridge, number) = {
             let bridges = self.bridges.lock();
@@ -68,10 +68,10 @@ impl Control {
         Ok(())
     }
 
-    /// The MAC addresses that NORMAL knows in a bridge, by VLAN.
+    /// Returns the MAC addresses in the table of NORMAL, by VLAN.
     pub(crate) async fn macs(&self, bridge: &str) -> Result<Vec<MacStatus>, SwitchError> {
         let id = self.bridges.lock().find(bridge)?.id;
-        // Hits refresh what they would have learned again: without them addresses look too old.
+        // Cache hits refresh addresses, so pending hits must be counted first.
         self.plane.pull().await;
         let now = self.plane.clock.now();
         let macs = self.plane.pipeline.macs(id);
@@ -84,7 +84,7 @@ impl Control {
         Ok(macs.iter().map(status).collect())
     }
 
-    /// Forgets the MAC addresses of a bridge, or of all.
+    /// Removes the learned MAC addresses of one bridge, or of all bridges.
     pub(crate) async fn flush_macs(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
         let ids = {
             let bridges = self.bridges.lock();
@@ -107,21 +107,27 @@ mod tests {
 
     #[test]
     fn a_tag_alone_makes_an_access_port() {
-        let port = Port { tag: Some(5), ..Port::default() };
+        let port = PortOptions { tag: Some(5), ..PortOptions::default() };
         assert_eq!(port.vlans().mode, VlanMode::Access(5));
-        assert_eq!(Port::default().vlans(), PortVlans::default());
-        let mode = Some(config::VlanMode::NativeUntagged);
-        let port = Port { vlan_mode: mode, trunks: vec![6], ..port };
+        assert_eq!(PortOptions::default().vlans(), PortVlans::default());
+        let mode = Some(config::PortVlanMode::NativeUntagged);
+        let port = PortOptions { vlan_mode: mode, trunks: vec![6], ..port };
         let vlans = port.vlans();
         assert_eq!((vlans.mode, vlans.trunks), (VlanMode::NativeUntagged(5), Some([6].into())));
     }
 
     #[test]
     fn what_the_mode_has_no_use_for_is_a_mistake() {
-        use config::VlanMode::{Access, NativeTagged, Trunk};
+        use config::PortVlanMode::{Access, NativeTagged, Trunk};
         let complaint = |vlan_mode, tag, trunks: &[u16]| {
             let name = "p1".to_owned();
-            let port = Port { name, vlan_mode, tag, trunks: trunks.to_vec(), ..Port::default() };
+            let port = PortOptions {
+                name,
+                vlan_mode,
+                tag,
+                trunks: trunks.to_vec(),
+                ..PortOptions::default()
+            };
             port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
         };
         for complaint in

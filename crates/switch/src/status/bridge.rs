@@ -7,103 +7,107 @@ use shunt_pipeline::BridgeId;
 
 use crate::{
     config,
-    control::Control,
+    control::ControlPlane,
     nic::NicStatus,
     ports::{
-        bridges::{Bridge, Bridges},
+        bridges::{BridgeRegistry, BridgeState},
         port::BridgePort,
     },
 };
 
-/// A bridge.
+/// The status of a bridge.
 #[derive(Clone, Debug, Serialize)]
 pub struct BridgeStatus {
-    /// Its name.
+    /// Name of the bridge.
     pub name: String,
-    /// Sixteen hexadecimal digits.
+    /// Datapath id, sixteen hexadecimal digits.
     pub datapath_id: String,
-    /// Controllers and then addresses to listen on, as configured.
+    /// Controllers, then addresses to listen on, in configured order.
     pub controllers: Vec<ControllerStatus>,
-    /// Number of rules, in all tables.
+    /// Number of rules in all tables.
     pub rules: u64,
-    /// The NIC in front of it.
+    /// NIC in front of the bridge.
     pub nic: Option<NicStatus>,
-    /// Its ports, by number.
-    pub ports: Vec<PortStatus>,
+    /// Ports, by number.
+    pub ports: Vec<BridgePortStatus>,
 }
 
-/// A controller, or an address to listen on for some.
+/// The status of a controller, or of an address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControllerStatus {
-    /// As configured.
+    /// Address in the configuration.
     pub target: String,
-    /// How it stands with it.
+    /// State of the connection.
     #[serde(flatten)]
     pub state: ControllerState,
 }
 
-/// How it stands with a controller.
+/// The state of the connection to a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ControllerState {
-    /// A connection is being made.
+    /// A connection is being established.
     Connecting,
-    /// There is a connection.
+    /// The controller is connected.
     Connected {
-        /// What the controller asked to be: `equal`, `master`, `slave`.
+        /// Role that the controller requested: `equal`, `master` or `slave`.
         role: &'static str,
     },
-    /// There is none.
+    /// The controller is not connected.
     Waiting {
-        /// Why not.
-        why: String,
+        /// Reason.
+        reason: String,
         /// Seconds until the next attempt.
-        next_try_s: u64,
+        retry_in_s: u64,
     },
-    /// Controllers may connect there.
+    /// Listens for controllers.
     Listening,
 }
 
-/// A port, with the sums of what all packet threads counted until they last said.
+/// The status of a port.
+///
+/// Counters are sums over packet threads, as of their last report.
 #[derive(Clone, Debug, Serialize)]
-pub struct PortStatus {
-    /// Its bridge.
+pub struct BridgePortStatus {
+    /// Name of the bridge.
     pub bridge: String,
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Its OpenFlow number; the local port's is 4294967294.
+    /// OpenFlow port number; the local port has 4294967294.
     pub number: u32,
-    /// Its type.
+    /// Type of the port.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `up`, `down`, or why it is not open; `no peer` for a patch that leads nowhere.
+    /// `up`, `down`, or the reason why it is not open.
+    ///
+    /// `no peer` for a patch port without a peer.
     pub link: String,
-    /// How it has VLANs.
-    pub vlan_mode: config::VlanMode,
-    /// The VLAN of frames without a tag; of a port of mode `trunk` there is none.
+    /// VLAN mode.
+    pub vlan_mode: config::PortVlanMode,
+    /// VLAN of untagged frames; none in mode `trunk`.
     pub tag: Option<u16>,
-    /// The VLANs that it takes besides; none: all that its mode takes.
+    /// Further VLANs of the port; empty: all that its mode allows.
     pub trunks: Vec<u16>,
     /// Packets received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames that could not be taken, here or in the system.
+    /// Frames dropped on receipt, by the port or by the system.
     pub rx_dropped: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets that were to be sent and were not.
+    /// Packets that could not be sent.
     pub tx_dropped: u64,
 }
 
-impl Control {
-    /// Bridges and their ports.
+impl ControlPlane {
+    /// Returns the status of all bridges and their ports.
     pub(crate) fn bridge_status(&self) -> Vec<(BridgeId, BridgeStatus)> {
         let nic = self.nic_status();
         let bridges = self.bridges.lock();
-        let of = |bridge: &Bridge| {
+        let of = |bridge: &BridgeState| {
             let tables = self.plane.pipeline.table_stats(bridge.id);
             let status = BridgeStatus {
                 name: bridge.settings.name.clone(),
@@ -122,8 +126,8 @@ impl Control {
         bridges.iter().map(of).collect()
     }
 
-    /// The ports of one bridge, and how long each has been there.
-    pub(crate) fn port_statuses(&self, id: BridgeId) -> Vec<(PortStatus, Duration)> {
+    /// Returns the ports of one bridge, each with the time since it was added.
+    pub(crate) fn port_statuses(&self, id: BridgeId) -> Vec<(BridgePortStatus, Duration)> {
         let now = self.plane.clock.now();
         let bridges = self.bridges.lock();
         let Some(bridge) = bridges.by_id(id) else { return Vec::new() };
@@ -134,8 +138,8 @@ impl Control {
     }
 }
 
-/// The controllers of a bridge, before anything is known of them.
-fn controllers(settings: &config::Bridge) -> Vec<ControllerStatus> {
+/// Returns the controllers of a bridge, before their connections are known.
+fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
     let status = |(target, state): (&String, ControllerState)| ControllerStatus {
         target: target.clone(),
         state,
@@ -145,7 +149,7 @@ fn controllers(settings: &config::Bridge) -> Vec<ControllerStatus> {
     connect.chain(listen).map(status).collect()
 }
 
-fn port_status(bridges: &Bridges, bridge: &str, port: &BridgePort) -> PortStatus {
+fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> BridgePortStatus {
     let sum = |field: fn(&shunt_datapath::metrics::PortTraffic) -> u64| -> u64 {
         port.traffic.iter().map(|traffic| field(traffic)).sum()
     };
@@ -157,7 +161,7 @@ fn port_status(bridges: &Bridges, bridge: &str, port: &BridgePort) -> PortStatus
         None if port.link_up => "up".to_owned(),
         None => "down".to_owned(),
     };
-    PortStatus {
+    BridgePortStatus {
         bridge: bridge.to_owned(),
         name: port.settings.name.clone(),
         number: port.number.number(),

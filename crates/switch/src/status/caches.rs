@@ -5,87 +5,89 @@ use shunt_datapath::{DropReason, ThreadCounters};
 
 use crate::{
     config,
-    control::Control,
+    control::ControlPlane,
     nic::NicStatus,
-    status::chain::{ChainStatus, CoverageStatus},
+    status::chain::{GigaflowStatus, RuleSpaceStatus},
 };
 
-/// The caches and the slow path, summed over packet threads.
+/// The counters of caches and upcalls, summed over packet threads.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CacheStatus {
-    /// The version of the tables that all threads have adopted.
+    /// Version of the tables that all threads have adopted.
     pub version: u64,
     /// Packets received.
     pub received: u64,
-    /// Packets that the exact-match cache answered.
+    /// Packets that hit the exact-match cache.
     pub exact_hits: u64,
-    /// Packets that the megaflow cache answered.
+    /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
-    /// Packets that were translated.
+    /// Packets that missed and were translated.
     pub upcalls: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Masks of the megaflow cache.
+    /// Number of masks in the wildcard cache.
     pub masks: u64,
-    /// Subtables asked for one packet, on average.
+    /// Average number of subtables searched per lookup.
     pub probes: f64,
-    /// Hits that were translated anew, to see whether the cache was right.
+    /// Hits that were also translated, to verify the cache.
     pub verified: u64,
-    /// Of these, those of which the tables said something else.
+    /// Verified hits that differed from their translation.
     pub differences: u64,
-    /// Entries that a change of rules made stale.
+    /// Entries that a change made stale.
     pub evicted: u64,
-    /// Entries that were idle for too long.
+    /// Entries that expired without a hit.
     pub expired: u64,
-    /// Entries dropped because their install and a change crossed.
+    /// Entries dropped because a change arrived while they were installed.
     pub install_conflicts: u64,
-    /// Entries not made because the cache was full.
+    /// Entries not installed because the cache was full.
     pub refused_full: u64,
-    /// Entries not made because their report did not fit the queue.
+    /// Entries not installed because the report queue was full.
     pub refused_ring: u64,
-    /// What knows packets by the bits that decided: the megaflow cache, or a chain of stages.
+    /// Type of the wildcard cache.
     pub kind: config::CacheKind,
-    /// The chains of all packet threads together, where that is the kind.
-    pub chain: Option<ChainStatus>,
-    /// The chain of each packet thread.
-    pub chains: Vec<ChainStatus>,
-    /// How many ways the entries of each packet thread make, where that was asked for.
-    pub coverage: Vec<CoverageStatus>,
-    /// The NIC in front of the packet threads.
+    /// Gigaflow caches of all packet threads together, for this type of cache.
+    pub gigaflow: Option<GigaflowStatus>,
+    /// Gigaflow cache of each packet thread.
+    pub gigaflow_threads: Vec<GigaflowStatus>,
+    /// Rule-space coverage of each packet thread, if requested.
+    pub rule_space: Vec<RuleSpaceStatus>,
+    /// NIC in front of the packet threads.
     pub nic: Option<NicStatus>,
 }
 
-/// Where packets went: what came equals what went and what is held.
+/// The packet counters.
+///
+/// Received + injected + copied = sent + punted + held + dropped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DropStatus {
     /// Packets received on all ports.
     pub received: u64,
-    /// Packets that controllers sent out.
+    /// Packets sent by controllers (packet-outs).
     pub injected: u64,
     /// Copies made for further outputs.
     pub copied: u64,
-    /// Packets that transmit queues took.
+    /// Packets accepted by transmit queues.
     pub sent: u64,
-    /// Packets that went to controllers.
+    /// Packets sent to controllers (packet-ins).
     pub punted: u64,
-    /// Of these, packets that found no room on their way there.
+    /// Packet-ins that did not fit their queue.
     pub punted_lost: u64,
-    /// Packets that wait.
+    /// Packets that wait for a translation.
     pub held: u64,
-    /// Packets dropped, by reason; reasons that never happened are left out.
+    /// Packets dropped, by reason; reasons with count 0 are omitted.
     pub dropped: Vec<(&'static str, u64)>,
 }
 
 impl DropStatus {
-    /// Packets dropped, whatever the reason.
+    /// Returns the number of dropped packets, for all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.dropped.iter().map(|(_, count)| count).sum()
     }
 }
 
-impl Control {
-    /// The caches, summed over threads.
+impl ControlPlane {
+    /// Returns the cache counters, summed over threads.
     pub(crate) fn cache_status(&self) -> CacheStatus {
         let sum = |field: fn(&ThreadCounters) -> u64| -> u64 {
             self.plane.counters().iter().map(|counters| field(counters)).sum()
@@ -93,12 +95,12 @@ impl Control {
         let asked = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
         #[expect(clippy::cast_precision_loss, reason = "an average for people")]
         let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
-        let chains = self.chain_statuses();
+        let threads = self.gigaflow_statuses();
         CacheStatus {
             kind: self.config.lock().caches.kind,
-            chain: (!chains.is_empty()).then(|| ChainStatus::sum(&chains)),
-            chains,
-            coverage: Vec::new(),
+            gigaflow: (!threads.is_empty()).then(|| GigaflowStatus::sum(&threads)),
+            gigaflow_threads: threads,
+            rule_space: Vec::new(),
             nic: self.nic_status(),
             version: self.plane.version().number(),
             received: sum(|c| c.received.get()),
@@ -118,7 +120,7 @@ impl Control {
         }
     }
 
-    /// Where packets went, summed over threads.
+    /// Returns the packet counters and drop reasons, summed over threads.
     pub(crate) fn drop_status(&self) -> DropStatus {
         let mut status = DropStatus::default();
         let mut dropped = [0; DropReason::COUNT];

@@ -1,5 +1,4 @@
-//! What chains of stages say of themselves: plain values that programs read as JSON and people as
-//! tables.
+//! The status of Gigaflow caches, and their rule-space coverage.
 
 use serde::Serialize;
 use shunt_datapath::{
@@ -9,84 +8,88 @@ use shunt_datapath::{
 };
 use shunt_gigaflow::ltm::{ChainLink, Coverage};
 
-use crate::{config, control::Control};
+use crate::{config, control::ControlPlane};
 
-/// The chain of one packet thread, or of all together.
+/// The status of the Gigaflow cache of one packet thread, or the sum of all.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct ChainStatus {
-    /// Packets that came to the end of their way.
+pub struct GigaflowStatus {
+    /// Packets that hit, up to the end of their traversal.
     pub hits: u64,
-    /// Entries that one of these met, on average.
-    pub steps: f64,
-    /// Packets that met no entry.
+    /// Average number of LTM entries that such a packet hit.
+    pub entries_per_hit: f64,
+    /// Packets that hit no entry.
     pub misses: u64,
-    /// Packets that met some, and no end.
-    pub partial: u64,
-    /// Translations that went on where their packets had missed.
+    /// Packets that hit one or more entries and then missed.
+    pub partial_hits: u64,
+    /// Partial hits that were translated from the point of the miss.
     pub resumed: u64,
-    /// Pieces of ways that became entries.
-    pub made: u64,
-    /// Pieces that were entries already.
+    /// LTM entries created.
+    pub created: u64,
+    /// Sub-traversals that matched an existing LTM entry.
     pub shared: u64,
-    /// Entries that made room for others, or gave way to them.
-    pub evicted: u64,
+    /// LTM entries evicted for space, or replaced by others.
+    pub evicted_for_space: u64,
     /// Tags in use.
     pub tags: u64,
-    /// What became one entry for its whole way, or none, by why.
-    pub not_cut: NotCut,
-    /// The stages, first to last.
+    /// Traversals that were cached as one megaflow, or not cached, by reason.
+    pub not_partitioned: NotPartitioned,
+    /// Stages, first to last.
     pub stages: Vec<StageStatus>,
 }
 
-/// Translations that became one entry for their whole way, or none.
+/// Traversals that were cached as one megaflow, or not cached, by reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct NotCut {
-    /// None: they teach.
-    pub teaching: u64,
-    /// One: pieces would come near to a bound of translations.
-    pub near_bounds: u64,
-    /// One, or none: no tag was left.
-    pub without_tags: u64,
-    /// Not all of their pieces: no stage had room.
-    pub without_room: u64,
-    /// Not all of their pieces: no slot was free, or no report fitted.
+pub struct NotPartitioned {
+    /// Not cached: the packet makes the switch learn.
+    pub learns: u64,
+    /// One megaflow: its sub-traversals would come near a limit of the translation.
+    pub near_limits: u64,
+    /// One megaflow or not cached: no tag was free.
+    pub no_tag: u64,
+    /// Partly cached: the stages were full.
+    pub stages_full: u64,
+    /// Partly cached: no slot was free, or the report queue was full.
     pub refused: u64,
 }
 
-/// A stage.
+/// The fill level of a stage.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StageStatus {
-    /// Its entries.
+    /// Number of entries.
     pub entries: u64,
-    /// How many it has room for.
+    /// Maximum number of entries.
     pub entries_max: u64,
-    /// Its masks, those of different tags counted apart.
+    /// Number of masks; masks of different tags count separately.
     pub masks: u64,
 }
 
-/// How many ways the entries of one packet thread, or of a NIC, make together.
+/// The rule-space coverage of the entries of one packet thread, or of a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CoverageStatus {
-    /// Ways from a bridge to an end, exactly, or the largest number.
-    pub chains: u64,
-    /// An estimate by tags: for each, the entries that lead to it times those that it leads to.
-    pub pairs: u64,
-    /// An estimate by partitions, which published figures are.
+pub struct RuleSpaceStatus {
+    /// Number of complete traversals from a bridge to the end, counted exactly.
+    ///
+    /// Saturating.
+    pub exact: u64,
+    /// Estimate.
+    ///
+    /// For each tag, the product of the entries that lead to it and those that match it.
+    pub pairwise: u64,
+    /// Estimate by the formula of the Gigaflow paper.
     pub published: u64,
 }
 
-impl CoverageStatus {
+impl RuleSpaceStatus {
     fn of(entries: &[DumpedEntry]) -> Self {
         let links: Vec<ChainLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
-        Self { chains: small(chains), pairs: small(pairs), published: small(published) }
+        Self { exact: small(chains), pairwise: small(pairs), published: small(published) }
     }
 }
 
-impl ChainStatus {
-    /// What one packet thread counts.
-    pub(crate) fn of(counters: &ChainCounters, config: &config::Gigaflow) -> Self {
+impl GigaflowStatus {
+    /// Returns the status of one packet thread.
+    pub(crate) fn of(counters: &ChainCounters, config: &config::GigaflowOptions) -> Self {
         let hits = counters.hits.get();
         let stage = |own: &shunt_datapath::metrics::StageCounters| StageStatus {
             entries: own.entries.get(),
@@ -95,48 +98,48 @@ impl ChainStatus {
         };
         Self {
             hits,
-            steps: average(counters.steps.get(), hits),
+            entries_per_hit: average(counters.steps.get(), hits),
             misses: counters.misses.get(),
-            partial: counters.partial.get(),
+            partial_hits: counters.partial.get(),
             resumed: counters.resumed.get(),
-            made: counters.made.get(),
+            created: counters.made.get(),
             shared: counters.shared.get(),
-            evicted: counters.evicted.get(),
+            evicted_for_space: counters.evicted.get(),
             tags: counters.tags.get(),
-            not_cut: NotCut {
-                teaching: counters.learning.get(),
-                near_bounds: counters.near_bounds.get(),
-                without_tags: counters.without_tags.get(),
-                without_room: counters.without_room.get(),
+            not_partitioned: NotPartitioned {
+                learns: counters.learning.get(),
+                near_limits: counters.near_bounds.get(),
+                no_tag: counters.without_tags.get(),
+                stages_full: counters.without_room.get(),
                 refused: counters.refused.get(),
             },
             stages: counters.stages.iter().take(config.stages.into()).map(stage).collect(),
         }
     }
 
-    /// All threads together.
+    /// Returns the sum over all threads.
     pub(crate) fn sum(all: &[Self]) -> Self {
         let mut sum = Self::default();
         let mut steps = 0.0;
         for own in all {
             #[expect(clippy::cast_precision_loss, reason = "an average for people")]
             {
-                steps += own.steps * own.hits as f64;
+                steps += own.entries_per_hit * own.hits as f64;
             }
             for (total, count) in [
                 (&mut sum.hits, own.hits),
                 (&mut sum.misses, own.misses),
-                (&mut sum.partial, own.partial),
+                (&mut sum.partial_hits, own.partial_hits),
                 (&mut sum.resumed, own.resumed),
-                (&mut sum.made, own.made),
+                (&mut sum.created, own.created),
                 (&mut sum.shared, own.shared),
-                (&mut sum.evicted, own.evicted),
+                (&mut sum.evicted_for_space, own.evicted_for_space),
                 (&mut sum.tags, own.tags),
-                (&mut sum.not_cut.teaching, own.not_cut.teaching),
-                (&mut sum.not_cut.near_bounds, own.not_cut.near_bounds),
-                (&mut sum.not_cut.without_tags, own.not_cut.without_tags),
-                (&mut sum.not_cut.without_room, own.not_cut.without_room),
-                (&mut sum.not_cut.refused, own.not_cut.refused),
+                (&mut sum.not_partitioned.learns, own.not_partitioned.learns),
+                (&mut sum.not_partitioned.near_limits, own.not_partitioned.near_limits),
+                (&mut sum.not_partitioned.no_tag, own.not_partitioned.no_tag),
+                (&mut sum.not_partitioned.stages_full, own.not_partitioned.stages_full),
+                (&mut sum.not_partitioned.refused, own.not_partitioned.refused),
             ] {
                 *total += count;
             }
@@ -149,34 +152,37 @@ impl ChainStatus {
         }
         #[expect(clippy::cast_precision_loss, reason = "an average for people")]
         {
-            sum.steps = if sum.hits == 0 { 0.0 } else { steps / sum.hits as f64 };
+            sum.entries_per_hit = if sum.hits == 0 { 0.0 } else { steps / sum.hits as f64 };
         }
         sum
     }
 }
 
-impl Control {
-    /// The chains of all packet threads, one by one; empty where they have none.
-    pub(crate) fn chain_statuses(&self) -> Vec<ChainStatus> {
+impl ControlPlane {
+    /// Returns the status of each packet thread.
+    ///
+    /// Empty if their caches are of another kind.
+    pub(crate) fn gigaflow_statuses(&self) -> Vec<GigaflowStatus> {
         let config = self.config.lock().caches.clone();
         if config.kind != config::CacheKind::Gigaflow {
             return Vec::new();
         }
         let of =
-            |own: &std::sync::Arc<ThreadCounters>| ChainStatus::of(&own.chain, &config.gigaflow);
+            |own: &std::sync::Arc<ThreadCounters>| GigaflowStatus::of(&own.chain, &config.gigaflow);
         self.plane.counters().iter().map(of).collect()
     }
 
-    /// How many ways the entries of each packet thread make. Each of them looks at some of its
-    /// entries a turn.
-    pub(crate) async fn coverage(&self) -> Vec<CoverageStatus> {
+    /// Returns the rule-space coverage of each packet thread.
+    ///
+    /// A thread reads some of its entries in each poll loop iteration.
+    pub(crate) async fn rule_space(&self) -> Vec<RuleSpaceStatus> {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
-        dumps.iter().map(|dump| CoverageStatus::of(dump)).collect()
+        dumps.iter().map(|dump| RuleSpaceStatus::of(dump)).collect()
     }
 
-    /// The same of the pieces that are meant to be in the NIC.
-    pub(crate) async fn coverage_of_nic(&self) -> CoverageStatus {
-        CoverageStatus::of(&self.entries_of_nic().await)
+    /// Returns the rule-space coverage of the entries of the NIC.
+    pub(crate) async fn rule_space_of_nic(&self) -> RuleSpaceStatus {
+        RuleSpaceStatus::of(&self.entries_of_nic().await)
     }
 }
 

@@ -1,5 +1,4 @@
-//! What the eviction desk says of itself: plain values that programs read as JSON and people as
-//! tables.
+//! The status of cache evictions.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -11,112 +10,118 @@ use shunt_datapath::{
 };
 use shunt_pipeline::{BridgeId, TableId};
 
-use crate::{control::Control, error::SwitchError, trace::explain::bridge_name};
+use crate::{control::ControlPlane, error::SwitchError, trace::explain::bridge_name};
 
-/// How evictions go: what the engine keeps, how long changes take, what they ended and why.
+/// The status of cache evictions: engine, latencies, and evictions by cause.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EvictionStatus {
-    /// The engine, as the configuration calls it; empty for one that an embedder brings.
+    /// Name of the engine in the configuration.
+    ///
+    /// Empty for an engine of an embedding program.
     pub engine: &'static str,
-    /// Its version: the newest that was applied to it.
+    /// Newest version that was applied to the engine.
     pub version: u64,
-    /// The version that all owners of entries have answered.
-    pub acked: u64,
-    /// Rows that it keeps, by relation.
+    /// Version that all owners of entries have acknowledged.
+    pub acked_version: u64,
+    /// Rows of the engine, by relation.
     pub relations: Vec<(&'static str, u64)>,
-    /// Bytes that these take, about, if it knows.
+    /// Approximate memory of the engine in bytes, if known.
     pub engine_bytes: Option<u64>,
-    /// Bytes of the whole process in memory, if the system says so.
+    /// Resident memory of the process in bytes, if known.
     pub resident_bytes: Option<u64>,
-    /// Changes applied; those that waited together count as one.
+    /// Changes applied; changes that waited together count as one.
     pub changes: u64,
-    /// Changes that were too much to be looked at one by one: each took all entries of its tables.
+    /// Changes that were too large to examine: each evicted all entries of its tables.
     pub overflows: u64,
-    /// Faults of the engine: each took all entries.
+    /// Failures of the engine: each evicted all entries.
     pub faults: u64,
-    /// Entries that owners made.
+    /// Entries installed by owners.
     pub installed: u64,
-    /// Of these, those that were made under an older version than the engine's.
-    pub late: u64,
-    /// Entries that owners lost of their own accord.
+    /// Installed entries with a version older than that of the engine.
+    pub install_conflicts: u64,
+    /// Entries that owners removed, for example when they expired.
     pub removed: u64,
-    /// Entries that changes ended.
+    /// Entries evicted by changes.
     pub evicted: u64,
-    /// Changes that wait.
+    /// Queued changes.
     pub waiting: u64,
-    /// How many may wait.
+    /// Maximum number of queued changes.
     pub waiting_max: u64,
-    /// Changes that found so many waiting, and that whoever made them held back until there was room.
+    /// Changes that waited because the queue was full.
     pub delayed: u64,
-    /// Owners of entries.
+    /// Owners of cache entries.
     pub owners: Vec<EntryOwnerStatus>,
-    /// From taking changes to the list of entries that they end.
-    pub to_list: Times,
-    /// From publishing a version to the last answer.
-    pub to_answer: Times,
-    /// Answers of packet threads by the turns that each had begun since the version was posted: none,
-    /// one, two, and more. A thread that sleeps has answered, and is not counted.
-    pub answers: [u64; ACK_BUCKETS],
-    /// Evictions by cause; causes that never happened are left out.
+    /// Time from the start of a change to the list of its stale entries.
+    pub list_time: LatencyStatus,
+    /// Time from the publication of a version to its last acknowledgement.
+    pub ack_time: LatencyStatus,
+    /// Acknowledgements by poll loop iterations since the version was sent.
+    ///
+    /// The buckets are none, one, two and more iterations. A parked packet thread acknowledges at
+    /// once and is not counted.
+    pub acks: [u64; ACK_BUCKETS],
+    /// Evictions by cause; causes with count 0 are omitted.
     pub by_cause: Vec<(&'static str, u64)>,
     /// Evictions by the table of the rule that caused them.
     pub by_table: Vec<TableEvictions>,
-    /// Evicted entries that were made anew and do what they did.
+    /// Evicted entries that were re-translated with the same actions.
     pub repaired_same: u64,
-    /// Those that were made anew and do something else.
+    /// Evicted entries that were re-translated with other actions.
     pub repaired_changed: u64,
-    /// Those that waited to be made anew until another took their packets.
+    /// Repairs that became unnecessary: another entry covered the packets.
     pub repair_covered: u64,
-    /// Those that waited and were given up.
+    /// Repairs that were dropped.
     pub repair_dropped: u64,
-    /// Evictions that `why` knows of.
+    /// Evictions that `why` can explain.
     pub remembered: u64,
-    /// How many it knows of at most.
+    /// Maximum number of evictions that `why` can explain.
     pub remembered_max: u64,
 }
 
-/// An owner of cache entries, as the eviction desk sees it.
+/// The status of an owner of cache entries.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EntryOwnerStatus {
-    /// The number that its entries begin with: that of a packet thread, or the one after the last.
+    /// Owner number, the first part of entry names.
+    ///
+    /// The number of a packet thread, or the next number for the NIC.
     pub owner: u16,
-    /// Whether it is the owner of the NIC.
+    /// True for the owner of the NIC's entries.
     pub is_nic: bool,
-    /// The version that it has answered.
-    pub acked: u64,
-    /// Reports of it that wait to be taken in.
+    /// Version that the owner has acknowledged.
+    pub acked_version: u64,
+    /// Queued reports of the owner.
     pub reports: u64,
 }
 
-/// Times, in buckets that double.
+/// A latency histogram; each bucket is twice as wide as the one before.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Times {
-    /// How many.
+pub struct LatencyStatus {
+    /// Number of values.
     pub count: u64,
-    /// All of them together, in nanoseconds.
+    /// Sum of all values in nanoseconds.
     pub sum_ns: u64,
-    /// Half of them are below this, to within a bucket.
+    /// Median in nanoseconds: the upper bound of its bucket.
     pub p50_ns: u64,
-    /// 99 of 100 are below this, to within a bucket.
+    /// 99th percentile in nanoseconds: the upper bound of its bucket.
     pub p99_ns: u64,
-    /// The longest.
+    /// Largest value in nanoseconds.
     pub longest_ns: u64,
-    /// Buckets: nanoseconds that all in it are below, and how many there are.
+    /// Buckets: upper bound in nanoseconds, and number of values.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// Evictions that rules of one table caused.
+/// Evictions caused by rules of one table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableEvictions {
-    /// The bridge; empty if it is gone.
+    /// Name of the bridge; empty if it was deleted.
     pub bridge: String,
-    /// The table.
+    /// Table number.
     pub table: u8,
-    /// Entries.
+    /// Number of evicted entries.
     pub evicted: u64,
 }
 
-impl Times {
+impl LatencyStatus {
     fn of(histogram: &Histogram) -> Self {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -130,8 +135,8 @@ impl Times {
     }
 }
 
-impl Control {
-    /// How evictions go.
+impl ControlPlane {
+    /// Returns the status of cache evictions.
     pub(crate) async fn eviction_status(&self) -> Result<EvictionStatus, SwitchError> {
         let looked = self
             .plane
@@ -151,7 +156,7 @@ impl Control {
             owner.is_nic = owner.owner == self.plane.threads_count();
         }
         for own in self.plane.counters() {
-            for (sum, own) in status.answers.iter_mut().zip(&own.acks) {
+            for (sum, own) in status.acks.iter_mut().zip(&own.acks) {
                 *sum += own.get();
             }
             status.repaired_same += own.repaired_same.get();
@@ -174,13 +179,13 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     let owner = |own: OwnerStatus| EntryOwnerStatus {
         owner: own.owner.0,
         is_nic: false,
-        acked: own.acked.number(),
+        acked_version: own.acked.number(),
         reports: own.reports as u64,
     };
     EvictionStatus {
         engine: engine.name,
         version: coordinator.version().number(),
-        acked: coordinator.acked_version().number(),
+        acked_version: coordinator.acked_version().number(),
         relations: engine.relations.iter().map(|(name, rows)| (*name, *rows as u64)).collect(),
         engine_bytes: engine.bytes.map(|bytes| bytes as u64),
         resident_bytes: None,
@@ -188,16 +193,16 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
         overflows: engine.overflows,
         faults: engine.faults,
         installed: totals.installed,
-        late: totals.late,
+        install_conflicts: totals.late,
         removed: totals.removed,
         evicted: totals.evicted,
         waiting: coordinator.waiting() as u64,
         waiting_max: CHANGES_MAX as u64,
         delayed: 0,
         owners: coordinator.owner_statuses().into_iter().map(owner).collect(),
-        to_list: Times::of(&record.to_list),
-        to_answer: Times::of(&record.to_answer),
-        answers: [0; ACK_BUCKETS],
+        list_time: LatencyStatus::of(&record.to_list),
+        ack_time: LatencyStatus::of(&record.to_answer),
+        acks: [0; ACK_BUCKETS],
         by_cause: by_cause.map(|(cause, count)| (cause.name(), count)).collect(),
         by_table: Vec::new(),
         repaired_same: 0,
@@ -209,7 +214,7 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     }
 }
 
-/// Bytes of the process in memory, as `/proc/self/status` says (proc(5)).
+/// Returns the resident memory from `/proc/self/status` (proc(5)).
 fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

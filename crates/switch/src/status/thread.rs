@@ -1,24 +1,24 @@
-//! The status of a thread.
+//! The status of threads.
 
 use serde::Serialize;
 
-/// A thread.
+/// The status of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadStatus {
-    /// What it is called: `packet thread 0`, `eviction thread`.
+    /// Name, such as `packet thread 0` or `eviction thread`.
     pub name: String,
-    /// How it is.
+    /// State of the thread.
     pub state: ThreadState,
 }
 
-/// How a thread is.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// It runs.
+    /// The thread runs.
     Running,
-    /// It has ended by a panic, which is a bug.
+    /// The thread panicked, which is a bug.
     Panicked,
-    /// It was stopped: no packet thread goes on without the eviction thread.
+    /// The thread was stopped: packet threads cannot run without the eviction thread.
     Stopped,
 }

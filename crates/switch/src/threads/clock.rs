@@ -1,4 +1,4 @@
-//! The daemon's clock: where [`Time`] begins.
+//! The clock of the daemon, whose start is [`Time::ZERO`].
 
 use std::{
     sync::LazyLock,
@@ -8,19 +8,19 @@ use std::{
 use shunt_p4runtime::server::Now;
 use shunt_pipeline::Time;
 
-/// A clock that starts when it is made.
+/// A monotonic clock that starts at its creation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct DaemonClock {
     epoch: Instant,
 }
 
-impl Clock {
+impl DaemonClock {
     #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
     pub(crate) fn start() -> Self {
         Self { epoch: Instant::now() }
     }
 
-    /// The moment that is [`Time::ZERO`].
+    /// Returns the instant of [`Time::ZERO`].
     pub(crate) const fn epoch(self) -> Instant {
         self.epoch
     }
@@ -29,7 +29,7 @@ impl Clock {
         Time::ZERO.after(self.epoch.elapsed())
     }
 
-    /// The time of an embedded NIC: by itself, and of the day.
+    /// Returns monotonic time and time of day for an embedded NIC.
     #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
     pub(crate) fn of_nic() -> Now {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -1,13 +1,13 @@
-//! The data plane, as control sees it: tables, packet threads and the eviction thread, joined.
+//! The data plane: the tables, the packet threads and the eviction thread.
 //!
-//! Every change goes the same way: it is made in the tables, which publishes a version, and handed
-//! to the eviction thread in the order of versions. It is true everywhere when every packet thread
-//! has answered its version; [`Plane::adopted`] waits for that.
+//! Every change follows one path. The tables publish a new version, and the eviction thread
+//! receives the changes in version order. A version is in force when every packet thread has
+//! acknowledged it; [`DataPlane::adopted`] waits for that.
 //!
-//! A thread that ends by a panic takes nobody with it who waits: it holds up no version from that
-//! moment on, and [`Plane::reclaim`] drops what it was asked and did not answer. Without the eviction
-//! thread nothing that is stale would go any more, and without the learner every queue that has taught
-//! would stand still: the end of either is that of all packet threads.
+//! A thread that panics blocks no caller: it holds up no version from then on, and
+//! [`DataPlane::reclaim`] drops its unanswered commands. Without the eviction thread stale entries
+//! would stay. Without the learner thread every queue with a learn request would stop. So if either
+//! ends, all packet threads stop.
 
 use std::sync::Arc;
 
@@ -29,93 +29,93 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::{
     config::Config,
     error::SwitchError,
-    nic::{NicOwner, OwnerSettings, StartedOwner, Target},
+    nic::{AgentSettings, NicAgent, OffloadConnection, StartedAgent},
     openflow::events::Removals,
     status::thread::{ThreadState, ThreadStatus},
     threads::{
-        clock::Clock,
+        clock::DaemonClock,
         learner,
-        listener::Listener,
+        listener::PacketInListener,
         publisher::{FULL_QUEUE_PAUSE, Publisher},
-        worker::Worker,
+        worker::WorkerThread,
     },
 };
 
 /// The data plane.
-pub(crate) struct Plane {
+pub(crate) struct DataPlane {
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: DaemonClock,
     pub(crate) vlan_limit: VlanLimit,
     publisher: Arc<Publisher>,
-    /// The packet threads; `None` where one is gone.
+    /// Packet threads; `None` for a stopped thread.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     counters: Vec<Arc<ThreadCounters>>,
-    listener: Listener,
-    learner: Worker,
+    listener: PacketInListener,
+    learner: WorkerThread,
     handle: Arc<CoordinatorHandle>,
     adopted: Arc<watch::Sender<Version>>,
-    running: Arc<Mutex<Threads>>,
+    running: Arc<Mutex<DataPlaneThreads>>,
 }
 
 /// The threads of the data plane.
-struct Threads {
-    packet: Vec<Slot<PacketThread>>,
-    eviction: Slot<Option<EvictionCoordinator>>,
-    /// That of a NIC, since there was one.
-    target: Option<OffloadThread>,
+struct DataPlaneThreads {
+    packet: Vec<ThreadSlot<PacketThread>>,
+    eviction: ThreadSlot<Option<EvictionCoordinator>>,
+    /// Offload thread, since the first NIC.
+    offload: Option<OffloadThread>,
 }
 
-/// The thread of the owner of a target, and where it takes commands.
+/// The offload thread and its command handle.
 struct OffloadThread {
-    slot: Slot<NicOwner>,
+    slot: ThreadSlot<NicAgent>,
     handle: OffloadHandle,
 }
 
-/// The place of a thread.
-enum Slot<T> {
+/// A thread, or its end state.
+enum ThreadSlot<T> {
     Running(Running<T>),
-    /// It has ended by a panic.
+    /// The thread panicked.
     Panicked,
     /// It was stopped.
     Stopped,
 }
 
-/// Threads that have ended since the last look.
+/// Threads that have ended since the last check.
 #[derive(Default)]
-pub(crate) struct Gone {
-    /// A thread without which no packet thread goes on.
+pub(crate) struct StoppedThreads {
+    /// A thread without which no packet thread may run.
     pub(crate) vital: Option<&'static str>,
-    /// Whether the listener has: controllers hear of no packet any more.
+    /// True if the listener thread ended: controllers receive no packet-ins.
     pub(crate) listener: bool,
-    /// Whether that of the target has: nobody sees to the rules of the NIC any more.
-    pub(crate) target: bool,
-    /// The packet threads.
+    /// True if the offload thread ended: nobody updates the entries of the NIC.
+    pub(crate) offload: bool,
+    /// Packet threads that ended.
     pub(crate) packet: Vec<usize>,
 }
 
 const EVICTION: &str = "eviction thread";
 const LEARNER: &str = "learner thread";
 const LISTENER: &str = "listener thread";
-const TARGET: &str = "target thread";
+const OFFLOAD: &str = "offload thread";
 
-/// A plane that runs, and what goes in and out of it besides.
-pub(crate) struct Started {
-    pub(crate) plane: Plane,
+/// A running data plane, and its packet-ins.
+pub(crate) struct StartedDataPlane {
+    pub(crate) plane: DataPlane,
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
 }
 
-/// What makes the eviction engine of a pipeline.
+/// A function that creates the eviction engine for a pipeline.
 pub type EngineMaker = Box<dyn FnOnce(Arc<Pipeline>) -> Box<dyn Evictor> + Send>;
 
-impl Plane {
-    /// Starts the threads of a configuration, without bridges and ports, and without that of a NIC.
+impl DataPlane {
+    /// Starts the threads of a configuration, without bridges, ports and NIC.
     pub(crate) fn start(
         config: &Config,
         seed: u64,
         engine: EngineMaker,
-    ) -> Result<Started, SwitchError> {
-        let clock = Clock::start();
+    ) -> Result<StartedDataPlane, SwitchError> {
+        let clock = DaemonClock::start();
         let pipeline = Arc::new(Pipeline::new(seed));
         let version = pipeline.version();
         let wakers = Wakers {
@@ -123,7 +123,7 @@ impl Plane {
             control: Arc::new(Waker::new().map_err(system)?),
             learner: Arc::new(Waker::new().map_err(system)?),
         };
-        let (mut threads, mut desks, mut packet) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut threads, mut endpoints, mut packet) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
             let (thread, control, coordinator) = ends.map_err(system)?;
@@ -132,29 +132,29 @@ impl Plane {
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
             let cpu = config.threads.cpus.get(usize::from(index)).copied();
             let runner = RunnerConfig { index, cpu, epoch: clock.epoch() };
-            packet.push(Slot::Running(spawn_packet_thread(thread, runner).map_err(system)?));
+            packet.push(ThreadSlot::Running(spawn_packet_thread(thread, runner).map_err(system)?));
             threads.push(control);
-            desks.push(coordinator);
+            endpoints.push(coordinator);
         }
         let evictor = engine(Arc::clone(&pipeline));
         let waker = Arc::clone(&wakers.coordinator);
         let time = CoordinatorClock::new(move || clock.now());
         let (coordinator, changes) =
-            EvictionCoordinator::with_clock(evictor, version, desks, waker, time);
+            EvictionCoordinator::with_clock(evictor, version, endpoints, waker, time);
         let adopted = Arc::new(watch::Sender::new(version));
         let acked = Arc::clone(&adopted);
         let handle = CoordinatorHandle::new(coordinator, move |version| {
             acked.send_replace(version);
         });
         let changes = changes.helping(&handle);
-        let eviction = Slot::Running(spawn_coordinator(Arc::clone(&handle)).map_err(system)?);
+        let eviction = ThreadSlot::Running(spawn_coordinator(Arc::clone(&handle)).map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
         let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
         let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
-        let listener = Listener::start(wakers.control, Arc::clone(&threads));
+        let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));
         let (listener, packet_ins) = listener.map_err(system)?;
         let plane = Self {
             pipeline,
@@ -167,53 +167,54 @@ impl Plane {
             learner,
             handle,
             adopted,
-            running: Arc::new(Mutex::new(Threads { packet, eviction, target: None })),
+            running: Arc::new(Mutex::new(DataPlaneThreads { packet, eviction, offload: None })),
         };
-        Ok(Started { plane, packet_ins })
+        Ok(StartedDataPlane { plane, packet_ins })
     }
 
-    /// Runs the owner of a target, in front of a bridge that may come later, in the place of the owner
-    /// before, which has no target any more.
+    /// Starts the agent of a NIC, in place of a previous agent without a NIC.
+    ///
+    /// The bridge may be added later.
     pub(crate) async fn start_offload(
         &self,
         (config, bridge, seed): (Config, BridgeId, u64),
-    ) -> Result<Target, SwitchError> {
+    ) -> Result<OffloadConnection, SwitchError> {
         self.pull().await;
         let (threads, epoch) = (self.threads_count(), self.clock.epoch());
-        let settings = OwnerSettings { threads, config, bridge, seed, epoch };
+        let settings = AgentSettings { threads, config, bridge, seed, epoch };
         let (handle, pipeline) = (Arc::clone(&self.handle), Arc::clone(&self.pipeline));
         let running = Arc::clone(&self.running);
-        // In one step, whoever gives up to wait for it: versions wait for who has joined.
+        // This must not be cancelled halfway: versions wait for every registered agent.
         let start = move || {
-            let before = running.lock().target.take();
+            let before = running.lock().offload.take();
             if let Some(mut before) = before {
                 before.slot.stop();
             }
-            let StartedOwner { target, thread, offers } =
+            let StartedAgent { connection, thread, candidates } =
                 match settings.start(&handle, &pipeline)? {
                     Ok(started) => started,
                     Err(error) => return Some(Err(error)),
                 };
-            let (slot, handle) = (Slot::Running(thread), target.handle.clone());
-            running.lock().target = Some(OffloadThread { slot, handle });
-            Some(Ok((target, offers)))
+            let (slot, handle) = (ThreadSlot::Running(thread), connection.handle.clone());
+            running.lock().offload = Some(OffloadThread { slot, handle });
+            Some(Ok((connection, candidates)))
         };
         let started = tokio::task::spawn_blocking(start).await.ok().flatten();
-        let (target, offers) = started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
-        for (thread, offers) in offers.into_iter().enumerate() {
-            self.send(thread, Command::OffloadCandidate(Some(Box::new(offers)))).await;
+        let (connection, candidates) = started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
+        for (thread, candidates) in candidates.into_iter().enumerate() {
+            self.send(thread, Command::OffloadCandidate(Some(Box::new(candidates)))).await;
         }
-        Ok(target)
+        Ok(connection)
     }
 
-    /// Has no packets offered any more: there is no target.
-    pub(crate) async fn offer_to_nobody(&self) {
+    /// Stops the collection of offload candidates, since there is no NIC.
+    pub(crate) async fn stop_candidates(&self) {
         for thread in self.living() {
             self.send(thread, Command::OffloadCandidate(None)).await;
         }
     }
 
-    /// Makes a change and hands it on; answers with its version.
+    /// Makes a change and publishes it; returns its version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
@@ -221,31 +222,33 @@ impl Plane {
         self.publisher.change(make)
     }
 
-    /// Rules that were removed, for controllers.
+    /// Returns the removed rules that controllers must be notified of.
     pub(crate) fn removals(&self) -> &Removals {
         &self.publisher.removals
     }
 
-    /// Changes that waited for room on their way to the eviction thread.
+    /// Returns the number of changes that waited for the eviction thread.
     pub(crate) fn delayed(&self) -> u64 {
         self.publisher.delayed()
     }
 
-    /// Waits until every packet thread has adopted `version`: no packet meets what it replaced.
+    /// Waits until every packet thread has adopted `version`.
+    ///
+    /// From then on no packet uses replaced state.
     pub(crate) async fn adopted(&self, version: Version) {
         let mut adopted = self.adopted.subscribe();
-        // The sender is a part of `self`, so this ends by the version alone.
+        // The sender is a part of `self`, so this only ends at the version.
         let _ = adopted.wait_for(|adopted| *adopted >= version).await;
     }
 
-    /// The version that every packet thread has adopted.
+    /// Returns the version that every packet thread has adopted.
     pub(crate) fn version(&self) -> Version {
         (*self.adopted.borrow()).min(self.pipeline.version())
     }
 
-    /// Waits until all that packets have taught so far is true on every packet thread.
+    /// Waits until all learned rules and addresses are in force on every packet thread.
     pub(crate) async fn learned(&self) {
-        // Once they have answered, their counts of lessons hold all that came before.
+        // After their reply, the counters contain all learn requests so far.
         self.pull_threads().await;
         let taught: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();
         while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
@@ -254,60 +257,63 @@ impl Plane {
         self.adopted(self.pipeline.version()).await;
     }
 
-    /// Waits until every packet thread has handed in what it counted until now, and the NIC if it
-    /// answers.
+    /// Waits until packet threads, and the NIC if it answers, have reported counts.
     pub(crate) async fn pull(&self) {
-        let target = self.running.lock().target.as_ref().map(|target| {
+        let offload = self.running.lock().offload.as_ref().map(|offload| {
             let (sender, answer) = oneshot::channel();
-            target.handle.pull(Box::new(move |()| {
-                // An answer that nobody waits for any more is not missed.
+            offload.handle.pull(Box::new(move |()| {
+                // The receiver may be gone.
                 let _ = sender.send(());
             }));
             answer
         });
         self.pull_threads().await;
-        if let Some(answer) = target {
-            // An owner that is gone drops what it was asked.
+        if let Some(answer) = offload {
+            // A stopped agent drops the request.
             let _ = answer.await;
         }
     }
 
-    /// Waits until every packet thread has done what it was told until now, and has handed in what it
-    /// counted.
+    /// Waits until packet threads have processed their commands and reported counts.
     pub(crate) async fn pull_threads(&self) {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
-    /// Looks for threads that have ended by a panic; answers which are gone since the last look.
-    pub(crate) fn reclaim(&self) -> Gone {
+    /// Checks for threads that panicked; returns those that ended since the last check.
+    pub(crate) fn reclaim(&self) -> StoppedThreads {
         let mut running = self.running.lock();
-        let mut gone = Gone { listener: self.listener.worker.has_panicked(), ..Gone::default() };
+        let mut stopped = StoppedThreads {
+            listener: self.listener.worker.has_panicked(),
+            ..StoppedThreads::default()
+        };
         if self.learner.has_panicked() {
-            gone.vital = Some(LEARNER);
+            stopped.vital = Some(LEARNER);
         }
         let is_unkept = running.eviction.has_panicked();
         if is_unkept {
-            gone.vital = Some(EVICTION);
+            stopped.vital = Some(EVICTION);
         }
-        // Without evictions a NIC would forward by old rules and be said to be true to the new ones.
-        let has_ended = |slot: &mut Slot<_>| slot.has_panicked() || is_unkept && slot.stop();
-        gone.target = running.target.as_mut().is_some_and(|target| has_ended(&mut target.slot));
+        // Without evictions a NIC would forward with stale entries while its status is up to date.
+        let has_ended = |slot: &mut ThreadSlot<_>| slot.has_panicked() || is_unkept && slot.stop();
+        stopped.offload =
+            running.offload.as_mut().is_some_and(|offload| has_ended(&mut offload.slot));
         for (index, slot) in running.packet.iter_mut().enumerate() {
-            if slot.has_panicked() || gone.vital.is_some() && slot.stop() {
-                // What it was asked and has not answered goes with its queue.
+            if slot.has_panicked() || stopped.vital.is_some() && slot.stop() {
+                // Its unanswered commands are dropped with its queue.
                 self.threads.lock().get_mut(index).map(Option::take);
-                gone.packet.push(index);
+                stopped.packet.push(index);
             }
         }
         if is_unkept {
-            // Nobody is left who could meet what an older version saw.
+            // No thread is left that could use older versions.
             self.adopted.send_replace(Version::new(u64::MAX));
         }
-        gone
+        stopped
     }
 
-    /// How the threads are: those of packets, then the one of evictions, the learner, the listener,
-    /// and that of a target.
+    /// Returns the state of all threads.
+    ///
+    /// The packet threads come first, then the eviction, learner, listener and offload thread.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().enumerate();
@@ -318,18 +324,18 @@ impl Plane {
             (LEARNER, self.learner.state()),
             (LISTENER, self.listener.worker.state()),
         ];
-        let target = running.target.as_ref().map(|target| (TARGET, target.slot.state()));
-        let others = others.into_iter().chain(target);
+        let offload = running.offload.as_ref().map(|offload| (OFFLOAD, offload.slot.state()));
+        let others = others.into_iter().chain(offload);
         packet.chain(others.map(|(name, state)| status(name.to_owned(), state))).collect()
     }
 
-    /// The packet threads that are there.
+    /// Returns the packet threads that run.
     pub(crate) fn living(&self) -> Vec<usize> {
         let threads = self.threads.lock();
         threads.iter().enumerate().filter(|(_, ends)| ends.is_some()).map(|(at, _)| at).collect()
     }
 
-    /// Number of packet threads, with those that are gone.
+    /// Returns the number of packet threads, including stopped ones.
     pub(crate) const fn threads_count(&self) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "at most THREADS_MAX")]
         {
@@ -337,12 +343,14 @@ impl Plane {
         }
     }
 
-    /// Packets for controllers that found no room on their way from the packet threads.
+    /// Returns the number of packet-ins that did not fit the queue.
     pub(crate) fn packet_ins_dropped(&self) -> u64 {
         self.listener.dropped()
     }
 
-    /// Looks at the eviction desk, when its turn is over; `None` if its thread is gone.
+    /// Calls `look` with the eviction coordinator between two of its turns.
+    ///
+    /// `None` if its thread ended.
     pub(crate) async fn inspect_coordinator<T: Send + 'static>(
         &self,
         look: impl FnOnce(&EvictionCoordinator) -> T + Send + 'static,
@@ -352,20 +360,21 @@ impl Plane {
         looked.ok().flatten()
     }
 
-    /// What each packet thread counts.
+    /// Returns the counters of each packet thread.
     pub(crate) fn counters(&self) -> &[Arc<ThreadCounters>] {
         &self.counters
     }
 
-    /// Hits of which the tables said something else than the cache, since the last look.
+    /// Takes the verified hits that differed from the tables since the last call.
     pub(crate) fn take_differences(&self) -> Vec<CacheMismatch> {
         let mut threads = self.threads.lock();
         let rings = threads.iter_mut().flatten().map(|ends| &mut ends.differences);
         rings.flat_map(|ring| std::iter::from_fn(|| ring.pop().ok())).collect()
     }
 
-    /// Asks every packet thread, and waits for the answers of all that are there; they are in the
-    /// order of the threads.
+    /// Sends a command to every running packet thread.
+    ///
+    /// Returns their replies in the order of the threads.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         mut question: impl FnMut(usize, Box<dyn FnOnce(T) + Send>) -> Command,
@@ -373,7 +382,7 @@ impl Plane {
         let mut answers = Vec::new();
         for thread in self.living() {
             let (sender, answer) = oneshot::channel();
-            // An answer that nobody waits for any more is not missed.
+            // The receiver may be gone.
             let reply = Box::new(move |value| drop(sender.send(value)));
             self.send(thread, question(thread, reply)).await;
             answers.push(answer);
@@ -385,7 +394,9 @@ impl Plane {
         values
     }
 
-    /// Asks one packet thread; `None` if it is not there.
+    /// Sends a command to one packet thread.
+    ///
+    /// Returns its reply, or `None` if the thread has ended.
     pub(crate) async fn ask_one<T: Send + 'static>(
         &self,
         thread: usize,
@@ -405,7 +416,9 @@ impl Plane {
         }
     }
 
-    /// Sends a command to one packet thread, or gives it back. One that is gone takes any.
+    /// Sends a command to one packet thread, or returns it if the queue is full.
+    ///
+    /// A stopped thread accepts and drops any command.
     pub(crate) fn try_send(&self, thread: usize, command: Command) -> Result<(), Command> {
         let mut threads = self.threads.lock();
         threads.get_mut(thread).and_then(Option::as_mut).map_or(Ok(()), |ends| ends.send(command))
@@ -414,21 +427,21 @@ impl Plane {
     /// Stops every thread and waits for its end.
     pub(crate) fn stop(&self) {
         let mut running = self.running.lock();
-        // What they ran around is dropped here, or was by a panic.
+        // The objects that the threads used are dropped here.
         for slot in &mut running.packet {
             slot.stop();
         }
         running.eviction.stop();
-        if let Some(target) = &mut running.target {
-            target.slot.stop();
+        if let Some(offload) = &mut running.offload {
+            offload.slot.stop();
         }
         self.listener.worker.stop();
         self.learner.stop();
     }
 }
 
-impl<T> Slot<T> {
-    /// Whether it was running at the last look and has ended since, by a panic.
+impl<T> ThreadSlot<T> {
+    /// Returns whether the thread panicked since the last check.
     fn has_panicked(&mut self) -> bool {
         let is_over = matches!(self, Self::Running(thread) if thread.is_finished());
         if is_over {
@@ -437,7 +450,7 @@ impl<T> Slot<T> {
         is_over
     }
 
-    /// Stops it, and waits for its end; answers whether it was there.
+    /// Stops the thread and waits for its end; returns whether it was running.
     fn stop(&mut self) -> bool {
         match std::mem::replace(self, Self::Stopped) {
             Self::Running(thread) => {
@@ -462,7 +475,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl Drop for Plane {
+impl Drop for DataPlane {
     fn drop(&mut self) {
         self.stop();
     }
@@ -485,7 +498,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     thread.caches.wildcard = config.caches.wildcard();
     thread.caches.entries_max = config.caches.megaflow_entries;
     thread.caches.exact.lines = config.caches.exact_entries.max(1);
-    // A cache that nothing is ever put into is off.
+    // A cache without insertions is disabled.
     let is_on = config.caches.exact_entries > 0;
     thread.caches.exact.insert_inverse = if is_on { config.caches.exact_insert_one_in } else { 0 };
     thread
@@ -501,21 +514,22 @@ mod tests {
 
     use super::*;
 
-    /// A plane, and a thread that is dying.
-    fn plane() -> (Plane, Worker) {
+    /// Returns a data plane, and a thread that panics at once.
+    fn plane() -> (DataPlane, WorkerThread) {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-        let plane = Plane::start(&Config::default(), 1, engine).unwrap().plane;
+        let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
         let waker = Arc::new(Waker::new().unwrap());
-        let doomed = Worker::start("doomed", waker, || panic!("as the test wants it")).unwrap();
+        let doomed =
+            WorkerThread::start("doomed", waker, || panic!("as the test wants it")).unwrap();
         (plane, doomed)
     }
 
-    /// Looks until something is gone.
-    fn gone(plane: &Plane) -> Gone {
+    /// Checks until a thread has ended.
+    fn stopped(plane: &DataPlane) -> StoppedThreads {
         loop {
-            let gone = plane.reclaim();
-            if gone.vital.is_some() || gone.listener {
-                return gone;
+            let stopped = plane.reclaim();
+            if stopped.vital.is_some() || stopped.listener {
+                return stopped;
             }
             std::thread::yield_now();
         }
@@ -525,8 +539,8 @@ mod tests {
     async fn without_the_learner_no_packet_thread_goes_on_and_nobody_waits_for_it() {
         let (mut plane, doomed) = plane();
         std::mem::replace(&mut plane.learner, doomed).stop();
-        let gone = gone(&plane);
-        assert_eq!((gone.vital, gone.packet), (Some(LEARNER), vec![0]));
+        let stopped = stopped(&plane);
+        assert_eq!((stopped.vital, stopped.packet), (Some(LEARNER), vec![0]));
         assert!(plane.living().is_empty());
         plane.learned().await;
         let states = plane.thread_states();
@@ -542,14 +556,14 @@ mod tests {
         for _ in 0..2 {
             plane.start_offload((config.clone(), bridge, 1)).await.unwrap();
             let states = plane.thread_states();
-            let target = states.iter().find(|own| own.name == TARGET).unwrap();
-            assert_eq!((target.state, states.len()), (ThreadState::Running, 5));
-            let owner_statuses =
+            let offload = states.iter().find(|own| own.name == OFFLOAD).unwrap();
+            assert_eq!((offload.state, states.len()), (ThreadState::Running, 5));
+            let lanes =
                 plane.inspect_coordinator(|coordinator| coordinator.owner_statuses().len()).await;
-            assert_eq!(owner_statuses, Some(2));
-            if let Some(target) = &mut plane.running.lock().target {
-                target.slot.stop();
-                target.slot = Slot::Panicked;
+            assert_eq!(lanes, Some(2));
+            if let Some(offload) = &mut plane.running.lock().offload {
+                offload.slot.stop();
+                offload.slot = ThreadSlot::Panicked;
             }
             plane.pull().await;
         }
@@ -559,8 +573,8 @@ mod tests {
     async fn without_the_listener_packets_go_on() {
         let (mut plane, doomed) = plane();
         std::mem::replace(&mut plane.listener.worker, doomed).stop();
-        let gone = gone(&plane);
-        assert!(gone.listener && gone.vital.is_none() && gone.packet.is_empty());
+        let stopped = stopped(&plane);
+        assert!(stopped.listener && stopped.vital.is_none() && stopped.packet.is_empty());
         assert_eq!(plane.living(), [0]);
         plane.pull().await;
     }

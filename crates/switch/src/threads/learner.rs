@@ -1,9 +1,9 @@
-//! The thread that makes versions of what packets teach.
+//! The learner thread: publishes rules and MAC addresses that packets made the switch learn.
 //!
-//! Packet threads put lessons into bounded rings and wake this thread if it sleeps. What lies in all
-//! rings becomes one version, which goes the way of every other change, with the number of the last
-//! lesson of each thread: so the queues that wait hear that they may go on, also where all was
-//! known already.
+//! Packet threads put learn requests into bounded rings and wake this thread if it is parked. All
+//! waiting requests become one version, which is published like any other change. It carries the
+//! sequence number of the last request of each thread. Thus the queues that wait may continue, even
+//! if everything was known already.
 
 use std::{io, sync::Arc};
 
@@ -11,30 +11,32 @@ use rtrb::Consumer;
 use shunt_datapath::{LearnRequest, Waker};
 use shunt_pipeline::OwnerId;
 
-use crate::threads::{publisher::Publisher, worker::Worker};
+use crate::threads::{publisher::Publisher, worker::WorkerThread};
 
-/// Starts the thread over the rings of the packet threads, in the order of their numbers.
+/// Starts the thread with the rings of the packet threads, in their order.
 pub(crate) fn start(
     waker: Arc<Waker>,
     rings: Vec<Consumer<LearnRequest>>,
     publisher: Arc<Publisher>,
-) -> io::Result<Worker> {
-    let mut taker = Taker { rings, publisher };
-    Worker::start("shunt-learner", waker, move || taker.take())
+) -> io::Result<WorkerThread> {
+    let mut taker = LearnCollector { rings, publisher };
+    WorkerThread::start("shunt-learner", waker, move || taker.take())
 }
 
-struct Taker {
+struct LearnCollector {
     rings: Vec<Consumer<LearnRequest>>,
     publisher: Arc<Publisher>,
 }
 
-impl Taker {
-    /// Makes a version of what was taught; answers whether there was anything.
+impl LearnCollector {
+    /// Publishes a version of the waiting learn requests.
+    ///
+    /// Returns whether there were any.
     fn take(&mut self) -> bool {
         let (mut learnings, mut learn_requests, mut count) = (Vec::new(), Vec::new(), 0);
         for (owner, ring) in (0..).map(OwnerId).zip(&mut self.rings) {
             let mut last = None;
-            // Bounded by what is there now: each port has one lesson on its way.
+            // Bounded by the current content: each port has at most one pending request.
             for _ in 0..ring.slots() {
                 let Ok(learn_request) = ring.pop() else { break };
                 learnings.extend(learn_request.learnings);
@@ -64,9 +66,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::threads::clock::Clock;
+    use crate::threads::clock::DaemonClock;
 
-    /// How long the thread may take for what takes it microseconds.
+    /// Maximum time to wait for the thread.
     const PATIENCE: Duration = Duration::from_secs(10);
 
     #[test]
@@ -81,7 +83,8 @@ mod tests {
         let engine = Box::new(Iterative::new(Arc::clone(&pipeline)));
         let (mut coordinator, changes) =
             EvictionCoordinator::new(engine, version, vec![ends], waker());
-        let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, Clock::start()));
+        let publisher =
+            Arc::new(Publisher::new(Arc::clone(&pipeline), changes, DaemonClock::start()));
         let (mut learn_requests, ring) = RingBuffer::new(8);
         let own_waker = waker();
         let learner = start(Arc::clone(&own_waker), vec![ring], publisher).unwrap();

@@ -1,8 +1,8 @@
-//! The thread that takes packets for controllers from packet threads.
+//! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! Packet threads put them into bounded rings and wake this thread if it sleeps; it hands them to
-//! the asynchronous side of control. Neither end waits for the other: what does not fit is dropped
-//! and counted.
+//! Packet threads put packet-ins into bounded rings and wake this thread if it is parked. The
+//! thread passes them to an asynchronous channel. Neither end waits for the other: packets that do
+//! not fit are dropped and counted.
 
 use std::{
     io,
@@ -17,49 +17,49 @@ use shunt_datapath::{Waker, thread::ControlEnds};
 use shunt_pipeline::PuntedPacket;
 use tokio::sync::mpsc;
 
-use crate::threads::worker::Worker;
+use crate::threads::worker::WorkerThread;
 
-/// Packets that may wait for controllers' connections, all bridges together.
+/// Maximum number of waiting packet-ins, for all bridges together.
 const PACKET_INS_MAX: usize = 4096;
 
-/// The thread, and what it shares with control.
-pub(crate) struct Listener {
-    pub(crate) worker: Worker,
+/// The listener thread and its drop counter.
+pub(crate) struct PacketInListener {
+    pub(crate) worker: WorkerThread,
     dropped: Arc<AtomicU64>,
 }
 
-impl Listener {
-    /// Starts the thread; packets come out of the receiver.
+impl PacketInListener {
+    /// Starts the thread; the receiver returns the packet-ins.
     pub(crate) fn start(
         waker: Arc<Waker>,
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     ) -> io::Result<(Self, mpsc::Receiver<PuntedPacket>)> {
         let (sender, receiver) = mpsc::channel(PACKET_INS_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let taker = Taker { threads, sender, dropped: Arc::clone(&dropped) };
-        let worker = Worker::start("shunt-listener", waker, move || taker.take())?;
+        let taker = PacketInCollector { threads, sender, dropped: Arc::clone(&dropped) };
+        let worker = WorkerThread::start("shunt-listener", waker, move || taker.take())?;
         Ok((Self { worker, dropped }, receiver))
     }
 
-    /// Packets that found no room on their way to controllers.
+    /// Returns the number of packet-ins that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-struct Taker {
+struct PacketInCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     sender: mpsc::Sender<PuntedPacket>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Taker {
-    /// Takes what there is; answers whether there was anything.
+impl PacketInCollector {
+    /// Forwards the waiting packet-ins; returns whether there were any.
     fn take(&self) -> bool {
         let mut worked = false;
         for ends in self.threads.lock().iter_mut().flatten() {
-            // Bounded by what is there now: commands go through the same lock, and a flood of
-            // packets must not keep them out.
+            // Bounded by the current content: commands need the same lock, and a flood of packets
+            // must not block them.
             for _ in 0..ends.packet_ins.slots() {
                 let Ok(packet) = ends.packet_ins.pop() else { break };
                 worked = true;

@@ -1,8 +1,8 @@
-//! Where versions are made: in the tables, and then for the eviction thread, in one order.
+//! The publisher: makes table versions and sends them to the eviction coordinator in order.
 //!
-//! Control and the thread that learns from packets both make versions. One lock keeps them in order
-//! on their way to the eviction desk, which may apply a small one in the hands of who made it; and here is noted which rules each of them took: whoever took
-//! them, controllers hear of it.
+//! The control plane and the learner thread both make versions. One lock keeps the versions in
+//! order on their way to the eviction coordinator, which may apply a small change in the calling
+//! thread. The publisher also records removed rules, so that controllers are notified.
 
 use std::{
     sync::{
@@ -19,11 +19,11 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    openflow::events::{Removals, Removed},
-    threads::clock::Clock,
+    openflow::events::{Removals, RemovedRule},
+    threads::clock::DaemonClock,
 };
 
-/// Pause before a queue that was full is tried again.
+/// Pause before a full queue is tried again.
 pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// Makes versions, one at a time.
@@ -31,21 +31,21 @@ pub(crate) struct Publisher {
     pipeline: Arc<Pipeline>,
     changes: Mutex<ChangeSender>,
     pub(crate) removals: Removals,
-    /// Lessons that versions have learned, of all packet threads together.
+    /// Number of learn requests that versions contain, of all packet threads together.
     learned: AtomicU64,
-    /// Changes that found the queue full, and waited.
+    /// Number of changes that waited because the queue was full.
     delayed: AtomicU64,
-    clock: Clock,
+    clock: DaemonClock,
 }
 
 impl Publisher {
-    pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: Clock) -> Self {
+    pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
         let [learned, delayed] = [const { AtomicU64::new(0) }; 2];
         Self { pipeline, changes, removals, learned, delayed, clock }
     }
 
-    /// Makes a change and hands it on; answers with its version.
+    /// Makes a change and publishes it; returns its version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
@@ -59,8 +59,11 @@ impl Publisher {
         Ok(version)
     }
 
-    /// Makes a version of what `count` lessons teach, and answers them, also where all was known:
-    /// `learn_requests` names the last of each thread.
+    /// Publishes a version of `count` learn requests and acknowledges them.
+    ///
+    /// This also happens if everything was known already.
+    ///
+    /// `learn_requests` contains the last request of each thread.
     pub(crate) fn learn(
         &self,
         learnings: &[Learning],
@@ -70,22 +73,24 @@ impl Publisher {
         let changes = self.changes.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
         self.hand_on(&changes, LearnedChange { change, learn_requests });
-        // Release: who sees the number finds the version published.
+        // Release: a thread that reads the number also sees the version.
         self.learned.fetch_add(count, Ordering::Release);
     }
 
-    /// Number of lessons that versions have learned, of all packet threads together.
+    /// Returns the number of learn requests that versions contain.
     pub(crate) fn learned(&self) -> u64 {
         self.learned.load(Ordering::Acquire)
     }
 
-    /// Number of changes that found the queue full, and waited.
+    /// Returns the number of changes that waited because the queue was full.
     pub(crate) fn delayed(&self) -> u64 {
         self.delayed.load(Ordering::Relaxed)
     }
 
-    /// The queue holds thousands of versions. Who makes more waits for the eviction thread, and so
-    /// does everybody else who makes one: versions are handed on in their order.
+    /// Sends a change to the eviction thread.
+    ///
+    /// The queue holds thousands of versions. A caller that exceeds it waits, and so do all other
+    /// callers, since versions are sent in order.
     fn hand_on(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let mut refused = changes.send_learned(learned);
@@ -99,13 +104,13 @@ impl Publisher {
     }
 }
 
-/// The rules that a change took and of which controllers want to hear.
-fn removed(change: &Change) -> Vec<Removed> {
+/// Returns the removed rules that have the flag `send_flow_removed`.
+fn removed(change: &Change) -> Vec<RemovedRule> {
     let removed = change.deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })
             if rule.flags.send_flow_removed && *reason != RemovedReason::Replaced =>
         {
-            Some(Removed { version: change.version, rule: Arc::clone(rule), reason: *reason })
+            Some(RemovedRule { version: change.version, rule: Arc::clone(rule), reason: *reason })
         }
         Delta::Rule(_) | Delta::Changed(_) => None,
     });

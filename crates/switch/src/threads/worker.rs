@@ -1,7 +1,7 @@
-//! A thread that does what comes, in turns, and sleeps where nothing has.
+//! A thread that processes work in iterations, and parks when there is none.
 //!
-//! Packet threads fill bounded rings and wake it; neither end waits for the other. One that ends by a
-//! panic is noticed by whoever looks ([`Worker::has_panicked`]).
+//! Packet threads fill bounded rings and wake it; neither end waits for the other.
+//! [`WorkerThread::has_panicked`] detects a panic.
 
 use std::{
     io,
@@ -19,24 +19,26 @@ use shunt_datapath::Waker;
 
 use crate::status::thread::ThreadState;
 
-/// Longest sleep, so that a stop is never missed.
+/// Maximum time parked, so that a stop is never missed.
 const SLEEP_MAX_MS: u16 = 500;
 
-/// The thread, and what ends it.
-pub(crate) struct Worker {
+/// A worker thread and its stop flag.
+pub(crate) struct WorkerThread {
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
-    state: Mutex<State>,
+    state: Mutex<WorkerState>,
 }
 
-enum State {
+enum WorkerState {
     Running(JoinHandle<()>),
     Panicked,
     Stopped,
 }
 
-impl Worker {
-    /// Starts a thread. A turn does what there is, and answers whether there was anything.
+impl WorkerThread {
+    /// Starts a thread.
+    ///
+    /// `turn` processes the waiting work and returns whether there was any.
     pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
@@ -49,35 +51,35 @@ impl Worker {
                 if turn() {
                     continue;
                 }
-                // It says that it sleeps before it looks once more: what comes later wakes it.
+                // The thread announces that it parks before its last check, so later work wakes it.
                 own_waker.prepare_park();
                 if !turn() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
-                    // Interrupted or woken, it looks again either way.
+                    // It checks again in any case, even if the poll was interrupted.
                     let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
                 }
                 own_waker.unpark();
             }
         })?;
-        Ok(Self { stop, waker, state: Mutex::new(State::Running(handle)) })
+        Ok(Self { stop, waker, state: Mutex::new(WorkerState::Running(handle)) })
     }
 
-    /// Whether it was running at the last look and has ended since, by a panic.
+    /// Returns whether the thread panicked since the last check.
     pub(crate) fn has_panicked(&self) -> bool {
         let mut state = self.state.lock();
-        let is_over = matches!(&*state, State::Running(handle) if handle.is_finished());
+        let is_over = matches!(&*state, WorkerState::Running(handle) if handle.is_finished());
         if is_over {
-            *state = State::Panicked;
+            *state = WorkerState::Panicked;
         }
         is_over
     }
 
-    /// How it is, as of the last look.
+    /// Returns the state as of the last check.
     pub(crate) fn state(&self) -> ThreadState {
         match *self.state.lock() {
-            State::Running(_) => ThreadState::Running,
-            State::Panicked => ThreadState::Panicked,
-            State::Stopped => ThreadState::Stopped,
+            WorkerState::Running(_) => ThreadState::Running,
+            WorkerState::Panicked => ThreadState::Panicked,
+            WorkerState::Stopped => ThreadState::Stopped,
         }
     }
 
@@ -86,10 +88,10 @@ impl Worker {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
         let mut state = self.state.lock();
-        *state = match std::mem::replace(&mut *state, State::Stopped) {
-            State::Running(handle) => match handle.join() {
-                Ok(()) => State::Stopped,
-                Err(_) => State::Panicked,
+        *state = match std::mem::replace(&mut *state, WorkerState::Stopped) {
+            WorkerState::Running(handle) => match handle.join() {
+                Ok(()) => WorkerState::Stopped,
+                Err(_) => WorkerState::Panicked,
             },
             over => over,
         };
@@ -106,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_panics_is_noticed_once() {
-        let worker = Worker::start("test", waker(), || panic!("as the test wants it")).unwrap();
+        let worker =
+            WorkerThread::start("test", waker(), || panic!("as the test wants it")).unwrap();
         while !worker.has_panicked() {
             std::thread::yield_now();
         }
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_stopped_has_not_panicked() {
-        let worker = Worker::start("test", waker(), || false).unwrap();
+        let worker = WorkerThread::start("test", waker(), || false).unwrap();
         assert!(!worker.has_panicked());
         worker.stop();
         assert!(!worker.has_panicked());

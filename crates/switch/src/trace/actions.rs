@@ -1,7 +1,7 @@
-//! What happens to a traced packet, in the words of `ofproto/trace`.
+//! Descriptions of the datapath actions of a traced packet, in the words of `ofproto/trace`.
 //!
-//! A field is named by what the packet is when the action comes: headers of different protocols have
-//! the same bits of a key.
+//! Different protocols use the same bits of a flow key. So the name of a field depends on the
+//! packet at the time of the action.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,30 +10,33 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter};
 
-use crate::{ports::bridges::Bridges, trace::packet::TracedPacket};
+use crate::{ports::bridges::BridgeRegistry, trace::packet::TracedPacket};
 
-/// A packet that goes on where a continuation says.
-pub(crate) struct Resumed {
-    /// The packet as it was.
+/// A packet that is recirculated.
+pub(crate) struct TraceContinuation {
+    /// Packet before the recirculation.
     pub(crate) packet: TracedPacket,
     pub(crate) continuation: Arc<Continuation>,
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
-/// Describes lists of actions.
+/// A formatter for lists of actions.
 pub(crate) struct Actions<'a> {
-    bridges: &'a Bridges,
-    ahead: &'a mut VecDeque<Resumed>,
+    bridges: &'a BridgeRegistry,
+    ahead: &'a mut VecDeque<TraceContinuation>,
     meters: Vec<Arc<Meter>>,
 }
 
 impl<'a> Actions<'a> {
-    /// Notes in `ahead` how packets go on.
-    pub(crate) const fn new(bridges: &'a Bridges, ahead: &'a mut VecDeque<Resumed>) -> Self {
+    /// Returns a formatter that appends recirculated packets to `ahead`.
+    pub(crate) const fn new(
+        bridges: &'a BridgeRegistry,
+        ahead: &'a mut VecDeque<TraceContinuation>,
+    ) -> Self {
         Self { bridges, ahead, meters: Vec::new() }
     }
 
-    /// The actions of a packet that came in, or of a copy; copies are at most 64 deep.
+    /// Describes the actions of a packet or a copy; copies are nested at most 64 deep.
     pub(crate) fn describe(
         &mut self,
         actions: &[DatapathAction],
@@ -50,7 +53,7 @@ impl<'a> Actions<'a> {
         described
     }
 
-    /// The meters that were described.
+    /// Returns the meters in the described actions.
     pub(crate) fn meters(self) -> Vec<Arc<Meter>> {
         self.meters
     }
@@ -90,7 +93,11 @@ impl<'a> Actions<'a> {
             }
             DatapathAction::PopMpls { ethertype } => format!("pop_mpls(eth_type={ethertype:#06x})"),
             DatapathAction::Recirculate(continuation) => {
-                self.resume(packet, continuation, "parsed again".to_owned());
+                self.resume(
+                    packet,
+                    continuation,
+                    "recirculated: the packet is parsed again".to_owned(),
+                );
                 format!("recirc({:#x})", continuation.id())
             }
             DatapathAction::CheckLength { length, larger, other } => {
@@ -109,13 +116,15 @@ impl<'a> Actions<'a> {
         }
     }
 
-    fn resume(&mut self, packet: &TracedPacket, continuation: &Arc<Continuation>, why: String) {
+    fn resume(&mut self, packet: &TracedPacket, continuation: &Arc<Continuation>, reason: String) {
         let (packet, continuation) = (packet.clone(), Arc::clone(continuation));
-        self.ahead.push_back(Resumed { packet, continuation, why });
+        self.ahead.push_back(TraceContinuation { packet, continuation, reason });
     }
 }
 
-/// The fields of a packet that a header change writes, whole where no narrower field says it.
+/// Describes the fields that a header change writes.
+///
+/// A field is complete if no narrower field fits.
 fn describe_set(set: &Match, packet: &FlowKey) -> String {
     let (key, mut rest) = (set.key(), FlowMask::from(set.mask()));
     let mut parts = Vec::new();
@@ -131,7 +140,7 @@ fn describe_set(set: &Match, packet: &FlowKey) -> String {
     parts.join(",")
 }
 
-fn port_name(bridges: &Bridges, datapath: DatapathPort) -> String {
+fn port_name(bridges: &BridgeRegistry, datapath: DatapathPort) -> String {
     let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     let mut named = ports.filter(|port| port.datapath == Some(datapath));
     named.next().map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())

@@ -4,42 +4,44 @@ use shunt_flow::{FieldId, text::MatchError};
 
 use crate::{error::SwitchError, ports::names::BridgeNames};
 
-/// Why a packet cannot be traced.
+/// A reason why a packet cannot be traced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no such bridge.
+    /// The bridge does not exist.
     #[error(transparent)]
     Switch(#[from] SwitchError),
     /// The text is not a flow.
     #[error("{0}")]
     Flow(#[from] MatchError),
-    /// The packet is to come in by a port that the bridge does not have.
-    #[error("bridge {bridge} has no port {port}; there are: {known}")]
+    /// The bridge does not have the ingress port.
+    #[error("bridge {bridge} has no port {port}; existing ports: {known}")]
     NoSuchPort {
         /// The bridge.
         bridge: String,
-        /// The port, as it was written.
+        /// Port as the user wrote it.
         port: String,
-        /// The ports that there are.
+        /// Existing ports.
         known: String,
     },
-    /// The text is not a packet.
-    #[error("`{0}` is no frame: a frame has at least 14 bytes, of two hexadecimal digits each")]
+    /// The text is not a frame.
+    #[error(
+        "`{0}` is not a frame: a frame has at least 14 bytes, with two hexadecimal digits each"
+    )]
     Packet(String),
-    /// The tables were changed all the time while it was looked at how the packet is kept.
-    #[error("the tables changed {TRIES} times while the packet was traced; trace it again")]
-    Overtaken,
+    /// The tables changed during every attempt.
+    #[error("the tables changed during {TRIES} attempts to trace the packet: try again")]
+    TablesChanged,
 }
 
-/// How often a trace that changes of the tables overtake is begun.
+/// Maximum number of attempts if the tables change during a trace.
 pub(super) const TRIES: usize = 16;
 
-/// What a trace looked at has been forgotten meanwhile.
-pub(crate) struct Overtaken;
+/// The traced version was reclaimed during the trace.
+pub(crate) struct TablesChanged;
 
 impl TraceError {
-    /// This error, with the ports of the bridge where a name is none of them.
+    /// Returns this error; an unknown port name becomes [`Self::NoSuchPort`].
     pub(super) fn of_bridge(self, bridge: &str, names: &BridgeNames) -> Self {
         match self {
             Self::Flow(MatchError::BadValue { name, text, .. })

@@ -1,7 +1,7 @@
-//! The fate of one packet, explained: which rules decided, under which mask, with what result.
+//! The trace of one packet: the rules that decided, their masks, and the actions.
 //!
-//! Where a translation is cut, the trace goes on with the packet as it is parsed again there; a packet
-//! of which no frame is given goes on both ways where its length decides.
+//! After a recirculation the trace continues with the packet as it is parsed again. If no frame is
+//! given and its length decides, the trace follows both branches.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    control::Control,
-    ports::{bridges::Bridges, names::BridgeNames},
+    control::ControlPlane,
+    ports::{bridges::BridgeRegistry, names::BridgeNames},
     trace::{
-        actions::{Actions, Resumed},
-        error::{Overtaken, TRIES, TraceError},
+        actions::{Actions, TraceContinuation},
+        error::{TRIES, TablesChanged, TraceError},
         flow::read_flow,
         missing_ports::{missing_ingress, missing_ports},
         packet::TracedPacket,
@@ -27,12 +27,14 @@ use crate::{
     },
 };
 
-/// How often a trace goes on with packets that are parsed again.
+/// Maximum number of recirculated packets in a trace.
 const RESUMED_MAX: usize = 64;
 
-impl Control {
-    /// Traces a packet through a bridge: `flow` is a match as `ovs-ofctl` spells it, or a frame in
-    /// hexadecimal, or both (the match then says where the frame comes in).
+impl ControlPlane {
+    /// Traces a packet.
+    ///
+    /// `flow` is a match in the syntax of `ovs-ofctl`, a frame in hexadecimal, or both. With both,
+    /// the match only gives the ingress port.
     pub(crate) fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
         let id = self.bridges.lock().find(bridge)?.id;
         let pipeline = &self.plane.pipeline;
@@ -41,34 +43,35 @@ impl Control {
         let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
         let packet = flow.packet(id, self.plane.vlan_limit);
         let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id).ok());
-        let mut trace = tries.ok_or(TraceError::Overtaken)?;
+        let mut trace = tries.ok_or(TraceError::TablesChanged)?;
         trace.warnings.extend(warning);
         Ok(trace)
     }
 
-    fn trace_packet(&self, packet: TracedPacket, id: BridgeId) -> Result<Trace, Overtaken> {
+    fn trace_packet(&self, packet: TracedPacket, id: BridgeId) -> Result<Trace, TablesChanged> {
         let pipeline = &self.plane.pipeline;
         let traversal = pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
-        let pieces = self.explain_pieces((&packet.key, None), &traversal)?;
-        let nic_pieces = self.explain_nic_pieces(&packet.key, &traversal)?;
+        let sub_traversals = self.explain_sub_traversals((&packet.key, None), &traversal)?;
+        let nic_sub_traversals = self.explain_nic_sub_traversals(&packet.key, &traversal)?;
         let own = self.explain(&traversal, packet, id, &mut ahead);
-        let mut trace = Trace { pieces, nic_pieces, ..own };
+        let mut trace = Trace { sub_traversals, nic_sub_traversals, ..own };
         while trace.resumed.len() < RESUMED_MAX
-            && let Some(Resumed { packet, continuation, why }) = ahead.pop_front()
+            && let Some(TraceContinuation { packet, continuation, reason }) = ahead.pop_front()
         {
             let packet = packet.entering(&continuation);
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
             let traversal = pipeline.resume_newest(&packet.key, &continuation);
-            let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
-            let pieces = self.explain_pieces((&packet.key, Some(&continuation)), &traversal)?;
+            let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
+            let sub_traversals =
+                self.explain_sub_traversals((&packet.key, Some(&continuation)), &traversal)?;
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
-            trace.resumed.push(Trace { recirculation, pieces, ..resumed });
+            trace.resumed.push(Trace { recirculation, sub_traversals, ..resumed });
         }
         Ok(trace)
     }
 
-    /// Describes a traversal by itself, without what comes behind its cuts.
+    /// Describes a traversal without its recirculated packets.
     pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let packet = TracedPacket::new((&traversal.key).into(), None, self.plane.vlan_limit);
         self.explain(traversal, packet, id, &mut VecDeque::new())
@@ -79,7 +82,7 @@ impl Control {
         traversal: &Traversal,
         packet: TracedPacket,
         id: BridgeId,
-        ahead: &mut VecDeque<Resumed>,
+        ahead: &mut VecDeque<TraceContinuation>,
     ) -> Trace {
         let names = BridgeNames::new(&self.plane.pipeline, id);
         let bridges = self.bridges.lock();
@@ -96,16 +99,16 @@ impl Control {
             meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
             megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
-            pieces: None,
-            nic_pieces: None,
+            sub_traversals: None,
+            nic_sub_traversals: None,
             actions: described,
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
         }
     }
 
-    /// The visits that end a lookup, each with the conjunctions that were met before it.
-    fn explain_visits(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceVisit> {
+    /// Describes the lookups, each with the conjunctions that were tried before it.
+    fn explain_visits(&self, bridges: &BridgeRegistry, traversal: &Traversal) -> Vec<TraceVisit> {
         let (mut visits, mut conjunctions) = (Vec::new(), Vec::new());
         let mut all = traversal.visits.iter().peekable();
         while let Some(visit) = all.next() {
@@ -120,7 +123,7 @@ impl Control {
                 conj_id: second.unwrap_or_default(),
                 clauses: visit.clauses.iter().map(|rule| explain_rule(rule, &names)).collect(),
             });
-            // A second lookup that finds nothing is not the end of it.
+            // After a second lookup without a result, the search continues.
             all.next_if(|second| second.rule.is_none());
         }
         visits
@@ -128,7 +131,7 @@ impl Control {
 
     fn explain_visit(
         &self,
-        bridges: &Bridges,
+        bridges: &BridgeRegistry,
         visit: &Visit,
         conjunctions: Vec<TraceConjunction>,
     ) -> TraceVisit {
@@ -148,7 +151,7 @@ impl Control {
         }
     }
 
-    fn explain_groups(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceGroup> {
+    fn explain_groups(&self, bridges: &BridgeRegistry, traversal: &Traversal) -> Vec<TraceGroup> {
         let explain = |hit: &GroupHit| {
             let names = BridgeNames::new(&self.plane.pipeline, hit.group.bridge);
             let chosen = hit.bucket.and_then(|place| hit.group.buckets.get(place));
@@ -201,37 +204,38 @@ fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
 }
 
 fn explain_meter(meter: &Meter) -> String {
-    // A dump has a line for each band.
+    // A dump has one line for each band.
     format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
 }
 
-pub(crate) fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
+pub(crate) fn bridge_name(bridges: &BridgeRegistry, id: BridgeId) -> String {
     bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
 }
 
-/// What a traversal consulted, less what no field names.
+/// Returns the consulted bits without the bridge, which is not a match field.
 fn without_bridge(traversal: &Traversal) -> FlowMask {
     let mut mask = FlowMask::from(&traversal.mask);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
     if traversal.continuation.is_none() {
-        // That a packet was not parsed again goes without saying.
+        // Entries of packets that were not recirculated need no `recirc_id`.
         mask.remove_bits(FieldId::RecircId, u128::MAX);
         if traversal.next.is_some() {
-            // As do registers and the like, of which all are constants of a piece.
+            // Registers and metadata are constants of a sub-traversal.
             mask.words_mut()[..shunt_flow::layout::HEADER_START].fill(0);
         }
     }
     mask
 }
 
-/// The bits of a packet that were consulted, as a match.
+/// Returns consulted bits of a packet as a match.
 pub(crate) fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
     if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-        // What is no fragment is no later one: the text has a word for the two bits together.
+        // A packet that is not a fragment is no later fragment: the text has one word for both
+        // bits.
         mask.add_bits(FieldId::NwFrag, u128::MAX);
     }
     format_match(&Match::new(key, &mask), names)
 }
 
-/// The bit of `nw_frag` that fragments have.
+/// Bit of `nw_frag` that every fragment has.
 const ANY_FRAGMENT: u128 = 1;

@@ -9,16 +9,16 @@ use shunt_pipeline::BridgeId;
 
 use crate::trace::{error::TraceError, packet::TracedPacket};
 
-/// A packet as a user writes it.
+/// A packet in the words of a user.
 pub(super) struct WrittenFlow {
     pub(super) key: FlowKey,
-    /// The port by which it comes in, if one is named.
+    /// Ingress port, if one is given.
     pub(super) in_port: Option<PortNo>,
     pub(super) frame: Option<Vec<u8>>,
 }
 
 impl WrittenFlow {
-    /// The packet, in a bridge.
+    /// Returns the packet at the ingress of a bridge.
     pub(super) fn packet(mut self, id: BridgeId, limit: VlanLimit) -> TracedPacket {
         self.key.set_bridge(u64::from(id.number()));
         TracedPacket::new(self.key, self.frame, limit)
@@ -27,7 +27,7 @@ impl WrittenFlow {
 
 pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow, TraceError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    // No match is written in hexadecimal digits alone.
+    // No match consists of hexadecimal digits alone.
     let is_frame = |word: &&str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let frame = words.pop_if(|word| is_frame(&&**word)).map(read_frame).transpose()?;
     let matching = parse_match(&words.join(","), names)?;
@@ -41,7 +41,7 @@ pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow
     Ok(WrittenFlow { key, in_port, frame })
 }
 
-/// The bytes of a frame in hexadecimal.
+/// Parses a frame in hexadecimal.
 fn read_frame(word: &str) -> Result<Vec<u8>, TraceError> {
     let bytes =
         (0..word.len()).step_by(2).map(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok());
@@ -49,5 +49,5 @@ fn read_frame(word: &str) -> Result<Vec<u8>, TraceError> {
     bytes.ok_or_else(|| TraceError::Packet(word.to_owned()))
 }
 
-/// Bytes of a frame at least: its Ethernet header.
+/// Minimum length of a frame: an Ethernet header.
 const FRAME_LEN_MIN: usize = 14;

@@ -1,12 +1,12 @@
-//! What a trace says of ports that are named and are not there: packets to them are dropped, and none
-//! comes in by them, without any other sign.
+//! Warnings about missing ports. Rules may name ports that do not exist; such packets are dropped
+//! silently.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::Action;
 
 use crate::ports::names::BridgeNames;
 
-/// A line for each port that actions name and that their bridge does not have.
+/// Returns a line for each port that the actions name and the bridge does not have.
 pub(crate) fn missing_ports<'a>(
     actions: impl IntoIterator<Item = &'a Action>,
     names: &BridgeNames,
@@ -17,7 +17,7 @@ pub(crate) fn missing_ports<'a>(
     while let Some(action) = ahead.pop() {
         match action {
             Action::Output { port, .. } | Action::OutputTruncated { port, .. } => {
-                let line = format!("there is no port {port}");
+                let line = format!("port {port} does not exist");
                 if is_missing(*port, names) && !lines.contains(&line) {
                     lines.push(line);
                 }
@@ -29,13 +29,18 @@ pub(crate) fn missing_ports<'a>(
     lines
 }
 
-/// What to say of a packet that comes in by a port which its bridge does not have.
+/// Returns a warning if the bridge does not have the ingress port.
 pub(crate) fn missing_ingress(port: PortNo, names: &BridgeNames) -> Option<String> {
-    let line = || format!("no packet comes in by port {port}: there are {}", names.list());
+    let line = || {
+        format!(
+            "port {port} does not exist, so no packet arrives on it; existing ports: {}",
+            names.list()
+        )
+    };
     is_missing(port, names).then(line)
 }
 
-/// Whether a port is none of the reserved ones, and none of the bridge.
+/// Returns whether the port is neither reserved nor a port of the bridge.
 fn is_missing(port: PortNo, names: &BridgeNames) -> bool {
     port.is_physical() && !names.has(port)
 }

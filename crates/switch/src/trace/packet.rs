@@ -1,8 +1,7 @@
-//! The packet of a trace, as its actions change it.
+//! The packet of a trace, and the changes that actions make to it.
 //!
-//! If the trace was given a frame, actions change the frame, which is parsed again after each, as
-//! slow and as sure as that is. If it was given fields alone, actions change the key, and labels
-//! that a pop removes uncover what the fields say.
+//! With a frame, actions change the frame, which is then parsed again. With fields alone, actions
+//! change the flow key. After a pop, the inner label has the value that the user gave.
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask,
@@ -12,7 +11,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction};
 
-/// A packet on its way.
+/// A traced packet.
 #[derive(Clone)]
 pub(crate) struct TracedPacket {
     pub(crate) key: FlowKey,
@@ -20,7 +19,7 @@ pub(crate) struct TracedPacket {
     limit: VlanLimit,
 }
 
-/// Length of a VLAN tag, and of an MPLS label.
+/// Length of a VLAN tag and of an MPLS label.
 const SHIM: usize = 4;
 /// Length of an Ethernet header with one VLAN tag.
 const TAGGED_HEADER: usize = 18;
@@ -30,19 +29,19 @@ const MPLS_THIRD: usize = word::MPLS_PBB as usize;
 const UPPER: u64 = 0xffff_ffff_0000_0000;
 
 impl TracedPacket {
-    /// A packet of which these fields are known; with a frame, its headers are what that has.
+    /// Returns a packet with these fields; the headers of a frame take precedence.
     pub(crate) fn new(key: FlowKey, frame: Option<Vec<u8>>, limit: VlanLimit) -> Self {
         let mut packet = Self { key, frame, limit };
         packet.parse();
         packet
     }
 
-    /// The length of the frame.
+    /// Returns the length of the frame.
     pub(crate) fn length(&self) -> Option<usize> {
         self.frame.as_ref().map(Vec::len)
     }
 
-    /// Does to the packet what an action does to it; `false` if its headers do not allow it.
+    /// Applies an action; returns `false` if the headers do not allow it.
     pub(crate) fn change(&mut self, action: &DatapathAction) -> bool {
         let is_done = match &mut self.frame {
             Some(frame) => change_frame(frame, &mut self.key, self.limit, action),
@@ -55,7 +54,7 @@ impl TracedPacket {
         is_done
     }
 
-    /// The packet as it goes on where a continuation says.
+    /// Returns the packet as it continues after a recirculation.
     pub(crate) fn entering(&self, continuation: &Continuation) -> Self {
         let mut packet = self.clone();
         if let (Some(frame), Some(copy)) = (&mut packet.frame, continuation.ttl_copy()) {

@@ -4,46 +4,46 @@ use serde::Serialize;
 
 use crate::trace::sub_traversals::TraceSubTraversals;
 
-/// A packet's way, for programs.
+/// The trace of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
-    /// Why the packet was parsed again, and where it goes on; `None`: it came in.
+    /// Recirculation that led to this trace; `None` for the ingress packet.
     pub recirculation: Option<TraceRecirculation>,
-    /// The packet's fields at ingress, or as it was parsed again.
+    /// Fields of the packet at ingress, or after the recirculation.
     pub flow: String,
-    /// What is odd about the packet.
+    /// Warnings about the packet.
     pub warnings: Vec<String>,
-    /// The version of the tables that decided.
+    /// Version of the tables.
     pub version: u64,
     /// Lookups, in order.
     pub visits: Vec<TraceVisit>,
     /// Groups that chose buckets, in order.
     pub groups: Vec<TraceGroup>,
-    /// Meters that the packet has to pass, in order, as `ovs-ofctl dump-meters` prints them.
+    /// Meters of the packet, in order, in the syntax of `ovs-ofctl dump-meters`.
     pub meters: Vec<String>,
-    /// What the packet would teach the switch: rules to add, and where MAC addresses are.
+    /// Rules and MAC addresses that the packet would make the switch learn.
     pub learnings: Vec<String>,
-    /// The mask under which every packet fares alike, as a match.
+    /// Megaflow: the match of all packets that take the same traversal.
     pub megaflow: String,
-    /// How a chain of stages keeps its way, where that is what knows packets.
-    pub pieces: Option<TraceSubTraversals>,
-    /// How the NIC keeps its way that it comes in by, if it does.
-    pub nic_pieces: Option<TraceSubTraversals>,
-    /// What happens to the packet; empty: it is dropped.
+    /// Sub-traversals in a Gigaflow cache, for this type of cache.
+    pub sub_traversals: Option<TraceSubTraversals>,
+    /// Sub-traversals in the NIC that has the ingress port, if any.
+    pub nic_sub_traversals: Option<TraceSubTraversals>,
+    /// Datapath actions; empty if the packet is dropped.
     pub actions: Vec<String>,
-    /// Why the switch itself dropped it, if it did.
+    /// Reason why the translation dropped the packet, if it did.
     pub error: Option<String>,
-    /// How it goes on, each time that it is parsed again; only in the trace of a packet that came in.
+    /// Traces after each recirculation; only in the trace of the ingress packet.
     pub resumed: Vec<Self>,
 }
 
-/// A packet that is parsed again.
+/// A recirculation.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceRecirculation {
-    /// The number behind `recirc` in the actions before.
+    /// Number after `recirc` in the previous actions.
     pub id: u32,
-    /// Why it is parsed again.
-    pub why: String,
+    /// Reason.
+    pub reason: String,
 }
 
 /// A group that chose buckets.
@@ -51,64 +51,67 @@ pub struct TraceRecirculation {
 pub struct TraceGroup {
     /// The bridge.
     pub bridge: String,
-    /// The group.
+    /// Group id.
     pub group: u32,
-    /// The bucket that it chose; `None`: all of them.
+    /// Id of the chosen bucket; `None`: all buckets.
     pub bucket: Option<u32>,
-    /// What is odd about it.
+    /// Warnings about the group.
     pub notes: Vec<String>,
 }
 
-/// One lookup.
+/// A table lookup.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceVisit {
-    /// The bridge.
+    /// Name of the bridge.
     pub bridge: String,
-    /// The table.
+    /// Table number.
     pub table: u8,
-    /// Conjunctions that the packet met on the way to the rule, in the order in which they were
-    /// tried; all but the last came to nothing.
+    /// Conjunctions that matched, in the order of their attempts.
+    ///
+    /// Only the last can lead to the rule.
     pub conjunctions: Vec<TraceConjunction>,
-    /// The rule that matched; `None`: a table miss.
+    /// Rule that matched; `None` for a table miss.
     pub rule: Option<TraceRule>,
-    /// The bits of the packet, as it entered this table, that the lookup and the actions consulted.
+    /// Packet bits that the lookup and its actions consulted.
+    ///
+    /// They have the values that the packet had when it entered this table.
     pub consulted: String,
-    /// What is odd about the rule.
+    /// Warnings about the rule.
     pub notes: Vec<String>,
 }
 
-/// A conjunction that a packet met.
+/// A conjunction, all clauses of which matched the packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceConjunction {
-    /// The `conj_id` that the packet was looked up with.
+    /// Value of `conj_id` in the second lookup.
     pub conj_id: u128,
-    /// The rules that are its clauses for this packet.
+    /// Rule of each clause that the packet matched.
     pub clauses: Vec<TraceRule>,
 }
 
-/// The rule of a lookup.
+/// A rule.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceRule {
-    /// Its match.
+    /// Match of the rule.
     #[serde(rename = "match")]
     pub matching: String,
-    /// Its priority.
+    /// Priority.
     pub priority: u16,
-    /// Its cookie.
+    /// Cookie.
     pub cookie: String,
-    /// Its actions.
+    /// Actions.
     pub actions: String,
 }
 
 impl Trace {
-    /// The trace as `ovs-appctl ofproto/trace` shows one.
+    /// Returns the trace in the format of `ovs-appctl ofproto/trace`.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = self.own_text();
         for resumed in &self.resumed {
             let line = "=".repeat(72);
             let title = resumed.recirculation.as_ref();
-            let title = title.map(|own| format!("recirc({:#x}) - {}", own.id, own.why));
+            let title = title.map(|own| format!("recirc({:#x}) - {}", own.id, own.reason));
             text += &format!("\n{line}\n{}\n{line}\n", title.unwrap_or_default());
             text += &resumed.own_text();
         }
@@ -133,12 +136,15 @@ impl Trace {
             text += &format!("Group {group} of {bridge}: {bucket}\n");
             text += &noted(notes);
         }
-        text.extend(self.meters.iter().map(|meter| format!("Passes: {meter}\n")));
+        text.extend(self.meters.iter().map(|meter| format!("Meter: {meter}\n")));
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
         text += &format!("Megaflow: {}\n", self.megaflow);
-        for (title, pieces) in [("Pieces", &self.pieces), ("Pieces of the NIC", &self.nic_pieces)] {
-            text.extend(pieces.as_ref().map(|pieces| pieces.to_text(title)));
+        for (title, own) in [
+            ("Sub-traversals", &self.sub_traversals),
+            ("Sub-traversals in the NIC", &self.nic_sub_traversals),
+        ] {
+            text.extend(own.as_ref().map(|own| own.to_text(title)));
         }
         text += &format!("Datapath actions: {actions}\n");
         if let Some(error) = &self.error {
@@ -152,7 +158,7 @@ impl TraceVisit {
     fn to_text(&self) -> String {
         let mut text = format!("{:>2}. ", self.table);
         for TraceConjunction { conj_id, clauses } in &self.conjunctions {
-            text += &format!("conj_id {conj_id} is met by\n");
+            text += &format!("conj_id {conj_id} matches these clauses:\n");
             text.extend(clauses.iter().map(|clause| format!("        {}\n", clause.to_text())));
             text += "    ";
         }
@@ -164,7 +170,7 @@ impl TraceVisit {
     }
 }
 
-/// Notes, as lines below what they are about.
+/// Returns notes, one line each.
 fn noted(notes: &[String]) -> String {
     notes.iter().map(|note| format!("     >> {note}\n")).collect()
 }

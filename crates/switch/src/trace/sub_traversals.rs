@@ -1,8 +1,7 @@
-//! How a chain of stages keeps the way of a traced packet, in the packet threads or in the NIC in front
-//! of them: where it is cut and where not, by whom and why.
+//! The sub-traversals of a traced packet, in a Gigaflow cache or in a NIC, with the reasons.
 //!
-//! The policy is asked with stages that are empty: what is in the stages of a packet thread decides in
-//! which stage a piece lies, and sometimes where ways of equal worth are cut.
+//! The policy computes the partition for empty stages. The content of real stages decides the stage
+//! of a sub-traversal, and sometimes the partition between equal scores.
 
 use std::sync::Arc;
 
@@ -22,93 +21,95 @@ use shunt_pipeline::{
 
 use crate::{
     config::CacheKind,
-    control::Control,
-    ports::{bridges::Bridges, names::BridgeNames},
+    control::ControlPlane,
+    ports::{bridges::BridgeRegistry, names::BridgeNames},
     trace::{
-        error::Overtaken,
+        error::TablesChanged,
         explain::{bridge_name, describe},
-        partition::Cuts,
+        partition::PartitionReasons,
     },
 };
 
-/// The way of a packet, as a chain of stages keeps it.
+/// The sub-traversals of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversals {
-    /// Where ways are cut, as the configuration says it.
+    /// Partition policy, as in the configuration.
     pub policy: String,
-    /// Stages of a chain.
+    /// Number of stages.
     pub stages: u8,
-    /// Why it is not cut, or not kept at all, if that is so.
-    pub whole: Option<String>,
-    /// Why a NIC cannot hold it, so that its packets stay with the switch.
-    pub refused: Option<String>,
-    /// The pieces, first to last.
-    pub pieces: Vec<TraceSubTraversal>,
+    /// Reason why the traversal is one megaflow, or not cached.
+    pub not_partitioned: Option<String>,
+    /// Reason why the NIC does not support the traversal.
+    pub not_offloaded: Option<String>,
+    /// Sub-traversals, first to last.
+    pub sub_traversals: Vec<TraceSubTraversal>,
 }
 
-/// A piece of the way.
+/// A sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversal {
-    /// The stage that it goes to where all have room.
+    /// Stage of its LTM entry if all stages have space.
     pub stage: u8,
-    /// The name of the state that packets come with: that of a bridge, or the number of a cut.
+    /// Tag that packets have before: a bridge, or the number of a partition point.
     pub tag: String,
-    /// The tables that it visits. Behind each but the last stands why it is not cut there.
+    /// Tables that it visits.
     pub tables: Vec<TraceStep>,
-    /// The fields that it looks at, of those by which policies tell what belongs together.
+    /// Fields that it consults, of those that relate sub-traversals.
     pub fields: Vec<&'static str>,
-    /// The headers under which packets share it, as they are when they come to it.
+    /// Match of its LTM entry, on the headers at this point.
     pub mask: String,
-    /// The name of the state that packets leave with; `None`: their way is over.
+    /// Tag that packets have afterwards; `None` for the last.
     pub next: Option<String>,
-    /// Why the way is cut behind it; `None`: it is the last.
-    pub cut: Option<String>,
+    /// Reason for the partition after it; `None` for the last.
+    pub partitioned: Option<String>,
 }
 
-/// A table that a piece visits.
+/// A table of a sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceStep {
-    /// The bridge.
+    /// Name of the bridge.
     pub bridge: String,
-    /// The table.
+    /// Table number.
     pub table: u8,
-    /// Why the way goes on uncut to the next table of the piece; `None`: it is the last.
-    pub uncut: Option<String>,
+    /// Reason why the next table is in the same sub-traversal.
+    ///
+    /// `None` for the last table.
+    pub joined: Option<String>,
 }
 
-/// Where ways are kept: by whom they are cut, for how many stages, and what these hold.
-struct Keeper {
+/// The cache that holds the sub-traversals: its policy and stages.
+struct SubTraversalCache {
     policy: PolicyName,
     stages: u8,
-    /// What a NIC can hold; stages of packet threads hold anything.
+    /// OffloadCapabilities of the NIC; packet threads support every entry.
     nic: Option<OffloadCapabilities>,
 }
 
-/// A packet, from where it comes in or goes on.
+/// The key of a packet, and its continuation after a recirculation.
 type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
 
-impl Control {
-    /// How the way of a packet is kept, where the packet threads keep ways in a chain of stages.
-    pub(crate) fn explain_pieces(
+impl ControlPlane {
+    /// Describes the sub-traversals of a packet, if packet threads use Gigaflow caches.
+    pub(crate) fn explain_sub_traversals(
         &self,
         ingress: Ingress<'_>,
         traversal: &Traversal,
-    ) -> Result<Option<TraceSubTraversals>, Overtaken> {
+    ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
         let caches = self.config.lock().caches.clone();
         let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
         if caches.kind != CacheKind::Gigaflow {
             return Ok(None);
         }
-        let keeper = Keeper { policy, stages, nic: None };
-        self.explain_kept(ingress, traversal.version, &keeper).map(Some)
+        let cache = SubTraversalCache { policy, stages, nic: None };
+        self.explain_cached(ingress, traversal.version, &cache).map(Some)
     }
 
-    /// How the way of a packet is kept by the NIC that it comes in by.
-    pub(crate) fn explain_nic_pieces(
+    /// Describes the sub-traversals of a packet in the NIC that has the ingress port.
+    pub(crate) fn explain_nic_sub_traversals(
         &self,
         key: &FlowKey,
         traversal: &Traversal,
-    ) -> Result<Option<TraceSubTraversals>, Overtaken> {
+    ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
         let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
         let front = self.nic();
         let held = front.zip(bridge).and_then(|(front, bridge)| {
@@ -117,78 +118,83 @@ impl Control {
         });
         let Some((policy, nic)) = held else { return Ok(None) };
         let stages = u8::try_from(nic.stages_count()).unwrap_or(u8::MAX);
-        let keeper = Keeper { policy, stages, nic: Some(nic) };
-        self.explain_kept((key, None), traversal.version, &keeper).map(Some)
+        let cache = SubTraversalCache { policy, stages, nic: Some(nic) };
+        self.explain_cached((key, None), traversal.version, &cache).map(Some)
     }
 
-    fn explain_kept(
+    fn explain_cached(
         &self,
         (key, start): Ingress<'_>,
         version: Version,
-        keeper: &Keeper,
-    ) -> Result<TraceSubTraversals, Overtaken> {
+        cache: &SubTraversalCache,
+    ) -> Result<TraceSubTraversals, TablesChanged> {
         let pipeline = &self.plane.pipeline;
         let noted = pipeline.translate_noted(key, start, version);
-        let mut way = TraversalOutline::new();
-        outline_of(&noted, 0, &mut way);
-        let (policy, parts) = keeper.partition(&way);
-        let cuts = Cuts::new((policy, keeper.stages), &noted, (&way, &parts));
-        let mut whole = whole(&noted).map(str::to_owned);
+        let mut outline = TraversalOutline::new();
+        outline_of(&noted, 0, &mut outline);
+        let (policy, parts) = cache.partition(&outline);
+        let reasons = PartitionReasons::new((policy, cache.stages), &noted, (&outline, &parts));
+        let mut megaflow = reason_for_megaflow(&noted).map(str::to_owned);
         let mut refused = None;
-        let visits = if whole.is_none() { cuts.visits() } else { Vec::new() };
-        let mut pieces = pipeline.translate_sub_traversals(key, start, version, &visits);
-        if pieces.len() > 1 {
-            let stages_count = usize::from(keeper.stages);
-            let near = !pieces.iter().all(|piece| piece.limit_use.fits(stages_count));
-            whole = if near {
-                Some("one entry: its pieces come near to a bound".to_owned())
+        let visits = if megaflow.is_none() { reasons.visits() } else { Vec::new() };
+        let mut own = pipeline.translate_sub_traversals(key, start, version, &visits);
+        if own.len() > 1 {
+            let stages_count = usize::from(cache.stages);
+            let near = !own.iter().all(|part| part.limit_use.fits(stages_count));
+            megaflow = if near {
+                Some(
+                    "one megaflow: its sub-traversals would come near a limit of the translation"
+                        .to_owned(),
+                )
             } else {
-                keeper.refusal(&pieces).map(|why| format!("one entry: of a piece, {why}"))
+                cache.refusal(&own).map(|why| format!("one megaflow: for a sub-traversal, {why}"))
             };
-            if whole.is_some() {
-                pieces = pipeline.translate_sub_traversals(key, start, version, &[]);
+            if megaflow.is_some() {
+                own = pipeline.translate_sub_traversals(key, start, version, &[]);
             }
         }
         if !pipeline.is_retained(version) {
-            return Err(Overtaken);
+            return Err(TablesChanged);
         }
-        if let [one] = &pieces[..] {
-            refused = keeper.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
+        if let [one] = &own[..] {
+            refused = cache.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
         }
         let bridges = self.bridges.lock();
-        let is_one = whole.is_some();
+        let is_megaflow = megaflow.is_some();
         let mut first = 0;
-        let explained = pieces.iter().enumerate().map(|(number, piece)| {
+        let explained = own.iter().enumerate().map(|(number, part)| {
             let stage = parts.get(number).map_or(0, |part| part.stage.number());
-            let explained = self.explain_piece(&bridges, (piece, stage), (&cuts, first, is_one));
-            let cut = if is_one { None } else { cuts.why_cut(number) };
-            first += piece.traversal.visits.len();
-            TraceSubTraversal { cut, ..explained }
+            let explained =
+                self.explain_sub_traversal(&bridges, (part, stage), (&reasons, first, is_megaflow));
+            let cut = if is_megaflow { None } else { reasons.reason_to_partition(number) };
+            first += part.traversal.visits.len();
+            TraceSubTraversal { partitioned: cut, ..explained }
         });
         Ok(TraceSubTraversals {
-            policy: keeper.policy.to_string(),
-            stages: keeper.stages,
-            pieces: explained.collect(),
-            whole,
-            refused,
+            policy: cache.policy.to_string(),
+            stages: cache.stages,
+            sub_traversals: explained.collect(),
+            not_partitioned: megaflow,
+            not_offloaded: refused,
         })
     }
 
-    fn explain_piece(
+    fn explain_sub_traversal(
         &self,
-        bridges: &Bridges,
-        (piece, stage): (&SubTraversal, u8),
-        (cuts, first, is_one): (&Cuts<'_>, usize, bool),
+        bridges: &BridgeRegistry,
+        (part, stage): (&SubTraversal, u8),
+        (reasons, first, is_megaflow): (&PartitionReasons<'_>, usize, bool),
     ) -> TraceSubTraversal {
-        let traversal = &piece.traversal;
-        let cut = |start: &Arc<Continuation>| format!("recirc_id={}", start.id());
+        let traversal = &part.traversal;
+        let tag_of = |start: &Arc<Continuation>| format!("tag={}", start.id());
         let id = BridgeId::new(u16::try_from(traversal.key.bridge()).unwrap_or_default());
         let tag = traversal.continuation.as_ref();
         let last = traversal.visits.len().saturating_sub(1);
         let step = |(number, visit): (usize, &Visit)| TraceStep {
             bridge: bridge_name(bridges, visit.bridge),
             table: visit.table.number(),
-            uncut: (number < last).then(|| cuts.why_uncut(first + number + 1, is_one)),
+            joined: (number < last)
+                .then(|| reasons.reason_to_join(first + number + 1, is_megaflow)),
         };
         let [from, to] = [first, first + traversal.visits.len()]
             .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
@@ -197,66 +203,68 @@ impl Control {
         let names = BridgeNames::new(&self.plane.pipeline, id);
         TraceSubTraversal {
             stage,
-            tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), cut),
+            tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), tag_of),
             tables: traversal.visits.iter().enumerate().map(step).collect(),
-            fields: cuts.fields(&(from..to)).iter().map(Coupling::as_str).collect(),
+            fields: reasons.fields(&(from..to)).iter().map(Coupling::as_str).collect(),
             mask: describe(&(&traversal.key).into(), mask, &names),
-            next: traversal.next.as_ref().map(cut),
-            cut: None,
+            next: traversal.next.as_ref().map(tag_of),
+            partitioned: None,
         }
     }
 }
 
-impl Keeper {
-    /// Where it cuts a way, and by which policy.
-    fn partition(&self, way: &TraversalOutline) -> (PolicyName, Vec<Placement>) {
-        // What cannot be cut goes where packets meet it before any piece.
-        let is_uncut = way.segments_count() == 1 && way.steps_count() > 1;
+impl SubTraversalCache {
+    /// Partitions a traversal; returns the policy and its result.
+    fn partition(&self, outline: &TraversalOutline) -> (PolicyName, Vec<Placement>) {
+        // A traversal without partition points goes to the stage that packets reach first.
+        let is_uncut = outline.segments_count() == 1 && outline.steps_count() > 1;
         let policy = if is_uncut { PolicyName::Megaflow } else { self.policy };
-        (policy, policy.policy(0).partition(way, &EmptyStages(self.stages)).to_vec())
+        (policy, policy.policy(0).partition(outline, &EmptyStages(self.stages)).to_vec())
     }
 
-    /// Why the first of these pieces that it cannot hold cannot be held.
-    fn refusal(&self, pieces: &[SubTraversal]) -> Option<Refusal> {
+    /// Returns the reason of the first sub-traversal that the NIC does not support.
+    fn refusal(&self, parts: &[SubTraversal]) -> Option<Refusal> {
         let nic = self.nic.as_ref()?;
-        let (mut masks, mut behind) = (HeaderMasks::default(), pieces.len());
-        pieces.iter().zip(0..).find_map(|(piece, number)| {
+        let (mut masks, mut behind) = (HeaderMasks::default(), parts.len());
+        parts.iter().zip(0..).find_map(|(part, number)| {
             behind -= 1;
             let next = if behind == 0 { Next::End } else { Next::Tag(Tag::new(number + 1)) };
-            // What is one entry makes its headers by its actions.
-            let is_one = pieces.len() == 1;
-            let rewrite = if is_one { Match::any() } else { piece.rewrite.clone() };
-            let rule = rule_of(&piece.traversal, rewrite, Tag::new(number), next, &mut masks);
+            // A megaflow changes headers by its actions.
+            let is_megaflow = parts.len() == 1;
+            let rewrite = if is_megaflow { Match::any() } else { part.rewrite.clone() };
+            let rule = rule_of(&part.traversal, rewrite, Tag::new(number), next, &mut masks);
             nic.check(&rule).err()
         })
     }
 }
 
-/// Why a way is one entry, or none.
-fn whole(noted: &NotedTraversal) -> Option<&'static str> {
+/// Returns the reason why a traversal is one megaflow or not cached.
+fn reason_for_megaflow(noted: &NotedTraversal) -> Option<&'static str> {
     let traversal = &noted.traversal;
     if !traversal.learnings.is_empty() {
-        Some("not kept: it teaches")
+        Some("not cached: the packet makes the switch learn")
     } else if traversal.error.is_some() {
-        Some("one entry: it ends at a bound")
+        Some("one megaflow: the translation reached a limit")
     } else if traversal.actions.iter().any(DatapathAction::recirculates) {
-        Some("one entry: it is parsed again")
+        Some("one megaflow: the packet is recirculated")
     } else {
         None
     }
 }
 
 impl TraceSubTraversals {
-    /// The lines about the chain of the packet threads, or of a NIC, as the title says.
+    /// Returns the lines of this part of a trace.
     pub(crate) fn to_text(&self, title: &str) -> String {
-        let whole = self.whole.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        let megaflow =
+            self.not_partitioned.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         let Self { policy, stages, .. } = self;
-        let mut text =
-            format!("{title}: policy {policy}, {stages} stages, as if these were empty{whole}\n");
-        if let Some(why) = &self.refused {
-            text += &format!("  not held: {why}\n");
+        let mut text = format!(
+            "{title}: policy {policy}, {stages} stages, computed for empty stages{megaflow}\n"
+        );
+        if let Some(why) = &self.not_offloaded {
+            text += &format!("  not offloaded: {why}\n");
         }
-        text.extend(self.pieces.iter().map(TraceSubTraversal::to_text));
+        text.extend(self.sub_traversals.iter().map(TraceSubTraversal::to_text));
         text
     }
 }
@@ -267,18 +275,19 @@ impl TraceSubTraversal {
         let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(" ") };
         let Self { stage, tag, fields, mask, .. } = self;
         let next = self.next.as_deref().unwrap_or("end");
-        let mask = if mask.is_empty() { "any packet" } else { mask };
-        let mut text = format!("  stage {stage}: tables {tables}; {tag} to {next}; {mask}\n");
-        let fields =
-            if fields.is_empty() { "no coupling field".to_owned() } else { fields.join(", ") };
-        text += &format!("     looks at {fields}\n");
+        let mask = if mask.is_empty() { " any header".to_owned() } else { format!(" {mask}") };
+        let noun = if self.tables.len() == 1 { "table" } else { "tables" };
+        let mut text =
+            format!("  stage {stage}: {noun} {tables}; matches {tag},{mask}; then {next}\n");
+        let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
+        text += &format!("     fields: {fields}\n");
         for step in &self.tables {
-            if let Some(why) = &step.uncut {
-                text += &format!("     >> not cut behind table {}: {why}\n", step.table);
+            if let Some(why) = &step.joined {
+                text += &format!("     >> not partitioned after table {}: {why}\n", step.table);
             }
         }
-        if let (Some(why), Some(step)) = (&self.cut, self.tables.last()) {
-            text += &format!("     >> cut behind table {}: {why}\n", step.table);
+        if let (Some(why), Some(step)) = (&self.partitioned, self.tables.last()) {
+            text += &format!("     >> partitioned after table {}: {why}\n", step.table);
         }
         text
     }

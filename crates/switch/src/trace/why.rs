@@ -1,8 +1,8 @@
-//! Why a cache entry is there, and why one went.
+//! The reasons why a cache entry is valid, or why it was evicted.
 //!
-//! An entry stays as long as every lookup that it stands for finds what it found, and everything else
-//! that was consulted is as it was. So what keeps it is said from what made it: its visits and its
-//! reads. What ended one is said from what the eviction desk remembers.
+//! An entry is valid while its lookups return the same results and the objects that it read do not
+//! change. These are the visits and reads of its translation. The history of the eviction
+//! coordinator explains recent evictions.
 
 use serde::Serialize;
 use shunt_datapath::{Command, Evicted, command::DumpedEntry, evict::history::RECENT_MAX};
@@ -13,7 +13,7 @@ use shunt_pipeline::{
 use tokio::sync::oneshot;
 
 use crate::{
-    control::Control,
+    control::ControlPlane,
     error::SwitchError,
     ports::names::BridgeNames,
     trace::{
@@ -25,77 +25,84 @@ use crate::{
 /// A cache entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryStatus {
-    /// Its name: the packet thread, or the number after the last for the NIC, a slot, and how often the slot was used before.
+    /// Name.
+    ///
+    /// Owner number (packet thread, or the next number for the NIC), slot, and number of earlier
+    /// uses of the slot.
     pub entry: String,
-    /// Packets that hit it.
+    /// Number of packets that hit it.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Milliseconds since the last of them.
+    /// Milliseconds since the last hit.
     pub idle_ms: u64,
-    /// The packets that it takes, as a match.
+    /// Match of the entry.
     pub megaflow: String,
-    /// What happens to them; empty: they are dropped, unless they go on.
+    /// Datapath actions.
+    ///
+    /// Empty if packets are dropped, or continue with the next LTM entry.
     pub actions: Vec<String>,
-    /// Of a piece of a chain: its stage.
+    /// Stage of an LTM entry.
     pub stage: Option<u8>,
-    /// Of one that is not the last: what pieces match that go on from there.
+    /// Tag that an LTM entry sets for the next one; `None` for the last.
     pub next: Option<String>,
 }
 
 /// The entries of all packet threads and of the NIC, those with most packets first.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryList {
-    /// How many there are.
+    /// Number of entries.
     pub total: u64,
-    /// The first of them.
+    /// First entries.
     pub entries: Vec<EntryStatus>,
 }
 
-/// Why an entry is there, or went.
+/// The reason why an entry is valid, or was evicted.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Why {
-    /// It is there.
+    /// The entry is valid.
     Live(Box<LiveEntry>),
-    /// A change ended it.
+    /// A change evicted the entry.
     Evicted(EvictedEntry),
 }
 
-/// What keeps an entry.
+/// The dependencies of a valid entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct LiveEntry {
     /// The entry.
     #[serde(flatten)]
     pub status: EntryStatus,
-    /// The version that it was translated under.
+    /// Version of its translation.
     pub version: u64,
-    /// The lookups that must find what they found.
+    /// Lookups that must return the same results.
     pub visits: Vec<TraceVisit>,
-    /// What else must stay as it is.
+    /// Objects that must not change.
     pub reads: Vec<String>,
 }
 
-/// What ended an entry.
+/// The cause of an eviction.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvictedEntry {
-    /// The entry.
+    /// Name of the entry.
     pub entry: String,
-    /// The version that ended it.
+    /// Version that evicted it.
     pub version: u64,
-    /// Milliseconds since.
+    /// Milliseconds since the eviction.
     pub ago_ms: u64,
-    /// The kind of the cause, as in [`EvictionStatus::by_cause`](crate::EvictionStatus::by_cause).
+    /// Kind of the cause.
+    ///
+    /// The kinds are those of [`EvictionStatus::by_cause`](crate::EvictionStatus::by_cause).
     pub cause: &'static str,
-    /// The change, if one alone is known to have ended it.
+    /// Change that caused it, if a single one is known.
     pub delta: Option<String>,
 }
 
-/// Entries that are explained before others have their turn.
+/// Number of entries that are described before other tasks can run.
 const EXPLAINED_AT_ONCE: usize = 64;
 
-impl Control {
-    /// The entries of all packet threads, and of the NIC, so many of them; 0: all.
+impl ControlPlane {
+    /// Returns up to `count` entries of packet threads and the NIC; 0: all.
     pub(crate) async fn entries(&self, count: usize) -> EntryList {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
         let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
@@ -108,7 +115,7 @@ impl Control {
         let mut entries = Vec::with_capacity(all.len());
         for own in &all {
             if entries.len().is_multiple_of(EXPLAINED_AT_ONCE) {
-                // There may be a million, and controllers wait meanwhile.
+                // There may be a million entries, and controllers wait meanwhile.
                 tokio::task::yield_now().await;
             }
             entries.push(self.entry_status(own, self.explain_entry(own)));
@@ -116,16 +123,16 @@ impl Control {
         EntryList { total, entries }
     }
 
-    /// The pieces that are meant to be in the NIC.
+    /// Returns the entries that the NIC should hold.
     pub(crate) async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
         let Some(nic) = self.nic() else { return Vec::new() };
         let (sender, receiver) = oneshot::channel();
         nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));
-        // Of an owner that ends meanwhile there are none.
+        // An agent that ends has no entries.
         receiver.await.unwrap_or_default()
     }
 
-    /// Why an entry is there, or went.
+    /// Returns why an entry is valid, or why it was evicted.
     pub(crate) async fn why(&self, text: &str) -> Result<Why, SwitchError> {
         let entry: EntryId = text.parse()?;
         let found = self
@@ -151,15 +158,20 @@ impl Control {
     fn no_such_entry(&self, entry: EntryId, other: Option<EntryId>) -> SwitchError {
         let threads = self.plane.threads_count();
         let present = match other {
-            Some(other) => format!("in its place is {other}"),
-            None if entry.owner.0 < threads => "its slot is empty (an idle entry goes)".to_owned(),
+            Some(other) => format!("its slot holds entry {other}"),
+            None if entry.owner.0 < threads => {
+                "its slot is empty (idle entries are removed)".to_owned()
+            }
             None if entry.owner.0 == threads && self.nic().is_some() => {
-                "the NIC has no such piece (an idle one goes)".to_owned()
+                "the NIC has no such entry (idle entries are removed)".to_owned()
             }
             None if self.nic().is_some() => {
-                format!("the packet threads are 0 to {}, and the NIC is {threads}", threads - 1)
+                format!(
+                    "entries of packet threads begin with 0 to {}, entries of the NIC with {threads}",
+                    threads - 1
+                )
             }
-            None => format!("the packet threads are 0 to {}", threads - 1),
+            None => format!("entries of packet threads begin with 0 to {}", threads - 1),
         };
         SwitchError::NoSuchEntry { entry, present, remembered: RECENT_MAX }
     }
@@ -174,10 +186,14 @@ impl Control {
             packets: entry.packets,
             bytes: entry.bytes,
             idle_ms: self.milliseconds_since(entry.used),
-            megaflow: trace.megaflow,
+            megaflow: match entry.link {
+                // The tag of an LTM entry must not look like an OVS recirculation id.
+                Some(_) => trace.megaflow.replace("recirc_id=", "tag="),
+                None => trace.megaflow,
+            },
             actions: trace.actions,
             stage: entry.link.map(|link| link.stage.number()),
-            next: entry.traversal.next.as_ref().map(|next| format!("recirc_id={}", next.id())),
+            next: entry.traversal.next.as_ref().map(|next| format!("tag={}", next.id())),
         }
     }
 
@@ -230,25 +246,28 @@ impl Control {
             Object::Ports(bridge) => format!("the ports of {}", name(bridge)),
             Object::Port(bridge, port) => format!("port {port} of {}", name(bridge)),
             Object::PortFilters(bridge) => {
-                format!("whether any port of {} drops packets", name(bridge))
+                format!("the port_down and no_recv settings of the ports of {}", name(bridge))
             }
             Object::Bridge(bridge) => format!("the settings of {}", name(bridge)),
             Object::Group(bridge, group) => format!("group {group} of {}", name(bridge)),
             Object::Meter(bridge, meter) => format!("meter {meter} of {}", name(bridge)),
             Object::Mac(bridge, vlan, mac) => {
                 let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
-                format!("where {mac} of VLAN {vlan} is in {}", name(bridge))
+                format!("the port of MAC address {mac} in VLAN {vlan} of {}", name(bridge))
             }
-            Object::Live(bridge) => format!("which hidden state tables of {} read", name(bridge)),
+            Object::Live(bridge) => format!(
+                "the set of registers and metadata fields that tables of {} match",
+                name(bridge)
+            ),
             Object::Learned(bridge, table, _) => {
-                format!("what a learn finds in table {table} of {}", name(bridge))
+                format!("the rule that a learn action updates in table {table} of {}", name(bridge))
             }
         }
     }
 
     fn name_of(&self, bridge: BridgeId) -> String {
         let name = bridge_name(&self.bridges.lock(), bridge);
-        if name.is_empty() { "a bridge that is gone".to_owned() } else { name }
+        if name.is_empty() { "a deleted bridge".to_owned() } else { name }
     }
 
     fn milliseconds_since(&self, then: Time) -> u64 {
@@ -257,7 +276,7 @@ impl Control {
     }
 }
 
-/// The bridge that the packets of an entry are in.
+/// Returns the bridge of the entry's packets.
 fn bridge_of(entry: &DumpedEntry) -> BridgeId {
     let number = entry.traversal.key.bridge();
     BridgeId::new(u16::try_from(number).unwrap_or_default())
@@ -270,7 +289,7 @@ const fn say(reason: RemovedReason) -> &'static str {
         RemovedReason::Delete => "a controller deleted it",
         RemovedReason::GroupDelete => "a group that it names was deleted",
         RemovedReason::MeterDelete => "a meter that it names was deleted",
-        RemovedReason::Eviction => "it made room in a full table",
-        RemovedReason::Replaced => "another took its place",
+        RemovedReason::Eviction => "evicted from a full table",
+        RemovedReason::Replaced => "replaced by another rule",
     }
 }

@@ -20,7 +20,7 @@ use shunt_ofproto::{
     wire::{header::Header, v13},
 };
 use shunt_pipeline::{DatapathPort, GroupCommand, Iterative, text::parse_group_mod};
-use shunt_switch::{Config, EngineMaker, PortStatus, Switch, ThreadState, config};
+use shunt_switch::{BridgePortStatus, Config, EngineMaker, Switch, ThreadState, config};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -78,7 +78,8 @@ impl Bench {
     }
 
     pub(crate) async fn add_bridge(&self, name: &str) {
-        let bridge = config::Bridge { name: name.to_owned(), ..config::Bridge::default() };
+        let bridge =
+            config::BridgeOptions { name: name.to_owned(), ..config::BridgeOptions::default() };
         self.switch.add_bridge(&bridge).await.unwrap();
     }
 
@@ -113,7 +114,7 @@ impl Bench {
         self.switch.threads().iter().map(|thread| thread.state).collect()
     }
 
-    pub(crate) fn port(&self, name: &str) -> PortStatus {
+    pub(crate) fn port(&self, name: &str) -> BridgePortStatus {
         let bridges = self.switch.bridges();
         let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
         ports.find(|port| port.name == name).unwrap().clone()

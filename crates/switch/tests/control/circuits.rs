@@ -14,7 +14,7 @@ use shunt_ofproto::message::Message;
 use shunt_pipeline::{FlowModCommand, Version, text::parse_rule};
 use shunt_switch::{
     Config, EngineMaker, EvictionStatus,
-    config::{CacheKind, Engine},
+    config::{CacheKind, EvictionEngine},
 };
 
 use crate::bench::{Bench, FarEnd, frame, until};
@@ -63,7 +63,7 @@ impl Scene {
 
 #[tokio::test]
 async fn each_circuit_evicts_what_a_controller_changes_whole_entries_and_pieces() {
-    for engine in [Engine::Visits, Engine::Relational] {
+    for engine in [EvictionEngine::Visits, EvictionEngine::Relational] {
         for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
             let mut config = Config::default();
             config.caches.verify_one_in = 1;

@@ -7,7 +7,7 @@ use shunt_ofproto::message::{Message, MultipartReply, MultipartRequest};
 use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
 use shunt_switch::{
     Config,
-    config::{CacheKind, Repair},
+    config::{CacheKind, RepairMode},
 };
 use tokio::time::sleep;
 
@@ -29,7 +29,7 @@ fn crowded(kind: CacheKind, threads: u16) -> Config {
     config.caches.gigaflow.stage_entries = 8;
     config.caches.idle_ms = 20;
     config.caches.verify_one_in = 5;
-    config.eviction.repair = Repair::On;
+    config.eviction.repair = RepairMode::On;
     config
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shunt_ofproto::message::{Message, SwitchConfig};
 use shunt_pipeline::{FlowMod, FlowModCommand, Iterative, text::parse_rule};
-use shunt_switch::config::{Bridge, Overflow};
+use shunt_switch::config::{BridgeOptions, TableOverflow};
 
 use crate::bench::{Bench, Controller, frame, until};
 
@@ -86,11 +86,11 @@ async fn a_controller_that_does_not_read_holds_up_nobody() {
 #[tokio::test]
 async fn a_learned_rule_that_gives_way_to_another_is_told_of() {
     let bench = Bench::without_bridge(1, Box::new(|own| Box::new(Iterative::new(own)))).await;
-    let full = Bridge {
+    let full = BridgeOptions {
         name: "br0".into(),
         table_rules: 2,
-        table_overflow: Overflow::Evict,
-        ..Bridge::default()
+        table_overflow: TableOverflow::Evict,
+        ..BridgeOptions::default()
     };
     bench.switch.add_bridge(&full).await.unwrap();
     let port = bench.add_port("p1", 0).await;

@@ -40,7 +40,7 @@ async fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() 
     let tables: Vec<u8> = live.visits.iter().map(|own| own.table).collect();
     assert_eq!((live.status.packets, tables), (1, vec![0, 3]));
     assert_eq!(live.visits[1].rule.as_ref().unwrap().cookie, "0x5");
-    let filters = "whether any port of br0 drops packets";
+    let filters = "the port_down and no_recv settings of the ports of br0";
     assert_eq!(live.reads, ["the settings of br0", filters, "port 2 of br0"]);
 
     bench.switch.add_rules("br0", &["table=3,priority=40000,actions=drop"]).await.unwrap();
@@ -53,8 +53,8 @@ async fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() 
     assert_eq!(status.by_cause, [("rule_added", 1)]);
     let tables: Vec<_> = status.by_table.iter().map(|own| (own.table, own.evicted)).collect();
     assert_eq!(tables, [(3, 1)]);
-    assert_eq!(status.to_list.count, status.changes);
-    assert!(status.to_answer.count > 0 && status.resident_bytes > Some(0), "{status:?}");
+    assert_eq!(status.list_time.count, status.changes);
+    assert!(status.ack_time.count > 0 && status.resident_bytes > Some(0), "{status:?}");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn an_entry_that_is_not_there_is_refused_with_what_there_is() {
     let why = |name: &'static str| bench.switch.why(name);
     for (name, words) in [
         ("0.7.0", "its slot is empty"),
-        ("9.0.0", "the packet threads are 0 to 0"),
+        ("9.0.0", "entries of packet threads begin with 0 to 0"),
         ("0.7", "three numbers with dots"),
         ("0.-1.0", "three numbers with dots"),
     ] {

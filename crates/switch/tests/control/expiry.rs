@@ -7,7 +7,7 @@ use std::{
 };
 
 use shunt_pipeline::{BridgeId, Iterative, Pipeline, RuleFilter};
-use shunt_switch::config::Bridge;
+use shunt_switch::config::BridgeOptions;
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -24,7 +24,7 @@ async fn nothing_expires_while_a_thread_may_have_counts_to_hand_in() {
         Box::new(Iterative::new(pipeline))
     };
     let bench = Bench::without_bridge(1, Box::new(engine)).await;
-    let bridge = Bridge { name: "br0".into(), mac_ageing_s: 1, ..Bridge::default() };
+    let bridge = BridgeOptions { name: "br0".into(), mac_ageing_s: 1, ..BridgeOptions::default() };
     bench.switch.add_bridge(&bridge).await.unwrap();
     let port = bench.add_port("p1", 0).await;
     let teacher = "table=2,actions=learn(table=1,hard_timeout=1,NXM_OF_ETH_SRC[]),normal";

@@ -28,17 +28,20 @@ impl World {
         Self::with(threads, |_| ()).await
     }
 
-    async fn with(threads: u16, change: impl FnOnce(&mut config::Target)) -> Self {
-        Self::of(threads, |gigaflow| change(&mut gigaflow.target)).await
+    async fn with(threads: u16, change: impl FnOnce(&mut config::OffloadOptions)) -> Self {
+        Self::of(threads, |gigaflow| change(&mut gigaflow.offload)).await
     }
 
-    pub(crate) async fn of(threads: u16, change: impl FnOnce(&mut config::Gigaflow)) -> Self {
+    pub(crate) async fn of(
+        threads: u16,
+        change: impl FnOnce(&mut config::GigaflowOptions),
+    ) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
         let gigaflow = &mut config.caches.gigaflow;
-        gigaflow.target.kind = OffloadKind::Embedded;
-        gigaflow.target.bridge = "br0".to_owned();
+        gigaflow.offload.kind = OffloadKind::Embedded;
+        gigaflow.offload.bridge = "br0".to_owned();
         change(gigaflow);
         let bench = Bench::of(&config).await;
         bench.add_bridge("br0").await;
@@ -130,7 +133,7 @@ async fn the_first_packet_goes_by_the_switch_and_those_after_it_by_the_nic() {
     assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
     // They count for the rules all the same.
     world.bench.switch.pull_counts().await;
-    assert!(world.status().packets > 0);
+    assert!(world.status().entry_hits > 0);
     assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
 }
 
@@ -146,9 +149,9 @@ async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
     let why = format!("{:?}", world.bench.switch.why(&piece.entry).await.unwrap());
     assert!(why.contains("Live"), "{why}");
     let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
-    assert!(error.contains("the NIC has no such piece"), "{error}");
-    let status = world.bench.switch.caches_with_coverage().await;
-    assert_eq!(status.nic.unwrap().coverage.unwrap().chains, 1);
+    assert!(error.contains("the NIC has no such entry"), "{error}");
+    let status = world.bench.switch.caches_with_rule_space().await;
+    assert_eq!(status.nic.unwrap().rule_space.unwrap().exact, 1);
     let owners = world.bench.switch.evictions().await.unwrap().owners;
     assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, true]);
 }
@@ -174,7 +177,10 @@ async fn a_piece_that_leads_on_says_where_to() {
     assert!(first.actions.is_empty() && last.actions == ["p2"], "{list:?}");
     assert!(first.stage.unwrap() < last.stage.unwrap(), "{list:?}");
     let error = world.bench.switch.why("9.0.0").await.unwrap_err().to_string();
-    assert!(error.contains("the packet threads are 0 to 0, and the NIC is 1"), "{error}");
+    assert!(
+        error.contains("entries of packet threads begin with 0 to 0, entries of the NIC with 1"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -225,10 +231,10 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
     world.add(&["udp,actions=output:2"]).await;
     world.warm(&frame(), 1).await;
     for (setting, value) in [
-        ("caches.gigaflow.target.update_us", "1"),
-        ("caches.gigaflow.target.masks", "9"),
-        ("caches.gigaflow.target.kind", "none"),
-        ("caches.gigaflow.target.kind", "embedded"),
+        ("caches.gigaflow.offload.update_us", "1"),
+        ("caches.gigaflow.offload.masks", "9"),
+        ("caches.gigaflow.offload.kind", "none"),
+        ("caches.gigaflow.offload.kind", "embedded"),
     ] {
         world.bench.switch.set(&[(setting, value)]).await.unwrap();
         // Ports that others brought stay behind the NIC that was, which has no rules any more.
@@ -254,7 +260,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 async fn an_embedded_nic_with_a_port_of_its_own_gives_way_to_another_there() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = World::with(1, |target| target.address = free.to_string()).await;
-    world.bench.switch.set(&[("caches.gigaflow.target.masks", "9")]).await.unwrap();
+    world.bench.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
     world.settled().await;
     assert_eq!(world.status().address, free.to_string());
 }
@@ -276,34 +282,37 @@ async fn a_bridge_that_comes_again_has_its_nic_again() {
 #[tokio::test]
 async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     let mut config = Config::default();
-    let target = &mut config.caches.gigaflow.target;
+    let target = &mut config.caches.gigaflow.offload;
     target.kind = OffloadKind::P4runtime;
     target.address = "127.0.0.1:1".to_owned();
     target.bridge = "br0".to_owned();
     let bench = Bench::of(&config).await;
     bench.add_bridge("br0").await;
-    let port =
-        |name: &str, number| config::Port { name: name.into(), number, ..Default::default() };
+    let port = |name: &str, number| config::PortOptions {
+        name: name.into(),
+        number,
+        ..Default::default()
+    };
     bench.switch.add_port("br0", port("p1", 1)).await.unwrap();
     in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
     let nic = bench.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
-    let trouble = || bench.switch.caches().nic.unwrap().trouble.unwrap_or_default();
+    let trouble = || bench.switch.caches().nic.unwrap().error.unwrap_or_default();
     until(|| trouble().starts_with("cannot connect to the device: ")).await;
     assert!(trouble().contains("refused"), "{}", trouble());
     let error = set(&bench, "address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("the address and the port of a NIC"));
     let error = set(&bench, "stale", "ports-down").await;
-    assert!(error.unwrap_err().to_string().contains("report, with a NIC elsewhere"));
+    assert!(error.unwrap_err().to_string().contains("report for an external NIC"));
 }
 
 #[tokio::test]
 async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_asked() {
-    let slow = |target: &mut config::Target| {
+    let slow = |target: &mut config::OffloadOptions| {
         (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
     };
     let world = World::with(1, slow).await;
-    let port = config::Port { name: "p4".into(), number: 4, ..Default::default() };
+    let port = config::PortOptions { name: "p4".into(), number: 4, ..Default::default() };
     world.bench.switch.add_port("br0", port).await.unwrap();
     world.add(&["udp,actions=output:2"]).await;
     world.ends[0].send(&frame());
@@ -317,7 +326,7 @@ async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_
 
 /// Says something of the NIC.
 async fn set(bench: &Bench, key: &str, value: &str) -> Result<(), SwitchError> {
-    bench.switch.set(&[(&format!("caches.gigaflow.target.{key}"), value)]).await
+    bench.switch.set(&[(&format!("caches.gigaflow.offload.{key}"), value)]).await
 }
 
 #[tokio::test]
@@ -326,7 +335,7 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
     (config.threads.packet, config.caches.verify_one_in) = (2, 1);
     let bench = Bench::of(&config).await;
     let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
-    assert!(error.starts_with("caches.gigaflow.target.bridge = "), "{error}");
+    assert!(error.starts_with("caches.gigaflow.offload.bridge = "), "{error}");
     assert!(bench.switch.caches().nic.is_none());
     let error = set(&bench, "bridge", "br7").await.unwrap_err().to_string();
     assert!(error.contains("br7"), "{error}");
@@ -343,12 +352,12 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
     for stages in [2, 3] {
         let stages_text = stages.to_string();
         let all = [("stages", &*stages_text), ("kind", "embedded"), ("stage_entries", "16")];
-        let named = all.map(|(key, value)| (format!("caches.gigaflow.target.{key}"), value));
+        let named = all.map(|(key, value)| (format!("caches.gigaflow.offload.{key}"), value));
         let all: Vec<_> = named.iter().map(|(key, value)| (key.as_str(), *value)).collect();
         world.bench.switch.set(&all).await.unwrap();
         assert_eq!(world.bench.switch.threads().len(), threads + 1);
         let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
-        assert!(error.contains("set caches.gigaflow.target.kind to none first"), "{error}");
+        assert!(error.contains("set caches.gigaflow.offload.kind to none first"), "{error}");
         set(&world.bench, "stale", "report").await.expect("what was refused is not kept");
         // Ports that others brought are not opened anew.
         for name in ["p1", "p2", "p3"] {
@@ -380,7 +389,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     set(&world.bench, "kind", "none").await.unwrap();
     world.bench.add_bridge("br1").await;
     let all =
-        [("caches.gigaflow.target.bridge", "br1"), ("caches.gigaflow.target.kind", "embedded")];
+        [("caches.gigaflow.offload.bridge", "br1"), ("caches.gigaflow.offload.kind", "embedded")];
     world.bench.switch.set(&all).await.unwrap();
     let mut ends = Vec::new();
     for number in 1..=2_u16 {
@@ -433,15 +442,16 @@ async fn a_trace_says_how_the_nic_cuts_a_way_and_why_it_cannot_hold_one() {
         .await;
     let trace = |flow: &str| world.bench.switch.trace("br0", flow).unwrap();
     let held = trace("in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.0.0.1");
-    let nic = held.nic_pieces.as_ref().unwrap();
-    assert!(held.pieces.is_none(), "the packet threads keep whole ways");
-    assert_eq!((nic.refused.as_ref(), nic.pieces.len()), (None, 2));
+    let nic = held.nic_sub_traversals.as_ref().unwrap();
+    assert!(held.sub_traversals.is_none(), "the packet threads cache megaflows");
+    assert_eq!((nic.not_offloaded.as_ref(), nic.sub_traversals.len()), (None, 2));
     let text = held.to_text();
-    for expected in ["\nPieces of the NIC: policy joint", ">> cut behind table 0: ip_src in front"]
+    for expected in
+        ["\nSub-traversals in the NIC: policy joint", ">> partitioned after table 0: ip_src before"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = trace("in_port=1,arp").to_text();
-    let expected = "\n  not held: the device cannot execute the actions of the rule\n";
+    let expected = "\n  not offloaded: the device cannot execute the actions of the rule\n";
     assert!(text.contains(expected), "{text}");
 }

@@ -169,22 +169,27 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
 
 /// Where ways are cut, and what the NIC has room for: stages, entries of each, masks, and how long a
 /// rule takes.
-fn set_up() -> impl Strategy<Value = (config::Policy, config::Target)> {
-    use config::Policy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
+fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOptions)> {
+    use config::GigaflowPolicy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
     let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
     let policy = prop::sample::select(policies.to_vec());
     let entries = prop::sample::select(&[2_u32, 16, 8192][..]);
     let masks = prop::sample::select(&[0_usize, 3][..]);
     (policy, 1..=5_u8, entries, masks, 0..50_u64).prop_map(
         |(policy, stages, stage_entries, masks, update_us)| {
-            let limits = config::Target::default();
-            (policy, config::Target { stages, stage_entries, masks, update_us, ..limits })
+            let limits = config::OffloadOptions::default();
+            (policy, config::OffloadOptions { stages, stage_entries, masks, update_us, ..limits })
         },
     )
 }
 
 /// How the NIC is, rules, those that come later, and packets with the ports that they come by.
-type Case = ((config::Policy, config::Target), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
+type Case = (
+    (config::GigaflowPolicy, config::OffloadOptions),
+    Vec<String>,
+    Vec<String>,
+    Vec<(usize, Vec<u8>)>,
+);
 
 /// Law 1 for a NIC: whatever it has learned by then, packets fare as they do by the tables alone.
 #[test]
@@ -199,8 +204,8 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
         runtime.block_on(async {
             let world = World::of(2, |gigaflow| {
                 gigaflow.policy = policy;
-                let (kind, bridge) = (gigaflow.target.kind, gigaflow.target.bridge.clone());
-                gigaflow.target = config::Target { kind, bridge, ..target };
+                let (kind, bridge) = (gigaflow.offload.kind, gigaflow.offload.bridge.clone());
+                gigaflow.offload = config::OffloadOptions { kind, bridge, ..target };
             })
             .await;
             world.bench.add_groups(GROUPS).await;

@@ -7,7 +7,7 @@ use shunt_ofproto::message::{Message, PortMod};
 use shunt_pipeline::{FlowModCommand, PortConfig, text::parse_rule};
 use shunt_switch::{
     Config,
-    config::{Port, PortType},
+    config::{PortOptions, PortType},
 };
 use tokio::time::timeout;
 
@@ -138,7 +138,8 @@ async fn a_barrier_of_a_bridge_covers_what_comes_to_it_through_a_patch_port() {
     bench.add_bridge("br1").await;
     for (bridge, name, peer) in [("br0", "to1", "to0"), ("br1", "to0", "to1")] {
         let kind = PortType::Patch;
-        let patch = Port { name: name.into(), kind, peer: peer.into(), ..Port::default() };
+        let patch =
+            PortOptions { name: name.into(), kind, peer: peer.into(), ..PortOptions::default() };
         bench.switch.add_port(bridge, patch).await.unwrap();
     }
     let from = bench.add_port("p1", 0).await;

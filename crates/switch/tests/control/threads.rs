@@ -48,7 +48,7 @@ async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
     assert_eq!(to.hear().await, frame(1));
 
     doomed.send(PANIC);
-    until(|| bench.port("p1").link == "down: packet thread 0 has ended by a panic").await;
+    until(|| bench.port("p1").link == "down: packet thread 0 panicked").await;
     assert!(doomed.is_closed());
     assert_eq!(bench.threads(), [Panicked, Running, Running, Running, Running]);
     assert_eq!(bench.port("p2").link, "up");
@@ -120,12 +120,12 @@ fn mortal(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
 async fn without_the_eviction_thread_a_nic_is_said_to_be_stale_and_forwards_nothing() {
     let (engine, doom) = mortal(false);
     let mut config = Config::default();
-    let target = &mut config.caches.gigaflow.target;
+    let target = &mut config.caches.gigaflow.offload;
     (target.kind, target.bridge) = (OffloadKind::Embedded, "br0".to_owned());
     let bench = Bench::with_engine(&config, engine).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    let state = || bench.switch.caches().nic.map(|nic| (nic.state, nic.why));
+    let state = || bench.switch.caches().nic.map(|nic| (nic.state, nic.reason));
     until(|| state() == Some(("connected", None))).await;
     bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
@@ -154,7 +154,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
-    let trouble = "down: the eviction thread has ended by a panic";
+    let trouble = "down: the eviction thread panicked";
     until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == trouble)).await;
     assert!(from.is_closed() && to.heard().is_empty());
     assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running]);

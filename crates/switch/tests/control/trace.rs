@@ -5,7 +5,7 @@ use shunt_ofproto::message::Message;
 use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
     Config, Trace,
-    config::{CacheKind, Policy},
+    config::{CacheKind, GigaflowPolicy},
 };
 
 use crate::bench::Bench;
@@ -48,7 +48,7 @@ async fn a_trace_shows_which_clauses_met_which_conjunction() {
     let text = trace(&bench, "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80");
     assert_eq!(
         text,
-        " 0. conj_id 7 is met by
+        " 0. conj_id 7 matches these clauses:
         ip,nw_src=10.0.0.1, priority 10, cookie 0x0
         tcp,tp_dst=80, priority 10, cookie 0x0
     conj_id=7,ip, priority 5, cookie 0x0
@@ -103,7 +103,7 @@ async fn a_trace_shows_the_bucket_of_a_group_and_the_meters() {
 
 Group 1 of br0: bucket 1
 Group 2 of br0: all buckets
-Passes: meter=3 pktps bands=type=drop rate=100
+Meter: meter=3 pktps bands=type=drop rate=100
 Megaflow: vlan_tci=0x0000/0x1fff,dl_src=00:00:00:00:00:00,dl_dst=00:00:00:00:00:00,dl_type=0x0000
 Datapath actions: meter(3),p2,p3
 "
@@ -133,7 +133,7 @@ Megaflow: CARRIED
 Datapath actions: pop_mpls(eth_type=0x0800),recirc(0x1)
 
 {line}
-recirc(0x1) - parsed again
+recirc(0x1) - recirculated: the packet is parsed again
 {line}
  1. udp,tp_dst=53, priority 32768, cookie 0x0
     dec_ttl,output:p2
@@ -155,8 +155,9 @@ async fn a_trace_goes_the_way_of_the_length_or_both_ways_without_a_frame() {
     .await;
     let ways = |flow: &str| {
         let trace = bench.switch.trace("br0", flow).unwrap();
-        let way =
-            |own: &Trace| (own.recirculation.as_ref().unwrap().why.clone(), own.actions.join(","));
+        let way = |own: &Trace| {
+            (own.recirculation.as_ref().unwrap().reason.clone(), own.actions.join(","))
+        };
         trace.resumed.iter().map(way).collect::<Vec<_>>()
     };
     let larger = ("longer than 100 bytes".to_owned(), "p2".to_owned());
@@ -197,9 +198,9 @@ async fn a_trace_says_which_ports_of_the_rules_are_not_there() {
         let lines = text.lines().filter_map(|line| line.strip_prefix("     >> "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(notes("udp"), ["there is no port 77", "there is no port 78"]);
-    assert_eq!(notes("icmp"), ["there is no port 79"]);
-    assert_eq!(notes("tcp"), ["there is no port 80"]);
+    assert_eq!(notes("udp"), ["port 77 does not exist", "port 78 does not exist"]);
+    assert_eq!(notes("icmp"), ["port 79 does not exist"]);
+    assert_eq!(notes("tcp"), ["port 80 does not exist"]);
     assert_eq!(notes("arp"), [""; 0]);
 }
 
@@ -213,7 +214,7 @@ async fn a_copy_changes_nothing_of_the_packet_behind_it() {
 }
 
 /// How the way of a packet to 10.0.0.1 is cut by a policy, for so many stages.
-async fn pieces(policy: Policy, stages: u8) -> String {
+async fn trace_with(policy: GigaflowPolicy, stages: u8) -> String {
     let mut config = Config::default();
     config.caches.kind = CacheKind::Gigaflow;
     (config.caches.gigaflow.policy, config.caches.gigaflow.stages) = (policy, stages);
@@ -230,27 +231,47 @@ async fn pieces(policy: Policy, stages: u8) -> String {
 }
 
 #[tokio::test]
-async fn a_trace_says_why_a_way_is_cut_and_why_not() {
+async fn a_trace_explains_partition_points() {
     for (policy, stages, expected) in [
         (
-            Policy::Joint,
+            GigaflowPolicy::Joint,
             4,
             &[
-                "looks at ip_src\n",
-                ">> cut behind table 0: ip_src in front and",
-                "have nothing in common (worth 1 + 1 apart, 0 together)",
-                ">> not cut behind table 2: both look at ip_dst (worth 1 + 1 apart, 2 together)",
+                "fields: ip_src\n",
+                ">> partitioned after table 0: ip_src before and",
+                "are unrelated (score 1 + 1 if partitioned, 0 if not)",
+                ">> not partitioned after table 2: both sides match ip_dst (score 1 + 1 if partitioned, 2 if not)",
             ][..],
         ),
-        (Policy::Joint, 1, &[">> not cut behind table 0: there are no more stages (worth 1"]),
-        (Policy::Profiled, 4, &["0 together; by score, as until sharing is measured)"]),
-        (Policy::FirstFit, 4, &[">> not cut behind table 2: both look at ip_dst"]),
-        (Policy::OneToOne, 4, &[">> cut behind table 2: every table is a piece of its own"]),
-        (Policy::OneToOne, 2, &[">> not cut behind table 2: there are no more stages"]),
-        (Policy::Random, 4, &["behind table 0: drawn at random"]),
-        (Policy::Megaflow, 4, &[">> not cut behind table 0: the policy never cuts"]),
+        (
+            GigaflowPolicy::Joint,
+            1,
+            &[">> not partitioned after table 0: no stage is left (score 1"],
+        ),
+        (
+            GigaflowPolicy::Profiled,
+            4,
+            &["0 if not; the policy uses scores until it has measured sharing)"],
+        ),
+        (
+            GigaflowPolicy::FirstFit,
+            4,
+            &[">> not partitioned after table 2: both sides match ip_dst"],
+        ),
+        (
+            GigaflowPolicy::OneToOne,
+            4,
+            &[">> partitioned after table 2: the policy puts each table in its own sub-traversal"],
+        ),
+        (GigaflowPolicy::OneToOne, 2, &[">> not partitioned after table 2: no stage is left"]),
+        (GigaflowPolicy::Random, 4, &["after table 0: random choice"]),
+        (
+            GigaflowPolicy::Megaflow,
+            4,
+            &[">> not partitioned after table 0: the policy never partitions"],
+        ),
     ] {
-        let text = pieces(policy, stages).await;
+        let text = trace_with(policy, stages).await;
         for expected in expected {
             assert!(text.contains(expected), "{policy:?} {stages} {expected}: {text}");
         }

@@ -76,8 +76,8 @@ async fn a_cache_entry_that_is_wrong_is_counted_told_of_and_gone() {
     }
     assert_eq!(bench.switch.caches().differences, 1);
     assert!(old.heard().is_empty());
-    until(|| !log.lines_with("a cache entry was wrong").is_empty()).await;
-    let lines = log.lines_with("a cache entry was wrong");
+    until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
+    let lines = log.lines_with("cache entry: wrong result");
     let parts = ["flow=\"in_port=p1", "cookie 0x1; p2", "cookie 0x2; p3", "count=1"];
     assert!(parts.iter().all(|part| lines[0].contains(part)), "{lines:?}");
     assert_eq!(lines.len(), 1);

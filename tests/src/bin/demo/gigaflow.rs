@@ -98,7 +98,7 @@ fn nic(daemon: &Daemon) -> Value {
 }
 
 const CACHES: &str =
-    "[caches]\nkind = \"gigaflow\"\n[caches.gigaflow.target]\nkind = \"embedded\"\n";
+    "[caches]\nkind = \"gigaflow\"\n[caches.gigaflow.offload]\nkind = \"embedded\"\n";
 
 /// The rules for so many hosts.
 fn policy(hosts: u8) -> String {

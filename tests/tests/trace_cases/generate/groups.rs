@@ -1,6 +1,6 @@
 //! Groups, and settings of ports.
 
-use shunt_switch::config::{Port, VlanMode};
+use shunt_switch::config::{PortOptions, PortVlanMode};
 
 use super::{Theme, actions::action, dice::Dice};
 
@@ -48,21 +48,25 @@ pub(crate) fn links_down(dice: &mut Dice, theme: Theme) -> Vec<u32> {
 }
 
 /// Ports that carry certain VLANs.
-pub(crate) fn vlans(dice: &mut Dice, theme: Theme) -> Vec<Port> {
+pub(crate) fn vlans(dice: &mut Dice, theme: Theme) -> Vec<PortOptions> {
     if !theme.odd_ports || !theme.learns {
         return Vec::new();
     }
-    let modes =
-        [VlanMode::Access, VlanMode::Trunk, VlanMode::NativeTagged, VlanMode::NativeUntagged];
+    let modes = [
+        PortVlanMode::Access,
+        PortVlanMode::Trunk,
+        PortVlanMode::NativeTagged,
+        PortVlanMode::NativeUntagged,
+    ];
     let mut ports = Vec::new();
     for number in 1..=5 {
         if dice.percent(40) {
             continue;
         }
         let mode = dice.pick(&modes);
-        let tag = (mode != VlanMode::Trunk).then(|| dice.pick(&[5, 7, 100]));
-        let trunks = mode != VlanMode::Access && dice.percent(60);
-        ports.push(Port {
+        let tag = (mode != PortVlanMode::Trunk).then(|| dice.pick(&[5, 7, 100]));
+        let trunks = mode != PortVlanMode::Access && dice.percent(60);
+        ports.push(PortOptions {
             name: format!("p{number}"),
             vlan_mode: Some(mode),
             tag,
@@ -71,7 +75,7 @@ pub(crate) fn vlans(dice: &mut Dice, theme: Theme) -> Vec<Port> {
             } else {
                 Vec::new()
             },
-            ..Port::default()
+            ..PortOptions::default()
         });
     }
     ports

@@ -2,7 +2,7 @@
 //! frames of all tags, and packets of controllers.
 
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
-use shunt_switch::config::{Port, VlanMode};
+use shunt_switch::config::{PortOptions, PortVlanMode};
 
 use super::dice::Dice;
 use crate::case::{Case, RecordedPacket};
@@ -98,7 +98,7 @@ pub(super) fn generate(seed: u64) -> Case {
     case
 }
 
-fn vlans(dice: &mut Dice) -> Vec<Port> {
+fn vlans(dice: &mut Dice) -> Vec<PortOptions> {
     if dice.percent(20) {
         return Vec::new();
     }
@@ -112,30 +112,30 @@ fn vlans(dice: &mut Dice) -> Vec<Port> {
 }
 
 /// A port that carries certain VLANs, perhaps none but its own.
-fn port(dice: &mut Dice, number: usize) -> Port {
+fn port(dice: &mut Dice, number: usize) -> PortOptions {
     let modes = [
-        VlanMode::Access,
-        VlanMode::Access,
-        VlanMode::Trunk,
-        VlanMode::NativeTagged,
-        VlanMode::NativeUntagged,
+        PortVlanMode::Access,
+        PortVlanMode::Access,
+        PortVlanMode::Trunk,
+        PortVlanMode::NativeTagged,
+        PortVlanMode::NativeUntagged,
     ];
     let mode = dice.pick(&modes);
-    let tag = (mode != VlanMode::Trunk).then(|| dice.pick(VLANS));
+    let tag = (mode != PortVlanMode::Trunk).then(|| dice.pick(VLANS));
     let trunks = match dice.below(5) {
-        _ if mode == VlanMode::Access => &[][..],
+        _ if mode == PortVlanMode::Access => &[][..],
         0 => &[5],
         1 => &[0, 7],
         2 => &[5, 7],
         3 => &[4000],
         _ => &[],
     };
-    Port {
+    PortOptions {
         name: format!("p{number}"),
         vlan_mode: Some(mode),
         tag,
         trunks: trunks.to_vec(),
-        ..Port::default()
+        ..PortOptions::default()
     }
 }
 

@@ -1,7 +1,7 @@
-//! A target that is given up, and emptied as far as it answers.
+//! A device that is given up, and emptied as far as it answers.
 //!
-//! What it was asked before comes first, so that nothing goes in behind its back. One that is lost is
-//! asked again when it is back; what it refuses stays.
+//! Operations in progress are completed first, so that no later insertion is missed. A lost device
+//! is asked again when it returns. Entries that it refuses to remove stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,30 +14,32 @@ use shunt_gigaflow::offload::{
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
-/// A target that is being given up.
-pub(super) struct Leaving<T> {
-    target: T,
+/// A device that is being emptied.
+pub(super) struct DrainingDevice<T> {
+    device: T,
     is_there: bool,
-    /// What it was asked before, and has not answered yet.
+    /// Earlier operations that the device has not acknowledged.
     under_way: BTreeSet<Ticket>,
-    /// What it is to be asked to remove when it has.
+    /// Removals to submit after that.
     removals: Vec<(Ticket, Operation)>,
-    /// What it was asked to remove.
+    /// Removals that were submitted.
     asked: BTreeMap<Ticket, LtmIndex>,
-    /// What it may hold.
+    /// Entries that the device may hold.
     held: BTreeSet<LtmIndex>,
-    /// When it is left as it is.
+    /// Time at which the device is abandoned.
     until: Time,
 }
 
-/// How long a target may take to be emptied: as long as a request that nobody answers, and some more.
-pub(super) const LEAVING_MAX: Duration = Duration::from_secs(6);
+/// Maximum time to empty a device: longer than the timeout of a request.
+pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(6);
 
-impl<T: OffloadDevice> Leaving<T> {
-    /// A target that is there or not, with what it has not answered and what it may hold; by `until` it is
-    /// left as it is.
+impl<T: OffloadDevice> DrainingDevice<T> {
+    /// Returns a device to empty.
+    ///
+    /// `under_way` are its unacknowledged operations, `held` the entries that it may hold. It is
+    /// abandoned at `until`.
     pub(super) fn new(
-        (target, is_there): (T, bool),
+        (device, is_there): (T, bool),
         under_way: BTreeSet<Ticket>,
         held: BTreeSet<LtmIndex>,
         until: Time,
@@ -45,13 +47,13 @@ impl<T: OffloadDevice> Leaving<T> {
         let removals = held.iter().zip((0..).map(Ticket)).map(|(entry, ticket)| (*entry, ticket));
         let removals = removals.map(|(entry, ticket)| (ticket, Operation::Remove { entry }));
         let (removals, asked) = (removals.collect(), BTreeMap::new());
-        Self { target, is_there, under_way, removals, asked, held, until }
+        Self { device, is_there, under_way, removals, asked, held, until }
     }
 
-    /// Empties the target a bit more; answers whether it goes on.
-    pub(super) fn goes_on(&mut self, now: Time) -> bool {
+    /// Continues to empty the device; returns whether it needs more time.
+    pub(super) fn poll(&mut self, now: Time) -> bool {
         let mut events = Vec::new();
-        self.target.poll(&mut events);
+        self.device.poll(&mut events);
         events.into_iter().for_each(|event| self.note(event));
         if self.is_there && self.under_way.is_empty() && !self.removals.is_empty() {
             self.ask();
@@ -85,24 +87,24 @@ impl<T: OffloadDevice> Leaving<T> {
             Operation::Insert { .. } | Operation::Modify { .. } | Operation::Count { .. } => None,
         };
         let asked: Vec<(Ticket, LtmIndex)> = self.removals.iter().filter_map(removal).collect();
-        // One that is lost says so when it is asked for events.
-        let _ = self.target.submit(&mut self.removals);
+        // A lost device reports that at the next poll.
+        let _ = self.device.submit(&mut self.removals);
         let taken = asked.len() - self.removals.len();
         self.asked.extend(asked.into_iter().take(taken));
     }
 
-    /// It is let go: says what became of it.
+    /// Drops the device and logs the result.
     pub(super) fn end(self) {
         let entries = self.held.len();
         if entries == 0 {
-            info!("the NIC before is empty");
+            info!("previous NIC: all entries removed");
         } else {
-            warn!(entries, "the NIC before is left with rules that nobody takes out");
+            warn!(entries, "previous NIC: abandoned with entries that could not be removed");
         }
     }
 }
 
-/// Whether a removal has left nothing.
+/// Returns whether the entry is absent after this removal.
 pub(super) const fn is_gone(result: &Result<(), OffloadError>) -> bool {
     matches!(result, Ok(()) | Err(OffloadError::NoSuchEntry))
 }

@@ -1,13 +1,13 @@
-//! A target that is exchanged for another while its owner runs.
+//! An offload device that can be exchanged while its agent runs.
 //!
-//! To the owner it is one target, which is lost and restored. What a target before this one held, this
-//! one does not: once it is restored, the owner hears of each such entry that it is idle, and removes
-//! it, which is done at once as it is not there.
+//! The agent sees one device, which is lost and restored. A new device holds no entry of the
+//! previous one. When the new device is restored, the agent receives an idle event for each such
+//! entry and removes it. The exchange acknowledges the removal at once, since the entry is absent.
 //!
-//! A NIC that nobody drives any more is not to forward by what it was told last. So one that is given
-//! up is emptied first, and until it is, or has not answered for [`LEAVING_MAX`], no other is there: the
-//! owner's target is lost meanwhile, every status says why, and a version that is answered is answered
-//! without the NIC. What could not be taken out is told in the log.
+//! A NIC without an agent must not forward with its last entries. So the previous device is emptied
+//! first. Until it is empty, or has not answered for [`DRAIN_TIME_MAX`], the agent sees no new
+//! device. During this time the device counts as lost, every status shows the reason, and a version
+//! is acknowledged without the NIC. Entries that could not be removed are logged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,82 +27,85 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::Time;
 
-use super::leaving::{LEAVING_MAX, Leaving, is_gone};
+use super::draining::{DRAIN_TIME_MAX, DrainingDevice, is_gone};
 
-/// A place for a target.
-pub(crate) struct Exchange<T> {
+/// A device that can be exchanged.
+pub(crate) struct DeviceExchange<T> {
     next: mpsc::Receiver<Successor<T>>,
-    /// Exchanges in which the target before is not empty yet, for whoever shows it.
+    /// Number of exchanges with a previous device that is not empty yet.
     pending: Arc<AtomicUsize>,
     now: Box<dyn Fn() -> Time + Send>,
-    inner: Option<T>,
-    /// Whether the target that is here is restored.
+    device: Option<T>,
+    /// True if the current device is restored.
     is_restored: bool,
-    /// Whether the owner was told so.
+    /// True if the agent was notified of that.
     is_there: bool,
-    /// The capabilities where there is no target.
-    nothing: OffloadCapabilities,
-    /// What the target has not answered, with the entry that it changes.
-    under_way: BTreeMap<Ticket, Option<Change>>,
-    /// What the target may hold.
+    /// OffloadCapabilities while there is no device.
+    empty_capabilities: OffloadCapabilities,
+    /// Unacknowledged operations, each with the entry that it changes.
+    under_way: BTreeMap<Ticket, Option<EntryChange>>,
+    /// Entries that the device may hold.
     held: BTreeSet<LtmIndex>,
-    /// Of this, what went in as the target was lost: until it is restored it may be there, and the owner
-    /// thinks that it was never made.
-    unsure: BTreeSet<LtmIndex>,
-    /// What the owner takes for held, and no target holds.
-    gone: BTreeSet<LtmIndex>,
-    acked: Vec<OffloadEvent>,
-    leaving: Vec<Leaving<T>>,
+    /// Those of `held` whose insertion was in progress when the device was lost.
+    ///
+    /// The agent takes them for not inserted, but the device may hold them until it is restored.
+    unconfirmed: BTreeSet<LtmIndex>,
+    /// Entries that the agent takes for held, but no device holds.
+    absent: BTreeSet<LtmIndex>,
+    events: Vec<OffloadEvent>,
+    draining: Vec<DrainingDevice<T>>,
 }
 
-/// Where targets that are to take the place of others are sent; the owner is woken then.
+/// The sender of new devices; the caller also wakes the agent.
 pub(crate) struct Successors<T> {
     next: mpsc::Sender<Successor<T>>,
     pending: Arc<AtomicUsize>,
 }
 
-/// A target that takes the place of another.
+/// A device that replaces the current one.
 struct Successor<T> {
     target: Option<T>,
-    before: Before,
+    before: PredecessorState,
 }
 
-/// How the target before is left.
+/// The state of the previous device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// It goes on, and is to be emptied.
+pub(crate) enum PredecessorState {
+    /// It runs, and must be emptied.
     Runs,
-    /// It has ended, and its rules with it.
+    /// It has ended, with all of its entries.
     Ended,
 }
 
-/// What an operation does to an entry.
+/// The change that an operation makes to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum EntryChange {
     Insert(LtmIndex),
     Remove(LtmIndex),
 }
 
 impl<T> Successors<T> {
-    /// Has a target, or none, take the place of the one that is there.
-    pub(crate) fn send(&self, target: Option<T>, before: Before) {
+    /// Replaces the current device by another one, or by none.
+    pub(crate) fn send(&self, target: Option<T>, before: PredecessorState) {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        // Without the owner, which was stopped or has panicked, nobody drives a target.
+        // The agent was stopped or has panicked: no device is used.
         if self.next.send(Successor { target, before }).is_err() {
             self.pending.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether a target before is not empty yet, so that it may forward by rules that are gone.
+    /// Returns whether a previous device may still forward with old entries.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed) > 0
     }
 }
 
-impl<T: OffloadDevice> Exchange<T> {
-    /// Without a target, in a time that `now` tells; those to come are sent to the other end.
+impl<T: OffloadDevice> DeviceExchange<T> {
+    /// Returns an exchange without a device, and the sender of new devices.
+    ///
+    /// `now` returns the time.
     pub(crate) fn new(
-        nothing: OffloadCapabilities,
+        empty_capabilities: OffloadCapabilities,
         now: impl Fn() -> Time + Send + 'static,
     ) -> (Self, Successors<T>) {
         let (sender, next) = mpsc::channel();
@@ -111,93 +114,93 @@ impl<T: OffloadDevice> Exchange<T> {
             next,
             pending: Arc::clone(&pending),
             now: Box::new(now),
-            inner: None,
+            device: None,
             is_restored: false,
             is_there: false,
-            nothing,
+            empty_capabilities,
             under_way: BTreeMap::new(),
             held: BTreeSet::new(),
-            unsure: BTreeSet::new(),
-            gone: BTreeSet::new(),
-            acked: Vec::new(),
-            leaving: Vec::new(),
+            unconfirmed: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            events: Vec::new(),
+            draining: Vec::new(),
         };
         (exchange, Successors { next: sender, pending })
     }
 
-    fn take_next(&mut self) {
+    fn take_successor(&mut self) {
         while let Ok(Successor { target, before }) = self.next.try_recv() {
-            match self.inner.take() {
+            match self.device.take() {
                 Some(inner) => self.give_up(inner, before),
                 None => self.end_exchange(),
             }
-            (self.inner, self.is_restored) = (target, false);
+            (self.device, self.is_restored) = (target, false);
         }
     }
 
-    fn give_up(&mut self, target: T, before: Before) {
+    fn give_up(&mut self, target: T, before: PredecessorState) {
         let under_way = std::mem::take(&mut self.under_way);
         let held = std::mem::take(&mut self.held);
-        let inserting = |change: &Option<Change>| match change {
-            Some(Change::Insert(entry)) => Some(*entry),
-            Some(Change::Remove(_)) | None => None,
+        let inserting = |change: &Option<EntryChange>| match change {
+            Some(EntryChange::Insert(entry)) => Some(*entry),
+            Some(EntryChange::Remove(_)) | None => None,
         };
-        let mut unsure = std::mem::take(&mut self.unsure);
-        unsure.extend(under_way.values().filter_map(inserting));
-        self.gone.extend(held.difference(&unsure));
+        let mut unconfirmed = std::mem::take(&mut self.unconfirmed);
+        unconfirmed.extend(under_way.values().filter_map(inserting));
+        self.absent.extend(held.difference(&unconfirmed));
         for ticket in under_way.keys() {
             let result = Err(OffloadError::Lost(Lost));
-            self.acked.push(OffloadEvent::Completed { ticket: *ticket, result });
+            self.events.push(OffloadEvent::Completed { ticket: *ticket, result });
         }
         if std::mem::take(&mut self.is_there) {
-            self.acked.push(OffloadEvent::Lost(Lost));
+            self.events.push(OffloadEvent::Lost(Lost));
         }
-        if before == Before::Ended || held.is_empty() {
+        if before == PredecessorState::Ended || held.is_empty() {
             self.end_exchange();
             return;
         }
         let under_way = under_way.into_keys().collect();
-        let until = (self.now)().after(LEAVING_MAX);
-        self.leaving.push(Leaving::new((target, self.is_restored), under_way, held, until));
+        let until = (self.now)().after(DRAIN_TIME_MAX);
+        self.draining.push(DrainingDevice::new((target, self.is_restored), under_way, held, until));
     }
 
-    /// What was the target before holds nothing, or is left as it is.
+    /// Counts an exchange as complete: the previous device is empty or abandoned.
     fn end_exchange(&self) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Empties those that are given up a bit more.
-    fn see_off(&mut self) {
-        if self.leaving.is_empty() {
+    /// Continues to empty the previous devices.
+    fn poll_draining(&mut self) {
+        if self.draining.is_empty() {
             return;
         }
         let now = (self.now)();
-        let ended: Vec<Leaving<T>> =
-            self.leaving.extract_if(.., |leaving| !leaving.goes_on(now)).collect();
-        for leaving in ended {
-            leaving.end();
+        let ended: Vec<DrainingDevice<T>> =
+            self.draining.extract_if(.., |draining| !draining.poll(now)).collect();
+        for draining in ended {
+            draining.end();
             self.end_exchange();
         }
     }
 
-    /// Answers at once what is asked of an entry that no target holds.
-    fn answer_gone(&mut self, batch: &mut Vec<(Ticket, Operation)>) {
-        let (gone, acked) = (&mut self.gone, &mut self.acked);
+    /// Acknowledges at once the operations on entries that no device holds.
+    fn acknowledge_absent(&mut self, batch: &mut Vec<(Ticket, Operation)>) {
+        let (absent, events) = (&mut self.absent, &mut self.events);
         batch.retain_mut(|(ticket, operation)| {
             let result = match operation {
-                Operation::Remove { entry } if gone.remove(entry) => Ok(()),
-                Operation::Modify { entry, .. } if gone.contains(entry) => {
+                Operation::Remove { entry } if absent.remove(entry) => Ok(()),
+                Operation::Modify { entry, .. } if absent.contains(entry) => {
                     Err(OffloadError::NoSuchEntry)
                 }
                 Operation::Count { entries } => {
-                    entries.retain(|entry| !gone.contains(entry));
+                    entries.retain(|entry| !absent.contains(entry));
                     return true;
                 }
                 Operation::Insert { .. } | Operation::Remove { .. } | Operation::Modify { .. } => {
                     return true;
                 }
             };
-            acked.push(OffloadEvent::Completed { ticket: *ticket, result });
+            events.push(OffloadEvent::Completed { ticket: *ticket, result });
             false
         });
     }
@@ -206,12 +209,14 @@ impl<T: OffloadDevice> Exchange<T> {
         match event {
             OffloadEvent::Completed { ticket, result } => {
                 let is_gone = match self.under_way.remove(ticket).flatten() {
-                    Some(Change::Insert(entry)) if matches!(result, Err(OffloadError::Lost(_))) => {
-                        self.unsure.insert(entry);
+                    Some(EntryChange::Insert(entry))
+                        if matches!(result, Err(OffloadError::Lost(_))) =>
+                    {
+                        self.unconfirmed.insert(entry);
                         None
                     }
-                    Some(Change::Insert(entry)) => result.is_err().then_some(entry),
-                    Some(Change::Remove(entry)) => is_gone(result).then_some(entry),
+                    Some(EntryChange::Insert(entry)) => result.is_err().then_some(entry),
+                    Some(EntryChange::Remove(entry)) => is_gone(result).then_some(entry),
                     None => None,
                 };
                 if let Some(entry) = is_gone {
@@ -220,9 +225,9 @@ impl<T: OffloadDevice> Exchange<T> {
             }
             OffloadEvent::Lost(_) => self.is_restored = false,
             OffloadEvent::Restored => {
-                // It holds just what it has confirmed.
-                let unsure = std::mem::take(&mut self.unsure);
-                self.held.retain(|entry| !unsure.contains(entry));
+                // A restored device holds exactly the entries that it confirmed.
+                let unconfirmed = std::mem::take(&mut self.unconfirmed);
+                self.held.retain(|entry| !unconfirmed.contains(entry));
                 self.is_restored = true;
             }
             OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } => {}
@@ -230,9 +235,9 @@ impl<T: OffloadDevice> Exchange<T> {
     }
 }
 
-impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
+impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
     fn capabilities(&self) -> &OffloadCapabilities {
-        self.inner.as_ref().map_or(&self.nothing, OffloadDevice::capabilities)
+        self.device.as_ref().map_or(&self.empty_capabilities, OffloadDevice::capabilities)
     }
 
     fn is_there(&self) -> bool {
@@ -240,22 +245,22 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
     }
 
     fn room(&self, stage: StageId) -> usize {
-        self.inner.as_ref().map_or(0, |inner| inner.room(stage))
+        self.device.as_ref().map_or(0, |inner| inner.room(stage))
     }
 
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
-        self.take_next();
+        self.take_successor();
         if !self.is_there {
             return Err(Lost);
         }
-        self.answer_gone(batch);
-        let changes: Vec<(Ticket, Option<Change>)> =
+        self.acknowledge_absent(batch);
+        let changes: Vec<(Ticket, Option<EntryChange>)> =
             batch.iter().map(|(ticket, operation)| (*ticket, change(operation))).collect();
-        let Some(inner) = &mut self.inner else { return Err(Lost) };
+        let Some(inner) = &mut self.device else { return Err(Lost) };
         inner.submit(batch)?;
         let taken = changes.len() - batch.len();
         for (ticket, change) in changes.into_iter().take(taken) {
-            if let Some(Change::Insert(entry)) = change {
+            if let Some(EntryChange::Insert(entry)) = change {
                 self.held.insert(entry);
             }
             self.under_way.insert(ticket, change);
@@ -264,14 +269,14 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
     }
 
     fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
-        self.take_next();
-        self.see_off();
-        events.append(&mut self.acked);
-        let mut heard = Vec::new();
-        if let Some(inner) = &mut self.inner {
-            inner.poll(&mut heard);
+        self.take_successor();
+        self.poll_draining();
+        events.append(&mut self.events);
+        let mut device_events = Vec::new();
+        if let Some(inner) = &mut self.device {
+            inner.poll(&mut device_events);
         }
-        for event in heard {
+        for event in device_events {
             self.note(&event);
             match event {
                 OffloadEvent::Restored => {}
@@ -279,31 +284,31 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
                 event => events.push(event),
             }
         }
-        if self.is_restored && !self.is_there && self.leaving.is_empty() {
+        if self.is_restored && !self.is_there && self.draining.is_empty() {
             self.is_there = true;
             events.push(OffloadEvent::Restored);
-            events.extend(self.gone.iter().map(|entry| OffloadEvent::Idle { entry: *entry }));
+            events.extend(self.absent.iter().map(|entry| OffloadEvent::Idle { entry: *entry }));
         }
     }
 
     fn forget(&mut self, entry: LtmIndex) {
-        if let Some(inner) = &mut self.inner {
+        if let Some(inner) = &mut self.device {
             inner.forget(entry);
         }
     }
 }
 
-impl<T> Drop for Exchange<T> {
-    /// Nobody empties anything any more.
+impl<T> Drop for DeviceExchange<T> {
+    /// No device is emptied from now on.
     fn drop(&mut self) {
         self.pending.store(0, Ordering::Relaxed);
     }
 }
 
-fn change(operation: &Operation) -> Option<Change> {
+fn change(operation: &Operation) -> Option<EntryChange> {
     match operation {
-        Operation::Insert { entry, .. } => Some(Change::Insert(*entry)),
-        Operation::Remove { entry } => Some(Change::Remove(*entry)),
+        Operation::Insert { entry, .. } => Some(EntryChange::Insert(*entry)),
+        Operation::Remove { entry } => Some(EntryChange::Remove(*entry)),
         Operation::Modify { .. } | Operation::Count { .. } => None,
     }
 }
@@ -322,29 +327,29 @@ mod tests {
 
     use super::*;
 
-    /// A device: the entries that it holds, and operations that it has not answered.
+    /// A device with its entries, and operations that it has not acknowledged.
     #[derive(Debug, Default)]
-    struct Device {
+    struct FakeDevice {
         held: BTreeSet<LtmIndex>,
         waiting: Vec<(Ticket, Operation)>,
         is_new: bool,
         is_slow: bool,
-        /// It loses its connection when it is asked for events next.
+        /// If true, the connection is lost at the next poll.
         is_lost: bool,
     }
 
-    struct Fake(Arc<Mutex<Device>>, OffloadCapabilities);
+    struct FakeHandle(Arc<Mutex<FakeDevice>>, OffloadCapabilities);
 
-    fn fake() -> (Fake, Arc<Mutex<Device>>) {
-        let device = Arc::new(Mutex::new(Device { is_new: true, ..Device::default() }));
-        (Fake(Arc::clone(&device), nothing()), device)
+    fn fake() -> (FakeHandle, Arc<Mutex<FakeDevice>>) {
+        let device = Arc::new(Mutex::new(FakeDevice { is_new: true, ..FakeDevice::default() }));
+        (FakeHandle(Arc::clone(&device), empty_capabilities()), device)
     }
 
-    fn nothing() -> OffloadCapabilities {
+    fn empty_capabilities() -> OffloadCapabilities {
         capabilities(&Program::default(), &Skills::default())
     }
 
-    impl OffloadDevice for Fake {
+    impl OffloadDevice for FakeHandle {
         fn capabilities(&self) -> &OffloadCapabilities {
             &self.1
         }
@@ -398,23 +403,23 @@ mod tests {
         }
     }
 
-    /// An exchange, and its time.
-    fn exchange() -> (Exchange<Fake>, Successors<Fake>, Arc<Mutex<Time>>) {
+    /// Returns an exchange and its clock.
+    fn exchange() -> (DeviceExchange<FakeHandle>, Successors<FakeHandle>, Arc<Mutex<Time>>) {
         let time = Arc::new(Mutex::new(Time::ZERO));
         let now = Arc::clone(&time);
-        let (exchange, next) = Exchange::new(nothing(), move || *now.lock());
+        let (exchange, next) = DeviceExchange::new(empty_capabilities(), move || *now.lock());
         (exchange, next, time)
     }
 
-    /// What is shared with an exchange: its targets to come, the device of the first, and its time.
-    type Shared = (Successors<Fake>, Arc<Mutex<Device>>, Arc<Mutex<Time>>);
+    /// The sender of devices, the first device and the clock of an exchange.
+    type ExchangeParts = (Successors<FakeHandle>, Arc<Mutex<FakeDevice>>, Arc<Mutex<Time>>);
 
-    /// With a first target.
-    fn with_first() -> (Exchange<Fake>, Shared) {
+    /// Returns an exchange with a first device.
+    fn with_first() -> (DeviceExchange<FakeHandle>, ExchangeParts) {
         let (mut exchange, next, time) = exchange();
         let (first, device) = fake();
-        next.send(Some(first), Before::Runs);
-        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored]);
+        next.send(Some(first), PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored]);
         assert!(!next.is_pending(), "there was none before it");
         (exchange, (next, device, time))
     }
@@ -433,7 +438,7 @@ mod tests {
         (Ticket(number), Operation::Insert { entry, stage, rule: Arc::new(rule) })
     }
 
-    fn heard(exchange: &mut Exchange<Fake>) -> Vec<OffloadEvent> {
+    fn device_events(exchange: &mut DeviceExchange<FakeHandle>) -> Vec<OffloadEvent> {
         let mut events = Vec::new();
         exchange.poll(&mut events);
         events
@@ -456,35 +461,35 @@ mod tests {
         let (mut exchange, next, _) = exchange();
         let mut batch = vec![insert(1)];
         assert_eq!(exchange.submit(&mut batch), Err(Lost));
-        assert_eq!((heard(&mut exchange), batch.len()), (vec![], 1));
-        next.send(Some(fake().0), Before::Runs);
+        assert_eq!((device_events(&mut exchange), batch.len()), (vec![], 1));
+        next.send(Some(fake().0), PredecessorState::Runs);
         assert_eq!(exchange.submit(&mut batch), Err(Lost), "it has not said that it is there");
-        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored]);
+        assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored]);
         exchange.submit(&mut batch).unwrap();
-        assert_eq!(heard(&mut exchange), [done(1)]);
+        assert_eq!(device_events(&mut exchange), [done(1)]);
     }
 
     #[test]
     fn what_one_target_held_the_next_does_not_and_the_owner_hears_of_it() {
         let (mut exchange, (next, _, _)) = with_first();
         exchange.submit(&mut vec![insert(1), insert(2)]).unwrap();
-        assert_eq!(heard(&mut exchange), [done(1), done(2)]);
+        assert_eq!(device_events(&mut exchange), [done(1), done(2)]);
         let (second, device) = fake();
-        next.send(Some(second), Before::Ended);
+        next.send(Some(second), PredecessorState::Ended);
         let idle = |number| OffloadEvent::Idle { entry: LtmIndex(number) };
         assert_eq!(
-            heard(&mut exchange),
+            device_events(&mut exchange),
             [OffloadEvent::Lost(Lost), OffloadEvent::Restored, idle(1), idle(2)]
         );
         let entries = vec![LtmIndex(1), LtmIndex(2)];
         let count = (Ticket(4), Operation::Count { entries });
         exchange.submit(&mut vec![count, remove(3, 1), insert(5)]).unwrap();
-        let mut events = heard(&mut exchange);
+        let mut events = device_events(&mut exchange);
         events.sort_by_key(|event| format!("{event:?}"));
         assert_eq!(events, [done(3), done(4), done(5)]);
         assert_eq!(device.lock().held, BTreeSet::from([LtmIndex(5)]));
         exchange.submit(&mut vec![remove(6, 2), remove(7, 5)]).unwrap();
-        assert_eq!(heard(&mut exchange), [done(6), done(7)]);
+        assert_eq!(device_events(&mut exchange), [done(6), done(7)]);
         assert!(device.lock().held.is_empty());
     }
 
@@ -494,13 +499,17 @@ mod tests {
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
         let (second, device) = fake();
-        next.send(Some(second), Before::Ended);
+        next.send(Some(second), PredecessorState::Ended);
         let lost = [lost(1), OffloadEvent::Lost(Lost), OffloadEvent::Restored];
-        assert_eq!(heard(&mut exchange), lost, "it is not there, and nobody thinks that it is");
+        assert_eq!(
+            device_events(&mut exchange),
+            lost,
+            "it is not there, and nobody thinks that it is"
+        );
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        assert_eq!(heard(&mut exchange), [done(1)]);
+        assert_eq!(device_events(&mut exchange), [done(1)]);
         exchange.submit(&mut vec![remove(2, 1)]).unwrap();
-        assert_eq!(heard(&mut exchange), [done(2)]);
+        assert_eq!(device_events(&mut exchange), [done(2)]);
         assert!(device.lock().held.is_empty());
     }
 
@@ -508,35 +517,35 @@ mod tests {
     fn no_target_is_there_before_the_one_that_was_is_empty() {
         let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        heard(&mut exchange);
+        device_events(&mut exchange);
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(2)]).unwrap();
-        next.send(Some(fake().0), Before::Runs);
-        assert_eq!(heard(&mut exchange), [lost(2), OffloadEvent::Lost(Lost)]);
-        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
+        next.send(Some(fake().0), PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [lost(2), OffloadEvent::Lost(Lost)]);
+        assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));
         assert_eq!(exchange.submit(&mut vec![insert(3)]), Err(Lost));
         device.lock().is_slow = false;
-        assert_eq!(heard(&mut exchange), [], "it is asked");
+        assert_eq!(device_events(&mut exchange), [], "it is asked");
         let idle = OffloadEvent::Idle { entry: LtmIndex(1) };
-        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored, idle]);
+        assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored, idle]);
         assert!(device.lock().held.is_empty(), "{device:?}");
         assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false), "it is let go");
         exchange.submit(&mut vec![insert(3)]).unwrap();
-        assert_eq!(heard(&mut exchange), [done(3)]);
+        assert_eq!(device_events(&mut exchange), [done(3)]);
     }
 
     #[test]
     fn a_target_that_is_given_up_and_lost_is_emptied_when_it_is_back() {
         let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        heard(&mut exchange);
+        device_events(&mut exchange);
         device.lock().is_slow = true;
-        next.send(None, Before::Runs);
-        assert_eq!(heard(&mut exchange), [OffloadEvent::Lost(Lost)]);
+        next.send(None, PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [OffloadEvent::Lost(Lost)]);
         device.lock().is_lost = true;
-        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
+        assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));
         (device.lock().is_new, device.lock().is_slow) = (true, false);
-        assert_eq!((heard(&mut exchange), heard(&mut exchange)), (vec![], vec![]));
+        assert_eq!((device_events(&mut exchange), device_events(&mut exchange)), (vec![], vec![]));
         assert!(device.lock().held.is_empty() && !next.is_pending(), "{device:?}");
     }
 
@@ -546,13 +555,17 @@ mod tests {
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device.lock().is_lost = true;
-        assert_eq!(heard(&mut exchange), [lost(1), OffloadEvent::Lost(Lost)]);
-        next.send(Some(fake().0), Before::Runs);
-        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true), "it may be there");
-        (device.lock().is_new, device.lock().is_slow) = (true, false);
-        assert_eq!(heard(&mut exchange), [], "it is asked");
+        assert_eq!(device_events(&mut exchange), [lost(1), OffloadEvent::Lost(Lost)]);
+        next.send(Some(fake().0), PredecessorState::Runs);
         assert_eq!(
-            heard(&mut exchange),
+            (device_events(&mut exchange), next.is_pending()),
+            (vec![], true),
+            "it may be there"
+        );
+        (device.lock().is_new, device.lock().is_slow) = (true, false);
+        assert_eq!(device_events(&mut exchange), [], "it is asked");
+        assert_eq!(
+            device_events(&mut exchange),
             [OffloadEvent::Restored],
             "nobody thinks that it is there"
         );
@@ -563,14 +576,14 @@ mod tests {
     fn a_target_that_does_not_answer_is_left_after_some_time() {
         let (mut exchange, (next, device, time)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        heard(&mut exchange);
+        device_events(&mut exchange);
         device.lock().is_slow = true;
-        next.send(Some(fake().0), Before::Runs);
-        assert_eq!(heard(&mut exchange), [OffloadEvent::Lost(Lost)]);
-        *time.lock() = Time::ZERO.after(LEAVING_MAX - Duration::from_millis(1));
-        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
-        *time.lock() = Time::ZERO.after(LEAVING_MAX);
-        assert_eq!(heard(&mut exchange).first(), Some(&OffloadEvent::Restored));
+        next.send(Some(fake().0), PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [OffloadEvent::Lost(Lost)]);
+        *time.lock() = Time::ZERO.after(DRAIN_TIME_MAX - Duration::from_millis(1));
+        assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));
+        *time.lock() = Time::ZERO.after(DRAIN_TIME_MAX);
+        assert_eq!(device_events(&mut exchange).first(), Some(&OffloadEvent::Restored));
         assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false));
     }
 }

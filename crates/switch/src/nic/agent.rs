@@ -1,0 +1,93 @@
+//! Starts the offload agent: the thread that keeps the entries of a NIC consistent with the tables.
+
+use std::{io, sync::Arc, time::Instant};
+
+use shunt_datapath::{
+    CoordinatorHandle,
+    offload::{
+        OffloadAgent, OffloadCandidates, OffloadConfig, OffloadEndpoint, OffloadHandle,
+        offload_endpoint, spawn_offload_thread,
+    },
+    thread::Running,
+};
+use shunt_p4runtime::{
+    client::P4RuntimeDevice,
+    codec::{Skills, capabilities},
+};
+use shunt_pipeline::{BridgeId, OwnerId, Pipeline, Time};
+
+use super::{DeviceExchange, OffloadConnection, front::program};
+use crate::config::Config;
+
+/// The offload agent of a P4Runtime device.
+pub(crate) type NicAgent = OffloadAgent<DeviceExchange<P4RuntimeDevice>>;
+
+/// The parameters of a new offload agent.
+pub(crate) struct AgentSettings {
+    /// Number of packet threads.
+    ///
+    /// Their cache owners have the numbers below the one of the agent.
+    pub(crate) threads: u16,
+    /// Configuration of the NIC, and its bridge, which may be added later.
+    pub(crate) config: Config,
+    pub(crate) bridge: BridgeId,
+    pub(crate) seed: u64,
+    pub(crate) epoch: Instant,
+}
+
+/// A running offload agent, and the candidate queues of the packet threads.
+pub(crate) struct StartedAgent {
+    pub(crate) connection: OffloadConnection,
+    pub(crate) thread: Running<NicAgent>,
+    pub(crate) candidates: Vec<OffloadCandidates>,
+}
+
+impl AgentSettings {
+    /// Registers an agent with the eviction coordinator and runs it.
+    ///
+    /// `None` if the coordinator is closed.
+    ///
+    /// Waits for a turn of the coordinator that is in progress.
+    pub(crate) fn start(
+        self,
+        handle: &CoordinatorHandle,
+        pipeline: &Arc<Pipeline>,
+    ) -> Option<io::Result<StartedAgent>> {
+        let (owner, threads) = (OwnerId(self.threads), self.threads.into());
+        let joined = handle.join(|version| {
+            let ends = offload_endpoint(owner, version, threads, Arc::clone(handle.waker()));
+            ends.map(|(handle, ends, coordinator, candidates)| {
+                ((handle, ends, candidates), coordinator)
+            })
+        });
+        Some(joined?.and_then(|joints| self.run(joints, pipeline)))
+    }
+
+    /// Runs a registered agent.
+    ///
+    /// Versions wait for it from now on, so it is created in any case, and retires.
+    fn run(
+        self,
+        (handle, ends, candidates): (OffloadHandle, OffloadEndpoint, Vec<OffloadCandidates>),
+        pipeline: &Arc<Pipeline>,
+    ) -> io::Result<StartedAgent> {
+        let Self { config, bridge, seed, epoch, .. } = self;
+        let chain = &config.caches.gigaflow;
+        let settings = OffloadConfig {
+            policy: chain.policy.name(),
+            eviction: chain.eviction.contract(),
+            seed,
+            max_idle: config.caches.idle(),
+            drain: chain.offload.drain(),
+            ..OffloadConfig::new(bridge)
+        };
+        // The capabilities without a device; the stages of an agent never change.
+        let nothing = capabilities(&program(&chain.offload), &Skills::default());
+        let (exchange, next) =
+            DeviceExchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
+        let owner = OffloadAgent::new(settings, Arc::clone(pipeline), exchange, ends);
+        let thread = spawn_offload_thread(owner, epoch)?;
+        let connection = OffloadConnection { handle, next, policy: chain.policy.name() };
+        Ok(StartedAgent { connection, thread, candidates })
+    }
+}
