@@ -204,7 +204,7 @@ fn the_cache_is_replaced_while_packets_flow_and_every_packet_is_accounted_for() 
 }
 
 #[test]
-fn a_trace_says_how_the_way_is_cut() {
+fn a_trace_shows_the_sub_traversals() {
     let rig = Rig::new("kind = \"gigaflow\"\n[caches.gigaflow]\npolicy = \"one-to-one\"");
     let flow = "in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.9.0.1,tp_dst=1";
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_a_nic_that_does_not_say_what_it_is_means_the_embedded_one() {
+    fn an_offload_table_without_kind_is_embedded() {
         use shunt_switch::config::OffloadKind;
         let kind = |text: &str| {
             let text = format!("{text}[[bridge]]\nname = \"br0\"\n");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_type_is_told_in_words() {
+    fn a_wrong_type_is_explained_in_words() {
         let (message, _, place) = complaint("[threads]\npacket = \"two\"\n");
         assert!(message.ends_with("expected a number from 0 to 65535"), "{message}");
         assert_eq!(place, "\"two\"");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_pointed_at() {
+    fn invalid_values_are_pointed_at() {
         for (text, words, place) in [
             ("[threads]\npacket = 0\n", "from 1 to 64", "0"),
             ("[caches]\nexact_entries = 3\n", "power of two", "3"),

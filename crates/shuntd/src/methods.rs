@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_stand_as_when_the_daemon_starts_are_told_from_those_that_nobody_has() {
+    fn keys_for_the_start_differ_from_unknown_keys() {
         for key in ["caches.exact_entries", "caches.megaflow_entries", "threads.packet"] {
             assert!(is_of_start(key), "{key}");
         }

@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_told_by_thread_and_stage_and_a_nic_by_stage() {
+    fn gigaflow_metrics_have_thread_and_stage_labels() {
         let chain = json!({"hits": 7, "entries_per_hit": 2.5, "not_partitioned": {"learns": 3},
             "stages": [{"entries": 1, "entries_max": 8, "masks": 1}, {"entries": 2}]});
         let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],

@@ -318,7 +318,7 @@ br0     1     p1    10            600         0             0           up
     }
 
     #[test]
-    fn a_port_that_does_not_take_all_vlans_says_which() {
+    fn a_port_shows_its_vlans_unless_it_has_all() {
         let line = |port: Value| {
             let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
             shown.lines().nth(1).unwrap().trim().to_owned()

@@ -285,7 +285,7 @@ acknowledgements by poll loop iterations since the version was sent: 8
     }
 
     #[test]
-    fn a_piece_that_leads_on_is_no_drop() {
+    fn an_ltm_entry_with_a_next_tag_is_no_drop() {
         assert_eq!(actions(&json!({"actions": [], "next": null})), "drop");
         assert_eq!(actions(&json!({"actions": [], "next": "tag=2"})), "next(tag=2)");
         let more = json!({"actions": ["set(nw_ttl=63)"], "next": "tag=2"});
@@ -293,7 +293,7 @@ acknowledgements by poll loop iterations since the version was sent: 8
     }
 
     #[test]
-    fn an_entry_that_is_there_is_explained_by_its_lookups_and_reads() {
+    fn a_valid_entry_is_explained_by_lookups_and_reads() {
         let rule = json!({"match": "ip", "priority": 7, "cookie": "0x1", "actions": "output:2"});
         let visits = json!([
             {"bridge": "br0", "table": 0, "conjunctions": [], "rule": rule, "consulted": "ip"},

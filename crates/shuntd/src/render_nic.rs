@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_is_shown_with_its_state_and_a_stale_one_says_why() {
+    fn a_stale_nic_is_shown_with_the_reason() {
         let mut value = status();
         assert_eq!(nic_line(&value), "nic embedded 127.0.0.1:9 (connected, 3 entries)");
         value["state"] = "stale".into();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_nic_has_done_is_a_line_each() {
+    fn each_nic_counter_has_a_line() {
         let shown = nic(&status());
         for expected in [
             "nic hits                   3   50.0 % of 6 lookups",

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_may_come_in_pieces() {
+    async fn a_request_may_arrive_in_several_reads() {
         let replies = exchange(&[br#"{"method":"ec"#, br#"ho","params":["x"],"id":7}"#]).await;
         assert_eq!(replies, r#"{"error":null,"id":7,"result":"x\n"}"#);
     }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_and_closed_by_another_sign_is_garbage() {
+    fn mismatched_brackets_are_garbage() {
         for text in ["{]", "{\"a\":[}}", "]", "{{}}"] {
             let mut objects = Objects { bytes: text.into(), ..Objects::default() };
             assert!(matches!(objects.next(), ParsedObject::Garbage), "{text}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn params_that_are_no_texts_are_refused_and_the_connection_lives() {
+    async fn params_that_are_not_strings_are_refused() {
         let replies = exchange(&[
             br#"{"method":"echo","params":[1],"id":0}"#,
             br#"{"method":"echo","params":["y"],"id":1}"#,

@@ -1,4 +1,4 @@
-//! Links the switch, loads two rules and forwards a capture:
+//! Embeds the switch, loads two rules and forwards a capture:
 //! `cargo run --release --package shunt-switch --example forward -- IN.pcap OUT.pcap`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it did")]

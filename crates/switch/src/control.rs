@@ -13,7 +13,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, Change, Overflow, Pipeline, PortConfig, PortInfo, TableId, Version,
+    BridgeId, BridgeSettings, Change, Pipeline, PortConfig, PortInfo, TableId, Version,
 };
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tracing::{info, warn};
@@ -507,10 +507,7 @@ fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
     BridgeSettings {
         name: settings.name.clone(),
         rules_max: tables.map(|table| (table, limit)).collect(),
-        overflow: match settings.table_overflow {
-            config::TableOverflow::Refuse => Overflow::Refuse,
-            config::TableOverflow::Evict => Overflow::Evict,
-        },
+        overflow: settings.table_overflow.into(),
         mac_ageing: match settings.mac_ageing_s {
             0 => defaults.mac_ageing,
             seconds => Duration::from_secs(seconds.into()),
@@ -551,7 +548,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bridges_and_ports_come_and_go_more_often_than_there_are_numbers() {
+    async fn numbers_of_bridges_and_ports_are_reused() {
         let control = start(3);
         for _ in 0..20 {
             control.add_bridge(&bridge("br0")).await.unwrap();
@@ -564,7 +561,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_refused_takes_no_number() {
+    async fn a_refused_request_takes_no_number() {
         let control = start(2);
         control.add_bridge(&bridge("br0")).await.unwrap();
         control.add_port("br0", null("p1")).await.unwrap();

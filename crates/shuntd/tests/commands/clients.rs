@@ -1,4 +1,4 @@
-//! Clients of the control socket: so many at a time, and no more.
+//! Clients of the control socket, up to the limit.
 
 use std::{
     io::{Read, Write},
@@ -9,14 +9,14 @@ use std::{
 
 use crate::{Daemon, until};
 
-/// Clients that are served at a time.
+/// Maximum number of clients at a time.
 const CLIENTS_MAX: usize = 64;
 
-/// A client that was served; `None` if the daemon has closed its connection unserved.
+/// Connects a client; `None` if the daemon closed the connection without a reply.
 fn served(socket: &Path) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // One that is closed at once may be so before it has written.
+    // The connection may be closed before the request is written.
     stream.write_all(br#"{"method":"version","params":[],"id":0}"#).ok()?;
     let mut reply = [0; 256];
     stream.read(&mut reply).ok().filter(|count| *count > 0)?;
@@ -27,7 +27,7 @@ fn served(socket: &Path) -> Option<UnixStream> {
 fn sixty_four_clients_are_served_and_the_next_when_one_has_gone() {
     let daemon = Daemon::start("");
     let socket = daemon.socket();
-    // The client that saw the daemon start may still have its place.
+    // The client that waited for the daemon may still hold its place.
     let mut clients: Vec<UnixStream> = Vec::new();
     assert!(until(|| {
         clients.extend(served(&socket));

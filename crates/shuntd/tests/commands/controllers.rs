@@ -1,4 +1,4 @@
-//! How it stands with controllers: what `show` and the log say.
+//! The state of controllers in `show` and in the log.
 
 use std::{
     io::{Read, Write},
@@ -20,30 +20,30 @@ fn controllers(daemon: &Daemon) -> Value {
     bridges[0]["controllers"].clone()
 }
 
-/// Says hello, and asks to be master.
+/// Sends hello, and requests the master role.
 fn become_master(stream: &mut TcpStream) {
     stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
     stream.write_all(&[4, 24, 0, 24, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0]).unwrap();
     stream.write_all(&[0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
-    // What is not read here is read by nobody; the daemon does not mind.
+    // The replies are not read.
     stream.read_exact(&mut [0; 16]).unwrap();
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_shown_and_told_of_once() {
+fn a_missing_controller_is_shown_and_logged_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = gone.local_addr().unwrap().to_string();
     drop(gone);
     let daemon = daemon(&address);
     let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
     assert!(shown(&format!("controller tcp:{address} (not connected: Connection refused")));
-    // The third attempt has failed when four seconds are to be waited.
+    // After the third failed attempt the pause is four seconds.
     assert!(shown("next attempt in 4 s)"), "{}", daemon.answer(&["show"]));
     assert_eq!(daemon.log().matches("cannot be reached").count(), 1, "{}", daemon.log());
     let list = controllers(&daemon);
     assert_eq!((&list[0]["state"], &list[1]["state"]), (&"waiting".into(), &"listening".into()));
     assert!(list[0]["retry_in_s"].is_u64() && list[0]["reason"].is_string(), "{list}");
-    // It comes, is master, and goes.
+    // The controller connects, becomes master, and disconnects.
     let listener = TcpListener::bind(&address).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
     become_master(&mut stream);

@@ -1,10 +1,10 @@
-//! Cache entries by name, and what is said of evictions.
+//! Names of cache entries, and explanations of evictions.
 
 use std::fs;
 
 use crate::{Daemon, until};
 
-/// A capture file with one frame of a protocol that nobody knows.
+/// Returns a capture file with one frame of an unknown protocol.
 fn capture() -> Vec<u8> {
     let mut file =
         vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! The two programs as an operator runs them, of this build. No privileges are needed.
+//! Tests of the two programs of this build, as an operator runs them. They need no privileges.
 
 #![expect(clippy::unwrap_used, reason = "a daemon that cannot be had fails the test that wants it")]
 
@@ -19,7 +19,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A daemon, and the folder that it runs in; killed when dropped.
+/// A daemon and its directory; killed when dropped.
 struct Daemon {
     process: Child,
     folder: TempDir,
@@ -35,7 +35,7 @@ impl Daemon {
         daemon
     }
 
-    /// Kills the daemon, and starts another in its place before anybody has waited for its end.
+    /// Kills the daemon, and starts another one before the system has cleaned up.
     fn kill_and_start_again(&mut self) -> Child {
         self.process.kill().unwrap();
         let next = spawn(self.run_dir());
@@ -57,7 +57,7 @@ impl Daemon {
         self.run_dir().join(format!("shuntd.{}.ctl", self.process.id()))
     }
 
-    /// What it has logged, or complained of.
+    /// Returns the log, with error messages.
     fn log(&self) -> String {
         fs::read_to_string(self.run_dir().join("log")).unwrap()
     }
@@ -66,14 +66,14 @@ impl Daemon {
         shuntctl(self.run_dir(), arguments)
     }
 
-    /// What `shuntctl` answers; it must have succeeded.
+    /// Returns the output of a `shuntctl` command that must succeed.
     fn answer(&self, arguments: &[&str]) -> String {
         let output = self.shuntctl(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What `shuntctl` complains of; it must have failed.
+    /// Returns the error of a `shuntctl` command that must fail.
     fn complaint(&self, arguments: &[&str]) -> String {
         let output = self.shuntctl(arguments);
         assert!(!output.status.success(), "{arguments:?} was taken");
@@ -88,7 +88,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A daemon of `shunt.toml` in a folder, which is its run directory.
+/// Starts a daemon with the file `shunt.toml` of a directory, which is also its run directory.
 fn spawn(folder: &Path) -> Child {
     let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = shuntd(folder);
@@ -111,7 +111,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits until something holds, for 20 seconds at most; answers whether it does.
+/// Waits up to 20 seconds until a condition holds; returns whether it does.
 fn until(mut holds: impl FnMut() -> bool) -> bool {
     (0..1000).any(|_| {
         let now = holds();

@@ -1,10 +1,10 @@
-//! Ports that cannot be, and ports that lead nowhere.
+//! Invalid ports, and patch ports without a peer.
 
 use std::fs;
 
 use crate::{Daemon, errors, shuntd};
 
-/// What `--check` complains of.
+/// Returns the error of `--check`.
 fn check(configuration: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shunt.toml");
@@ -18,7 +18,7 @@ fn port(name: &str, settings: &str) -> String {
 }
 
 #[test]
-fn no_two_ports_of_a_configuration_have_one_device_or_write_one_file() {
+fn two_ports_cannot_share_a_device_or_output_file() {
     let bridge =
         |name: &str, ports: &[String]| format!("[[bridge]]\nname = \"{name}\"\n{}", ports.concat());
     let eth = |name| port(name, "type = \"af_packet\"\ndevice = \"eth9\"");
@@ -81,7 +81,7 @@ fn a_vlan_that_is_none_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_bridge_that_is_not_there_is_told_of_in_one_way() {
+fn a_missing_bridge_gives_one_message() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     for arguments in [
         &["macs", "br9"][..],

@@ -1,4 +1,4 @@
-//! One run directory serves one daemon, however the one before has ended.
+//! A run directory serves one daemon, also after a crash of the previous one.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn a_daemon_starts_where_one_was_killed_a_moment_ago() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_while_the_first_runs_and_disturbs_nothing() {
+fn a_second_daemon_is_refused() {
     let daemon = Daemon::start(BRIDGE);
     let refused = shuntd(daemon.run_dir()).output().unwrap();
     assert_eq!(refused.status.code(), Some(3));
@@ -31,7 +31,7 @@ fn a_second_daemon_is_refused_while_the_first_runs_and_disturbs_nothing() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_leaves_nothing_behind() {
+fn a_stopped_daemon_leaves_no_files() {
     let mut daemon = Daemon::start(BRIDGE);
     daemon.answer(&["exit"]);
     assert!(daemon.process.wait().unwrap().success());
@@ -42,7 +42,7 @@ fn a_daemon_that_is_told_to_end_leaves_nothing_behind() {
 }
 
 #[test]
-fn whoever_asks_where_no_daemon_runs_is_told_what_is_missing() {
+fn shuntctl_reports_a_missing_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("shuntd.pid");
     let ask = || {
@@ -59,7 +59,7 @@ fn whoever_asks_where_no_daemon_runs_is_told_what_is_missing() {
 }
 
 #[test]
-fn a_configuration_that_is_not_there_is_told_of_once() {
+fn a_missing_configuration_file_gives_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = shuntd(folder.path());
     let output = command.arg("--config").arg(folder.path().join("none.toml")).output().unwrap();
@@ -70,7 +70,7 @@ fn a_configuration_that_is_not_there_is_told_of_once() {
 }
 
 #[test]
-fn what_the_system_refuses_at_the_start_is_told_of_once() {
+fn a_system_error_at_the_start_gives_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -88,7 +88,7 @@ fn top_clears_no_screen_where_there_is_none() {
 }
 
 #[test]
-fn a_log_says_what_is_done_with_each_address() {
+fn the_log_has_each_controller_address() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0:127.0.0.1\"]\n");
     assert!(until(|| daemon.log().contains("listening for controllers")), "{}", daemon.log());
 }

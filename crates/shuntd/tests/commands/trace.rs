@@ -1,4 +1,4 @@
-//! What a trace says to those who ask for what cannot be.
+//! Traces of packets that cannot exist.
 
 use crate::Daemon;
 
@@ -8,7 +8,7 @@ fn daemon() -> Daemon {
 }
 
 #[test]
-fn a_port_name_that_no_port_has_is_answered_with_those_there_are() {
+fn an_unknown_port_name_lists_the_existing_ports() {
     let told = daemon().complaint(&["trace", "br0", "in_port=vm-z,tcp"]);
     assert_eq!(
         told,
@@ -28,7 +28,7 @@ fn a_packet_that_comes_in_by_no_port_is_traced_with_a_warning() {
 }
 
 #[test]
-fn a_frame_that_is_too_short_or_half_is_told_what_a_frame_has() {
+fn an_invalid_frame_is_refused_with_the_rule() {
     let daemon = daemon();
     let whole = "ff".repeat(14);
     for frame in ["abcd", "0", &whole[1..], &format!("{whole}f")] {

@@ -153,3 +153,21 @@ pub enum CaptureRepeat {
 ///
 /// OpenFlow has 16 bytes, one of them NUL.
 pub const NAME_BYTES_MAX: usize = 15;
+
+impl From<TableOverflow> for shunt_pipeline::Overflow {
+    fn from(overflow: TableOverflow) -> Self {
+        match overflow {
+            TableOverflow::Refuse => Self::Refuse,
+            TableOverflow::Evict => Self::Evict,
+        }
+    }
+}
+
+impl From<CaptureRepeat> for shunt_datapath::port::Repeat {
+    fn from(repeat: CaptureRepeat) -> Self {
+        match repeat {
+            CaptureRepeat::Once => Self::Once,
+            CaptureRepeat::Endless => Self::Endless,
+        }
+    }
+}

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_its_range_is_told_with_its_place_once() {
+    fn a_value_out_of_range_has_its_place_once() {
         let mut config = Config::default();
         let complaint = |config: &Config| config.check().unwrap_err().to_string();
         config.caches.idle_ms = 0;
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
+    fn a_mistake_has_its_place() {
         let place =
             |bridge: BridgeOptions| mistake(&[BridgeOptions { name: "br0".into(), ..bridge }]);
         let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];

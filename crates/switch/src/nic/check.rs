@@ -57,7 +57,7 @@ mod tests {
     use crate::config::{BridgeOptions, Config};
 
     #[test]
-    fn a_target_has_a_bridge_an_address_and_numbers_that_a_nic_has() {
+    fn offload_options_are_checked() {
         let complaint = |target: OffloadOptions| {
             let mut config = Config { bridges: vec![bridge()], ..Config::default() };
             config.caches.gigaflow.offload = target;

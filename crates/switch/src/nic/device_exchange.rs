@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_target_nothing_is_taken() {
+    fn without_a_device_nothing_is_accepted() {
         let (mut exchange, next, _) = exchange();
         let mut batch = vec![insert(1)];
         assert_eq!(exchange.submit(&mut batch), Err(Lost));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_target_held_the_next_does_not_and_the_owner_hears_of_it() {
+    fn the_agent_learns_of_entries_that_a_new_device_lacks() {
         let (mut exchange, (next, _, _)) = with_first();
         exchange.submit(&mut vec![insert(1), insert(2)]).unwrap();
         assert_eq!(device_events(&mut exchange), [done(1), done(2)]);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_on_its_way_into_one_target_goes_into_the_next_and_out_again() {
+    fn an_insertion_in_progress_is_repeated_at_the_next_device() {
         let (mut exchange, (next, device, _)) = with_first();
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn no_target_is_there_before_the_one_that_was_is_empty() {
+    fn no_device_is_there_before_the_previous_one_is_empty() {
         let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device_events(&mut exchange);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_given_up_and_lost_is_emptied_when_it_is_back() {
+    fn a_lost_device_is_emptied_when_it_returns() {
         let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device_events(&mut exchange);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_in_as_the_target_was_lost_is_waited_for_too() {
+    fn an_insertion_during_a_loss_is_removed_too() {
         let (mut exchange, (next, device, _)) = with_first();
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_does_not_answer_is_left_after_some_time() {
+    fn a_silent_device_is_abandoned_after_a_time() {
         let (mut exchange, (next, device, time)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device_events(&mut exchange);

@@ -250,7 +250,7 @@ impl NicFront {
         };
         let program = program(config);
         let clock: fn() -> Now = DaemonClock::of_nic;
-        let nic = Nic::start((program, limits), Vec::new(), address, (clock, self.seed)).await;
+        let nic = Nic::start(program, limits, Vec::new(), address, clock, self.seed).await;
         let nic = nic.map_err(|error| system(Box::new(error)))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (address, ports, traffic) = (nic.address(), nic.ports(), nic.traffic());

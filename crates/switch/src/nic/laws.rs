@@ -332,7 +332,7 @@ fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmR
 }
 
 #[test]
-fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
+fn exchanged_devices_forward_by_the_acknowledged_version() {
     let rng_seed = RngSeed::Fixed(seed());
     let config =
         ProptestConfig { cases: 96, rng_seed, failure_persistence: None, ..Default::default() };

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_says_what_one_looks_like() {
+    fn an_invalid_address_shows_a_valid_one() {
         check(
             "ssl:1.2.3.4",
             "`ssl:1.2.3.4` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP (TLS is not supported)",

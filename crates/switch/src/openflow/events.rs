@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_port_that_changes_often_controllers_hear_once() {
+    fn many_changes_of_a_port_cause_one_notification() {
         let (changed, port) = (ChangedPorts::default(), (BridgeId::new(1), PortNo::new(2)));
         assert!(poll(changed.take()).is_pending());
         (0..1000).for_each(|_| changed.add(port.0, port.1));

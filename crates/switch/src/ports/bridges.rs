@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bridge_of_a_nic_keeps_its_number_and_gives_it_back_when_another_is_that_bridge() {
+    fn the_bridge_of_a_nic_keeps_its_number() {
         let mut bridges = BridgeRegistry::limited(2);
         let version = Version::new(7);
         let bridge = |name: &str| config::BridgeOptions { name: name.into(), ..Default::default() };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_names_says_how_many_it_leaves_out() {
+    fn a_long_list_of_names_counts_the_rest() {
         let names: Vec<String> = (1..=20).map(|number| format!("p{number}")).collect();
         let list = |count| listed(names.iter().take(count).map(String::as_str));
         assert_eq!((list(0), list(2)), ("none".to_owned(), "p1, p2".to_owned()));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_a_disk_is_for_all() {
+    fn devices_and_pipes_can_be_shared() {
         assert_eq!(writes(Path::new("/dev/null")), None);
     }
 

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_anybodys_twice_at_a_time_and_all_are_used() {
+    fn every_number_is_given_out_once() {
         let mut numbers = NumberPool::new(10);
         let mut taken = BTreeSet::new();
         while let Some(number) = numbers.take() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_datapath::{
     metrics::PortTraffic,
-    port::{Port, PortSpec, Repeat},
+    port::{Port, PortSpec},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -72,10 +72,7 @@ impl BridgePort {
             PortType::Pcap => PortSpec::Pcap {
                 rx: path(&settings.rx),
                 tx: path(&settings.tx),
-                repeat: match settings.repeat {
-                    config::CaptureRepeat::Once => Repeat::Once,
-                    config::CaptureRepeat::Endless => Repeat::Endless,
-                },
+                repeat: settings.repeat.into(),
             },
             PortType::AfPacket => PortSpec::AfPacket { device: settings.device().to_owned() },
             PortType::Tap => PortSpec::Tap { device: settings.device().to_owned() },

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mode_has_no_use_for_is_a_mistake() {
+    fn keys_that_the_vlan_mode_does_not_use_are_refused() {
         use config::PortVlanMode::{Access, NativeTagged, Trunk};
         let complaint = |vlan_mode, tag, trunks: &[u16]| {
             let name = "p1".to_owned();

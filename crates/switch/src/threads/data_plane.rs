@@ -37,6 +37,7 @@ use crate::{
         learner,
         listener::PacketInListener,
         publisher::{FULL_QUEUE_PAUSE, Publisher},
+        slot::ThreadSlot,
         worker::WorkerThread,
     },
 };
@@ -59,25 +60,16 @@ pub(crate) struct DataPlane {
 
 /// The threads of the data plane.
 struct DataPlaneThreads {
-    packet: Vec<ThreadSlot<PacketThread>>,
-    eviction: ThreadSlot<Option<EvictionCoordinator>>,
+    packet: Vec<ThreadSlot<Running<PacketThread>>>,
+    eviction: ThreadSlot<Running<Option<EvictionCoordinator>>>,
     /// Offload thread, since the first NIC.
     offload: Option<OffloadThread>,
 }
 
 /// The offload thread and its command handle.
 struct OffloadThread {
-    slot: ThreadSlot<NicAgent>,
+    slot: ThreadSlot<Running<NicAgent>>,
     handle: OffloadHandle,
-}
-
-/// A thread, or its end state.
-enum ThreadSlot<T> {
-    Running(Running<T>),
-    /// The thread panicked.
-    Panicked,
-    /// It was stopped.
-    Stopped,
 }
 
 /// Threads that have ended since the last check.
@@ -440,41 +432,6 @@ impl DataPlane {
     }
 }
 
-impl<T> ThreadSlot<T> {
-    /// Returns whether the thread panicked since the last check.
-    fn has_panicked(&mut self) -> bool {
-        let is_over = matches!(self, Self::Running(thread) if thread.is_finished());
-        if is_over {
-            *self = Self::Panicked;
-        }
-        is_over
-    }
-
-    /// Stops the thread and waits for its end; returns whether it was running.
-    fn stop(&mut self) -> bool {
-        match std::mem::replace(self, Self::Stopped) {
-            Self::Running(thread) => {
-                if thread.stop().is_none() {
-                    *self = Self::Panicked;
-                }
-                true
-            }
-            over => {
-                *self = over;
-                false
-            }
-        }
-    }
-
-    const fn state(&self) -> ThreadState {
-        match self {
-            Self::Running(_) => ThreadState::Running,
-            Self::Panicked => ThreadState::Panicked,
-            Self::Stopped => ThreadState::Stopped,
-        }
-    }
-}
-
 impl Drop for DataPlane {
     fn drop(&mut self) {
         self.stop();
@@ -536,7 +493,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_learner_no_packet_thread_goes_on_and_nobody_waits_for_it() {
+    async fn without_the_learner_packet_threads_stop() {
         let (mut plane, doomed) = plane();
         std::mem::replace(&mut plane.learner, doomed).stop();
         let stopped = stopped(&plane);
@@ -549,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_owner_of_a_target_follows_on_one_that_has_ended() {
+    async fn a_new_offload_agent_replaces_one_that_ended() {
         let (plane, doomed) = plane();
         doomed.stop();
         let (config, bridge) = (Config::default(), BridgeId::new(1));

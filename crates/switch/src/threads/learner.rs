@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
-    fn every_lesson_is_answered_whether_it_changed_anything_or_not() {
+    fn every_learn_request_is_acknowledged() {
         let pipeline = Arc::new(Pipeline::new(1));
         let bridge = BridgeId::new(1);
         let version = pipeline.add_bridge(bridge, BridgeSettings::default()).version;

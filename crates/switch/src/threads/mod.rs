@@ -5,4 +5,5 @@ pub(crate) mod data_plane;
 pub(crate) mod learner;
 pub(crate) mod listener;
 pub(crate) mod publisher;
+pub(crate) mod slot;
 pub(crate) mod worker;

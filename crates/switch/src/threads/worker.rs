@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use shunt_datapath::Waker;
 
-use crate::status::thread::ThreadState;
+use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 
 /// Maximum time parked, so that a stop is never missed.
 const SLEEP_MAX_MS: u16 = 500;
@@ -26,13 +26,7 @@ const SLEEP_MAX_MS: u16 = 500;
 pub(crate) struct WorkerThread {
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
-    state: Mutex<WorkerState>,
-}
-
-enum WorkerState {
-    Running(JoinHandle<()>),
-    Panicked,
-    Stopped,
+    state: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 
 impl WorkerThread {
@@ -61,40 +55,24 @@ impl WorkerThread {
                 own_waker.unpark();
             }
         })?;
-        Ok(Self { stop, waker, state: Mutex::new(WorkerState::Running(handle)) })
+        Ok(Self { stop, waker, state: Mutex::new(ThreadSlot::Running(handle)) })
     }
 
     /// Returns whether the thread panicked since the last check.
     pub(crate) fn has_panicked(&self) -> bool {
-        let mut state = self.state.lock();
-        let is_over = matches!(&*state, WorkerState::Running(handle) if handle.is_finished());
-        if is_over {
-            *state = WorkerState::Panicked;
-        }
-        is_over
+        self.state.lock().has_panicked()
     }
 
     /// Returns the state as of the last check.
     pub(crate) fn state(&self) -> ThreadState {
-        match *self.state.lock() {
-            WorkerState::Running(_) => ThreadState::Running,
-            WorkerState::Panicked => ThreadState::Panicked,
-            WorkerState::Stopped => ThreadState::Stopped,
-        }
+        self.state.lock().state()
     }
 
     /// Stops the thread and waits for its end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        let mut state = self.state.lock();
-        *state = match std::mem::replace(&mut *state, WorkerState::Stopped) {
-            WorkerState::Running(handle) => match handle.join() {
-                Ok(()) => WorkerState::Stopped,
-                Err(_) => WorkerState::Panicked,
-            },
-            over => over,
-        };
+        self.state.lock().stop();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the tests stand on: a switch, ports made of channels, a controller.
+//! Test fixtures: a switch, ports made of channels, and a controller.
 
 use std::{
     path::Path,
@@ -28,16 +28,17 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long may take what takes microseconds.
+/// Maximum time to wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A frame that its thread does not survive.
+/// A frame that makes its packet thread panic.
 pub(crate) const PANIC: &[u8] = b"panic";
 
-/// A frame after which its queue is broken.
+/// A frame that breaks its receive queue.
 pub(crate) const BREAK: &[u8] = b"break";
 
-/// A frame after which its thread waits at the gate of its port, when it has dealt with what came before.
+/// A frame after which the packet thread waits at the gate of the port. Earlier frames are
+/// processed first.
 pub(crate) const HOLD: &[u8] = b"hold";
 
 /// A switch with one bridge, `br0`.
@@ -54,14 +55,14 @@ impl Bench {
         bench
     }
 
-    /// A switch of this configuration, without a bridge.
+    /// Starts a switch with this configuration, without a bridge.
     pub(crate) async fn of(config: &Config) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_dir = Some(folder.path().to_owned());
         Self { switch: Switch::start(config, run_dir, 1).await.unwrap(), folder }
     }
 
-    /// A switch without a bridge, with an eviction engine of the test's.
+    /// Starts a switch without a bridge, with an eviction engine of the test.
     pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
@@ -69,7 +70,7 @@ impl Bench {
         Self::with_engine(&config, engine).await
     }
 
-    /// A switch of this configuration but for its eviction engine, which is the test's.
+    /// Starts a switch with this configuration and an eviction engine of the test.
     pub(crate) async fn with_engine(config: &Config, engine: EngineMaker) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_dir = Some(folder.path().to_owned());
@@ -90,7 +91,7 @@ impl Bench {
         far_end
     }
 
-    /// A controller of `br0` that hears of everything.
+    /// Connects a controller to `br0` that receives all asynchronous messages.
     pub(crate) async fn controller(&self) -> Controller {
         self.controller_of("br0").await
     }
@@ -99,7 +100,7 @@ impl Bench {
         Controller::connect(&self.folder.path().join(format!("{bridge}.mgmt"))).await
     }
 
-    /// Adds groups to `br0`, each as `ovs-ofctl add-group` reads it.
+    /// Adds groups to `br0`, in the syntax of `ovs-ofctl add-group`.
     pub(crate) async fn add_groups(&self, groups: &[&str]) {
         let mut controller = self.controller().await;
         for text in groups {
@@ -109,7 +110,7 @@ impl Bench {
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     }
 
-    /// How its threads are: those of packets, evictions, learner, listener.
+    /// Returns the states of packet, eviction, learner and listener threads.
     pub(crate) fn threads(&self) -> Vec<ThreadState> {
         self.switch.threads().iter().map(|thread| thread.state).collect()
     }
@@ -121,7 +122,7 @@ impl Bench {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     let wait = async {
         while !is_so() {
@@ -131,12 +132,12 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
     timeout(PATIENCE, wait).await.unwrap();
 }
 
-/// Does something that must come to an end.
+/// Awaits work that must complete in time.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.unwrap()
 }
 
-/// A frame of a protocol that nobody knows.
+/// Returns a frame of an unknown protocol.
 pub(crate) fn frame(number: u8) -> Vec<u8> {
     let mut frame = vec![number; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -144,14 +145,14 @@ pub(crate) fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
-/// Where threads wait while it is closed.
+/// A gate at which threads wait while it is closed.
 #[derive(Default)]
 pub(crate) struct Gate {
     is_closed: AtomicBool,
     is_met: AtomicBool,
 }
 
-/// A gate is closed for as long as there is one.
+/// Keeps a gate closed while it exists.
 pub(crate) struct Closed<'a>(&'a Gate);
 
 impl Gate {
@@ -160,7 +161,7 @@ impl Gate {
         Closed(self)
     }
 
-    /// A thread comes to it.
+    /// Waits while the gate is closed.
     pub(crate) fn pass(&self) {
         while self.is_closed.load(Ordering::Relaxed) {
             self.is_met.store(true, Ordering::Relaxed);
@@ -169,7 +170,7 @@ impl Gate {
         self.is_met.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until a thread waits there.
+    /// Waits until a thread is at the gate.
     pub(crate) async fn holds(&self) {
         until(|| self.is_met.load(Ordering::Relaxed)).await;
     }
@@ -191,7 +192,7 @@ pub(crate) struct FarEnd {
 
 impl FarEnd {
     pub(crate) fn send(&self, frame: &[u8]) {
-        // Nobody may be there any more.
+        // The port may be closed already.
         let _ = self.to.send(frame.to_vec());
     }
 
@@ -208,12 +209,12 @@ impl FarEnd {
         in_time(wait).await
     }
 
-    /// Takes what the port has sent.
+    /// Takes all frames that the port has sent.
     pub(crate) fn heard(&self) -> Vec<Vec<u8>> {
         self.from.try_iter().collect()
     }
 
-    /// Whether port and queues are closed.
+    /// Returns whether port and queues are closed.
     pub(crate) fn is_closed(&self) -> bool {
         Arc::strong_count(&self.parts) == 1
     }
@@ -230,7 +231,7 @@ struct Wire {
 struct WireRx {
     frames: Receiver<Vec<u8>>,
     gate: Arc<Gate>,
-    /// Whether it comes to the gate next.
+    /// True if the thread stops at the gate next.
     is_held: bool,
     _part: Arc<()>,
 }
@@ -240,7 +241,7 @@ struct WireTx {
     _part: Arc<()>,
 }
 
-/// A port that receives on one packet thread, and its far end.
+/// Returns a port that receives on one packet thread, and its far end.
 pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
     let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
     let (part, gate) = (Arc::clone(&parts), Arc::<Gate>::default());
@@ -320,10 +321,10 @@ impl TxQueue for WireTx {
     fn flush(&mut self) {}
 }
 
-/// A controller.
+/// A controller connection.
 pub(crate) struct Controller {
     stream: UnixStream,
-    /// What came unasked while an answer was awaited.
+    /// Messages that arrived while a reply was awaited.
     pub(crate) events: Vec<Message>,
 }
 
@@ -343,7 +344,7 @@ impl Controller {
         in_time(self.stream.write_all(&bytes)).await.unwrap();
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(crate) async fn hear(&mut self) -> Message {
         let mut frame = vec![0; Header::LEN];
         in_time(self.stream.read_exact(&mut frame)).await.unwrap();
@@ -352,7 +353,7 @@ impl Controller {
         v13::decode(&frame).unwrap().1
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and returns its reply.
     pub(crate) async fn ask(&mut self, message: &Message) -> Message {
         self.send(message).await;
         loop {

@@ -1,4 +1,4 @@
-//! Switches whose eviction engine is a circuit, and circuits that fail there.
+//! Switches with a dbsp circuit as eviction engine, and failures of the circuit.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use shunt_switch::{
 
 use crate::bench::{Bench, FarEnd, frame, until};
 
-/// A switch with three ports, of which the first two send to each other.
+/// A switch with three ports; the first two send to each other.
 struct Scene {
     bench: Bench,
     ports: [FarEnd; 3],
@@ -39,7 +39,7 @@ impl Scene {
         Self { bench, ports }
     }
 
-    /// A packet from one port comes out of another, and out of no third one.
+    /// Sends a packet into one port, and expects it on another one only.
     async fn passes(&self, from: usize, to: usize) {
         let frame = frame(7);
         self.ports[from].send(&frame);
@@ -47,7 +47,7 @@ impl Scene {
         assert!(self.ports.iter().all(|port| port.heard().is_empty()));
     }
 
-    /// A controller has packets of the first port go to the third, and asks whether that is done.
+    /// Redirects packets of the first port to the third, with a barrier.
     async fn redirect(&self, priority: u16) {
         let rule = format!("priority={priority},in_port=1,actions=output:3");
         let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
@@ -62,7 +62,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn each_circuit_evicts_what_a_controller_changes_whole_entries_and_pieces() {
+async fn each_circuit_evicts_megaflows_and_ltm_entries() {
     for engine in [EvictionEngine::Visits, EvictionEngine::Relational] {
         for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
             let mut config = Config::default();
@@ -86,7 +86,7 @@ async fn each_circuit_evicts_what_a_controller_changes_whole_entries_and_pieces(
     }
 }
 
-/// A circuit that fails takes all entries, and the switch goes on by the new rules.
+/// Checks that a failed circuit evicts all entries, and that the switch uses the new rules.
 async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);
@@ -106,7 +106,7 @@ async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Versi
     let status = scene.status().await;
     assert_eq!((status.faults, status.evicted), (1, 2), "it took both: {status:?}");
     assert_eq!(status.by_cause, [("fault", 2)]);
-    // The circuit that was built anew knows what was cached since.
+    // The rebuilt circuit knows the entries that were installed since.
     scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
     scene.ports[0].send(&frame(7));
     until(|| scene.bench.switch.drops().dropped == [("policy", 1)]).await;
@@ -117,11 +117,11 @@ async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Versi
 }
 
 #[tokio::test]
-async fn a_fault_in_the_circuit_of_visits_flushes_and_the_switch_goes_on() {
+async fn a_fault_of_the_visits_circuit_evicts_all_entries() {
     a_fault_flushes_and_the_switch_goes_on(Visits::new).await;
 }
 
 #[tokio::test]
-async fn a_fault_in_the_relational_circuit_flushes_and_the_switch_goes_on() {
+async fn a_fault_of_the_relational_circuit_evicts_all_entries() {
     a_fault_flushes_and_the_switch_goes_on(Relational::new).await;
 }

@@ -1,4 +1,4 @@
-//! Counts at rest: whatever caches, threads and changes do, each packet has been counted once.
+//! Counts at rest: each packet has been counted once, with any caches, threads and changes.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::bench::{Bench, Controller, FarEnd, frame, until};
 
 const THREADS: u16 = 3;
 const ROUNDS: u64 = 16;
-/// Flows, each with a rule of its own that counts it.
+/// Number of flows, each with a rule that counts it.
 const FLOWS: u8 = 24;
 
-/// A switch whose caches hold a part of its flows.
+/// Returns a switch with caches that hold a part of its flows.
 fn crowded(kind: CacheKind, threads: u16) -> Config {
     let mut config = Config::default();
     config.threads.packet = threads;
@@ -33,7 +33,7 @@ fn crowded(kind: CacheKind, threads: u16) -> Config {
     config
 }
 
-/// Packets and bytes of the rules of table 0, by cookie.
+/// Returns packets and bytes of the rules of table 0, by cookie.
 async fn counted(controller: &mut Controller) -> Vec<[u64; 2]> {
     let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
     let Message::MultipartReply { reply: MultipartReply::Flow(flows), .. } =
@@ -53,7 +53,8 @@ fn request(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// What changes in a round: a rule of each flow says something else, those behind it come and go.
+/// Returns the changes of a round: a new rule for each flow, and rules behind it that are added and
+/// removed.
 fn changes(round: u64) -> Vec<FlowMod> {
     let flow = round % u64::from(FLOWS);
     let (priority, other) = (1 + round % 7, (round * 5) % u64::from(FLOWS));
@@ -124,12 +125,12 @@ async fn check(kind: CacheKind, threads: u16) {
                 bench.switch.apply("br0", &changes(round * 3 + step / 30)).await.unwrap();
             }
             if step % 40 == 21 {
-                // Somebody asks while packets flow.
+                // A controller requests statistics while packets flow.
                 bench.switch.pull_counts().await;
             }
         }
         if round % 4 == 3 {
-            // Entries become idle.
+            // Entries expire.
             sleep(Duration::from_millis(25)).await;
         }
         until(|| {

@@ -1,4 +1,4 @@
-//! What controllers hear unasked: all of it, however much and however slowly they read.
+//! Asynchronous messages: controllers receive all of them, even if they read slowly.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn mods(command: FlowModCommand, count: u64) -> Vec<FlowMod> {
     (0..count).map(rule).collect()
 }
 
-/// The cookies of the next `count` rules that a controller hears went.
+/// Returns the cookies of the next `count` flow-removed messages.
 async fn removed(controller: &mut Controller, count: usize) -> Vec<u64> {
     let mut cookies = Vec::new();
     while cookies.len() < count {
@@ -32,7 +32,7 @@ fn all() -> FlowMod {
 }
 
 #[tokio::test]
-async fn every_controller_hears_of_every_rule_that_goes_however_late_it_reads() {
+async fn a_slow_controller_receives_every_flow_removed() {
     const COUNT: u64 = 30_000;
     let bench = Bench::start(1).await;
     let (mut early, mut late) = (bench.controller().await, bench.controller().await);
@@ -41,7 +41,7 @@ async fn every_controller_hears_of_every_rule_that_goes_however_late_it_reads() 
         bench.switch.apply("br0", &[all()]).await.unwrap();
     }
     let expected: BTreeSet<u64> = (0..COUNT).collect();
-    // The first cannot hear all of it before the second reads: both read by turns, unevenly.
+    // The first controller cannot read everything before the second one reads: they read by turns.
     let (mut by_early, mut by_late) = (Vec::new(), Vec::new());
     let read_early = async {
         for _ in 0..2 * COUNT / 1000 {
@@ -84,7 +84,7 @@ async fn a_controller_that_does_not_read_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_learned_rule_that_gives_way_to_another_is_told_of() {
+async fn a_replaced_learned_rule_sends_flow_removed() {
     let bench = Bench::without_bridge(1, Box::new(|own| Box::new(Iterative::new(own)))).await;
     let full = BridgeOptions {
         name: "br0".into(),
@@ -102,12 +102,12 @@ async fn a_learned_rule_that_gives_way_to_another_is_told_of() {
         let mut frame = frame(1);
         frame[11] = host;
         port.send(&frame);
-        // On a machine that is busy elsewhere a port's patience with lessons would be used up.
+        // On a busy machine the stall budget of a port could be used up.
         until(|| bench.port("p1").rx_packets == u64::from(host)).await;
         bench.switch.learned().await;
     }
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
-    // The two that are left go with the rule that taught them.
+    // The last two rules are removed with the rule that made the switch learn them.
     bench.switch.apply("br0", &[all()]).await.unwrap();
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
 }

@@ -1,4 +1,4 @@
-//! What the switch says of cache entries, of why they stay and why they went.
+//! Explanations of cache entries: why they are valid, and why they were evicted.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ async fn bench() -> Bench {
 }
 
 #[tokio::test]
-async fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
+async fn an_entry_is_explained_before_and_after_its_eviction() {
     let bench = bench().await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
     let rules =
@@ -58,7 +58,7 @@ async fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() 
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_there_is_refused_with_what_there_is() {
+async fn a_missing_entry_is_refused_with_the_content_of_its_slot() {
     let bench = bench().await;
     let why = |name: &'static str| bench.switch.why(name);
     for (name, words) in [
@@ -73,7 +73,7 @@ async fn an_entry_that_is_not_there_is_refused_with_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_change_beyond_the_bound_takes_the_entries_of_its_tables_and_the_switch_recovers() {
+async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     let engine: EngineMaker =
         Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)));
     let bench = Bench::without_bridge(1, engine).await;
@@ -103,7 +103,7 @@ async fn a_change_beyond_the_bound_takes_the_entries_of_its_tables_and_the_switc
     let before = bench.switch.evictions().await.unwrap();
     assert_eq!((before.overflows, before.evicted), (0, 0), "{before:?}");
 
-    // Two rules are one more than the bound. One is of packets that the entry stands for.
+    // Two rules exceed the limit by one. One of them matches packets of the entry.
     let rules = ["table=3,priority=9,in_port=p1,actions=output:p3", "table=3,ip,actions=drop"];
     bench.switch.add_rules("br0", &rules).await.unwrap();
     passes(0, 2).await;
@@ -114,7 +114,7 @@ async fn a_change_beyond_the_bound_takes_the_entries_of_its_tables_and_the_switc
     assert_eq!((status.overflows, status.evicted), (1, 1), "only of table 3: {status:?}");
     assert_eq!(status.by_cause, [("bound", 1)]);
 
-    // What was cached since is watched as before.
+    // Entries that were installed since are watched again.
     let rule = "table=3,priority=11,in_port=p1,actions=output:p2";
     bench.switch.add_rules("br0", &[rule]).await.unwrap();
     passes(0, 1).await;
@@ -124,11 +124,11 @@ async fn a_change_beyond_the_bound_takes_the_entries_of_its_tables_and_the_switc
     assert_eq!(bench.switch.caches().differences, 0);
 }
 
-/// An engine that waits at a gate with every change.
+/// An engine that waits at a gate before every change.
 pub(crate) struct Held(Direct, Arc<Gate>);
 
 impl Held {
-    /// What makes it.
+    /// Returns the constructor of the engine.
     pub(crate) fn maker(gate: &Arc<Gate>) -> EngineMaker {
         let own = Arc::clone(gate);
         Box::new(|pipeline| Box::new(Self(Direct::new(pipeline.version(), 1), own)))
@@ -184,12 +184,12 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_beyond_the_room_for_them_wait_are_counted_and_are_all_made() {
+async fn changes_beyond_the_queue_wait_and_are_counted() {
     let gate = Arc::<Gate>::default();
     let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    // Beside what the queue holds the engine has taken up some.
+    // The engine has taken some changes from the queue already.
     let changes = CHANGES_MAX + 600;
     let rules = |bench: &Bench| bench.switch.rules_count("br0", &RuleFilter::all()).unwrap();
     let mut controller = bench.controller().await;
@@ -204,7 +204,7 @@ async fn changes_beyond_the_room_for_them_wait_are_counted_and_are_all_made() {
         controller.ask(&Message::BarrierRequest).await
     });
     until(|| rules(&bench) > CHANGES_MAX).await;
-    // Nobody can tell that it waits but by that it does not go on.
+    // The only sign that a change waits is that its call does not return.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(rules(&bench) < changes && !controlling.is_finished());
     drop(closed);

@@ -1,4 +1,4 @@
-//! What expires and what is forgotten, and what that waits for.
+//! Timeouts of rules and MAC addresses, and the reports that they wait for.
 
 use std::{
     pin::pin,
@@ -39,7 +39,7 @@ async fn nothing_expires_while_a_thread_may_have_counts_to_hand_in() {
     bench.switch.learned().await;
     until(|| there() == (3, 1)).await;
     let closed = port.gate.close();
-    // A hit refreshes all three, and its thread hands in nothing.
+    // A hit refreshes all three, and its thread reports nothing.
     port.send(&frame(1));
     port.send(HOLD);
     port.gate.holds().await;
@@ -55,7 +55,7 @@ async fn what_a_thread_may_still_meet_is_not_forgotten() {
     let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    // Each source address is a flow of its own, which is translated when it comes.
+    // Each source address is a new flow, which is translated.
     let by_source = "actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7],output:p2";
     bench.switch.add_rules("br0", &[by_source]).await.unwrap();
     let send = |source| {
@@ -68,7 +68,7 @@ async fn what_a_thread_may_still_meet_is_not_forgotten() {
     assert_eq!(to.hear().await, first);
     let closed = gate.close();
     let mut replacing = pin!(bench.switch.add_rules("br0", &["actions=drop"]));
-    // The switch looks for what nobody sees any more twice a second.
+    // The switch reclaims old versions twice a second.
     assert!(timeout(Duration::from_millis(1500), &mut replacing).await.is_err());
     gate.holds().await;
     let second = send(2);

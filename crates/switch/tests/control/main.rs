@@ -1,4 +1,5 @@
-//! A whole switch in this process: ports whose far ends are the test's, controllers on real sockets.
+//! Tests of a complete switch in this process, with channels as ports and controllers on real
+//! sockets.
 
 #![expect(
     clippy::unwrap_used,

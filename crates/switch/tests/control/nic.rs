@@ -1,4 +1,4 @@
-//! A NIC in front of a bridge: what it forwards, what it forgets, and how one gives way to another.
+//! A NIC in front of a bridge: its packets, its entries, and its replacement.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::bench::{Bench, FarEnd, in_time, until, wire};
 
-/// How long may take what takes microseconds.
+/// Maximum time to wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Packets of a flow by which the NIC knows it at last: of so many several are shown to its owner.
+/// Maximum number of packets until the NIC knows their flow: one of many becomes a candidate.
 const PACKETS_MAX: usize = 2000;
 
-/// A bridge with three ports whose NIC is in this process.
+/// A bridge with three ports and an embedded NIC.
 pub(crate) struct World {
     pub(crate) bench: Bench,
     pub(crate) ends: [FarEnd; 3],
@@ -66,7 +66,7 @@ impl World {
         self.bench.switch.add_rules("br0", rules).await.unwrap();
     }
 
-    /// Waits until something is so; if it never is, says how the NIC is.
+    /// Waits until a condition holds; on failure it prints the status of the NIC.
     pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         let wait = async {
             while !is_so() {
@@ -77,7 +77,7 @@ impl World {
         panic!("{:?} {:?}", self.status(), self.bench.switch.drops());
     }
 
-    /// Waits until nothing is under way to the NIC.
+    /// Waits until no operation of the NIC is in progress.
     pub(crate) async fn settled(&self) {
         self.until(|| {
             let status = self.status();
@@ -86,7 +86,7 @@ impl World {
         .await;
     }
 
-    /// Sends a frame by port 1 until the NIC forwards it.
+    /// Sends a frame into port 1 until the NIC forwards it.
     async fn warm(&self, frame: &[u8], out: usize) {
         let before = self.traffic().hits;
         for _ in 0..PACKETS_MAX {
@@ -103,7 +103,7 @@ impl World {
 pub(crate) async fn add_ports(switch: &Switch) -> [FarEnd; 3] {
     let mut ends = Vec::new();
     for number in 1..=3_u16 {
-        // The NIC has one queue of each port, whatever the number of packet threads.
+        // The NIC has one queue of each port, for any number of packet threads.
         let (port, end) = wire(0);
         switch.add_own_port("br0", &format!("p{number}"), port).await.unwrap();
         ends.push(end);
@@ -116,7 +116,7 @@ fn frame() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_first_packet_goes_by_the_switch_and_those_after_it_by_the_nic() {
+async fn the_nic_forwards_after_the_first_packet() {
     let world = World::new(1).await;
     world.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
     world.ends[0].send(&frame());
@@ -131,14 +131,14 @@ async fn the_first_packet_goes_by_the_switch_and_those_after_it_by_the_nic() {
     }
     assert_eq!((world.traffic().hits, world.traffic().missed), (5, 1));
     assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
-    // They count for the rules all the same.
+    // The rules count them nevertheless.
     world.bench.switch.pull_counts().await;
     assert!(world.status().entry_hits > 0);
     assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
 }
 
 #[tokio::test]
-async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
+async fn entries_of_the_nic_are_listed_and_explained() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
     world.warm(&frame(), 1).await;
@@ -157,7 +157,7 @@ async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_piece_that_leads_on_says_where_to() {
+async fn an_ltm_entry_shows_its_next_tag() {
     let world = World::new(1).await;
     world
         .add(&[
@@ -184,7 +184,7 @@ async fn a_piece_that_leads_on_says_where_to() {
 }
 
 #[tokio::test]
-async fn no_packet_goes_by_the_old_rule_once_a_change_has_returned() {
+async fn no_packet_uses_the_old_rule_after_a_change_returned() {
     let world = World::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
     world.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
@@ -201,7 +201,7 @@ async fn no_packet_goes_by_the_old_rule_once_a_change_has_returned() {
 }
 
 #[tokio::test]
-async fn what_the_nic_cannot_do_stays_with_the_switch_and_says_why() {
+async fn unsupported_entries_stay_with_the_switch() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2,output:3"]).await;
     for _ in 0..3 {
@@ -214,7 +214,7 @@ async fn what_the_nic_cannot_do_stays_with_the_switch_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_piece_of_more_bits_than_a_key_of_the_nic_has_stays_with_the_switch() {
+async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
     let world = World::with(1, |target| target.key_bits = 24).await;
     world.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
     for _ in 0..3 {
@@ -237,7 +237,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
         ("caches.gigaflow.offload.kind", "embedded"),
     ] {
         world.bench.switch.set(&[(setting, value)]).await.unwrap();
-        // Ports that others brought stay behind the NIC that was, which has no rules any more.
+        // Ports of the test stay with the previous NIC, which has no entries.
         world.ends[0].send(&frame());
         assert_eq!(world.ends[1].hear().await, frame());
         for name in ["p1", "p2", "p3"] {
@@ -257,7 +257,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 }
 
 #[tokio::test]
-async fn an_embedded_nic_with_a_port_of_its_own_gives_way_to_another_there() {
+async fn an_embedded_nic_is_replaced_on_the_same_socket() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = World::with(1, |target| target.address = free.to_string()).await;
     world.bench.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
@@ -280,7 +280,7 @@ async fn a_bridge_that_comes_again_has_its_nic_again() {
 }
 
 #[tokio::test]
-async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
+async fn a_missing_nic_is_stale_and_blocks_nobody() {
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.offload;
     target.kind = OffloadKind::P4runtime;
@@ -307,7 +307,7 @@ async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_asked() {
+async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
     let slow = |target: &mut config::OffloadOptions| {
         (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
     };
@@ -324,13 +324,13 @@ async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_
     world.settled().await;
 }
 
-/// Says something of the NIC.
+/// Changes a setting of the NIC.
 async fn set(bench: &Bench, key: &str, value: &str) -> Result<(), SwitchError> {
     bench.switch.set(&[(&format!("caches.gigaflow.offload.{key}"), value)]).await
 }
 
 #[tokio::test]
-async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_another_kind() {
+async fn a_nic_can_be_added_and_replaced_at_run_time() {
     let mut config = Config::default();
     (config.threads.packet, config.caches.verify_one_in) = (2, 1);
     let bench = Bench::of(&config).await;
@@ -359,7 +359,7 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
         let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
         assert!(error.contains("set caches.gigaflow.offload.kind to none first"), "{error}");
         set(&world.bench, "stale", "report").await.expect("what was refused is not kept");
-        // Ports that others brought are not opened anew.
+        // Ports of the test are not reopened.
         for name in ["p1", "p2", "p3"] {
             world.bench.switch.remove_port(name).await.unwrap();
         }
@@ -409,7 +409,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     while !is_known().await {
         left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", world.status()));
     }
-    // The bridge that it stood in front of before goes on without it.
+    // The previous bridge of the NIC works without it.
     let hits = world.traffic().hits;
     world.bench.switch.remove_port("p1").await.unwrap();
     let (port, end) = wire(0);
@@ -420,7 +420,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
 }
 
 #[tokio::test]
-async fn what_idles_in_the_nic_goes_by_the_time_that_is_set_while_it_runs() {
+async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
     world.warm(&frame(), 1).await;
@@ -431,7 +431,7 @@ async fn what_idles_in_the_nic_goes_by_the_time_that_is_set_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_trace_says_how_the_nic_cuts_a_way_and_why_it_cannot_hold_one() {
+async fn a_trace_shows_the_sub_traversals_in_the_nic() {
     let world = World::new(1).await;
     world
         .add(&[

@@ -1,5 +1,4 @@
-//! Law 1 with a NIC in front: random rules that change, and what leaves is what leaves by the tables
-//! alone.
+//! Law 1 with a NIC: for random rules and changes, the same packets leave as without caches.
 
 use std::cell::Cell;
 
@@ -13,7 +12,7 @@ use crate::{
     nic::{World, add_ports},
 };
 
-/// Groups that rules may send to, whatever packet comes.
+/// Groups that rules may use for any packet.
 const GROUPS: &[&str] = &[
     "group_id=1,type=indirect,bucket=actions=set_field:02:00:00:00:00:99->eth_dst,output:2",
     "group_id=2,type=all,bucket=actions=output:3,\
@@ -23,7 +22,7 @@ const GROUPS: &[&str] = &[
     "group_id=5,type=select,bucket=actions=group:1",
 ];
 
-/// A rule of one of three tables; the last sends.
+/// Returns a rule of one of three tables; the last table sends.
 fn rule() -> impl Strategy<Value = String> {
     let matches = prop::sample::select(
         &[
@@ -76,11 +75,12 @@ fn rule() -> impl Strategy<Value = String> {
         |(table, priority, matching, write, end, is_over)| {
             let end = match (table, is_over) {
                 (2, _) | (_, true) => end.to_owned(),
-                // It comes back from the first, with what that left in its registers and its set.
+                // The packet returns from the first group with the registers and the action set
+                // that this left.
                 (0, false) if priority > 6 => "resubmit(,1),resubmit(,2)".to_owned(),
                 (_, false) => format!("goto_table:{}", table + 1),
             };
-            // `drop` stands alone, and what moves ports matches packets that have some.
+            // `drop` has no other actions, and actions on ports match packets that have ports.
             let write = if end == "drop" { "" } else { write };
             let matching = match write {
                 "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
@@ -112,7 +112,7 @@ fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
         })
 }
 
-/// What leaves by each port of a switch for these packets.
+/// Returns the packets that leave each port of a switch.
 async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let sum = |traffic: &NicTraffic| {
         traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
@@ -140,8 +140,7 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// What leaves by each port of a switch that has these rules, and neither a NIC nor a cache that was
-/// filled before.
+/// Returns the packets that leave each port of a new switch with these rules and without a NIC.
 async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let mut config = Config::default();
     config.caches.exact_entries = 0;
@@ -167,8 +166,7 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Where ways are cut, and what the NIC has room for: stages, entries of each, masks, and how long a
-/// rule takes.
+/// Returns a partition policy, and limits of the NIC: stages, entries, masks and update time.
 fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOptions)> {
     use config::GigaflowPolicy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
     let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
@@ -183,7 +181,7 @@ fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOpt
     )
 }
 
-/// How the NIC is, rules, those that come later, and packets with the ports that they come by.
+/// Options of the NIC, rules, later rules, and packets with their ingress ports.
 type Case = (
     (config::GigaflowPolicy, config::OffloadOptions),
     Vec<String>,
@@ -191,9 +189,9 @@ type Case = (
     Vec<(usize, Vec<u8>)>,
 );
 
-/// Law 1 for a NIC: whatever it has learned by then, packets fare as they do by the tables alone.
+/// Law 1 for a NIC: packets are forwarded as by the tables, whatever the NIC has learned.
 #[test]
-fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
+fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let runtime = Runtime::new().unwrap();
     let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);

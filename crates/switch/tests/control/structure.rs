@@ -1,4 +1,4 @@
-//! Bridges and ports that come and go at the same time, and often; and bridges that are joined.
+//! Bridges and ports that are added and removed concurrently, and bridges with patch ports.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use crate::{
     evictions::Held,
 };
 
-/// How long something is seen not to come to an end.
+/// Time during which a call must not complete.
 const WHILE: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bridge_that_goes_takes_ports_with_it_that_come_meanwhile() {
+async fn a_removed_bridge_takes_its_new_ports_along() {
     let bench = Bench::start(1).await;
     for round in 0..50 {
         bench.add_bridge("br1").await;
@@ -95,7 +95,7 @@ async fn tables_know_a_port_when_every_thread_has_it() {
         drop(closed);
         assert_eq!(in_time(adding).await.unwrap().number(), 3);
     }
-    // Its threads hear of it one after the other.
+    // Its threads receive the version one after the other.
     until(|| {
         from.send(&frame(21));
         to.heard().first() == Some(&frame(21))
@@ -132,7 +132,7 @@ async fn a_port_stays_with_its_threads_until_none_can_send_there() {
 }
 
 #[tokio::test]
-async fn a_barrier_of_a_bridge_covers_what_comes_to_it_through_a_patch_port() {
+async fn a_barrier_covers_packets_from_patch_ports() {
     let bench = Bench::of(&Config::default()).await;
     bench.add_bridge("br0").await;
     bench.add_bridge("br1").await;
@@ -157,7 +157,7 @@ async fn a_barrier_of_a_bridge_covers_what_comes_to_it_through_a_patch_port() {
         let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
         controller.send(&Message::FlowMod(rule)).await;
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-        // Translated anew, and found.
+        // Translated again, and a hit.
         for number in [round, round] {
             from.send(&frame(number));
             assert_eq!(targets[target].hear().await, frame(number));

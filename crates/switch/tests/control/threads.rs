@@ -1,4 +1,4 @@
-//! Threads that panic: nobody waits for them, and everybody hears of it.
+//! Threads that panic: no caller is blocked, and the status shows it.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use shunt_switch::{
 
 use crate::bench::{BREAK, Bench, Controller, PANIC, frame, until};
 
-/// Packets that the only rule of a bridge has counted.
+/// Returns the packet count of the only rule of a bridge.
 async fn counted(controller: &mut Controller) -> u64 {
     let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
     match controller.ask(&request).await {
@@ -38,7 +38,7 @@ fn is_down(message: &Message, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
+async fn a_panicked_thread_takes_its_ports_down() {
     let bench = Bench::start(2).await;
     let (doomed, from) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
     let to = bench.add_port("p3", 1).await;
@@ -64,7 +64,7 @@ async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
     assert!(from.is_closed());
 }
 
-/// An engine that does not survive the next change once it is doomed.
+/// An engine that panics at the next change after its flag is set.
 struct Mortal {
     inner: Iterative,
     doom: Arc<AtomicBool>,
@@ -99,14 +99,14 @@ impl Evictor for Mortal {
 }
 
 #[tokio::test]
-async fn without_the_eviction_thread_no_packet_takes_the_old_way_and_barriers_are_answered() {
-    // The engine panics on its own thread, or on that of who changes a rule.
+async fn without_the_eviction_thread_barriers_are_answered() {
+    // The engine panics on its own thread, or on the thread that changes a rule.
     for is_quick in [false, true] {
         lose_the_eviction_thread(is_quick).await;
     }
 }
 
-/// What makes a mortal engine, and its doom.
+/// Returns the constructor of the engine, and its flag.
 fn mortal(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
     let doom = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&doom);
@@ -117,7 +117,7 @@ fn mortal(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn without_the_eviction_thread_a_nic_is_said_to_be_stale_and_forwards_nothing() {
+async fn without_the_eviction_thread_a_nic_is_stale() {
     let (engine, doom) = mortal(false);
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.offload;
@@ -185,7 +185,7 @@ async fn requests_are_answered_while_a_thread_is_dying() {
 }
 
 #[tokio::test]
-async fn without_packet_threads_every_port_is_down_and_requests_are_answered() {
+async fn without_packet_threads_every_port_is_down() {
     let bench = Bench::start(1).await;
     let (doomed, other) = (bench.add_port("p1", 0).await, bench.add_port("p2", 9).await);
     let mut controller = bench.controller().await;

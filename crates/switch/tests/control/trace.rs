@@ -1,4 +1,4 @@
-//! Traces, as people read them.
+//! The text of traces.
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_ofproto::message::Message;
@@ -10,7 +10,7 @@ use shunt_switch::{
 
 use crate::bench::Bench;
 
-/// A bridge with ports p1 to p3, numbered so, and these rules.
+/// Returns a bridge with ports p1 to p3 and these rules.
 async fn bench(rules: &[&str]) -> Bench {
     let bench = Bench::start(1).await;
     for name in ["p1", "p2", "p3"] {
@@ -20,12 +20,12 @@ async fn bench(rules: &[&str]) -> Bench {
     bench
 }
 
-/// The trace of a packet.
+/// Returns the text of a trace.
 fn trace(bench: &Bench, flow: &str) -> String {
     shown(&bench.switch.trace("br0", flow).unwrap())
 }
 
-/// A trace as text, without the lines that repeat the packet's fields and the bridge.
+/// Returns the text of a trace without the lines of the packet's fields and of the bridge.
 fn shown(trace: &Trace) -> String {
     let text = trace.to_text();
     let lines = text.lines().filter(|line| !line.starts_with("Flow: "));
@@ -60,7 +60,7 @@ Datapath actions: p2
     );
     let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
     assert_eq!((trace.visits.len(), trace.visits[0].conjunctions[0].conj_id), (1, 7));
-    // One that leads to nothing is shown before what decides instead.
+    // A conjunction without a result is shown before the rule that decides.
     let more =
         ["priority=12,ip,actions=conjunction(9,1/2)", "priority=12,tcp,actions=conjunction(9,2/2)"];
     bench.switch.add_rules("br0", &more).await.unwrap();
@@ -70,7 +70,7 @@ Datapath actions: p2
 }
 
 #[tokio::test]
-async fn a_trace_shows_what_the_packet_would_teach() {
+async fn a_trace_shows_what_the_switch_would_learn() {
     let learn = "learn(table=1,priority=7,idle_timeout=60,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
                  output:NXM_OF_IN_PORT[])";
     let bench = bench(&[&format!("actions={learn},NORMAL")]).await;
@@ -120,7 +120,7 @@ async fn a_trace_goes_on_with_what_a_pop_uncovers() {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).mpls(7, 0, 64);
     let flow = format!("in_port=p1 {}", digits(&packet.build()));
     let trace = bench.switch.trace("br0", &flow).unwrap();
-    // All that the packet could carry on: registers, metadata, tunnels.
+    // All registers, metadata and tunnel fields that the packet could have.
     let text = shown(&trace).replace(&trace.megaflow, "CARRIED");
     let line = "=".repeat(72);
     assert_eq!(
@@ -146,7 +146,7 @@ Datapath actions: set(nw_ttl=63),p2
 }
 
 #[tokio::test]
-async fn a_trace_goes_the_way_of_the_length_or_both_ways_without_a_frame() {
+async fn a_trace_follows_both_branches_without_a_frame() {
     let bench = bench(&[
         "actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,1)",
         "table=1,reg0=1,actions=output:p2",
@@ -184,7 +184,7 @@ async fn a_field_is_named_by_what_the_packet_is() {
 }
 
 #[tokio::test]
-async fn a_trace_says_which_ports_of_the_rules_are_not_there() {
+async fn a_trace_warns_of_missing_ports() {
     let bench = bench(&[
         "udp,actions=output:77,output:p2,clone(output:78,output:77),output:CONTROLLER",
         "ip,nw_proto=1,actions=write_actions(output:79)",
@@ -213,7 +213,7 @@ async fn a_copy_changes_nothing_of_the_packet_behind_it() {
     assert_eq!(trace.actions, ["push_vlan(tpid=0x8100,vid=7,pcp=0)", "p2", "pop_vlan", "p3"]);
 }
 
-/// How the way of a packet to 10.0.0.1 is cut by a policy, for so many stages.
+/// Returns the trace of a packet to 10.0.0.1 for a policy and a number of stages.
 async fn trace_with(policy: GigaflowPolicy, stages: u8) -> String {
     let mut config = Config::default();
     config.caches.kind = CacheKind::Gigaflow;

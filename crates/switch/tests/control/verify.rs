@@ -1,4 +1,4 @@
-//! Cache entries that are wrong: counted, told of, and gone.
+//! Wrong cache entries are counted, logged and dropped.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use tracing::subscriber::set_default;
 
 use crate::bench::{Bench, frame, until};
 
-/// An engine that finds nothing stale.
+/// An engine that finds no stale entries.
 struct Blind;
 
 impl Evictor for Blind {
@@ -31,7 +31,7 @@ impl Evictor for Blind {
     }
 }
 
-/// What was logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -53,7 +53,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn a_cache_entry_that_is_wrong_is_counted_told_of_and_gone() {
+async fn a_wrong_cache_entry_is_counted_logged_and_dropped() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());

@@ -1,0 +1,81 @@
+//! A thread and its end state.
+
+use std::thread::JoinHandle;
+
+use shunt_datapath::thread::Running;
+
+use crate::status::thread::ThreadState;
+
+/// A handle that can stop its thread and wait for it.
+pub(crate) trait ThreadHandle {
+    /// Returns whether the thread has ended.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for the end of the thread; returns whether it ended without a panic.
+    fn finish(self) -> bool;
+}
+
+/// A running thread, or its end state.
+pub(crate) enum ThreadSlot<H> {
+    Running(H),
+    /// The thread panicked.
+    Panicked,
+    /// The thread was stopped.
+    Stopped,
+}
+
+impl<T> ThreadHandle for Running<T> {
+    fn is_finished(&self) -> bool {
+        self.is_finished()
+    }
+
+    fn finish(self) -> bool {
+        self.stop().is_some()
+    }
+}
+
+impl ThreadHandle for JoinHandle<()> {
+    fn is_finished(&self) -> bool {
+        self.is_finished()
+    }
+
+    fn finish(self) -> bool {
+        self.join().is_ok()
+    }
+}
+
+impl<H: ThreadHandle> ThreadSlot<H> {
+    /// Returns whether the thread panicked since the last check.
+    pub(crate) fn has_panicked(&mut self) -> bool {
+        let is_over = matches!(self, Self::Running(thread) if thread.is_finished());
+        if is_over {
+            *self = Self::Panicked;
+        }
+        is_over
+    }
+
+    /// Stops the thread and waits for its end; returns whether it was running.
+    pub(crate) fn stop(&mut self) -> bool {
+        match std::mem::replace(self, Self::Stopped) {
+            Self::Running(thread) => {
+                if !thread.finish() {
+                    *self = Self::Panicked;
+                }
+                true
+            }
+            over => {
+                *self = over;
+                false
+            }
+        }
+    }
+
+    /// Returns the state as of the last check.
+    pub(crate) const fn state(&self) -> ThreadState {
+        match self {
+            Self::Running(_) => ThreadState::Running,
+            Self::Panicked => ThreadState::Panicked,
+            Self::Stopped => ThreadState::Stopped,
+        }
+    }
+}
