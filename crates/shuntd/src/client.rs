@@ -96,11 +96,7 @@ enum Command {
     /// All settings change at once, or none if one is refused. The configuration file does not
     /// change.
     Set {
-        /// Set caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS,
-        /// caches.verify_one_in=HITS, caches.gigaflow.KEY=VALUE, caches.gigaflow.offload.KEY=VALUE,
-        /// threads.translations_per_iteration=COUNT, eviction.asynchronous=true|false,
-        /// eviction.repair=off|on|rate, eviction.repair_rate=ENTRIES_PER_SECOND,
-        /// logging.filter=FILTER.
+        /// Set KEY to VALUE; `shuntctl settings` lists the keys, docs/configuration.md the values.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -145,9 +141,10 @@ enum Command {
     /// `shuntctl entries` lists entries with their names. A name has three numbers: the packet
     /// thread, a slot, and the number of earlier uses of the slot. A name is never reused.
     ///
-    /// A change evicts an entry in three cases: it changes or removes a rule that an earlier lookup
-    /// matched; it adds a rule of higher priority that overlaps the fields of that lookup; or it
-    /// changes an object that the entry depends on, such as a group, a port or a MAC address.
+    /// A change evicts an entry in three cases. It changes or removes a rule that an earlier lookup
+    /// matched. It adds a rule of higher priority that overlaps the fields of that lookup. It changes
+    /// an object that the entry depends on, such as a group, a port or a MAC address.
+    ///
     /// Entries without hits expire. Expired entries cannot be explained.
     Why {
         /// Name of the entry, such as `0.17.2`.

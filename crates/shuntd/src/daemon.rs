@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "why a daemon does not start is for whoever started it")]
+#[expect(clippy::print_stderr, reason = "the reason why a daemon does not start is for its user")]
 fn complain(error: DaemonError) {
     eprintln!("{:?}", Report::new(error));
 }

@@ -92,7 +92,7 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
     Ok(true)
 }
 
-/// Keys whose values are paths.
+/// Keys with paths as values.
 const PATH_KEYS: &[&str] = &["rx", "tx"];
 
 /// Makes the path in a word absolute.

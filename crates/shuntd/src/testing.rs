@@ -40,7 +40,7 @@ pub fn fuzz_config(data: &[u8]) {
     }
 }
 
-/// Sends any bytes to the control socket, in chunks whose length is the first byte.
+/// Sends any bytes to the control socket, in chunks of the length in the first byte.
 ///
 /// It answers each request once, however the bytes are divided.
 ///

@@ -592,7 +592,7 @@ mod tests {
                     assert_eq!(
                         read(&control.config.lock()),
                         value,
-                        "nobody else changes {setting}"
+                        "no other task changes {setting}"
                     );
                 }
             })

@@ -443,8 +443,8 @@ async fn upkeep(control: Arc<ControlPlane>) {
     loop {
         interval.tick().await;
         let plane = &control.plane;
-        // A rule whose timeout passed before this moment expires only if the counts that threads
-        // report from now on contain no hit in time.
+        // Pending counts may contain a hit in time. So threads report them first, and the time of
+        // the check is before the reports.
         let now = plane.clock.now();
         plane.pull().await;
         let expire = |pipeline: &Pipeline| Ok::<_, Infallible>(pipeline.expire(now));

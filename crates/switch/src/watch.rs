@@ -45,7 +45,7 @@ impl ControlPlane {
 
     /// Checks ports.
     ///
-    /// Records link changes, closes broken ports, and opens ports whose device returned.
+    /// Records link changes, closes broken ports, and opens ports when their device returns.
     pub(crate) async fn watch_ports(&self) {
         let _structure = self.structure.lock().await;
         let has_threads = !self.plane.living().is_empty();

@@ -84,7 +84,7 @@ pub struct PortOptions {
     pub tag: Option<u16>,
     /// VLANs that the port carries, for all modes but `access`.
     ///
-    /// 0 stands for untagged frames; empty: all VLANs.
+    /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct DeviceExchange<T> {
     under_way: BTreeMap<Ticket, Option<EntryChange>>,
     /// Entries that the device may hold.
     held: BTreeSet<LtmIndex>,
-    /// Those of `held` whose insertion was in progress when the device was lost.
+    /// Insertions that were in progress when the device was lost; a part of `held`.
     ///
     /// The agent takes them for not inserted, but the device may hold them until it is restored.
     unconfirmed: BTreeSet<LtmIndex>,
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(
             device_events(&mut exchange),
             lost,
-            "it is not there, and nobody thinks that it is"
+            "the entry is absent, and the agent knows it"
         );
         exchange.submit(&mut vec![insert(1)]).unwrap();
         assert_eq!(device_events(&mut exchange), [done(1)]);
@@ -567,7 +567,7 @@ mod tests {
         assert_eq!(
             device_events(&mut exchange),
             [OffloadEvent::Restored],
-            "nobody thinks that it is there"
+            "the agent takes the entry for absent"
         );
         assert!(!next.is_pending());
     }

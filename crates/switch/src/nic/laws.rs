@@ -137,7 +137,7 @@ fn restarts() -> impl Strategy<Value = u8> {
     prop_oneof![1 => Just(0), 1 => 2..=24_u8]
 }
 
-/// A switch whose only cache owner is an offload agent with exchangeable devices.
+/// A switch with an offload agent and exchangeable devices as its only cache owner.
 struct OffloadWorld {
     twin: Twin,
     coordinator: EvictionCoordinator,

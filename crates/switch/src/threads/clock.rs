@@ -1,4 +1,4 @@
-//! The clock of the daemon, whose start is [`Time::ZERO`].
+//! The clock of the daemon; it starts at [`Time::ZERO`].
 
 use std::{
     sync::LazyLock,

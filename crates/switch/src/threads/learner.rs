@@ -69,7 +69,7 @@ mod tests {
     use crate::threads::clock::DaemonClock;
 
     /// Maximum time to wait for the thread.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const WAIT_MAX: Duration = Duration::from_secs(10);
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
@@ -102,7 +102,7 @@ mod tests {
                 if let Some(invalidation) = link.mailbox().take() {
                     break (invalidation.version, invalidation.learned);
                 }
-                assert!(start.elapsed() < PATIENCE, "nobody answers");
+                assert!(start.elapsed() < WAIT_MAX, "no acknowledgement");
                 std::thread::yield_now();
             }
         };

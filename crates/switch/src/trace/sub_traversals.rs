@@ -81,7 +81,7 @@ pub struct TraceStep {
 struct SubTraversalCache {
     policy: PolicyName,
     stages: u8,
-    /// OffloadCapabilities of the NIC; packet threads support every entry.
+    /// Capabilities of the NIC; packet threads support every entry.
     nic: Option<OffloadCapabilities>,
 }
 

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 /// Maximum time to wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A frame that makes its packet thread panic.
 pub(crate) const PANIC: &[u8] = b"panic";
@@ -129,12 +129,12 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
             sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(PATIENCE, wait).await.unwrap();
+    timeout(WAIT_MAX, wait).await.unwrap();
 }
 
 /// Awaits work that must complete in time.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, work).await.unwrap()
+    timeout(WAIT_MAX, work).await.unwrap()
 }
 
 /// Returns a frame of an unknown protocol.

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::bench::{Bench, FarEnd, in_time, until, wire};
 
 /// Maximum time to wait.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of packets until the NIC knows their flow: one of many becomes a candidate.
 const PACKETS_MAX: usize = 2000;
@@ -73,7 +73,7 @@ impl World {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        let Err(_) = timeout(PATIENCE, wait).await else { return };
+        let Err(_) = timeout(WAIT_MAX, wait).await else { return };
         panic!("{:?} {:?}", self.status(), self.bench.switch.drops());
     }
 
