@@ -69,7 +69,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// Returns the bucket of a select group for the packet; `None` without a live one with a weight.
+/// Returns the live bucket of a select group for the packet, if one has a weight.
 fn select(packet: &mut WorkingPacket, bridge: BridgeView<'_>, group: &Group) -> Option<usize> {
     let hash = match &group.selection {
         Selection::Default => packet.hash_connection(0),

@@ -28,7 +28,7 @@ use crate::{
     traversals::traversal::{TraversalError, Visit},
 };
 
-/// Looks up in a table, with `port` in place of the ingress port, and records the visit.
+/// Looks up in a table and records the visit. `port` replaces the ingress port.
 ///
 /// A fragment is looked up without transport ports, also the first one (`OFPC_FRAG_NORMAL`).
 pub(super) fn look_up<'a>(
@@ -59,7 +59,7 @@ pub(super) fn look_up<'a>(
     Ok(rule)
 }
 
-/// Passes through a table if a known visit matches a rule that only leads to another table.
+/// Skips a table if a known visit matches a rule that only leads to another.
 ///
 /// Returns the rule and that table.
 pub(super) fn skip_known_table<'a>(

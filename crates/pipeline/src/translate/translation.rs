@@ -341,7 +341,7 @@ impl<'a> Translation<'a> {
         Ok(rule)
     }
 
-    /// Passes through a table if a known visit matches a rule that only leads to another table.
+    /// Skips a table if a known visit matches a rule that only leads to another.
     ///
     /// Returns that table.
     pub(super) fn skip_known_table(

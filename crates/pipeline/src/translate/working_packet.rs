@@ -10,7 +10,7 @@ use shunt_flow::{
 
 use super::{
     action_builder::{ActionBuilder, Uncommitted},
-    record::recorder::{Recorder, WrittenBits, words},
+    record::recorder::{Recorder, RewrittenBits, words},
 };
 use crate::{
     action::Subfield,
@@ -38,7 +38,7 @@ pub(super) enum HeaderState {
 /// afterwards.
 pub(super) struct SavedPacket {
     key: FlowKey,
-    written: WrittenBits,
+    written: RewrittenBits,
     uncommitted: Uncommitted,
     headers: HeaderState,
 }

@@ -25,8 +25,9 @@
 //!
 //! # Names
 //!
-//! [`normalised`] drops the parts of a state that nothing reads: ends of visits in front of the
-//! partition point, rules that tail calls would return to, cookies that no packet-in will show.
+//! [`normalised`] drops the parts of a state that nothing reads. These are ends of visits in front
+//! of the partition point, rules that tail calls would return to, and cookies that no packet-in
+//! will show.
 
 use std::{
     hash::{BuildHasher as _, Hash as _, Hasher as _},

@@ -116,7 +116,7 @@ pub(in crate::translate) struct ForeignBits {
 }
 
 /// The rewritten bits, which a clone restores.
-pub(in crate::translate) struct WrittenBits {
+pub(in crate::translate) struct RewrittenBits {
     since_ingress: GrowingMask,
     since_visit: Option<GrowingMask>,
     key: Option<SparseKey>,
@@ -430,8 +430,8 @@ impl Recorder {
     }
 
     /// Returns the rewritten bits.
-    pub(in crate::translate) fn save(&mut self) -> WrittenBits {
-        WrittenBits {
+    pub(in crate::translate) fn save(&mut self) -> RewrittenBits {
+        RewrittenBits {
             since_ingress: self.scratch.written.clone(),
             since_visit: self.scratch.innermost().map(|frame| frame.written.clone()),
             key: self.key.clone(),
@@ -439,7 +439,7 @@ impl Recorder {
     }
 
     /// Restores the rewritten bits, in the visit in which they were saved.
-    pub(in crate::translate) fn restore(&mut self, saved: WrittenBits) {
+    pub(in crate::translate) fn restore(&mut self, saved: RewrittenBits) {
         self.scratch.written = saved.since_ingress;
         if let (Some(frame), Some(written)) = (self.scratch.innermost(), saved.since_visit) {
             frame.written = written;
