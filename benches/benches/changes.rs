@@ -1,11 +1,11 @@
-//! What a change of one rule costs the direct engine, and what an entry costs it.
+//! Cost of changing one rule with the direct eviction engine, and of adding one entry to it.
 //!
-//! The pipeline is OF-DPA's, with ten tables; the entries fill memory. A rule goes and comes back,
-//! with what both evict; rules that take more than [`FEW`] entries with them are left out, as their
-//! price is that of what they take.
+//! The pipeline is OF-DPA's with ten tables, and the entries fill the memory caches. Each iteration
+//! adds a rule and removes it again, including what both steps evict. Rules that evict more than
+//! [`FEW`] entries are left out, because evictions dominate their cost.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
-#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+#![expect(clippy::expect_used, reason = "a bench that cannot start panics with the reason")]
+#![expect(clippy::disallowed_methods, reason = "a bench measures time")]
 
 use std::{
     hint::black_box,
@@ -24,9 +24,9 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 const WORKLOAD: &str = "ofd:low:20k:updates=flap@1s";
-/// Entries that a rule takes with it, at most.
+/// Maximum number of entries that a measured rule evicts.
 const FEW: usize = 200;
-/// Rules that go and come back.
+/// Rules that are added and removed.
 const RULES: usize = 256;
 
 struct Scene {
@@ -35,7 +35,7 @@ struct Scene {
     rules: Vec<String>,
 }
 
-/// An engine that watches an entry for each key.
+/// An engine that watches one entry per key.
 struct Watched {
     engine: Direct,
     generations: Vec<u32>,
@@ -44,14 +44,14 @@ struct Watched {
 impl Scene {
     fn of(name: &str) -> Self {
         let name = name.parse().expect("the name of a workload");
-        let workload = Workload::of(&name, &Progress::hidden()).expect("a workload");
+        let workload = Workload::of(&name, &Progress::hidden()).expect("a valid workload");
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         let ports = (1..=256).map(PortInfo::datapath).collect();
-        pipeline.set_ports(BRIDGE, ports).expect("a bridge");
+        pipeline.set_ports(BRIDGE, ports).expect("a valid bridge");
         let rules: Vec<_> = workload.base_rules().map(|rule| rule.text.clone()).collect();
         let mods: Vec<_> = rules.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
-        pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("legal rules");
+        pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("valid rules");
         let keys = workload.flows().iter().map(|flow| {
             let mut key = flow.key();
             key.set_bridge(BRIDGE.number().into());
@@ -72,7 +72,7 @@ impl Scene {
             _ => rule.split(",actions=").next().unwrap_or_default(),
         };
         let change = self.pipeline.apply(BRIDGE, &[parsed(command, text)], Time::ZERO);
-        let change = change.expect("a legal change");
+        let change = change.expect("a valid change");
         self.pipeline.reclaim(change.version);
         change
     }
@@ -95,8 +95,9 @@ impl Watched {
         self.engine.installed(entry(slot, self.generations[slot]), &traversal);
     }
 
-    /// A rule goes and comes back. Answers with the time of both, and with the number of entries
-    /// that went, which are put back.
+    /// Adds and removes a rule.
+    ///
+    /// Returns the time of both steps and the number of evicted entries, which are installed again.
     fn flap(&mut self, scene: &Scene, rule: &str) -> (Duration, usize) {
         let (mut spent, mut gone) = (Duration::ZERO, 0);
         for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
@@ -128,7 +129,7 @@ fn one_rule(criterion: &mut Criterion) {
     let is_small = |rule: &String| watched.flap(&scene, rule).1 <= FEW;
     let small: Vec<_> = rules.into_iter().filter(is_small).collect();
     let mut all = small.iter().cycle();
-    criterion.bench_function("a rule goes and comes back", |bencher| {
+    criterion.bench_function("add and remove a rule", |bencher| {
         bencher.iter_custom(|rounds| {
             let rules = all.by_ref().take(usize::try_from(rounds).unwrap_or(usize::MAX));
             rules.map(|rule| watched.flap(&scene, rule).0).sum()
@@ -141,7 +142,7 @@ fn one_entry(criterion: &mut Criterion) {
     let traversals: Vec<_> = scene.keys.iter().map(|key| scene.traversal(key)).collect();
     let mut engine = Direct::new(scene.pipeline.version(), 1);
     let mut all = (0..).zip(traversals.iter().cycle());
-    criterion.bench_function("an entry comes and goes", |bencher| {
+    criterion.bench_function("add and remove an entry", |bencher| {
         bencher.iter(|| {
             if let Some((number, traversal)) = all.next() {
                 engine.installed(entry(number % traversals.len(), 0), traversal);

@@ -1,7 +1,7 @@
-//! Translation by a table of 10,000 rules that are clauses of conjunctions.
+//! Translation through a table of 10,000 rules that are clauses of conjunctions.
 //!
-//! The yardstick in the same run is a table of as many rules that decide alone: ratios travel between
-//! machines, nanoseconds do not.
+//! The reference in the same run is a table with the same number of ordinary rules: ratios are
+//! comparable between machines, nanoseconds are not.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use shunt_pipeline::{
     BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, Time, text::parse_rule,
 };
 
-/// A bridge with two ports and these rules.
+/// Returns a bridge with two ports and these rules.
 fn pipeline(rules: impl Iterator<Item = String>) -> Pipeline {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(bridge, BridgeSettings::default());
@@ -29,8 +29,9 @@ fn pipeline(rules: impl Iterator<Item = String>) -> Pipeline {
     pipeline
 }
 
-/// From one of 5,000 addresses to one of 5,000 addresses, as a firewall with groups of hosts has it;
-/// or as many rules of the same matches that decide alone.
+/// Returns firewall rules between two groups of 5,000 addresses each.
+///
+/// They are clauses of conjunctions, or ordinary rules with the same matches.
 fn firewall(is_conjunction: bool) -> impl Iterator<Item = String> {
     let clauses = (0..10_000).map(move |rule| {
         let (field, clause) = [("nw_src", 1), ("nw_dst", 2)][rule % 2];

@@ -1,8 +1,8 @@
-//! One meter that several packet threads pass: an atomic word that they share, beside slices of it.
+//! One meter shared by several packet threads: one atomic word, compared with per-thread slices.
 //!
-//! A slice is what a thread draws from the meter at once and spends by itself; here it does not even
-//! count, so this is the best that slices could do. The yardstick in the same run is the extraction
-//! of a packet's headers, which is a part of what a thread does for each packet, whatever its meter.
+//! A slice is a number of tokens that a thread takes from the meter at once and then spends alone.
+//! The bench does not even count the slice down, so this is the best case for slices. The reference
+//! in the same run is the extraction of the headers, which a thread does for each packet.
 
 use std::{
     hint::black_box,
@@ -21,11 +21,13 @@ use shunt_pipeline::{
     BridgeId, Meter, MeterBand, MeterBandKind, MeterConfig, MeterId, MeterUnit, MeterVerdict, Time,
 };
 
-/// What a thread draws at once: packets of this length, so many.
+/// Bytes of each packet.
+///
+/// A thread takes tokens for several packets of this length at once.
 const LENGTH: usize = 1500;
 const SLICE: usize = 32;
 
-/// A meter that lets 100 Gbit/s through.
+/// Returns a meter with a rate of 100 Gbit/s.
 fn meter() -> Meter {
     let band = MeterBand { kind: MeterBandKind::Drop, rate: 100_000_000, burst_size: 0 };
     let unit = MeterUnit::Kilobits;
@@ -33,9 +35,10 @@ fn meter() -> Meter {
     Meter::new(MeterId::new(1), BridgeId::new(1), config, Time::ZERO)
 }
 
-/// The time of a packet, if each of so many threads does this with as many packets at the same time.
-/// It is given the time and what is left of the thread's slice.
-#[expect(clippy::disallowed_methods, reason = "threads that run together are timed from within")]
+/// Returns the time per packet when `threads` threads run `each` at the same time.
+///
+/// `each` gets the time and the rest of the thread's slice.
+#[expect(clippy::disallowed_methods, reason = "threads that run together are timed from inside")]
 fn together(
     threads: usize,
     packets: u64,

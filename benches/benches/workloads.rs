@@ -1,15 +1,15 @@
-//! What workloads cost to make: rule-sets as ClassBench makes them, filled pipelines, flows.
+//! Cost of generating workloads: ClassBench rule sets, filled pipelines, flows.
 
-#![expect(clippy::unwrap_used, reason = "a bench that cannot be set up says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot be set up panics with the reason")]
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Request, generate},
+    classbench::{BuiltinSet, FilterRequest, generate},
     pipeline_file::{Builtin, PipelineFile},
-    populate::{Filling, Form, populate},
+    populate::{RuleForm, TraversalSelection, populate},
     workload::Workload,
 };
 
@@ -22,7 +22,7 @@ fn rule_sets(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(rules.into()));
             group.bench_function(BenchmarkId::new(set.name(), rules), |bencher| {
                 bencher.iter(|| {
-                    let (request, seed) = (Request::new(rules), Seed::new(1));
+                    let (request, seed) = (FilterRequest::new(rules), Seed::new(1));
                     black_box(generate(&parameters, &request, seed, &Progress::hidden()).unwrap())
                 });
             });
@@ -35,7 +35,7 @@ fn filled_pipelines(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("filled pipeline");
     group.sample_size(10);
     let parameters = BuiltinSet::OpenFlow.parameters();
-    let request = Request::new(1_000);
+    let request = FilterRequest::new(1_000);
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden()).unwrap();
     for name in ["psc", "ant"] {
         let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
@@ -45,7 +45,7 @@ fn filled_pipelines(criterion: &mut Criterion) {
                 populate(
                     &pipeline,
                     black_box(&filters),
-                    (Filling::Forwarding, Form::Plain),
+                    (TraversalSelection::Forwarding, RuleForm::Plain),
                     Seed::new(1),
                     &Progress::hidden(),
                 )

@@ -1,14 +1,15 @@
-//! Captures of UDP flows, the same for every switch that is measured.
+//! Captures of UDP flows, identical for every measured switch.
 
 use std::{fs, io, path::Path};
 
 pub use shunt_kernels::frame::{FRAME_BYTES, frame, udp_frame};
 
-/// Writes a capture of `packets` packets drawn uniformly from `flows` UDP flows.
+/// Writes a capture of `packets` packets sampled uniformly from `flows` UDP flows.
+///
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn write_udp_flows(path: &Path, packets: usize, flows: u32) -> io::Result<()> {
     let mut capture = Capture::with_room(packets);
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
@@ -19,12 +20,12 @@ pub fn write_udp_flows(path: &Path, packets: usize, flows: u32) -> io::Result<()
     capture.write(path)
 }
 
-/// A capture in memory, whose packets came at no time.
+/// A capture in memory, with all timestamps zero.
 #[derive(Debug)]
 pub struct Capture(Vec<u8>);
 
 impl Capture {
-    /// Without a packet, and with room for so many of the shortest.
+    /// Creates an empty capture with space for this many minimum-size packets.
     #[must_use]
     pub fn with_room(packets: usize) -> Self {
         let mut file = Vec::with_capacity(24 + packets * (16 + FRAME_BYTES));
@@ -42,17 +43,18 @@ impl Capture {
         self.0.extend(frame);
     }
 
-    /// Writes it to a file.
+    /// Writes the capture to a file.
+    ///
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, &self.0)
     }
 }
 
-/// A small generator of numbers that look random, the same in every run.
+/// A small pseudo-random number generator with a fixed seed.
 struct Xorshift(u64);
 
 impl Xorshift {

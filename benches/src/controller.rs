@@ -1,7 +1,7 @@
-//! A controller of OpenFlow 1.3 that a switch connects to: it changes rules, and waits for barriers.
+//! An OpenFlow 1.3 controller that accepts a switch, changes rules and waits for barrier replies.
 //!
-//! It is as small as it can be, one thread and one connection, so that what is measured is the
-//! switch: changes and the barrier request behind them leave in one write.
+//! It is minimal, with one thread and one connection, so that the switch dominates the measurement.
+//! The changes and the barrier request after them leave in one write.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -18,13 +18,13 @@ use shunt_ofproto::{
 };
 use shunt_pipeline::{FlowMod, FlowModCommand, text::parse_rule};
 
-/// Where it waits for switches, in the words of their settings.
+/// Listening address, in the syntax of the switches' settings.
 pub const CONTROLLER: &str = "tcp:127.0.0.1:6653";
 const ADDRESS: &str = "127.0.0.1:6653";
 
-/// How long a switch may take to connect: both try again after 8 seconds at most.
+/// Maximum time for a switch to connect; switches retry after at most 8 seconds.
 const CONNECT: Duration = Duration::from_secs(30);
-/// How long a barrier may take.
+/// Maximum time until a barrier reply.
 const ANSWER: Duration = Duration::from_secs(120);
 
 /// A connection with a switch.
@@ -35,29 +35,30 @@ pub struct Controller {
     xid: u32,
 }
 
-/// When a change was sent, and when it was answered.
+/// The times of a change and of its barrier reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
-    /// Just before it was written.
+    /// Time just before the change was written.
     pub sent: Instant,
-    /// Just after the barrier reply was read.
-    pub acked: Instant,
+    /// Time just after the barrier reply was read.
+    pub replied: Instant,
 }
 
 impl Changed {
-    /// From the one to the other.
+    /// Returns the time between both.
     #[must_use]
     pub fn took(&self) -> Duration {
-        self.acked - self.sent
+        self.replied - self.sent
     }
 }
 
 impl Controller {
     /// Waits for a switch to connect.
     ///
+    ///
     /// # Panics
     ///
-    /// When none does.
+    /// If none connects.
     #[must_use]
     pub fn accept() -> Self {
         let listener = TcpListener::bind(ADDRESS).and_then(|listener| {
@@ -70,7 +71,7 @@ impl Controller {
             match listener.accept() {
                 Ok((stream, _)) => break stream,
                 Err(error) => {
-                    assert!(start.elapsed() < CONNECT, "no switch connects to {ADDRESS}: {error}");
+                    assert!(start.elapsed() < CONNECT, "no switch connected to {ADDRESS}: {error}");
                     sleep(Duration::from_millis(10));
                 }
             }
@@ -85,9 +86,10 @@ impl Controller {
 
     /// Sends changes and a barrier request in one write, and waits for the reply.
     ///
+    ///
     /// # Panics
     ///
-    /// When the switch refuses, or does not answer.
+    /// If the switch refuses a change, or does not reply.
     pub fn change(&mut self, changes: &[FlowMod]) -> Changed {
         self.xid += 1;
         let xid = Xid::new(self.xid);
@@ -98,19 +100,19 @@ impl Controller {
         self.write(&bytes);
         loop {
             let Some((of, message)) = self.next(ANSWER) else {
-                panic!("no barrier reply in {ANSWER:?}");
+                panic!("no barrier reply within {ANSWER:?}");
             };
             match message {
                 Message::BarrierReply if of == xid => {
-                    return Changed { sent, acked: Instant::now() };
+                    return Changed { sent, replied: Instant::now() };
                 }
-                Message::Error(error) => panic!("the switch refuses: {error:?}"),
+                Message::Error(error) => panic!("the switch refused a change: {error:?}"),
                 _ => {}
             }
         }
     }
 
-    /// Does nothing for a time but to answer the switch that asks whether it is there.
+    /// Waits for a time and answers only echo requests of the switch.
     pub fn rest(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -121,15 +123,15 @@ impl Controller {
         }
     }
 
-    /// The next message that is none for the connection itself; `None` if none comes in time.
-    fn next(&mut self, stall_budget: Duration) -> Option<(Xid, Message)> {
-        let end = Instant::now() + stall_budget;
+    /// Returns the next message other than connection upkeep; `None` after the timeout.
+    fn next(&mut self, timeout: Duration) -> Option<(Xid, Message)> {
+        let end = Instant::now() + timeout;
         let mut bytes = [0; 4096];
         loop {
             let framed = self.framer.next_frame();
             let framed = framed.unwrap_or_else(|reason| panic!("the switch: {reason:?}"));
             if let Some(frame) = framed {
-                // What this project cannot read is nothing that was asked for.
+                // An undecodable message cannot be the awaited reply.
                 match v13::decode(&frame) {
                     Ok((xid, Message::EchoRequest(payload))) => {
                         self.write(&encoded(xid, &Message::EchoReply(payload)));
@@ -165,11 +167,12 @@ fn encoded(xid: Xid, message: &Message) -> Vec<u8> {
     v13::encode(xid, message).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A change of rules, as `ovs-ofctl` spells it.
+/// Returns a flow-mod from a rule in the syntax of `ovs-ofctl`.
+///
 ///
 /// # Panics
 ///
-/// When it makes no sense.
+/// If the rule is invalid.
 #[must_use]
 pub fn flow_mod(command: FlowModCommand, rule: &str) -> FlowMod {
     parse_rule(command, rule, &NoPortNames).unwrap_or_else(|error| panic!("{rule}: {error}"))

@@ -1,4 +1,4 @@
-//! The share of a CPU that a thread or a process had, from the scheduler's own account.
+//! CPU time and memory of threads and processes, as the kernel accounts them.
 
 use std::{
     fs,
@@ -7,13 +7,13 @@ use std::{
 
 pub use shunt_kernels::cpu::timed;
 
-/// The threads of a process.
+/// Returns the threads of a process.
 fn threads(id: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
     tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The id of the thread of process `id` whose name begins with `name`.
+/// Returns the id of the thread of process `id` with this name prefix.
 #[must_use]
 pub fn find_thread(id: u32, name: &str) -> Option<u32> {
     threads(id).into_iter().find(|task| {
@@ -22,11 +22,12 @@ pub fn find_thread(id: u32, name: &str) -> Option<u32> {
     })
 }
 
-/// Nanoseconds that a thread has run so far.
+/// Returns the nanoseconds that a thread has run so far.
+///
 ///
 /// # Panics
 ///
-/// When there is no such thread.
+/// If there is no such thread.
 #[must_use]
 pub fn run_ns(id: u32, thread: u32) -> u64 {
     find_run_ns(id, thread).unwrap_or_else(|| panic!("process {id} has no thread {thread}"))
@@ -37,7 +38,7 @@ fn find_run_ns(id: u32, thread: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Nanoseconds that all threads of a process whose names begin with `name` have run so far.
+/// Returns the nanoseconds that all threads with this name prefix have run so far.
 #[must_use]
 pub fn threads_ns(id: u32, name: &str) -> u64 {
     let named = threads(id).into_iter().filter(|task| {
@@ -47,8 +48,7 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
     named.filter_map(|thread| find_run_ns(id, thread)).sum()
 }
 
-/// Waits until the other threads of this process have hardly anything left to do, for half a minute at
-/// most.
+/// Waits at most half a minute until the other threads of this process are idle.
 pub fn rest() {
     let look = Duration::from_millis(100);
     for _ in 0..300 {
@@ -60,10 +60,10 @@ pub fn rest() {
     }
 }
 
-/// A process that uses less of a CPU is idle.
+/// A process that uses less of a CPU counts as idle.
 const IDLE_PERCENT: f64 = 5.0;
 
-/// What all threads of a process used since some moment.
+/// CPU time of all threads of a process since a start time.
 #[derive(Debug)]
 pub struct Account {
     id: u32,
@@ -71,7 +71,7 @@ pub struct Account {
     since: Instant,
 }
 
-/// CPU and time that passed.
+/// CPU time and wall time since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     /// Nanoseconds that the threads ran.
@@ -81,7 +81,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// The share of one CPU, in percent.
+    /// Returns the share of one CPU in percent.
     #[must_use]
     pub fn share(self) -> f64 {
         self.run_ns / self.seconds / 1e7
@@ -89,13 +89,13 @@ impl Spent {
 }
 
 impl Account {
-    /// Opens the account of a process.
+    /// Starts the account of a process.
     #[must_use]
     pub fn open(id: u32) -> Self {
         Self { id, run_ns: process_ns(id), since: Instant::now() }
     }
 
-    /// What was spent since it was opened.
+    /// Returns the time spent since the start.
     #[must_use]
     pub fn spent(&self) -> Spent {
         let seconds = self.since.elapsed().as_secs_f64();
@@ -107,13 +107,13 @@ fn process_ns(id: u32) -> u64 {
     threads(id).into_iter().filter_map(|thread| find_run_ns(id, thread)).sum()
 }
 
-/// Bytes of memory that a process has had at most.
+/// Returns the peak resident memory of a process in bytes.
 #[must_use]
 pub fn most_resident_bytes(id: u32) -> f64 {
     status_bytes(id, "VmHWM:")
 }
 
-/// Bytes of huge pages that a process has, which are no part of what is resident.
+/// Returns the huge page bytes of a process; resident memory excludes them.
 #[must_use]
 pub fn huge_bytes(id: u32) -> f64 {
     status_bytes(id, "HugetlbPages:")
@@ -126,7 +126,7 @@ fn status_bytes(id: u32, name: &str) -> f64 {
     kilobytes.unwrap_or_default() * 1024.0
 }
 
-/// Bytes of memory that a process has.
+/// Returns the resident memory of a process in bytes.
 #[must_use]
 pub fn resident_bytes(id: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();

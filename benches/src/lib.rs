@@ -1,12 +1,12 @@
-//! The experiments: Shunt beside Open vSwitch, on the same packets and rules, in one run.
+//! Experiments that compare Shunt with Open vSwitch, on the same packets and rules, in one run.
 //!
-//! [`experiment`] is the instrument: it finds experiments by name, runs them, and writes what they
-//! measured as JSON, as a table and as a plot. [`switch`] starts the switches that are compared,
-//! and [`experiments`] holds the experiments themselves.
+//! [`experiment`] is the framework: it finds experiments by name, runs them, and writes their
+//! results as JSON, as a table and as a plot. [`switch`] starts the compared switches, and
+//! [`experiments`] holds the experiments.
 
-#![expect(clippy::panic, reason = "an experiment that cannot be set up says why and stops")]
+#![expect(clippy::panic, reason = "an experiment that cannot be set up panics with the reason")]
 #![expect(clippy::disallowed_methods, reason = "experiments measure time")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "they report to their user")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "they print for their user")]
 
 pub mod capture;
 pub mod controller;

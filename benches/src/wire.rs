@@ -1,6 +1,6 @@
-//! Raw frames on the far end of a cable: sent many in one call, and received without waiting.
+//! Raw frames on the far end of a virtual device: sent in batches, received without waiting.
 //!
-//! A packet socket of its own for each direction ([packet(7)]).
+//! Each direction has its own packet socket ([packet(7)]).
 //!
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 
@@ -20,34 +20,35 @@ use nix::{
 
 use crate::capture::FRAME_BYTES;
 
-/// A frame of the shortest length.
+/// A frame of minimum length.
 pub type Frame = [u8; FRAME_BYTES];
 
-/// Frames that one call takes at most.
+/// Maximum frames per call.
 const BURST: usize = 64;
-/// Bytes of frames that wait to be received, with what the system adds to each.
+/// Receive buffer in bytes, including the kernel's overhead per frame.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
-/// An end that sends.
+/// A sending end.
 #[derive(Debug)]
 pub struct WireSender(OwnedFd);
 
-/// An end that receives.
+/// A receiving end.
 #[derive(Debug)]
 pub struct WireReceiver(OwnedFd);
 
 impl WireSender {
-    /// Opens a device by its name.
+    /// Opens a device by name.
+    ///
     ///
     /// # Panics
     ///
-    /// When there is no such device, or no right to send raw frames.
+    /// If there is no such device, or no permission to send raw frames.
     #[must_use]
     pub fn open(device: &str) -> Self {
         Self(open(device, None))
     }
 
-    /// Sends frames in their order; one that the device does not take is lost.
+    /// Sends frames in order; the device may drop some.
     pub fn send(&self, frames: &[Frame]) {
         for burst in frames.chunks(BURST) {
             let mut rest = burst;
@@ -68,11 +69,12 @@ impl WireSender {
 }
 
 impl WireReceiver {
-    /// Opens a device by its name; what comes from now on is kept until it is received.
+    /// Opens a device by name; frames from now on are buffered.
+    ///
     ///
     /// # Panics
     ///
-    /// When there is no such device, or no right to receive raw frames.
+    /// If there is no such device, or no permission to receive raw frames.
     #[must_use]
     pub fn open(device: &str) -> Self {
         let fd = open(device, Some(SockProtocol::EthAll));
@@ -81,7 +83,7 @@ impl WireReceiver {
         Self(fd)
     }
 
-    /// The next frame, as far as it fits; `None` where none waits.
+    /// Returns the next frame, truncated to its size; `None` if none waits.
     pub fn receive(&self) -> Option<Frame> {
         let mut frame = [0; FRAME_BYTES];
         loop {

@@ -1,6 +1,6 @@
-//! Capture files in the classic format, for ports of type `pcap`.
+//! Capture files in the classic pcap format, for ports of type `pcap`.
 
-/// A capture of these Ethernet frames, all at time 0.
+/// Returns a capture of these Ethernet frames, all at time 0.
 #[must_use]
 pub fn written(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -15,7 +15,7 @@ pub fn written(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     file
 }
 
-/// The frames of a capture that the switch has written.
+/// Returns the frames of a capture that the switch has written.
 #[must_use]
 pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
     let (mut frames, mut rest) = (Vec::new(), file.get(HEADER..).unwrap_or_default());
@@ -29,6 +29,6 @@ pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Length of the header of a file, and of a record.
+/// Length of the file header, and of a record header.
 const HEADER: usize = 24;
 const RECORD: usize = 16;

@@ -1,4 +1,4 @@
-//! A daemon for one test: started with a configuration, stopped and cleaned up when dropped.
+//! A daemon for one test: started with a configuration, stopped and cleaned up on drop.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::repository::root;
 
-/// How long anything that must happen soon may take on a busy machine.
+/// Maximum time for anything that should happen soon, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
 /// A running `shuntd`.
@@ -22,21 +22,25 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon and waits until it answers.
+    /// Starts a daemon and waits until it replies.
+    ///
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(configuration: &str) -> Self {
         Self::start_with(configuration, |program| Command::new(program))
     }
 
-    /// As [`Self::start`]; `wrap` makes the command to start it with, such as in a namespace.
+    /// Starts a daemon through a command that `wrap` builds.
+    ///
+    /// The command may, for example, enter a namespace.
+    ///
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start_with(configuration: &str, wrap: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
@@ -49,23 +53,23 @@ impl Daemon {
         let process = command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"));
         let daemon = Self { process, folder };
         let answers = || daemon.shuntctl(&["show"]).status.success();
-        assert!(until(answers), "shuntd does not answer:\n{}", daemon.log());
+        assert!(until(answers), "shuntd does not reply:\n{}", daemon.log());
         daemon
     }
 
-    /// Its process id.
+    /// Returns the id of the started process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Its run directory.
+    /// Returns its run directory.
     #[must_use]
     pub fn run_dir(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
@@ -73,9 +77,10 @@ impl Daemon {
 
     /// Runs `shuntctl` against it.
     ///
+    ///
     /// # Panics
     ///
-    /// When `shuntctl` cannot be run.
+    /// If `shuntctl` cannot be run.
     #[must_use]
     pub fn shuntctl(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(binary("shuntctl"));
@@ -84,9 +89,10 @@ impl Daemon {
 
     /// Runs `ovs-ofctl -O OpenFlow13 VERB <bridge's management socket> ARGUMENTS`.
     ///
+    ///
     /// # Panics
     ///
-    /// When `ovs-ofctl` cannot be run.
+    /// If `ovs-ofctl` cannot be run.
     #[must_use]
     pub fn ovs_ofctl(&self, bridge: &str, verb: &str, arguments: &[&str]) -> Output {
         let socket = format!("unix:{}", self.run_dir().join(format!("{bridge}.mgmt")).display());
@@ -96,17 +102,19 @@ impl Daemon {
 
     /// Runs `ovs-appctl` against its control socket.
     ///
+    ///
     /// # Panics
     ///
-    /// When `ovs-appctl` cannot be run.
+    /// If `ovs-appctl` cannot be run.
     #[must_use]
     pub fn ovs_appctl(&self, arguments: &[&str]) -> Output {
         let socket = self.run_dir().join(format!("shuntd.{}.ctl", self.daemon_id()));
         output(Command::new("ovs-appctl").arg("-t").arg(socket).args(arguments))
     }
 
-    /// The id that the daemon wrote into its pid file; another than [`Self::id`] where a wrapper
-    /// stands in front.
+    /// Returns the id from the daemon's pid file.
+    ///
+    /// It differs from [`Self::id`] behind a wrapper.
     fn daemon_id(&self) -> String {
         let file = self.run_dir().join("shuntd.pid");
         fs::read_to_string(file).unwrap_or_default().trim().to_owned()
@@ -124,11 +132,12 @@ impl Drop for Daemon {
     }
 }
 
-/// A binary of this workspace; built if it is not there.
+/// Returns the path of a binary of this workspace, and builds it if it is missing.
+///
 ///
 /// # Panics
 ///
-/// When it cannot be built.
+/// If it cannot be built.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
     let own = env::current_exe().unwrap_or_default();
@@ -148,33 +157,36 @@ pub fn binary(name: &str) -> PathBuf {
 
 /// Runs a program to its end.
 ///
+///
 /// # Panics
 ///
-/// When it cannot be run.
+/// If it cannot be run.
 pub fn output(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output();
     output.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()))
 }
 
-/// What a program wrote, when it ended well.
+/// Returns the output of a successful program.
+///
 ///
 /// # Panics
 ///
-/// When it did not.
+/// If it failed.
 pub fn text(output: &Output) -> String {
     let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
     assert!(output.status.success(), "{}: {out}{err}", output.status);
     out
 }
 
-/// What a program complained of, when it failed.
+/// Returns the error output of a failed program.
+///
 ///
 /// # Panics
 ///
-/// When it did not fail.
+/// If it succeeded.
 pub fn complaint(output: &Output) -> String {
     let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
-    assert!(!output.status.success(), "no complaint: {out}{err}");
+    assert!(!output.status.success(), "no error output: {out}{err}");
     err
 }
 
@@ -182,9 +194,9 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until something holds, at most [`SOON`]; answers whether it does.
+/// Waits at most [`SOON`] until a condition holds; returns whether it does.
 pub fn until(mut holds: impl FnMut() -> bool) -> bool {
-    #[expect(clippy::disallowed_methods, reason = "real processes live in real time")]
+    #[expect(clippy::disallowed_methods, reason = "real processes need real time")]
     let start = Instant::now();
     while !holds() {
         if start.elapsed() > SOON {

@@ -1,4 +1,4 @@
-//! What the whole-switch tests share: the repository's own facts, a daemon to drive, namespaces.
+//! Shared parts of the whole-switch tests: repository facts, a daemon to control, namespaces.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 

@@ -1,4 +1,4 @@
-//! Network namespaces that a test makes, and that are gone when it ends.
+//! Network namespaces that a test creates and removes.
 
 use std::{
     io::{self, Write},
@@ -14,11 +14,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace with its loopback up and IPv6 silent.
+    /// Creates a namespace with its loopback up and IPv6 disabled.
+    ///
     ///
     /// # Errors
     ///
-    /// When namespaces are not allowed here.
+    /// If the process has no permission to create namespaces.
     pub fn new(label: &str) -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,13 +32,13 @@ impl Namespace {
         namespace.run("ip", &["link", "set", "lo", "up"]);
         for scope in ["all", "default"] {
             let write = format!("echo 1 > /proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
-            // A kernel without IPv6 has nothing to silence.
+            // A kernel without IPv6 has nothing to disable.
             let _ = output(namespace.command("sh").args(["-c", &write]));
         }
         Ok(namespace)
     }
 
-    /// A program that will run inside.
+    /// Returns a command that runs in the namespace.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -45,16 +46,19 @@ impl Namespace {
         command
     }
 
-    /// Runs a program inside, to its end; answers what it wrote.
+    /// Runs a program in the namespace to its end; returns its output.
+    ///
     ///
     /// # Panics
     ///
-    /// When it fails.
+    /// If it fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         text(&output(self.command(program).args(arguments)))
     }
 
-    /// Lays a cable: `device` in this namespace, `other_device` in the other; both up.
+    /// Connects `device` in this namespace with `other_device` in the other.
+    ///
+    /// It sets both up.
     pub fn connect(&self, device: &str, other: &Self, other_device: &str) {
         let cable = ["link", "add", device, "type", "veth", "peer", "name", other_device];
         self.run("ip", &[&cable[..], &["netns", &other.name]].concat());
@@ -62,12 +66,14 @@ impl Namespace {
         other.run("ip", &["link", "set", other_device, "up"]);
     }
 
-    /// ICMP echo requests that have come to this namespace: of a ping, and never the ARP that two
-    /// hosts exchange besides, whenever their kernels doubt a neighbour.
+    /// Returns the number of ICMP echo requests received in this namespace.
+    ///
+    /// It counts pings only, not the ARP packets that kernels exchange to check a neighbour.
+    ///
     ///
     /// # Panics
     ///
-    /// When its kernel does not count them.
+    /// If the kernel does not count them.
     #[must_use]
     pub fn echo_requests(&self) -> u64 {
         let text = self.run("cat", &["/proc/net/snmp"]);
@@ -75,7 +81,9 @@ impl Namespace {
     }
 }
 
-/// The count `InEchos` of the table `Icmp`: a line of names, and a line of their values.
+/// Parses the counter `InEchos` of the table `Icmp`.
+///
+/// The table has a line of names, then a line of values.
 fn echo_requests_of(snmp: &str) -> Option<u64> {
     let mut rows = snmp.lines().filter(|line| line.starts_with("Icmp:"));
     let (names, values) = (rows.next()?, rows.next()?);
@@ -89,7 +97,7 @@ impl Drop for Namespace {
     }
 }
 
-/// A namespace, or `None` and a loud line where namespaces are not allowed.
+/// Returns a namespace, or `None` and a message without permission to create one.
 #[must_use]
 pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     match Namespace::new(label) {
@@ -101,9 +109,9 @@ pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     }
 }
 
-/// Says what is not tested here; the harness swallows only what passing tests *print*.
+/// Prints what is not tested; the harness hides only what passing tests *print*.
 pub fn skipped(what: &str) {
-    // Without standard error there is nobody to tell.
+    // Without standard error there is nowhere to print.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}");
 }
 

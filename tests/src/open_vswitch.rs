@@ -1,4 +1,4 @@
-//! A private Open vSwitch, for tests that need a second switch that is not ours.
+//! A private Open vSwitch, for tests that need a second switch from another project.
 
 use std::{
     fs,
@@ -16,19 +16,22 @@ use crate::{
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// `ovsdb-server` and `ovs-vswitchd` with all files in a folder of their own; ended when dropped.
+/// `ovsdb-server` and `ovs-vswitchd` with all files in their own folder.
+///
+/// They are stopped on drop.
 pub struct OpenVSwitch<'a> {
-    /// Where it runs; `None`: beside the test.
+    /// The namespace that it runs in; `None` for the namespace of the test.
     namespace: Option<&'a Namespace>,
     folder: TempDir,
 }
 
 impl<'a> OpenVSwitch<'a> {
-    /// Starts one inside a namespace, or says loudly that it is not installed.
+    /// Starts one in a namespace, or prints that it is not installed.
+    ///
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     #[must_use]
     pub fn start_or_skip(namespace: &'a Namespace) -> Option<Self> {
         Self::start(Some(namespace), &[])
@@ -50,16 +53,17 @@ impl<'a> OpenVSwitch<'a> {
         Some(switch)
     }
 
-    /// Runs one of its programs against it; answers what it wrote.
+    /// Runs one of its programs against it; returns the output.
+    ///
     ///
     /// # Panics
     ///
-    /// When the program fails.
+    /// If the program fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         text(&output(self.command(program).args(arguments)))
     }
 
-    /// The folder with its sockets.
+    /// Returns the folder with its sockets.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -72,7 +76,7 @@ impl<'a> OpenVSwitch<'a> {
         ];
         let mut command = self.command(program);
         command.args(["--detach", "--no-chdir", "-vconsole:off", "-vsyslog:off"]);
-        // The daemon keeps what it inherits, so it must not be a pipe that somebody reads to its end.
+        // The daemon keeps inherited files open, so none may be a pipe that is read until its end.
         command.args(files).args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         let status = command.status();
         assert!(status.is_ok_and(|status| status.success()), "{name} does not start");
@@ -91,7 +95,7 @@ impl<'a> OpenVSwitch<'a> {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The process id of one of its daemons, as written to its file; empty if it does not run.
+    /// Returns the process id of a daemon from its pid file; empty if it does not run.
     #[must_use]
     pub fn process(&self, name: &str) -> String {
         let id = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
@@ -100,12 +104,15 @@ impl<'a> OpenVSwitch<'a> {
 }
 
 impl OpenVSwitch<'static> {
-    /// Starts one whose ports can be made of nothing (`--enable-dummy`), or says loudly that it is
-    /// not installed. It needs no namespace: nothing of it is seen outside of its folder.
+    /// Starts one with dummy ports (`--enable-dummy`).
+    ///
+    /// It prints a message if Open vSwitch is not installed. It needs no namespace, because nothing
+    /// outside of its folder is affected.
+    ///
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     #[must_use]
     pub fn dummy_or_skip() -> Option<Self> {
         Self::start(None, &["--enable-dummy", "--disable-system"])

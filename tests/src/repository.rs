@@ -8,17 +8,18 @@ use std::{
 
 use serde_json::Value;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("/")).to_path_buf()
 }
 
-/// What cargo knows of the workspace.
+/// Returns the metadata of the workspace from cargo.
+///
 ///
 /// # Panics
 ///
-/// When cargo cannot tell.
+/// If cargo fails.
 #[must_use]
 pub fn metadata() -> Value {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -28,11 +29,14 @@ pub fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("metadata: {error}"))
 }
 
-/// Files that git tracks or would track, with an ending, as (path from the root, text).
+/// Returns the tracked and trackable files with an ending.
+///
+/// Each is (path from the root, text).
+///
 ///
 /// # Panics
 ///
-/// When git cannot tell.
+/// If git fails.
 #[must_use]
 pub fn files(ending: &str) -> Vec<(String, String)> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
@@ -43,11 +47,12 @@ pub fn files(ending: &str) -> Vec<(String, String)> {
     list.lines().filter(|path| path.ends_with(ending)).filter_map(read).collect()
 }
 
-/// One file of the repository.
+/// Returns one file of the repository.
+///
 ///
 /// # Panics
 ///
-/// When it is not there.
+/// If it does not exist.
 #[must_use]
 pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

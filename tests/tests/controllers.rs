@@ -1,4 +1,4 @@
-//! Real controllers drive the daemon: os-ken's learning switch.
+//! Real controllers with the daemon: os-ken's learning switch.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -15,16 +15,16 @@ use shunt_tests::{
     repository::root,
 };
 
-/// The Python that has os-ken, as `cargo xtask test` names it.
+/// Variable with the Python that has os-ken; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_OS_KEN_PYTHON";
 
-/// An os-ken application; ended when dropped.
+/// An os-ken application; stopped on drop.
 struct App {
     process: Child,
 }
 
 impl App {
-    /// Starts an application of os-ken itself inside a namespace, listening on `port`.
+    /// Starts an application that os-ken ships inside a namespace, listening on `port`.
     fn start(namespace: &Namespace, python: &Path, app: &str, port: u16, log: &Path) -> Self {
         let log = fs::File::create(log).unwrap_or_else(|error| panic!("{error}"));
         let manager = root().join("tests/tools/os_ken_manager.py");
@@ -52,7 +52,7 @@ fn python_or_skip() -> Option<PathBuf> {
     python
 }
 
-/// A TCP port that nobody listens at now.
+/// Returns a TCP port without a listener.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0");
     let address = listener.and_then(|listener| listener.local_addr());
@@ -94,13 +94,13 @@ fn the_learning_switch_of_os_ken_connects_three_hosts() {
         let answered = || output(hosts[from].command("ping").args(ping)).status.success();
         assert!(
             until(answered),
-            "no answer from {address}: {}\n{}\n{}",
+            "no reply from {address}: {}\n{}\n{}",
             rules(),
             said(),
             daemon.log()
         );
     }
-    // The application installs a rule for each pair of hosts, and they carry the traffic.
+    // The application installs a rule for each pair of hosts, and these rules carry the traffic.
     let learned = rules().lines().filter(|rule| rule.contains("dl_dst=")).count();
     assert!(learned >= 6, "{}", rules());
 }

@@ -1,5 +1,7 @@
-//! The daemon with a chain of stages as its cache: packets come in by ports, rules change, and what
-//! leaves is what leaves with the megaflow cache.
+//! The daemon with a Gigaflow chain as its cache.
+//!
+//! Packets enter through ports and rules change; the output must equal that with the megaflow
+//! cache.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -12,7 +14,7 @@ use shunt_tests::{
     daemon::{Daemon, complaint, text, until},
 };
 
-/// Who may send, how it is rewritten, where it goes: pieces that any source and any target share.
+/// Sender check, rewrite, forward: all sources and destinations share entries.
 const POLICY: [&str; 12] = [
     "table=0,priority=5,ip,nw_src=10.1.0.0/24,actions=load:1->NXM_NX_REG0[],goto_table:1",
     "table=0,priority=5,ip,nw_src=10.2.0.0/24,actions=load:2->NXM_NX_REG0[],goto_table:1",
@@ -28,7 +30,7 @@ const POLICY: [&str; 12] = [
     "table=3,priority=1,actions=drop",
 ];
 
-/// Any source with any target: their number, and the frames.
+/// Number of flows: each source with each destination.
 const FLOWS: usize = 4 * 3 * 5;
 
 fn frames() -> Vec<Vec<u8>> {
@@ -45,7 +47,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// A daemon with this cache, and the policy in its only bridge.
+/// A daemon with a cache configuration, and the policy in its only bridge.
 struct Rig {
     daemon: Daemon,
 }
@@ -67,13 +69,13 @@ impl Rig {
         self.daemon.run_dir().join(name)
     }
 
-    /// Port 2 writes to an empty file.
+    /// Replaces the output file of port 2 with an empty one.
     fn renew_sink(&self) {
         let sink = format!("tx={}", self.file("out").display());
         text(&self.daemon.shuntctl(&["add-port", "br0", "p2", "type=pcap", "number=2", &sink]));
     }
 
-    /// What leaves by port 2 of every flow, once.
+    /// Sends every flow once; returns the output of port 2.
     fn send(&self) -> Vec<Vec<u8>> {
         fs::write(self.file("in"), capture::written(frames())).unwrap();
         let before = self.caches()["received"].as_u64().unwrap();
@@ -89,7 +91,7 @@ impl Rig {
         sent
     }
 
-    /// Port 1 receives what is in the file, once or without end.
+    /// Makes port 1 replay the file once or in a loop.
     fn replay(&self, repeat: &str) {
         text(&self.daemon.shuntctl(&["del-port", "p1"]));
         let (source, repeat) =
@@ -156,10 +158,10 @@ fn flows_share_pieces_and_a_rule_that_changes_takes_only_those_that_met_it() {
         let stats = text(&rig.daemon.ovs_ofctl("br0", "dump-flows", &[flows]));
         stats.contains("actions=drop") && !stats.contains("n_packets=0,")
     };
-    assert!(until(met), "packets meet the new rule");
+    assert!(until(met), "packets follow the new rule");
     let caches = rig.caches();
     let gone = count(&caches["evicted"]) - evicted;
-    assert!((1..=4).contains(&gone), "{gone} of {entries} entries went");
+    assert!((1..=4).contains(&gone), "{gone} of {entries} entries were removed");
     assert!(count(&caches["verified"]) > 0);
     assert_eq!(caches["differences"], 0, "{}", rig.daemon.log());
 }

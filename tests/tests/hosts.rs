@@ -1,4 +1,4 @@
-//! Hosts in namespaces, with the kernel's default offloads: ping, TCP, TAP, ports that vanish.
+//! Hosts in namespaces with the kernel's default offloads: ping, TCP, TAP, ports that disappear.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -14,7 +14,7 @@ use shunt_tests::{
     namespace::{Namespace, namespace_or_skip, skipped},
 };
 
-/// Forwards between two ports, both ways.
+/// Forwards between two ports in both directions.
 const CABLE: [&str; 2] = ["in_port=1,actions=output:2", "in_port=2,actions=output:1"];
 
 fn configuration(threads: u16, ports: &[(&str, &str)]) -> String {
@@ -34,7 +34,9 @@ struct Hosts {
     middle: Namespace,
 }
 
-/// Host a (10.66.1.1) and host b (10.66.1.2) on ports 1 and 2 of a switch in a third namespace.
+/// Creates hosts a (10.66.1.1) and b (10.66.1.2) on ports 1 and 2 of a switch.
+///
+/// The switch is in a third namespace.
 fn hosts(label: &str, threads: u16) -> Option<Hosts> {
     let host_a = namespace_or_skip(label)?;
     let host_b = namespace_or_skip(label)?;
@@ -63,7 +65,9 @@ fn ping(from: &Namespace, to: &str) -> bool {
     output(from.command("ping").args(arguments)).status.success()
 }
 
-/// Runs one TCP stream of a second from `client` to `server`; answers its speed in Mbit/s.
+/// Runs one TCP stream of a second from `client` to `server`.
+///
+/// Returns its rate in Mbit/s.
 fn tcp_stream(client: &Namespace, server: &Namespace, address: &str) -> f64 {
     let mut listening = server.command("iperf3");
     let mut listening = listening
@@ -139,7 +143,7 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");
     hosts.host_b.connect("eth0", &hosts.middle, "p2");
     hosts.host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
-    // The new device has a new address; host a would try the old one for half a minute.
+    // The new device has a new address; host a would use the old one for half a minute.
     hosts.host_a.run("ip", &["neigh", "flush", "dev", "eth0"]);
     assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}\n{}", ports(), hosts.daemon.log());
     let _ = background.kill();
@@ -160,7 +164,7 @@ fn no_packet_sent_after_the_barrier_reply_takes_the_old_way() {
         sleep(Duration::from_millis(100));
         let after = hosts.host_b.echo_requests();
         text(&hosts.daemon.ovs_ofctl("br0", "del-flows", &["--strict", "priority=40000,icmp"]));
-        assert_eq!(before, after, "packets took the old way");
+        assert_eq!(before, after, "packets followed the old rule");
         let flows = || hosts.host_b.echo_requests() > after;
         assert!(until(flows), "packets flow again");
     }
@@ -179,7 +183,7 @@ fn a_capture_at_the_far_host_shows_what_was_sent() {
         let _ = ping(&hosts.host_a, "10.66.1.2");
         !is_running(capture.id())
     };
-    assert!(until(sees), "tcpdump saw nothing");
+    assert!(until(sees), "tcpdump captured nothing");
     let seen = capture.wait_with_output().unwrap_or_else(|error| panic!("tcpdump: {error}"));
     let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
     assert!(seen.contains("10.66.1.1 > 10.66.1.2: ICMP echo request"), "{seen}");
@@ -199,5 +203,5 @@ fn the_demo_shows_what_it_says() {
         return;
     }
     let demo = output(&mut Command::new(env!("CARGO_BIN_EXE_demo")));
-    assert!(text(&demo).contains("No packet sent after the barrier reply took the old way."));
+    assert!(text(&demo).contains("No packet sent after the barrier reply followed the old rule."));
 }

@@ -1,4 +1,4 @@
-//! The daemon with a NIC in front of a bridge: one of its own, and one elsewhere that comes and goes.
+//! The daemon with a NIC in front of a bridge: embedded, and external with restarts.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -20,7 +20,7 @@ use shunt_tests::{
 };
 use tempfile::TempDir;
 
-/// Who may send, how it is rewritten, where it goes.
+/// Sender check, rewrite, forward.
 const POLICY: [&str; 6] = [
     "table=0,priority=5,ip,nw_src=10.1.0.0/24,actions=load:1->NXM_NX_REG0[],goto_table:1",
     "table=1,priority=5,reg0=1,ip,actions=dec_ttl,set_field:02:00:00:00:00:99->eth_src,goto_table:2",
@@ -52,13 +52,13 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// Entries of a NIC.
+/// Returns the number of NIC entries.
 fn entries(nic: &Value) -> u64 {
     let stages = nic["stages"].as_array().map_or(&[][..], Vec::as_slice);
     stages.iter().map(|stage| count(&stage["entries"])).sum()
 }
 
-/// The different frames that leave by port 2.
+/// Returns the distinct frames that leave port 2.
 fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
     let caches_table = format!("[caches]\nkind = \"gigaflow\"\nverify_one_in = 16\n{target}\n");
     let daemon = Daemon::start(&format!("{caches_table}[[bridge]]\nname = \"br0\"\n"));
@@ -106,7 +106,7 @@ fn what_leaves_is_what_leaves_without_a_nic_and_the_nic_forwards_most_of_it() {
     assert!(show.contains("nic embedded 127.0.0.1:"), "{show}");
 }
 
-/// A NIC alone; ended when dropped.
+/// A standalone NIC; stopped on drop.
 struct Nic {
     process: Child,
     folder: TempDir,
@@ -129,7 +129,7 @@ impl Nic {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Where it says that it listens.
+    /// Returns its listening address.
     fn address(&self) -> String {
         let log = self.log();
         let (_, rest) = log.split_once("127.0.0.1:").unwrap_or_else(|| panic!("{log}"));
@@ -145,13 +145,13 @@ impl Drop for Nic {
     }
 }
 
-/// A daemon in front of which this NIC stands, and to which packets come.
+/// Starts a daemon behind this NIC, with traffic.
 fn behind(nic: &Nic) -> Daemon {
     let address = nic.address();
     fed(&format!("[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"))
 }
 
-/// A daemon to which packets come.
+/// Starts a daemon with traffic.
 fn fed(target: &str) -> Daemon {
     let daemon = Daemon::start(&format!("{target}[[bridge]]\nname = \"br0\"\n"));
     load(&daemon);
@@ -163,7 +163,7 @@ fn fed(target: &str) -> Daemon {
     daemon
 }
 
-/// Whether the NIC of a daemon is there with so many entries, and none to come.
+/// Returns whether the NIC is connected with this many entries and none pending.
 fn has(daemon: &Daemon, expected: u64) -> bool {
     let nic = caches(daemon)["nic"].clone();
     nic["state"] == "connected" && entries(&nic) == expected && count(&nic["waiting"]) == 0
@@ -181,7 +181,7 @@ fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_
     assert!(!shuntctl.status.success(), "all or none");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
     let words = ["set", "caches.idle_ms=7000", "logging.filter=loud"];
-    assert!(!daemon.shuntctl(&words).status.success(), "what is logged is checked first");
+    assert!(!daemon.shuntctl(&words).status.success(), "the log line is checked first");
     let settings = text(&daemon.shuntctl(&["settings"]));
     for expected in ["caches.gigaflow.offload.kind = \"none\"\n", "caches.idle_ms = 10000\n"] {
         assert!(settings.contains(expected), "{expected}: {settings}");
@@ -205,9 +205,9 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     let daemon = behind(&nic);
     let nic_of = || caches(&daemon)["nic"].clone();
     let has = |expected| has(&daemon, expected);
-    // Who may send, an output, one behind a tag that is pushed, a drop; two outputs it refuses.
+    // Sender check, an output, an output with a pushed tag, a drop; the NIC refuses two outputs.
     assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
-    // Each time that it is offered.
+    // The counter grows each time that the entry is offered.
     let refused = nic_of()["refused"].clone();
     assert!(count(&refused[0][1]) > 0, "{refused}");
     assert_eq!(refused, json!([["actions", refused[0][1]]]));
@@ -216,12 +216,12 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     assert!(until(|| nic_of()["state"] == "stale"), "{}", nic_of());
     let show = text(&daemon.shuntctl(&["show"]));
     assert!(show.contains("stale for"), "{show}");
-    // Nobody waits for it.
+    // The barrier does not wait for the NIC.
     let stop = "priority=5,table=2,ip,nw_dst=10.9.0.2,actions=drop";
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
 
     let nic = Nic::start(&address, |program| Command::new(program));
-    // What it had refused is a drop by now.
+    // The refused entry has become a drop.
     assert!(until(|| has(5)), "{}\n{}", nic_of(), daemon.log());
     assert!(count(&nic_of()["repairs"]) > 0, "{}", nic_of());
     assert!(!nic.log().contains("WARN"), "{}", nic.log());
@@ -253,7 +253,7 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
     let stale_before = stale_count();
     for round in 0..3 {
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=9,icmp,in_port=1,actions=drop"]));
-        // What took the old way has left the switch; the kernel hands it on within moments.
+        // Packets of the old rule have left the switch; the kernel delivers them within moments.
         sleep(Duration::from_millis(50));
         let before = flows();
         sleep(Duration::from_millis(200));
@@ -262,7 +262,7 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
         let (before, hit) = (flows(), hits());
         assert!(until(|| flows() > before + 10 && hits() > hit + 10), "{}", caches(&daemon));
     }
-    // Of a NIC that is stale a barrier would say nothing.
+    // With a stale NIC the barrier would prove nothing.
     assert_eq!(stale_count(), stale_before, "{}", caches(&daemon));
     let _ = ping.kill();
     let _ = ping.wait();
@@ -271,7 +271,8 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
 #[test]
 fn the_demo_of_pieces_shows_what_it_says() {
     let said = text(&Command::new(env!("CARGO_BIN_EXE_demo")).arg("--gigaflow").output().unwrap());
-    for line in ["pieces on the NIC stand for 1600 flows", "went before the barrier was answered"] {
+    for line in ["LTM entries on the NIC serve 1600 flows", "were removed before the barrier reply"]
+    {
         assert!(said.contains(line), "{line}: {said}");
     }
 }

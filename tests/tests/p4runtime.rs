@@ -1,5 +1,4 @@
-//! The messages of others ask the embedded NIC what the specification answers, and p4runtime-shell
-//! drives it.
+//! The embedded NIC with third-party P4Runtime clients: conformance cases, and p4runtime-shell.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -14,10 +13,10 @@ use shunt_tests::{
     repository::root,
 };
 
-/// The Python that has p4runtime-shell, as `cargo xtask test` names it.
+/// Variable with the Python that has p4runtime-shell; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_P4RUNTIME_PYTHON";
 
-/// A NIC alone; ended when dropped.
+/// A standalone NIC; stopped on drop.
 struct Nic {
     process: Child,
     folder: tempfile::TempDir,
@@ -40,7 +39,7 @@ impl Nic {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Where it says that it listens.
+    /// Returns its listening address.
     fn find_address(&self) -> Option<String> {
         let log = self.log();
         let (_, rest) = log.split_once("127.0.0.1:")?;
@@ -56,7 +55,9 @@ impl Drop for Nic {
     }
 }
 
-/// Runs a tool against the NIC, and answers with what it has said; `None` if there is no Python for it.
+/// Runs a tool against the NIC and returns its output.
+///
+/// Returns `None` without the Python for it.
 fn run(tool: &str, nic: &Nic) -> Option<String> {
     let Some(python) = env::var_os(PYTHON) else {
         skipped(&format!("{PYTHON} is not set; `cargo xtask test p4runtime` sets it"));
@@ -82,14 +83,14 @@ fn the_cases_of_the_specification_are_answered_as_it_says() {
     assert!(said.contains(&format!("\n{passed} passed, 0 failed")), "{said}");
 }
 
-/// How many there are: a group that ends early is not to pass.
+/// Number of cases: a group that ends early must not pass.
 const CASES: usize = 265;
 
 #[test]
 fn p4runtime_shell_pushes_the_pipeline_and_drives_it() {
     let nic = Nic::start(&["--port", "1=null", "--port", "2=pcap::out.pcap"]);
     let Some(_) = run("p4runtime_shell_client.py", &nic) else { return };
-    // What was sent is in the file: one packet of the controller, three that hit an entry.
+    // The file holds the sent packets: one of the controller, three that hit an entry.
     let sent = || fs::read(nic.folder.path().join("out.pcap")).unwrap_or_default();
     let count = |bytes: &[u8], wanted: &[u8]| {
         bytes.windows(wanted.len()).filter(|window| *window == wanted).count()

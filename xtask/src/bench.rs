@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: experiments, each beside its rival in one run.
+//! `cargo xtask bench`: experiments, each with its rival in one run.
 //!
-//! The experiments themselves, and all that their command line says, are a program of
-//! `shunt-benches`; this builds it, with the daemon, and gets the programs that it drives.
+//! The experiments and their command line are a program of `shunt-benches`. This module builds it
+//! with the daemon, and installs the programs that it needs.
 
 mod regress;
 
@@ -9,31 +9,31 @@ use std::{os::unix::process::CommandExt as _, process::Command};
 
 use crate::{
     install,
-    shell::{Failure, cargo, root, run, target},
+    shell::{TaskError, cargo, root, run, target},
 };
 
-/// What is built for a comparison: the daemon, and the programs that measure.
+/// Packages of a measuring run: the daemon, and the programs that measure.
 const PACKAGES: &[&str] =
     &["--package", "shuntd", "--package", "shunt-kernels", "--package", "shunt-benches", "--bins"];
 
-/// Engines in circuits of dbsp, which takes long to build.
+/// Options for the eviction engines that run as dbsp circuits.
 const DBSP: &[&str] = &["--features", "shunt-benches/dbsp,shuntd/dbsp"];
 
-/// What is built where nothing is measured: the program that knows the experiments.
+/// Packages for `--list` and `--help`: the program that knows the experiments.
 const LIST: &[&str] = &["--package", "shunt-benches", "--bin", "experiments"];
 
-/// Runs the experiments named.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Runs the named experiments.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.first().is_some_and(|name| name == "regress") {
         return regress::run_command(&arguments[1..]);
     }
     if arguments.iter().all(|word| ASKS.contains(&word.as_str())) {
-        println!("the list is in the program of the experiments, which cargo builds once:");
+        println!("building the experiment program for its list, once:");
         build(LIST)?;
         return run_experiments(arguments, None);
     }
-    println!("building the switch and the experiments, optimised:");
-    // The one word that is for the build; the experiments know from it what they have.
+    println!("building the switch and the experiments with optimisation:");
+    // `--dbsp` is for the build only; the experiments see the feature.
     let (features, words): (Vec<String>, Vec<String>) =
         arguments.iter().cloned().partition(|word| word == "--dbsp");
     build(&[PACKAGES, if features.is_empty() { &[] } else { DBSP }].concat())?;
@@ -42,22 +42,23 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     run_experiments(&words, os_ken.as_deref())
 }
 
-/// Words that measure nothing.
+/// Options that measure nothing.
 const ASKS: [&str; 3] = ["--list", "--help", "-h"];
 
-fn build(packages: &[&str]) -> Result<(), Failure> {
+fn build(packages: &[&str]) -> Result<(), TaskError> {
     run(cargo(&["build", "--release"]).args(packages))
 }
 
-/// Gets the rival where that is allowed; without it, Shunt is measured alone.
+/// Installs the rival if permitted; without it, Shunt is measured alone.
 fn ensure_rival() {
     if let Err(failure) = install::ensure(install::RIVAL) {
         println!("running without the rival: {failure}");
     }
 }
 
-/// The Python that has os-ken, made where an experiment is named that it is a part of; `None` where that
-/// is not needed or did not go.
+/// Returns the Python with os-ken, if a named experiment needs it.
+///
+/// Returns `None` otherwise, or on failure.
 fn os_ken(words: &[String]) -> Option<String> {
     if !words.iter().any(|word| ["kairo-flapping", "--all"].contains(&word.as_str())) {
         return None;
@@ -66,13 +67,14 @@ fn os_ken(words: &[String]) -> Option<String> {
     python.map_err(|failure| println!("running without os-ken: {failure}")).ok()
 }
 
-/// Runs the program that was built. Not by `cargo run`, which would build it anew, since other packages
-/// beside it make other features.
-fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), Failure> {
+/// Runs the built program.
+///
+/// `cargo run` would build it again, because a different package selection changes features.
+fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), TaskError> {
     let program = target().join("release/experiments");
     let mut command = Command::new(&program);
     command.envs(os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, python)));
-    // In place of this process, so that it alone answers an interrupt.
+    // Replaces this process, so that only the experiment handles interrupts.
     let error = command.args(arguments).current_dir(root()).exec();
-    Err(Failure::new(format!("cannot run `{}`: {error}", program.display())))
+    Err(TaskError::new(format!("cannot run `{}`: {error}", program.display())))
 }

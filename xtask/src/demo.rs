@@ -4,18 +4,22 @@ use std::process::Command;
 
 use crate::{
     install,
-    shell::{Failure, cargo, root, run, target},
+    shell::{TaskError, cargo, root, run, target},
 };
 
-/// Builds the daemon and runs the demo, or with `--gigaflow` that of pieces on a NIC.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Builds the daemon and runs the demo.
+///
+/// `--gigaflow` selects the demo of the emulated NIC.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if let Some(unknown) = arguments.iter().find(|word| *word != "--gigaflow") {
-        return Err(Failure::new(format!("the demo has no `{unknown}`, only --gigaflow")));
+        return Err(TaskError::new(format!(
+            "unknown demo option `{unknown}`: only --gigaflow exists"
+        )));
     }
     install::ensure(install::DEMO)?;
     println!("building shuntd, shuntctl and the demo, which takes some minutes the first time:");
     let programs = ["--package", "shuntd", "--package", "shunt-tests", "--bins"];
     run(cargo(&["build"]).args(programs))?;
-    // Not by `cargo run`, which would build it anew, since fewer packages have other features.
+    // `cargo run` would build it again, because a different package selection changes features.
     run(Command::new(target().join("debug/demo")).args(arguments).current_dir(root()))
 }

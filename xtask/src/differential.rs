@@ -1,12 +1,11 @@
-//! `cargo xtask differential`: rules and frames that nobody has recorded, played to Shunt and to Open
-//! vSwitch side by side.
+//! `cargo xtask differential`: generated rules and frames, replayed to Shunt and to Open vSwitch.
 
-use crate::shell::{Failure, cargo, run, step};
+use crate::shell::{TaskError, cargo, run, step};
 
-/// Seeds that are tried unless it is said which.
+/// Default seeds.
 const SEEDS: &str = "0..16";
 
-/// What the suite goes by, and the option that says it.
+/// Environment variables of the suite, and the option for each.
 const OPTIONS: &[(&str, &str)] = &[
     ("--seeds", "SHUNT_SEEDS"),
     ("--kind", "SHUNT_KIND"),
@@ -14,19 +13,21 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--record", "SHUNT_RECORD"),
 ];
 
-/// Plays the cases of some seeds or of a file; without Open vSwitch it says that it is skipped.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Replays the cases of some seeds or of a file.
+///
+/// Without Open vSwitch it reports a skipped test.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let variables = variables(arguments)?;
-    step("Shunt and Open vSwitch, side by side", || {
+    step("Shunt compared with Open vSwitch", || {
         let test = ["test", "--quiet", "--package", "shunt-tests", "--test", "trace_cases"];
         let filter = ["--", "--nocapture", "cases_fare_as_in_open_vswitch"];
-        // What is said last counts.
+        // The last value wins.
         run(cargo(&test).args(filter).env("SHUNT_SEEDS", SEEDS).envs(variables))
     })
 }
 
-/// What the options set.
-fn variables(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Failure> {
+/// Returns the environment variables that the options set.
+fn variables(arguments: &[String]) -> Result<Vec<(&'static str, String)>, TaskError> {
     let pair = |pair: &[String]| {
         let [flag, value] = pair else { return None };
         let (_, variable) = OPTIONS.iter().find(|(option, _)| option == flag)?;
@@ -34,7 +35,7 @@ fn variables(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Failur
     };
     let usage = "cargo xtask differential [--seeds FIRST..END] [--kind tables|normal] \
                  [--cases FILE] [--record FILE]";
-    arguments.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(|| Failure::new(usage))
+    arguments.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(|| TaskError::new(usage))
 }
 
 #[cfg(test)]
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn options_become_what_the_suite_goes_by() {
+    fn options_become_environment_variables() {
         assert_eq!(read(""), Some(Vec::new()));
         let seeds = vec![("SHUNT_SEEDS", "5..9".to_owned())];
         assert_eq!(read("--seeds 5..9"), Some(seeds));

@@ -1,23 +1,23 @@
 //! `cargo xtask fuzz`: fuzz targets under libFuzzer, built with the nightly toolchain.
 //!
-//! The targets are three lines each over a function that a crate offers for it. They start from the
-//! inputs in that crate's `tests/data/fuzz`, which a stable test replays: seeds, and what was found.
-//! Built without cargo-fuzz: the flags below are all that it adds.
+//! Each target is three lines that call a function of a crate. It starts from the inputs in that
+//! crate's `tests/data/fuzz`, which are seeds and past findings; a stable test replays them. The
+//! build does not use cargo-fuzz, which would only add the flags below.
 
 use std::{path::PathBuf, process::Command};
 
-use crate::shell::{Failure, output, root, run, step};
+use crate::shell::{TaskError, output, root, run, step};
 
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions -Coverflow-checks --cfg fuzzing -Zsanitizer=address";
 
-/// Seconds per target unless `--seconds` says otherwise.
+/// Default seconds per target.
 const SECONDS: &str = "60";
 
-/// Runs the target named, or all of them in turn.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Runs the named target, or all of them in turn.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let targets = targets()?;
     if arguments.iter().any(|argument| argument == "--list") {
         targets.iter().for_each(|target| println!("{target}"));
@@ -28,13 +28,13 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if argument == "--seconds" {
-            let missing = || Failure::new("--seconds needs a number");
+            let missing = || TaskError::new("--seconds needs a number");
             seconds.clone_from(rest.next().ok_or_else(missing)?);
         } else if targets.contains(argument) {
             named.push(argument.clone());
         } else {
-            return Err(Failure::new(format!(
-                "no target is called `{argument}`; there are: {}",
+            return Err(TaskError::new(format!(
+                "unknown fuzz target `{argument}`; choose from: {}",
                 targets.join(", ")
             )));
         }
@@ -46,7 +46,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     })
 }
 
-fn targets() -> Result<Vec<String>, Failure> {
+fn targets() -> Result<Vec<String>, TaskError> {
     let folder = root().join("fuzz/targets");
     let mut names: Vec<String> = std::fs::read_dir(folder)?
         .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
@@ -55,9 +55,11 @@ fn targets() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-fn build(targets: &[String]) -> Result<(), Failure> {
+fn build(targets: &[String]) -> Result<(), TaskError> {
     if output(Command::new("cargo").args(["+nightly", "--version"])).is_err() {
-        return Err(Failure::new("fuzzing needs nightly: run `rustup toolchain install nightly`"));
+        return Err(TaskError::new(
+            "fuzzing needs nightly: run `rustup toolchain install nightly`",
+        ));
     }
     run(Command::new("cargo")
         .args(["+nightly", "build", "--release", "--target", TRIPLE])
@@ -69,13 +71,13 @@ fn build(targets: &[String]) -> Result<(), Failure> {
         .env("RUSTFLAGS", FLAGS))
 }
 
-fn fuzz(target: &str, seconds: &str) -> Result<(), Failure> {
+fn fuzz(target: &str, seconds: &str) -> Result<(), TaskError> {
     let folder = root().join("fuzz");
     let corpus = folder.join("corpus").join(target);
     let artifacts = folder.join("artifacts").join(target);
     std::fs::create_dir_all(&corpus)?;
     std::fs::create_dir_all(&artifacts)?;
-    // New inputs go into the first folder; the others are only read.
+    // New inputs go to the first folder; the others are read-only.
     run(Command::new(folder.join("target").join(TRIPLE).join("release").join(target))
         .arg(corpus)
         .args(seeds(target)?)
@@ -85,8 +87,8 @@ fn fuzz(target: &str, seconds: &str) -> Result<(), Failure> {
         .arg(format!("-artifact_prefix={}/", artifacts.display())))
 }
 
-/// The folders of committed inputs for a target.
-fn seeds(target: &str) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the folders of committed inputs for a target.
+fn seeds(target: &str) -> Result<Vec<PathBuf>, TaskError> {
     let crates = std::fs::read_dir(root().join("crates"))?;
     let folder = |entry: std::fs::DirEntry| entry.path().join("tests/data/fuzz").join(target);
     Ok(crates.filter_map(|entry| entry.ok().map(folder)).filter(|path| path.is_dir()).collect())

@@ -1,10 +1,10 @@
-//! Programs of others that tests and the demo drive, and how to get them.
+//! Third-party programs that tests and the demo need, and their installation.
 
 use std::process::Command;
 
-use crate::shell::{Failure, has, is_root, output, root, run};
+use crate::shell::{TaskError, has, is_root, output, root, run};
 
-/// A program, and the Debian package that has it.
+/// A program, and its Debian package.
 pub(crate) struct Tool {
     program: &'static str,
     package: &'static str,
@@ -14,14 +14,14 @@ const fn tool(program: &'static str, package: &'static str) -> Tool {
     Tool { program, package }
 }
 
-/// What the demo drives.
+/// Programs of the demo.
 pub(crate) const DEMO: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),
     tool("ip", "iproute2"),
     tool("ping", "iputils-ping"),
 ];
 
-/// What the test suites drive.
+/// Programs of the test suites.
 pub(crate) const TESTS: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),
     tool("ovs-appctl", "openvswitch-common"),
@@ -37,7 +37,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
 
-/// What benches compare with.
+/// Programs of the rival in benchmarks.
 pub(crate) const RIVAL: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),
     tool("ovs-vsctl", "openvswitch-switch"),
@@ -47,18 +47,20 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("ip", "iproute2"),
 ];
 
-/// Packages of others in a Python environment of their own.
+/// Third-party packages in a separate Python environment.
 pub(crate) struct PythonPackages {
     packages: &'static [&'static str],
-    /// What fails if they are not there, or others are.
+    /// Python code that fails unless the right versions are installed.
     check: &'static str,
-    /// The environment's folder in `target`.
+    /// Folder of the environment in `target`.
     folder: &'static str,
-    /// The variable that tells the tests where its Python is.
+    /// Environment variable that gives tests the path of its Python.
     pub(crate) variable: &'static str,
 }
 
-/// The release of os-ken whose applications run against the switch: the last whose package has them.
+/// The os-ken release with the applications that run against the switch.
+///
+/// It is the last one that ships them.
 pub(crate) const OS_KEN_APPLICATIONS: PythonPackages = PythonPackages {
     packages: &["os-ken==1.4.1"],
     check: "import os_ken; assert os_ken.__version__ == '1.4.1'",
@@ -66,7 +68,7 @@ pub(crate) const OS_KEN_APPLICATIONS: PythonPackages = PythonPackages {
     variable: "SHUNT_OS_KEN_PYTHON",
 };
 
-/// The release of os-ken whose switch tester judges the switch.
+/// The os-ken release with the switch tester.
 pub(crate) const OS_KEN_TESTER: PythonPackages = PythonPackages {
     packages: &["os-ken==3.1.1"],
     check: "import os_ken; assert os_ken.__version__ == '3.1.1'",
@@ -74,7 +76,7 @@ pub(crate) const OS_KEN_TESTER: PythonPackages = PythonPackages {
     variable: "SHUNT_SWITCH_TESTER_PYTHON",
 };
 
-/// The P4Runtime shell, with the messages and the protocol buffers that it works with.
+/// The P4Runtime shell, with its protobuf and message packages.
 pub(crate) const P4RUNTIME_SHELL: PythonPackages = PythonPackages {
     packages: &["p4runtime-shell==0.0.6", "p4runtime==1.4.1", "protobuf==3.20.3"],
     check: "import p4runtime_sh.shell, google.protobuf as p; assert p.__version__ == '3.20.3'",
@@ -82,12 +84,13 @@ pub(crate) const P4RUNTIME_SHELL: PythonPackages = PythonPackages {
     variable: "SHUNT_P4RUNTIME_PYTHON",
 };
 
-/// Makes sure that every program is there: installs what is missing where that is allowed.
+/// Installs missing programs if permitted.
+///
 ///
 /// # Errors
 ///
-/// Where it is not allowed, or fails, names the exact command that would mend it.
-pub(crate) fn ensure(tools: &[Tool]) -> Result<(), Failure> {
+/// If it is not permitted or fails: with the exact command to run.
+pub(crate) fn ensure(tools: &[Tool]) -> Result<(), TaskError> {
     let mut packages: Vec<&str> =
         tools.iter().filter(|tool| !has(tool.program)).map(|tool| tool.package).collect();
     packages.sort_unstable();
@@ -97,22 +100,24 @@ pub(crate) fn ensure(tools: &[Tool]) -> Result<(), Failure> {
     }
     let command = format!("apt-get install -y {}", packages.join(" "));
     if !is_root() || !has("apt-get") {
-        return Err(Failure::new(format!("programs are missing. As root, run: {command}")));
+        return Err(TaskError::new(format!("programs are missing. Run as root: {command}")));
     }
     println!("installing {}", packages.join(" "));
     apt(&["update", "-qq"])?;
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
     arguments.extend(packages);
-    apt(&arguments).map_err(|failure| Failure::new(format!("{failure}\nrun: {command}")))
+    apt(&arguments).map_err(|failure| TaskError::new(format!("{failure}\nrun: {command}")))
 }
 
-fn apt(arguments: &[&str]) -> Result<(), Failure> {
+fn apt(arguments: &[&str]) -> Result<(), TaskError> {
     let mut command = Command::new("apt-get");
     output(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
 }
 
-/// Makes the Python environment that has the packages, and answers with the path of its Python.
-pub(crate) fn ensure_python(wanted: &PythonPackages) -> Result<String, Failure> {
+/// Creates the Python environment with the packages.
+///
+/// Returns the path of its Python.
+pub(crate) fn ensure_python(wanted: &PythonPackages) -> Result<String, TaskError> {
     let folder = root().join("target").join(wanted.folder);
     let python = folder.join("bin/python").to_string_lossy().into_owned();
     let check = ["-c", wanted.check];

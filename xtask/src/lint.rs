@@ -1,9 +1,9 @@
-//! `cargo xtask lint`: what the gate demands of how the code looks.
+//! `cargo xtask lint`: format, lints and repository rules of the gate.
 
-use crate::shell::{Failure, cargo, run, step};
+use crate::shell::{TaskError, cargo, run, step};
 
-/// Format, clippy and rustdoc, each with warnings as errors.
-pub(crate) fn run_all() -> Result<(), Failure> {
+/// Runs format, clippy and rustdoc, with warnings as errors.
+pub(crate) fn run_all() -> Result<(), TaskError> {
     step("fmt", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("clippy", || {
         run(&mut cargo(&[
@@ -23,7 +23,7 @@ pub(crate) fn run_all() -> Result<(), Failure> {
     })
 }
 
-/// The command; it takes no arguments.
-pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
+/// Runs the command; it takes no arguments.
+pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     run_all()
 }

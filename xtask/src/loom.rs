@@ -1,9 +1,9 @@
-//! `cargo xtask loom`: the concurrency models, under every interleaving that loom can see.
+//! `cargo xtask loom`: the concurrency models, under every interleaving that loom can explore.
 
-use crate::shell::{Failure, cargo, root, run};
+use crate::shell::{TaskError, cargo, root, run};
 
-/// Runs the models with a target folder of their own: `--cfg loom` rebuilds everything.
-pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
+/// Runs the models with a separate target folder: `--cfg loom` rebuilds everything.
+pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     let arguments = ["test", "--release", "--package", "shunt-datapath", "--lib"];
     run(cargo(&arguments)
         .env("RUSTFLAGS", "--cfg loom")

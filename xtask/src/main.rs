@@ -1,7 +1,7 @@
-//! The project's commands: `cargo xtask COMMAND`. Run without one to see them all.
+//! The project's commands: `cargo xtask COMMAND`. Without a command it lists them.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to their user")]
-#![expect(clippy::disallowed_methods, reason = "commands say how long they took")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print for their user")]
+#![expect(clippy::disallowed_methods, reason = "commands report their run time")]
 
 mod bench;
 mod demo;
@@ -20,87 +20,87 @@ mod test;
 
 use std::process::ExitCode;
 
-use shell::Failure;
+use shell::TaskError;
 
 /// One command of `cargo xtask`.
 struct Command {
     name: &'static str,
     arguments: &'static str,
     what: &'static str,
-    run: fn(&[String]) -> Result<(), Failure>,
+    run: fn(&[String]) -> Result<(), TaskError>,
 }
 
 const COMMANDS: &[Command] = &[
     Command {
         name: "demo",
         arguments: "[--gigaflow]",
-        what: "two hosts, a policy, live caches, a rule change: the switch in a minute",
+        what: "show the switch in a minute: two hosts, a policy, live caches, a rule change",
         run: demo::run_command,
     },
     Command {
         name: "test",
         arguments: "[SUITE..] [--list] [--bless]",
-        what: "all suites, or those named; installs what is missing where it may",
+        what: "run all or the named test suites; install missing programs if permitted",
         run: test::run_command,
     },
     Command {
         name: "lint",
         arguments: "",
-        what: "format, clippy, rustdoc",
+        what: "check format, clippy and rustdoc",
         run: lint::run_command,
     },
-    Command { name: "ci", arguments: "", what: "lint and test: the gate", run: ci },
+    Command { name: "ci", arguments: "", what: "run lint and test: the gate", run: ci },
     Command {
         name: "bench",
         arguments: "NAME.. | --all [--quick] | --list",
-        what: "an experiment beside Open vSwitch, or `regress BASE`: two builds of ours",
+        what: "run an experiment against Open vSwitch, or compare two builds with `regress BASE`",
         run: bench::run_command,
     },
     Command {
         name: "pipebench",
         arguments: "NAME --out DIR",
-        what: "a workload by its name: rules, flows, packets, updates",
+        what: "generate a workload by name: rules, flows, packets, updates",
         run: pipebench::run_command,
     },
     Command {
         name: "p4",
         arguments: "",
-        what: "P4Info and bmv2 program of the LTM tables, made anew from their description",
+        what: "generate the P4Info and the bmv2 program of the LTM tables from their description",
         run: p4::run_command,
     },
     Command {
         name: "differential",
         arguments: "[--seeds FIRST..END] [--kind KIND] [--cases FILE] [--record FILE]",
-        what: "random rules and frames, on Shunt and on Open vSwitch side by side",
+        what: "compare Shunt with Open vSwitch on random rules and frames",
         run: differential::run_command,
     },
     Command {
         name: "soak",
         arguments: "[--packets N] [--changes N] [--minutes N] [--seed N]",
-        what: "a whole switch and eviction under random changes; the laws, for as long as you like",
+        what: "run a whole switch, the eviction engines and the laws under random changes",
         run: soak::run_command,
     },
     Command {
         name: "fuzz",
         arguments: "[TARGET] [--seconds N] | --list",
-        what: "fuzz targets, with the nightly toolchain",
+        what: "run fuzz targets with the nightly toolchain",
         run: fuzz::run_command,
     },
     Command {
         name: "mutants",
         arguments: "[TARGET..] [--quick|--again] [--jobs N]",
-        what: "would the tests fail if the code were wrong: each small change, and who notices",
+        what: "check that the tests detect small changes of the code (mutation testing)",
         run: mutants::run_command,
     },
     Command {
         name: "loom",
         arguments: "",
-        what: "the concurrency models under loom",
+        what: "check the concurrency models with loom",
         run: loom::run_command,
     },
 ];
 
-/// Commands that answer `--help` by what they run.
+/// Commands that print their own `--help`.
 const HELP_THEMSELVES: [&str; 2] = ["bench", "pipebench"];
 
 fn main() -> ExitCode {
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        eprintln!("cargo xtask has no command `{name}`\n\n{}", usage());
+        eprintln!("unknown command `cargo xtask {name}`\n\n{}", usage());
         return ExitCode::from(2);
     };
     let asks_for_help = rest.iter().any(|word| ["--help", "-h"].contains(&word.as_str()));
@@ -131,7 +131,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn ci(_: &[String]) -> Result<(), Failure> {
+fn ci(_: &[String]) -> Result<(), TaskError> {
     lint::run_all()?;
     test::run_command(&[])
 }

@@ -1,12 +1,12 @@
-//! `cargo xtask mutants`: would the tests fail if the code were wrong?
+//! `cargo xtask mutants`: mutation testing.
 //!
-//! All mutants of some files are built at once, asleep ([`schemata`]); then each is woken in turn
-//! for the tests that reach it. What no test notices must be explained in `docs/mutants.md`. What
-//! became of each is kept in `target/mutants`, so a run may be interrupted and goes on.
+//! All mutants of some files are built into one binary, inactive ([`schemata`]). Then each is
+//! activated in turn for the tests that reach it. `docs/mutants.md` must explain every mutant that
+//! no test detects. Results are kept in `target/mutants`, so an interrupted run can continue.
 
 mod edits;
-mod judges;
-mod record;
+mod mutant_tests;
+mod results;
 mod schemata;
 #[cfg(test)]
 mod tests;
@@ -22,26 +22,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use judges::{Effort, Judges, Verdict, in_parallel};
-use record::{Explained, Key, Record};
-use tree::Tree;
+use mutant_tests::{Effort, MutantResult, MutantTests, in_parallel};
+use results::{Explained, MutantKey, MutantResults};
+use tree::MutatedTree;
 
-use crate::shell::{Failure, step};
+use crate::shell::{TaskError, step};
 
-/// Files that are tried together.
-struct Target {
+/// A group of files that are tested together.
+struct MutationTarget {
     name: &'static str,
     what: &'static str,
-    /// What the paths of its files begin with.
+    /// Path prefixes of its files.
     paths: &'static [&'static str],
-    /// Packages whose tests judge.
+    /// Packages with the tests that run.
     packages: &'static [&'static str],
 }
 
-const TARGETS: &[Target] = &[
-    Target {
+const TARGETS: &[MutationTarget] = &[
+    MutationTarget {
         name: "translate",
-        what: "what tables decide, and every bit that it depended on",
+        what: "translation: table decisions, and every bit they depend on",
         paths: &[
             "crates/pipeline/src/translate/",
             "crates/pipeline/src/continuations/continuation.rs",
@@ -51,60 +51,58 @@ const TARGETS: &[Target] = &[
         ],
         packages: &["shunt-pipeline"],
     },
-    Target {
+    MutationTarget {
         name: "classifier",
-        what: "lookups, and the bits that prove them",
+        what: "classifier: lookups, and the bits that prove them",
         paths: &["crates/classifier/src/"],
         packages: &["shunt-classifier", "shunt-pipeline"],
     },
-    Target {
+    MutationTarget {
         name: "kairo",
-        what: "what a change ends",
+        what: "kairo: the entries that a change evicts",
         paths: &["crates/kairo/src/"],
         packages: &["shunt-kairo"],
     },
-    Target {
+    MutationTarget {
         name: "gigaflow",
-        what: "rules of pieces, tags, and the chain",
+        what: "gigaflow: LTM rules, tags, and the chain",
         paths: &[
             "crates/gigaflow/src/adaptive.rs",
             "crates/gigaflow/src/cache.rs",
             "crates/gigaflow/src/cache/",
-            "crates/gigaflow/src/draw.rs",
             "crates/gigaflow/src/ltm/",
             "crates/gigaflow/src/partition/",
-            "crates/gigaflow/src/plan.rs",
-            "crates/gigaflow/src/rule_of.rs",
+            "crates/gigaflow/src/convert.rs",
             "crates/gigaflow/src/tag.rs",
-            "crates/gigaflow/src/way.rs",
+            "crates/gigaflow/src/outline",
         ],
         packages: &["shunt-gigaflow"],
     },
 ];
 
-/// Which mutants are tried.
+/// The mutants to test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Request {
-    /// Those that survived and nobody has explained, or that did not end, once more.
+struct MutantsRequest {
+    /// Test unexplained survivors and timeouts again.
     again: bool,
-    /// Nothing but the list.
+    /// Print the list only.
     list: bool,
     effort: Effort,
-    /// How many tests are run at once.
+    /// Number of tests that run in parallel.
     jobs: usize,
 }
 
-/// Tries the targets that are named, or all.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
-    let mut request = Request { jobs: 1, ..Request::default() };
-    let mut chosen: Vec<&Target> = Vec::new();
+/// Tests the named targets, or all.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
+    let mut request = MutantsRequest { jobs: 1, ..MutantsRequest::default() };
+    let mut chosen: Vec<&MutationTarget> = Vec::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--jobs" => {
                 let number =
                     rest.next().and_then(|text| text.parse().ok()).filter(|jobs| *jobs > 0);
-                request.jobs = number.ok_or_else(|| Failure::new("--jobs needs a number"))?;
+                request.jobs = number.ok_or_else(|| TaskError::new("--jobs needs a number"))?;
             }
             "--again" => request.again = true,
             "--quick" => request.effort = Effort::Quick,
@@ -121,21 +119,20 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn target(name: &str) -> Result<&'static Target, Failure> {
+fn target(name: &str) -> Result<&'static MutationTarget, TaskError> {
     let names = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
     let found = TARGETS.iter().find(|target| target.name == name);
-    found.ok_or_else(|| {
-        Failure::new(format!("no target is called `{name}`; there are: {}", names()))
-    })
+    found
+        .ok_or_else(|| TaskError::new(format!("unknown target `{name}`; choose from: {}", names())))
 }
 
-fn run(target: &Target, request: Request) -> Result<(), Failure> {
+fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError> {
     let folder = tree::folder();
-    let mut record = Record::read(folder.join(format!("{}.tsv", target.name)));
-    let mut tree = Tree::copy(folder.join(target.name), target.paths)?;
-    let keys = record::keys(&tree.mutants);
+    let mut record = MutantResults::read(folder.join(format!("{}.tsv", target.name)));
+    let mut tree = MutatedTree::copy(folder.join(target.name), target.paths)?;
+    let keys = results::keys(&tree.mutants);
     for (id, key) in keys.iter().enumerate() {
-        if record.verdict(key) == Some(&Verdict::Unbuildable) {
+        if record.verdict(key) == Some(&MutantResult::Unbuildable) {
             tree.dropped.mutants.insert(id);
         }
     }
@@ -146,48 +143,53 @@ fn run(target: &Target, request: Request) -> Result<(), Failure> {
         return Ok(());
     }
     let programs = tree.build(target.packages)?;
-    let keys = record::keys(&tree.mutants);
+    let keys = results::keys(&tree.mutants);
     for key in tree.dropped.mutants.iter().map(|id| &keys[*id]) {
         if record.verdict(key).is_none() {
-            record.keep(key.clone(), Verdict::Unbuildable)?;
+            record.keep(key.clone(), MutantResult::Unbuildable)?;
         }
     }
     let explained = Explained::read()?;
-    let waiting: Vec<(usize, Key)> = keys
+    let waiting: Vec<(usize, MutantKey)> = keys
         .into_iter()
         .enumerate()
         .filter(|(_, key)| match record.verdict(key) {
             None => true,
-            Some(Verdict::Survived | Verdict::Unreached) => request.again && !explained.holds(key),
-            Some(Verdict::Endless(_)) => request.again,
+            Some(MutantResult::Survived | MutantResult::Unreached) => {
+                request.again && !explained.holds(key)
+            }
+            Some(MutantResult::Endless(_)) => request.again,
             Some(_) => false,
         })
         .collect();
     if !waiting.is_empty() {
         let trace = folder.join(format!("{}.trace", target.name));
-        let bar = Bar::new("tests asleep");
+        let bar = Bar::new("tests without an active mutant");
         let jobs = request.jobs;
-        let judges = Judges::new(programs, request.effort, &trace, jobs, |done, count| {
-            bar.tell(done, count, "");
-        })?;
+        let mutant_tests =
+            MutantTests::new(programs, request.effort, &trace, jobs, |done, count| {
+                bar.show(done, count, "");
+            })?;
         let (bar, count) = (Bar::new("mutants"), waiting.len());
         let (done, at_large) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let kept = Mutex::new(&mut record);
         let ends = in_parallel(jobs, &waiting, |_, (id, key)| {
             let survivors = at_large.load(Ordering::Relaxed);
-            bar.tell(done.fetch_add(1, Ordering::Relaxed), count, &format!("{survivors} survive"));
-            let verdict = judges.judge(*id)?;
-            if matches!(verdict, Verdict::Survived | Verdict::Unreached) {
+            bar.show(done.fetch_add(1, Ordering::Relaxed), count, &format!("{survivors} survive"));
+            let verdict = mutant_tests.run_against(*id)?;
+            if matches!(verdict, MutantResult::Survived | MutantResult::Unreached) {
                 at_large.fetch_add(1, Ordering::Relaxed);
             }
             kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key.clone(), verdict)
         });
-        ends.into_iter().collect::<Result<(), Failure>>()?;
+        ends.into_iter().collect::<Result<(), TaskError>>()?;
     }
-    record::report(&record, &tree.mutants, &explained)
+    results::report(&record, &tree.mutants, &explained)
 }
 
-/// How far a long piece of work is: on a terminal a line that is written over, else now and then.
+/// Progress of long work.
+///
+/// It is one overwritten line on a terminal, and occasional lines elsewhere.
 struct Bar {
     name: &'static str,
     start: Instant,
@@ -199,7 +201,7 @@ impl Bar {
         Self { name, start: Instant::now(), is_terminal: std::io::stderr().is_terminal() }
     }
 
-    fn tell(&self, done: usize, count: usize, more: &str) {
+    fn show(&self, done: usize, count: usize, more: &str) {
         if !self.is_terminal && !done.is_multiple_of(100) {
             return;
         }

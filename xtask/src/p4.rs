@@ -1,11 +1,11 @@
-//! `cargo xtask p4`: what follows from the description of the LTM program, written into `p4/`.
+//! `cargo xtask p4`: generates the files in `p4/` from the description of the LTM program.
 
-use crate::shell::{Failure, cargo, root, run};
+use crate::shell::{TaskError, cargo, root, run};
 
 const PROGRAM: &[&str] =
     &["run", "--quiet", "--package", "shunt-p4runtime", "--example", "program", "--"];
 
 /// Writes P4Info and bmv2 program; it takes no arguments.
-pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
+pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     run(cargo(PROGRAM).arg(root().join("p4")))
 }

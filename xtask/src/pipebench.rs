@@ -1,17 +1,17 @@
-//! `cargo xtask pipebench`: a workload by its name, as a folder of files.
+//! `cargo xtask pipebench`: generates a workload by name, as a folder of files.
 
-use crate::shell::{Failure, cargo, run};
+use crate::shell::{TaskError, cargo, run};
 
 const PROGRAM: &[&str] =
     &["run", "--release", "--quiet", "--package", "shunt-pipebench", "--bin", "pipebench", "--"];
 
-/// Writes the workload; without a name it says what names there are.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Writes the workload; without a name it lists the names.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let command = if arguments.is_empty() { "names" } else { "write" };
     run(cargo(PROGRAM).arg(command).args(arguments).current_dir(here()?))
 }
 
-/// Where the user is: folders are told from there.
-fn here() -> Result<std::path::PathBuf, Failure> {
+/// Returns the user's working directory, to which paths are relative.
+fn here() -> Result<std::path::PathBuf, TaskError> {
     Ok(std::env::current_dir()?)
 }

@@ -1,4 +1,4 @@
-//! Running other programs, and saying what went wrong.
+//! Running other programs, and error messages.
 
 use std::{
     fmt,
@@ -10,61 +10,61 @@ use std::{
     time::Instant,
 };
 
-/// Why a command of the project failed, in a sentence for people.
+/// A message for people that says why a command of the project failed.
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct TaskError(pub(crate) String);
 
-impl Failure {
+impl TaskError {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for TaskError {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new(".")).to_path_buf()
 }
 
-/// The folder that cargo builds in, which this program is in.
+/// Returns the build folder of cargo, which contains this program.
 pub(crate) fn target() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.ancestors().nth(2).map_or_else(|| root().join("target"), Path::to_path_buf)
 }
 
-/// A cargo command in the root of the repository.
+/// Returns a cargo command in the root of the repository.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Runs a program to its end; its output goes where ours goes.
-pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+/// Runs a program to its end with inherited output.
+pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     let status = command.status().map_err(|error| could_not(command, &error))?;
     if status.success() {
         Ok(())
     } else {
-        Err(Failure::new(format!("`{}` ended with {status}", line(command))))
+        Err(TaskError::new(format!("`{}` ended with {status}", line(command))))
     }
 }
 
-/// Runs a program to its end and passes on each line that it writes, after `watch` has seen it.
+/// Runs a program to its end; forwards each output line after `watch` has seen it.
 pub(crate) fn run_watched(
     command: &mut Command,
     mut watch: impl FnMut(&str),
-) -> Result<(), Failure> {
+) -> Result<(), TaskError> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| could_not(command, &error))?;
     let (lines, written) = mpsc::channel();
@@ -75,10 +75,10 @@ pub(crate) fn run_watched(
     for pipe in pipes.into_iter().flatten() {
         let lines = lines.clone();
         thread::spawn(move || {
-            let pieces = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
-            for piece in pieces {
-                // The receiver is there as long as there are lines.
-                let _ = lines.send(String::from_utf8_lossy(&piece).into_owned());
+            let lines_read = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
+            for line_read in lines_read {
+                // The receiver exists as long as there are lines.
+                let _ = lines.send(String::from_utf8_lossy(&line_read).into_owned());
             }
         });
     }
@@ -91,22 +91,24 @@ pub(crate) fn run_watched(
     if status.success() {
         Ok(())
     } else {
-        Err(Failure::new(format!("`{}` ended with {status}", line(command))))
+        Err(TaskError::new(format!("`{}` ended with {status}", line(command))))
     }
 }
 
-/// Runs a program to its end and returns what it wrote; an error carries what it complained of.
-pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+/// Runs a program to its end and returns its output.
+///
+/// The error contains its error output.
+pub(crate) fn output(command: &mut Command) -> Result<String, TaskError> {
     let output =
         command.stdin(Stdio::null()).output().map_err(|error| could_not(command, &error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{}` ended with {}: {complaint}", line(command), output.status)))
+    Err(TaskError::new(format!("`{}` ended with {}: {complaint}", line(command), output.status)))
 }
 
-/// Whether a program is on the path, or where its absolute path says.
+/// Returns whether a program is on the path, or exists at its absolute path.
 pub(crate) fn has(program: &str) -> bool {
     if Path::new(program).is_absolute() {
         return Path::new(program).is_file();
@@ -116,13 +118,16 @@ pub(crate) fn has(program: &str) -> bool {
     std::env::split_paths(&path).chain(sbin).any(|folder| folder.join(program).is_file())
 }
 
-/// Whether this process is the superuser.
+/// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
 }
 
-/// Prints a headline, runs a step, and prints how long it took.
-pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+/// Prints a headline, runs a step, and prints its duration.
+pub(crate) fn step<T>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, TaskError>,
+) -> Result<T, TaskError> {
     println!("\n== {name}");
     let start = Instant::now();
     let result = work();
@@ -136,6 +141,6 @@ fn line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn could_not(command: &Command, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot run `{}`: {error}", line(command)))
+fn could_not(command: &Command, error: &std::io::Error) -> TaskError {
+    TaskError::new(format!("cannot run `{}`: {error}", line(command)))
 }

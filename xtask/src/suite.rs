@@ -1,20 +1,20 @@
-//! The suites of `cargo xtask test`, in the order in which they run.
+//! The suites of `cargo xtask test`, in running order.
 
 use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages};
 
-/// One suite: a cargo test command and what it proves.
+/// One suite: a cargo test command and its purpose.
 pub(crate) struct Suite {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What it proves, in a line.
+    /// Purpose in one line.
     pub(crate) what: &'static str,
     /// Arguments of `cargo test`.
     pub(crate) arguments: &'static [&'static str],
-    /// Whether it drives programs of others.
+    /// True if it runs third-party programs.
     pub(crate) needs_tools: bool,
-    /// The Python packages that it drives, if any.
+    /// The Python packages that it needs, if any.
     pub(crate) python: Option<&'static PythonPackages>,
-    /// Whether it runs only where it is named: it takes minutes, or measures rates.
+    /// True if it runs only when named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
 }
 
@@ -61,12 +61,12 @@ impl Suite {
 pub(crate) const SUITES: &[Suite] = &[
     Suite::own(
         "tidy",
-        "the repository is what ARCHITECTURE.md says it is",
+        "repository rules: layout, dependencies, documentation",
         &["--package", "shunt-tests", "--test", "tidy"],
     ),
     Suite::own(
         "crates",
-        "every crate by itself: units, properties against oracles, models, examples",
+        "unit tests, properties, models and examples of every crate",
         &[
             "--workspace",
             "--all-features",
@@ -78,60 +78,60 @@ pub(crate) const SUITES: &[Suite] = &[
     ),
     Suite::own(
         "benches",
-        "every bench runs once, small",
+        "a short run of every bench",
         &["--package", "shunt-benches", "--package", "shunt-classifier", "--lib", "--benches"],
     ),
     Suite::own(
         "icount",
-        "no kernel needs more instructions than it did, by callgrind; --bless writes the counts",
+        "instruction counts of the kernels, by callgrind; --bless writes the counts",
         &["--release", "--package", "shunt-kernels", "--test", "icount"],
     )
     .with_tools(),
     Suite::own(
         "cases",
-        "recorded cases: frames, counters and rules as Open vSwitch answers them",
+        "recorded cases: frames, counters and rules compared with Open vSwitch",
         &["--package", "shunt-tests", "--test", "trace_cases"],
     )
     .with_tools(),
     Suite::own(
         "soak",
-        "a whole switch under rules that never rest: caches agree with tables, packets add up",
+        "a whole switch under continuous rule changes: caches, counters, memory",
         &["--package", "shunt-tests", "--test", "soak"],
     ),
     Suite::own(
         "clients",
-        "ovs-ofctl, ovs-appctl and shuntctl against the daemon; bad input of every kind",
+        "ovs-ofctl, ovs-appctl and shuntctl with the daemon; invalid input of every kind",
         &["--package", "shunt-tests", "--test", "clients"],
     )
     .with_tools(),
     Suite::own(
         "gigaflow",
-        "the daemon with a chain of stages: frames by ports, rules and caches that change",
+        "the daemon with a Gigaflow chain: frames, rule changes, cache replacement",
         &["--package", "shunt-tests", "--test", "gigaflow"],
     )
     .with_tools(),
     Suite::own(
         "hosts",
-        "hosts in namespaces: ping, TCP with offloads, TAP, ports that vanish",
+        "hosts in namespaces: ping, TCP with offloads, TAP, ports that disappear",
         &["--package", "shunt-tests", "--test", "hosts"],
     )
     .with_tools(),
     Suite::own(
         "nic",
-        "the daemon with a NIC in front of a bridge, embedded or elsewhere, barriers, restarts",
+        "the daemon with a NIC in front of a bridge: embedded, external, barriers, restarts",
         &["--package", "shunt-tests", "--test", "nic_daemon"],
     )
     .with_tools(),
     Suite::own(
         "controllers",
-        "os-ken's learning switch drives the daemon",
+        "os-ken's learning switch with the daemon",
         &["--package", "shunt-tests", "--test", "controllers"],
     )
     .with_tools()
     .with_python(&OS_KEN_APPLICATIONS),
     Suite::own(
         "p4runtime",
-        "p4runtime-shell drives the embedded NIC, and cases of the specification ask it",
+        "p4runtime-shell and conformance cases with the embedded NIC",
         &["--package", "shunt-tests", "--test", "p4runtime"],
     )
     .with_tools()
@@ -145,7 +145,7 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_python(&OS_KEN_TESTER),
     Suite::own(
         "rates",
-        "os-ken's switch tester: groups and meters, by the rates of packets that they let through",
+        "os-ken's switch tester: groups and meters, by measured packet rates",
         &[
             "--package",
             "shunt-tests",

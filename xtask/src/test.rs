@@ -1,15 +1,15 @@
-//! `cargo xtask test`: every suite, one closing line each.
+//! `cargo xtask test`: runs every suite, with one summary line each.
 
 use std::time::Instant;
 
 use crate::{
     install,
-    shell::{Failure, cargo, run, run_watched},
+    shell::{TaskError, cargo, run, run_watched},
     suite::{SUITES, Suite},
 };
 
-/// Runs all suites that need not be asked for, or those named; `--list` says which there are.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+/// Runs the default suites, or those named; `--list` prints all.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.iter().any(|argument| argument == "--list") {
         SUITES.iter().for_each(|suite| println!("{:<12} {}", suite.name, suite.what));
         return Ok(());
@@ -21,13 +21,13 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     if suites.iter().any(|suite| suite.needs_tools) {
         install::ensure(install::TESTS)?;
     }
-    // The daemon under test is built once, with the profile of the tests.
+    // The daemon under test is built once, with the test profile.
     run(&mut cargo(&["build", "--quiet", "--package", "shuntd", "--bins"]))?;
     let mut lines = Vec::new();
     for suite in suites {
         println!("\n== {}: {}", suite.name, suite.what);
         let start = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = SuiteCounts::default();
         let verdict = run_suite(suite, names.is_empty(), environment, &mut tally);
         let seconds = start.elapsed().as_secs_f64();
         if let Err(failure) = &verdict {
@@ -41,17 +41,17 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     lines.iter().for_each(|(_, line)| println!("{line}"));
     let failed = lines.iter().filter(|(ok, _)| !ok).count();
     println!("{} passed, {failed} failed", lines.len() - failed);
-    if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} suites failed"))) }
+    if failed == 0 { Ok(()) } else { Err(TaskError::new(format!("{failed} suites failed"))) }
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
+fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
     if names.is_empty() {
         return Ok(SUITES.iter().filter(|suite| !suite.is_on_request).collect());
     }
     let find = |name: &String| {
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| {
             let all: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-            Failure::new(format!("no suite is called `{name}`; there are: {}", all.join(", ")))
+            TaskError::new(format!("unknown suite `{name}`; choose from: {}", all.join(", ")))
         })
     };
     names.iter().map(find).collect()
@@ -62,8 +62,8 @@ fn run_suite(
     suite: &Suite,
     shares_build: bool,
     environment: &[(&str, &str)],
-    tally: &mut Tally,
-) -> Result<(), Failure> {
+    tally: &mut SuiteCounts,
+) -> Result<(), TaskError> {
     let mut command = cargo(&["test", "--quiet"]);
     command.envs(environment.iter().copied());
     command
@@ -76,28 +76,28 @@ fn run_suite(
     run_watched(&mut command, |line| tally.note(line))
 }
 
-/// What the lines of a suite say: how many tests ran, and what could not be tested here.
+/// Test counts and skipped tests from the output of a suite.
 #[derive(Default)]
-struct Tally {
+struct SuiteCounts {
     tests: usize,
-    /// What each skipped test said.
+    /// Messages of skipped tests.
     skipped: Vec<String>,
 }
 
-impl Tally {
-    /// Takes note of what a line says.
+impl SuiteCounts {
+    /// Processes a line of output.
     fn note(&mut self, line: &str) {
         if let Some(reason) = line.strip_prefix("SKIPPED: ") {
             self.skipped.push(reason.trim_end().to_owned());
         } else if let Some(counts) = line.strip_prefix("test result: ") {
-            // `ok. 9 passed; 0 failed; ..`: those that failed are tests, too.
+            // `ok. 9 passed; 0 failed; ..`: failed tests count too.
             let words: Vec<&str> = counts.split([' ', ';']).collect();
             let ran = words.windows(2).filter(|pair| ["passed", "failed"].contains(&pair[1]));
             self.tests += ran.filter_map(|pair| pair[0].parse::<usize>().ok()).sum::<usize>();
         }
     }
 
-    /// The end of the closing line: `9 tests, 1 skipped (no 8021q module)`.
+    /// Returns the end of the summary line: `9 tests, 1 skipped (no 8021q module)`.
     fn words(&self) -> String {
         let mut parts = Vec::new();
         match self.tests {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn closing(lines: &str) -> String {
-        let mut tally = Tally::default();
+        let mut tally = SuiteCounts::default();
         lines.lines().for_each(|line| tally.note(line));
         tally.words()
     }
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_suite_says_on_either_stream_is_noted() {
-        let mut tally = Tally::default();
+    fn both_output_streams_are_counted() {
+        let mut tally = SuiteCounts::default();
         let words = "echo 'test result: ok. 1 passed; 0 failed'; echo 'SKIPPED: x' >&2";
         let mut command = Command::new("sh");
         assert!(run_watched(command.args(["-c", words]), |line| tally.note(line)).is_ok());

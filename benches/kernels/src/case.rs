@@ -7,29 +7,30 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_meter_mod, parse_rule},
 };
 
-/// A case that is measured: a bridge's groups, meters and rules as `ovs-ofctl` reads them.
+/// A measured case: groups, meters and rules in the syntax of `ovs-ofctl`.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name in tables and plots.
     pub name: String,
-    /// Whether it is one of the chains of tables; else it is an action.
+    /// True for a chain of tables; false for an action.
     pub is_chain: bool,
-    /// Groups, which come before the rules.
+    /// Groups, which are added before the rules.
     pub groups: &'static [&'static str],
-    /// Meters, which come before the rules.
+    /// Meters, which are added before the rules.
     pub meters: &'static [&'static str],
     /// Rules.
     pub rules: Vec<String>,
 }
 
-/// Reads the destination, so that each address is a flow of its own, for every switch.
+/// Reads the destination address, so that each address is a separate flow.
 pub const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
 
-/// The source of all packets, which rule 7 of each table of a chain matches.
+/// The source address of all packets; rule 7 of each table of a chain matches it.
 pub const SOURCE: [u8; 4] = [192, 168, 7, 1];
 
-/// What a packet of [`SOURCE`] meets: `tables` tables of 100 rules by source network, in which the
-/// same one matches.
+/// Returns a chain of `tables` tables with 100 rules each by source network.
+///
+/// A packet from [`SOURCE`] matches the same rule in each table.
 #[must_use]
 pub fn chain(tables: u8) -> Case {
     let mut rules = Vec::new();
@@ -48,11 +49,12 @@ pub fn chain(tables: u8) -> Case {
     Case { name, is_chain: true, groups: &[], meters: &[], rules }
 }
 
-/// A bridge with two ports and the rules of a case.
+/// Returns a bridge with two ports and the rules of a case.
+///
 ///
 /// # Panics
 ///
-/// When the rules are not legal.
+/// If a rule is invalid.
 #[must_use]
 pub fn pipeline(case: &Case) -> Pipeline {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of CPU that this thread needs for `run`.
+/// Returns the CPU nanoseconds that this thread spends in `run`.
 pub fn timed(run: impl FnOnce()) -> u64 {
     let now = || {
         let now =

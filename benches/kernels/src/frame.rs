@@ -1,14 +1,14 @@
-//! Frames of UDP flows, and their keys: the same in every process.
+//! Frames of UDP flows and their keys: the same in every process.
 
 use shunt_flow::{
     FlowKey, PortNo,
     extract::{VlanLimit, extract},
 };
 
-/// Bytes of each frame, without the frame check sequence: the shortest that Ethernet allows.
+/// Bytes of each frame without the frame check sequence: the Ethernet minimum.
 pub const FRAME_BYTES: usize = 60;
 
-/// A UDP datagram of flow number `flow`, without a UDP checksum.
+/// Returns a UDP datagram of flow number `flow`, without a UDP checksum.
 #[must_use]
 pub fn frame(flow: u32) -> [u8; FRAME_BYTES] {
     let port = u16::try_from(1024 + flow % 60_000).unwrap_or_default();
@@ -16,7 +16,7 @@ pub fn frame(flow: u32) -> [u8; FRAME_BYTES] {
     udp_frame(source.to_be_bytes(), [192, 168, 7, 9], [port, 2000])
 }
 
-/// A UDP datagram between two addresses and ports, without a UDP checksum.
+/// Returns a UDP datagram between two addresses and ports, without a UDP checksum.
 #[must_use]
 pub fn udp_frame(source: [u8; 4], target: [u8; 4], ports: [u16; 2]) -> [u8; FRAME_BYTES] {
     let mut frame = [0; FRAME_BYTES];
@@ -32,7 +32,7 @@ pub fn udp_frame(source: [u8; 4], target: [u8; 4], ports: [u16; 2]) -> [u8; FRAM
     frame
 }
 
-/// The Internet checksum (RFC 1071) of an even number of bytes.
+/// Returns the Internet checksum (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();
@@ -40,7 +40,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or_default()
 }
 
-/// The key of a frame that came in by port 1.
+/// Returns the key of a frame that arrived on port 1.
 #[must_use]
 pub fn key(frame: &[u8]) -> FlowKey {
     let mut key = FlowKey::ZERO;

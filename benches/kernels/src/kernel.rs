@@ -1,4 +1,4 @@
-//! The kernels by name, and what each of them needs around it.
+//! The kernels by name, and the state that each of them works on.
 
 use std::hint::black_box;
 
@@ -30,14 +30,16 @@ use crate::{
 pub struct Kernel {
     /// Its name in `icount.toml`.
     pub name: &'static str,
-    /// Makes what it works on, and answers with what calls it once.
+    /// Creates the state, and returns a closure that calls the kernel once.
     pub make: fn() -> Box<dyn FnMut()>,
 }
 
-/// Flows that the caches of the kernels hold.
+/// Number of flows in the caches of the kernels.
 const FLOWS: u32 = 256;
 
-/// All kernels. Each is made for itself, so that none stands in the memory of another.
+/// All kernels.
+///
+/// Each creates its own state, so that kernels do not share cache lines.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "extract", make: extraction },
     Kernel { name: "exact_hit", make: exact_hit },
@@ -67,7 +69,7 @@ fn extraction() -> Box<dyn FnMut()> {
     })
 }
 
-/// Flows, and the entry of each.
+/// Returns the flows and the entry of each.
 fn flows() -> Vec<(FlowKey, EntryRef)> {
     (0..FLOWS).map(|number| (flow(number), EntryRef { slot: number, generation: 0 })).collect()
 }
@@ -88,7 +90,7 @@ fn exact_hit() -> Box<dyn FnMut()> {
     })
 }
 
-/// Of four masks, in turn: the first, .., the last of those that are asked has the entry.
+/// A hit among four masks; the entry is in the first to the last of them, in turn.
 fn megaflow_hit() -> Box<dyn FnMut()> {
     let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
     let flows = flows();
@@ -108,17 +110,17 @@ fn megaflow_hit() -> Box<dyn FnMut()> {
     })
 }
 
-/// A chain of four stages, with a piece of each of four tables in each.
+/// A chain of four stages, each with a sub-traversal entry for each of four tables.
 struct Chain {
     pipeline: Pipeline,
     cache: Gigaflow,
-    shelf: VecStore,
+    store: VecStore,
     keys: Vec<FlowKey>,
     now: u64,
 }
 
 impl Chain {
-    /// One whose stages have so many entries, and that knows as many flows as fit.
+    /// Creates a chain with stages of this many entries, and as many flows as fit.
     fn new(stage_entries_max: usize) -> Self {
         let cache = Gigaflow::new(Config {
             capacity: Capacity { stages_count: 4, stage_entries_max },
@@ -129,8 +131,8 @@ impl Chain {
             seed: 1,
         });
         let keys: Vec<FlowKey> = (0..FLOWS).map(flow).collect();
-        let (pipeline, shelf) = (pipeline(&chain(4)), VecStore::default());
-        let mut chain = Self { pipeline, cache, shelf, keys, now: 0 };
+        let (pipeline, store) = (pipeline(&chain(4)), VecStore::default());
+        let mut chain = Self { pipeline, cache, store, keys, now: 0 };
         (0..chain.keys.len()).for_each(|number| chain.miss(number));
         chain
     }
@@ -140,37 +142,39 @@ impl Chain {
         self.now += 1;
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(self.now));
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(self.cache.handle_miss(&mut self.shelf, miss, ProbeResult::Missed));
-        self.shelf.clear_notes();
+        black_box(self.cache.handle_miss(&mut self.store, miss, ProbeResult::Missed));
+        self.store.clear_notes();
     }
 }
 
 /// One packet through four stages.
 fn gigaflow_hit() -> Box<dyn FnMut()> {
-    let (Chain { cache, shelf, keys, .. }, mut walk) =
+    let (Chain { cache, store, keys, .. }, mut walk) =
         (Chain::new(FLOWS as usize), Walk::default());
     let mut turn = 0;
     Box::new(move || {
         turn = (turn + 1) % keys.len();
-        assert!(cache.find(&shelf, black_box(&keys[turn]), &mut walk) && walk.slots().len() == 4);
+        assert!(cache.find(&store, black_box(&keys[turn]), &mut walk) && walk.slots().len() == 4);
     })
 }
 
-/// A burst through four stages in step.
+/// A burst of packets through four stages.
 fn gigaflow_burst() -> Box<dyn FnMut()> {
-    let Chain { mut cache, shelf, keys, .. } = Chain::new(FLOWS as usize);
+    let Chain { mut cache, store, keys, .. } = Chain::new(FLOWS as usize);
     let mut walks = vec![Walk::default(); BURST];
     let mut turn = 0;
     Box::new(move || {
         turn = (turn + 1) % (keys.len() / BURST);
         let keys = black_box(&keys[turn * BURST..(turn + 1) * BURST]);
-        cache.find_burst(&shelf, keys, &mut walks, |_| true);
+        cache.find_burst(&store, keys, &mut walks, |_| true);
         assert!(walks.iter().all(Walk::is_hit));
     })
 }
 
-/// A packet that is translated, and whose way is cut in four. The last piece is no other flow's: it is
-/// there yet if a stage has an entry for each flow, and has made room otherwise.
+/// A miss: translates a packet, and partitions its traversal into four.
+///
+/// The last sub-traversal belongs to one flow only. A stage with an entry for each flow has it
+/// already; a smaller stage evicts another entry for it.
 fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
     let mut chain = Chain::new(stage_entries_max);
     let mut turn = 0;
@@ -180,8 +184,10 @@ fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// A table of 128 rules by source network, of sixteen masks whose priorities are mixed, and what a lookup
-/// must look at to be sure of its answer.
+/// A table of 128 rules by source network.
+///
+/// It has sixteen masks with mixed priorities, so a lookup must check several masks before its
+/// result is certain.
 fn lookup() -> Box<dyn FnMut()> {
     let from = |number: u32| {
         let [.., low] = number.to_be_bytes();
@@ -205,7 +211,7 @@ fn lookup() -> Box<dyn FnMut()> {
     })
 }
 
-/// Four stages with room, which hold every third piece.
+/// Four stages with free space, which hold every third sub-traversal.
 struct Thirds;
 
 impl StageView for Thirds {
@@ -222,7 +228,9 @@ impl StageView for Thirds {
     }
 }
 
-/// A way of thirty tables, whose fields change every five, cut by the policy as installed.
+/// Partitions a traversal of thirty tables by the default policy.
+///
+/// Its fields change every five tables.
 fn partition() -> Box<dyn FnMut()> {
     let fields = [
         FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),
@@ -267,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_finds_what_was_kept_and_makes_what_had_to_go() {
+    fn a_miss_reuses_and_recreates_entries() {
         for (stage_entries_max, made_per_miss) in [(FLOWS as usize, 0), (FLOWS as usize / 4, 1)] {
             let mut chain = Chain::new(stage_entries_max);
             let before = chain.cache.counts();
@@ -287,6 +295,6 @@ mod tests {
         let traversal = pipeline.translate(&flow(1), pipeline.version());
         assert_eq!(traversal.visits.len(), 4);
         assert_eq!(traversal.actions.len(), 1);
-        assert_eq!(traversal.mask.field(FieldId::Ipv4Dst), 0xffff_ffff, "each flow is an entry");
+        assert_eq!(traversal.mask.field(FieldId::Ipv4Dst), 0xffff_ffff, "each flow has an entry");
     }
 }

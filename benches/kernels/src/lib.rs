@@ -1,9 +1,11 @@
-//! The hot functions alone: extraction, a hit in each cache, translation, a miss that is cut.
+//! The hot functions alone: extraction, a hit in each cache, translation, a miss that is
+//! partitioned.
 //!
-//! They are called by the criterion bench `kernels` of `shunt-benches`, by the program `kernels`, whose
-//! times compare two builds, and by the test `icount`, which counts their instructions. That test is
-//! part of the gate and needs an optimised build, so this crate uses what the kernels call and
-//! nothing else: no gRPC, no OpenFlow, no async runtime.
+//! Three callers use them: the criterion bench `kernels` of `shunt-benches`; the program `kernels`,
+//! whose times compare two builds; and the test `icount`, which counts instructions. That test is
+//! part of the gate and needs an optimised build. So this crate depends only on what the kernels
+//! call: no gRPC, no OpenFlow, no async runtime.
+//!
 //!
 //! ```
 //! let kernel = shunt_kernels::KERNELS.iter().find(|kernel| kernel.name == "extract").unwrap();
@@ -11,7 +13,7 @@
 //! call();
 //! ```
 
-#![expect(clippy::panic, reason = "a kernel whose rules are not legal says why and stops")]
+#![expect(clippy::panic, reason = "a kernel with invalid rules panics with the reason")]
 
 pub mod case;
 pub mod cpu;

@@ -1,13 +1,14 @@
-//! How many instructions the kernels need, against `icount.toml`.
+//! Compares the instruction counts of the kernels with `icount.toml`.
 //!
-//! Counts are callgrind's, so they do not depend on what else the machine does; they see neither
-//! cache misses nor contention. A count that grew by more than a hundredth fails, and
-//! `cargo xtask test icount --bless` writes those of this build.
+//! The counts come from callgrind. They do not depend on the load of the machine, and they see
+//! neither cache misses nor contention. A count that grew by more than 1 % fails. `cargo xtask test
+//! icount --bless` writes the counts of this build.
 //!
-//! Nor do they depend on the processor. Ours is built for the least of all x86-64, and nothing of it
-//! asks at run time what there is; the C library does, to copy, fill and compare bytes, and is told
-//! that there is nothing. That it obeyed is read from the names of what ran. What it allocates with
-//! is another in each release, so counts are good for one release, which stands beside them.
+//! The counts do not depend on the processor either. Shunt is built for the x86-64 baseline and
+//! does not detect CPU features at run time. The C library detects them for copying, filling and
+//! comparing bytes, so the test disables that, and checks the names of the functions that ran. The
+//! allocator differs between C library releases, so counts are valid for one release, which the
+//! file names.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run fails")]
 
@@ -19,37 +20,38 @@ use std::{
     process::Command,
 };
 
-/// Growth that fails.
+/// Relative growth that fails.
 const TOLERANCE: f64 = 0.01;
 
-/// Calls whose instructions are counted: the difference, so that the start is not. Whole rounds of the
-/// 256 flows that the kernels take in turn.
+/// Two call counts; the test uses their difference to exclude start-up.
+///
+/// Both are whole rounds of the 256 flows that the kernels cycle through.
 const CALLS: [u32; 2] = [1_024, 3_072];
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../icount.toml");
 
-const HEAD: &str = "\
-# Instructions of one call of each kernel, by callgrind, in the release profile, on any x86-64.
-# Written by `cargo xtask test icount --bless`; more than one in a hundred more fails the gate.
+const HEAD: &str =
+    "# Instructions per call of each kernel, by callgrind, in the release profile, on any x86-64.
+# Written by `cargo xtask test icount --bless`; growth of more than 1 % fails the gate.
 ";
 
-/// Leaves glibc the functions that every x86-64 can run.
+/// Restricts glibc to functions that every x86-64 can run.
 const PLAIN: &str =
     "glibc.cpu.hwcaps=-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
-/// What is in the names of functions, of glibc and of others, that some processors lack.
+/// Substrings of function names that need newer processors.
 const NOT_PLAIN: [&str; 5] = ["avx", "evex", "_erms", "ssse3", "sse4"];
 
-/// What a run of a program needed.
+/// Result of one run of the program under callgrind.
 struct Profile {
     instructions: f64,
-    /// Functions that ran and are not for every processor.
+    /// Functions that ran and need a newer processor.
     not_plain: BTreeSet<String>,
 }
 
 /// Calls a kernel under callgrind.
 ///
-/// The program's own path, and what stands in the environment, lie in its memory, so it has neither.
+/// The program path and the environment lie in the program's memory, so both are fixed.
 fn profile(kernel: &str, calls: u32) -> Profile {
     let program = Path::new(env!("CARGO_BIN_EXE_kernels"));
     let file = format!("icount.{}.{kernel}", std::process::id());
@@ -69,7 +71,9 @@ fn profile(kernel: &str, calls: u32) -> Profile {
     Profile { instructions, not_plain: not_plain(&written) }
 }
 
-/// Names in a file of callgrind's, which are given with their first line: `fn=(7) name`.
+/// Returns the processor-specific functions in a callgrind file.
+///
+/// The file defines each name once, as `fn=(7) name`.
 fn not_plain(written: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let function = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="))?;
@@ -79,11 +83,12 @@ fn not_plain(written: &str) -> BTreeSet<String> {
     written.lines().filter_map(name).filter(is_named).collect()
 }
 
-/// Instructions of one call of each kernel.
+/// Returns the instructions per call of each kernel.
+///
 ///
 /// # Errors
 ///
-/// With the functions of this processor that ran.
+/// With the processor-specific functions that ran.
 fn counts() -> Result<BTreeMap<String, f64>, BTreeSet<String>> {
     let names = Command::new(env!("CARGO_BIN_EXE_kernels")).arg("names").output().unwrap();
     let names = String::from_utf8(names.stdout).unwrap();
@@ -99,14 +104,14 @@ fn counts() -> Result<BTreeMap<String, f64>, BTreeSet<String>> {
     names.lines().map(count).collect()
 }
 
-/// The C library that runs here, as `glibc 2.36`.
+/// Returns the running C library, as `glibc 2.36`.
 fn libc() -> String {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "an unknown one".to_owned())
 }
 
-/// What is committed: the C library, and the counts.
+/// Returns the committed C library and counts.
 fn committed() -> (String, BTreeMap<String, f64>) {
     let text = fs::read_to_string(PAGE).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once(" = "));
@@ -115,23 +120,27 @@ fn committed() -> (String, BTreeMap<String, f64>) {
     (libc.trim_matches('"').to_owned(), counts.collect())
 }
 
-/// Why counts of this machine would not be those of others.
+/// Returns why counts of this machine are not comparable with others.
 fn obstacle() -> Option<String> {
     if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
-        return Some("instructions are counted on x86-64 with glibc".to_owned());
+        return Some("instruction counts need x86-64 with glibc".to_owned());
     }
     let valgrind = Command::new("valgrind").arg("--version").output();
-    valgrind.err().map(|_| "there is no valgrind".to_owned())
+    valgrind.err().map(|_| "valgrind is not installed".to_owned())
 }
 
-/// Says what was not tested; the harness swallows only what passing tests *print*.
+/// Prints what was not tested; the harness hides only what passing tests *print*.
 fn say(what: &str) {
-    // Without standard error there is nobody to tell.
+    // Without standard error there is nowhere to print.
     let _ = writeln!(io::stderr(), "{what}");
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "counts are of the release profile: cargo xtask test icount")]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "counts need the release profile: run `cargo xtask test \
+                                       icount`"
+)]
 fn no_kernel_needs_more_instructions_than_it_did() {
     if let Some(obstacle) = obstacle() {
         return say(&format!("SKIPPED: {obstacle}"));
@@ -139,11 +148,14 @@ fn no_kernel_needs_more_instructions_than_it_did() {
     let (libc, (libc_then, committed)) = (libc(), committed());
     let is_blessed = std::env::var_os("SHUNT_BLESS").is_some();
     if libc != libc_then && !is_blessed {
-        return say(&format!("SKIPPED: counts are of {libc_then}, and here is {libc}"));
+        return say(&format!(
+            "SKIPPED: the committed counts are for {libc_then}, and this machine \
+                             has {libc}"
+        ));
     }
     let counts = match counts() {
         Ok(counts) => counts,
-        Err(names) => return say(&format!("SKIPPED: functions of this processor ran: {names:?}")),
+        Err(names) => return say(&format!("SKIPPED: processor-specific functions ran: {names:?}")),
     };
     if is_blessed {
         let lines = counts.iter().map(|(name, count)| format!("{name} = {count:.1}\n"));
@@ -161,15 +173,15 @@ fn no_kernel_needs_more_instructions_than_it_did() {
     };
     let shrunk = changed(|count, before| count < before * (1.0 - TOLERANCE));
     if !shrunk.is_empty() {
-        say(&format!("fewer instructions than before: {shrunk:?}; keep it: --bless"));
+        say(&format!("fewer instructions than before: {shrunk:?}; keep them with --bless"));
     }
     let grown = changed(|count, before| count > before * (1.0 + TOLERANCE));
-    let advice = "if it is worth it: cargo xtask test icount --bless";
+    let advice = "if the change is worth it: cargo xtask test icount --bless";
     assert!(grown.is_empty(), "more instructions than before: {grown:?}; {advice}");
 }
 
 #[test]
-fn functions_that_not_every_processor_has_are_found_by_their_names() {
+fn processor_specific_functions_are_found_by_name() {
     let written = "fl=(1) x.S\nfn=(3) __memcpy_avx_unaligned_erms\n16 2\ncfn=(4) main\ncfn=(4)\n\
                    cfn=(5) memchr::arch::x86_64::avx2::find\nfn=(6) shunt::terms\n";
     let found: Vec<String> = not_plain(written).into_iter().collect();

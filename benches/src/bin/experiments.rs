@@ -1,4 +1,4 @@
-//! Runs experiments by name: what `cargo xtask bench` builds and starts.
+//! Runs experiments by name; `cargo xtask bench` builds and starts it.
 
 use std::process::ExitCode;
 

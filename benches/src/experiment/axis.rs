@@ -1,48 +1,48 @@
-//! The axis of a panel of bars: where values lie, and its ticks.
+//! The value axis of a bar panel: positions of values, and ticks.
 
 use std::ops::RangeInclusive;
 
-/// From zero in even steps, or by powers of ten where values are far apart.
+/// A linear axis from zero, or a logarithmic one for values that are far apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Axis {
-    /// From zero.
+    /// Linear, from zero.
     Even {
-        /// Between two ticks.
+        /// Distance between two ticks.
         step: f64,
         /// The last tick.
         end: f64,
     },
-    /// By powers of ten.
+    /// Logarithmic.
     Powers {
-        /// The first power.
+        /// The first power of ten.
         low: i32,
-        /// The last power.
+        /// The last power of ten.
         high: i32,
     },
 }
 
-/// How many times the least value the most is from which on bars from zero would hide the small ones.
+/// Ratio of values above which a linear axis would hide small bars.
 const FAR_APART: f64 = 3e3;
 
-/// Ticks of powers at most.
+/// Maximum number of ticks on a logarithmic axis.
 const POWERS_MAX: i32 = 8;
 
-/// Powers of ten that values may lie between.
+/// Supported powers of ten.
 const POWERS: RangeInclusive<i32> = -12..=40;
 
 impl Axis {
-    /// One that has room for all of these values, of which the bars are some.
+    /// Returns an axis that fits values up to `most`, with `bars` among them.
     pub(super) fn of(bars: impl IntoIterator<Item = f64>, most: f64) -> Self {
         let least = bars.into_iter().fold(f64::INFINITY, f64::min);
         if least > 0.0 && most.is_finite() && most / least > FAR_APART {
-            // The least bar has a length, too.
+            // The shortest bar must be visible too.
             return Self::Powers { low: floor(least / 2.0), high: floor(most) + 1 };
         }
         let step = tick_step(most);
         Self::Even { step, end: step * (most / step).ceil().max(1.0) }
     }
 
-    /// What part of the axis lies before a value.
+    /// Returns the position of a value as a fraction of the axis.
     pub(super) fn part(self, value: f64) -> f64 {
         let part = match self {
             Self::Even { end, .. } => value / end,
@@ -53,7 +53,7 @@ impl Axis {
         part.clamp(0.0, 1.0)
     }
 
-    /// The ticks, first to last, and what stands at them.
+    /// Returns the ticks in order, with their labels.
     pub(super) fn ticks(self) -> Vec<(f64, String)> {
         match self {
             Self::Even { step, end } => {
@@ -69,21 +69,21 @@ impl Axis {
         }
     }
 
-    /// What people are to know of it.
+    /// Returns a note for the panel heading.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Even { .. } => "",
-            Self::Powers { .. } => ", by powers of ten",
+            Self::Powers { .. } => ", logarithmic",
         }
     }
 }
 
-/// The greatest power of ten that is no more than a value.
+/// Returns the largest power of ten that is not above a value.
 fn floor(value: f64) -> i32 {
     POWERS.rev().find(|power| 10f64.powi(*power) <= value).unwrap_or(*POWERS.start())
 }
 
-/// A round number of which four to ten reach `most`.
+/// Returns a round tick distance that divides `most` into four to ten steps.
 pub(super) fn tick_step(most: f64) -> f64 {
     if most <= 0.0 {
         return 1.0;
@@ -93,7 +93,7 @@ pub(super) fn tick_step(most: f64) -> f64 {
     steps.into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
 }
 
-/// A tick in as few characters as tell it from its neighbours.
+/// Formats a tick label with just enough digits to differ from its neighbours.
 pub(super) fn short(tick: f64, step: f64) -> String {
     let (divisor, suffix) = match step {
         step if step >= 1e6 => (1e6, " M"),
@@ -129,6 +129,6 @@ mod tests {
         assert_eq!(powers, Axis::Powers { low: 0, high: 8 });
         assert_eq!((powers.part(10.0), powers.part(1e4)), (0.125, 0.5));
         assert_eq!(powers.part(0.0), 0.0);
-        assert!(matches!(Axis::of([0.0, 1e9], 1e9), Axis::Even { .. }), "nothing is no power");
+        assert!(matches!(Axis::of([0.0, 1e9], 1e9), Axis::Even { .. }), "zero has no logarithm");
     }
 }

@@ -1,4 +1,4 @@
-//! Panels on a page: below each other, and where that would be too high a page beside each other.
+//! Layout of panels on a page: in one column, or in several if one would be too high.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ pub(super) struct Block {
     pub(super) height: f64,
 }
 
-/// A page higher than this has its panels in columns.
+/// Page height above which panels are laid out in columns.
 const HEIGHT_MAX: f64 = 1800.0;
 
-/// Columns at most.
+/// Maximum number of columns.
 const COLUMNS_MAX: u32 = 5;
 
-/// Where each block goes, and how wide and high they are together.
+/// Returns the position of each block, and the total width and height.
 pub(super) fn arrange(heights: &[f64]) -> (Vec<(f64, f64)>, f64, f64) {
     let total: f64 = heights.iter().sum();
     let is_enough = |columns: &u32| total / f64::from(*columns) <= HEIGHT_MAX;
@@ -34,7 +34,9 @@ pub(super) fn arrange(heights: &[f64]) -> (Vec<(f64, f64)>, f64, f64) {
     }
 }
 
-/// Blocks from the top of a column to this height, and on in the next; and how wide all columns are.
+/// Fills columns of this height from top to bottom.
+///
+/// Returns the positions and the total width.
 fn fill(heights: &[f64], limit: f64) -> (Vec<(f64, f64)>, f64) {
     let (mut x, mut y) = (0.0, 0.0);
     let place = |height: &f64| {
@@ -49,7 +51,7 @@ fn fill(heights: &[f64], limit: f64) -> (Vec<(f64, f64)>, f64) {
     (places, x + WIDTH)
 }
 
-/// Puts blocks below a head of this height. Answers how wide and high all is.
+/// Writes blocks below a header of this height; returns the total width and height.
 pub(super) fn put(body: &mut String, blocks: &[Block], head: f64) -> (f64, f64) {
     let heights: Vec<f64> = blocks.iter().map(|block| block.height).collect();
     let (places, width, height) = arrange(&heights);
@@ -74,7 +76,7 @@ mod tests {
             assert_eq!(places.len(), count);
             let even = panel * count as f64 * WIDTH / width;
             assert!(height <= even + panel && width <= f64::from(COLUMNS_MAX) * WIDTH, "{count}");
-            // None covers another, and each is within the page.
+            // No panel covers another, and each is within the page.
             for pair in places.windows(2) {
                 let is_below = pair[1] == (pair[0].0, pair[0].1 + panel);
                 assert!(is_below || pair[1] == (pair[0].0 + WIDTH, 0.0));

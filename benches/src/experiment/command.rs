@@ -1,8 +1,8 @@
-//! The command line of the experiments, which `cargo xtask bench` passes on.
+//! The command line of the experiments, which `cargo xtask bench` forwards.
 //!
-//! Experiments run in a network namespace of their own, so that bridges and devices of the same
-//! names do not meet and nothing is left behind: the process that reads the command line fetches
-//! what comes from the network, and starts itself again without one.
+//! Experiments run in a network namespace of their own, so that bridges and devices with equal
+//! names do not collide and nothing is left behind. The first process reads the command line and
+//! downloads what is needed. It then starts itself again in a namespace without network access.
 
 use std::{
     env,
@@ -18,20 +18,19 @@ use super::{
 };
 use crate::{experiments::regress, switch::is_root};
 
-/// Says to the second process that it is the second.
+/// Environment variable that marks the second process.
 const INSIDE: &str = "SHUNT_BENCH_INSIDE";
 
-const USAGE: &str = "\
-usage: cargo xtask bench NAME.. [--quick] [--dbsp] [options of the experiment]
+const USAGE: &str = "usage: cargo xtask bench NAME.. [--quick] [--dbsp] [options of the experiment]
        cargo xtask bench --all [--shard I/N] [--quick] [--dbsp]
        cargo xtask bench --list
        cargo xtask bench regress BASE [--quick]
-    --quick       a look: about a minute for each, and docs/results is left alone
-    --shard I/N   of all experiments every Nth, from the Ith on
-    --dbsp        with eviction engines in circuits, for which dbsp is built
+    --quick       a short run of about a minute each, which does not write docs/results
+    --shard I/N   run every Nth of all experiments, starting with the Ith
+    --dbsp        include the eviction engines that run as dbsp circuits (builds dbsp)
 ";
 
-/// Runs what the command line says.
+/// Runs the experiments that the command line selects.
 #[must_use]
 pub fn run_command() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -61,7 +60,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
         return run_all(&chosen, words);
     }
-    // A part has nothing to give back, and ends at once.
+    // A part has no results to write and ends at once.
     if !has("--part") {
         interrupt::watch(interrupt::MEASURING);
     }
@@ -74,28 +73,32 @@ fn run_words(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A line for each experiment.
+/// Returns one line per experiment.
 fn list() -> String {
     let line = |one: &Experiment| format!("  {:<19} {} ({})\n", one.name, one.what, one.source);
     let lines: String = EXPERIMENTS.iter().map(line).collect();
     let (alone, also) = (OF_DBSP.join(", "), WITH_CIRCUITS.join(", "));
-    let without = format!("with --dbsp also {alone}, and more engines in {also}\n");
+    let without = format!("--dbsp adds {alone}, and more engines in {also}\n");
     if cfg!(feature = "dbsp") { lines } else { lines + &without }
 }
 
-/// What the words choose: all experiments or a shard of them, or those named.
+/// Returns the selected experiments: all, a shard of all, or the named ones.
 fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let has = |word: &str| words.iter().any(|other| other == word);
     let is_named = words.first().is_some_and(|word| !word.starts_with('-'));
     match (has("--all"), is_named) {
-        (true, true) => Err("either names or --all: --all is every experiment".to_owned()),
+        (true, true) => {
+            Err("names and --all exclude each other: --all runs every experiment".to_owned())
+        }
         (true, false) => shard(words),
-        (false, _) if has("--shard") => Err("--shard is a part of all: add --all".to_owned()),
+        (false, _) if has("--shard") => {
+            Err("--shard selects a part of all experiments: add --all".to_owned())
+        }
         (false, _) => named(words),
     }
 }
 
-/// Measures one after the other; one that fails holds up none of those after it.
+/// Runs experiments one after the other; a failure does not stop the rest.
 fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
     let mut failures = Vec::new();
     for one in chosen {
@@ -112,7 +115,7 @@ fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), Strin
     }
 }
 
-/// The experiments named; `None` is the comparison of two builds.
+/// Returns the named experiments; `None` is the comparison of two builds.
 fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let names = words.iter().take_while(|word| !word.starts_with('-'));
     let names: Vec<&String> = names.collect();
@@ -120,19 +123,20 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
         return Ok(vec![None]);
     }
     if names.is_empty() {
-        return Err(format!("say which:\n{}", list()));
+        return Err(format!("name an experiment:\n{}", list()));
     }
     names.into_iter().map(|name| find(name).map(Some)).collect()
 }
 
-/// Options of every experiment, and whether each has a value.
+/// Options of every experiment, and whether each takes a value.
 const COMMON: [(&str, bool); 3] = [("--quick", false), ("--all", false), ("--shard", true)];
-/// What processes that measure tell each other.
+/// Option that the measuring processes pass to each other.
 const HIDDEN: &str = "--part";
 const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
 
-/// That each word behind the names is an option of all experiments or of one that was chosen, and that
-/// its value is one: a mistyped one would be ignored for an hour.
+/// Checks the options and their values against the selected experiments.
+///
+/// A mistyped option would otherwise be ignored for an hour.
 fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
     let choices: Vec<&Choice> = chosen.iter().flatten().flat_map(|one| one.options).collect();
     let is_regress = chosen.iter().any(Option::is_none);
@@ -150,7 +154,7 @@ fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(),
             continue;
         }
         let value = words.next_if(|value| !value.starts_with("--"));
-        let value = value.ok_or_else(|| format!("{word} needs a value behind it"))?;
+        let value = value.ok_or_else(|| format!("{word} needs a value after it"))?;
         if let Some(choice) = choices.iter().find(|choice| choice.option == word) {
             check_choice(choice, value)?;
         }
@@ -164,43 +168,48 @@ fn check_choice(choice: &Choice, value: &str) -> Result<(), String> {
     let meant = nearest_of(wrong, names.iter().copied());
     let meant = meant.map_or_else(String::new, |name| format!(": did you mean `{name}`?"));
     let (option, names) = (choice.option, names.join(", "));
-    Err(format!("{option} has no `{wrong}`{meant}; there are {names}"))
+    Err(format!("{option} has no value `{wrong}`{meant}; choose from {names}"))
 }
 
 fn no_such_option(word: &str, known: &[&str]) -> String {
     if !word.starts_with('-') {
-        return format!("`{word}` is no option: names come before all options");
+        return format!("`{word}` is not an option: put names before all options");
     }
     let advice = nearest_of(word, known.iter().copied()).map_or_else(
-        || format!("there are {}", known.join(", ")),
+        || format!("choose from {}", known.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
-    format!("there is no option {word}: {advice}")
+    format!("unknown option {word}: {advice}")
 }
 
-/// All experiments, or those of one shard of several.
+/// Returns all experiments, or those of one shard.
 fn shard(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let place = words.iter().position(|word| word == "--shard");
     let text = place.map(|place| words.get(place + 1).map_or("", String::as_str));
     let (index, count) = shard_numbers(text.unwrap_or("1/1"))?;
     let all = EXPERIMENTS.len();
     if count > all {
-        return Err(format!("there are {all} experiments, which do not fill {count} shards"));
+        return Err(format!("there are only {all} experiments, too few for {count} shards"));
     }
     let mine = EXPERIMENTS.iter().enumerate().filter(|(at, _)| at % count == index - 1);
     Ok(mine.map(|(_, experiment)| Some(experiment)).collect())
 }
 
-/// `2/3`: the second of three.
+/// Parses `2/3`: the second of three.
 fn shard_numbers(text: &str) -> Result<(usize, usize), String> {
     let numbers = text.split_once('/').and_then(|(index, count)| {
         let (index, count) = (index.parse().ok()?, count.parse().ok()?);
         (0 < index && index <= count).then_some((index, count))
     });
-    numbers.ok_or_else(|| format!("`{text}` is no shard: the second of three is `--shard 2/3`"))
+    numbers.ok_or_else(|| {
+        format!(
+            "`{text}` is not a shard: write the second of three as \
+                                   `--shard 2/3`"
+        )
+    })
 }
 
-/// Starts this program again for one experiment, without a network.
+/// Starts this program again for one experiment, without network access.
 fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut command = if is_root() {
@@ -208,16 +217,19 @@ fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> 
         command.args(["--net", "--"]).arg(program);
         command
     } else {
-        println!("not root: without a network namespace, so without Open vSwitch and devices");
+        println!(
+            "not root: without a network namespace there is no Open vSwitch and there are \
+                  no devices"
+        );
         Command::new(program)
     };
     let name = one.map_or("regress", |experiment| experiment.name);
     let status = command.arg(name).args(options_of_one(words)).env(INSIDE, "1").status();
     let status = status.map_err(|error| format!("{name} did not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} was not measured")) }
+    if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
 }
 
-/// The options without those that choose.
+/// Returns the options without those that select experiments.
 fn options_of_one(words: &[String]) -> Vec<&String> {
     let options: Vec<&String> = words.iter().skip_while(|word| !word.starts_with('-')).collect();
     let is_shard = |at: usize| options.get(at).is_some_and(|word| *word == "--shard");
@@ -251,30 +263,30 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     let form = Form::of(run.is_quick, lacks_something);
     drop(run);
     if rows.is_empty() {
-        return Err(format!("{} measured nothing: nothing was written", experiment.name));
+        return Err(format!("{} measured nothing, so no file was written", experiment.name));
     }
     println!("{}", table(&rows));
     let folder = form.folder(&root(), &target());
     let written = Report { experiment, rows: &rows, form, options }.write(&folder)?;
     written.iter().for_each(|path| println!("wrote {}", path.display()));
     if form != Form::Full {
-        println!("a look, a part, or a run without a rival or engine leaves docs/results as it is");
+        println!("quick, partial, and rival-less runs do not write docs/results");
     }
     Ok(())
 }
 
-/// Options that are the experiment's own.
+/// Returns the experiment's own options.
 fn own_options(words: &[String]) -> Vec<String> {
     let common = |word: &&String| ["--quick", "--all", "--shard"].contains(&word.as_str());
     words.iter().filter(|word| word.starts_with("--") && !common(word)).cloned().collect()
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new(".")).to_path_buf()
 }
 
-/// The folder that cargo builds in, which this program is in.
+/// Returns the build folder of cargo, which contains this program.
 pub(crate) fn target() -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     program.ancestors().nth(2).map_or_else(|| root().join("target"), Path::to_path_buf)
@@ -294,7 +306,11 @@ mod tests {
         for index in 1..=3 {
             let chosen = shard(&words(&format!("--all --shard {index}/3"))).unwrap();
             names.extend(chosen.into_iter().flatten().map(|experiment| experiment.name));
-            assert!(names.len().abs_diff(EXPERIMENTS.len() * index / 3) <= 1, "alike in number");
+            assert!(
+                names.len().abs_diff(EXPERIMENTS.len() * index / 3) <= 1,
+                "shards of equal \
+                                         size"
+            );
         }
         names.sort_unstable();
         let mut all: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
@@ -315,16 +331,16 @@ mod tests {
         let last = chosen(&words(&format!("--all --shard {all}/{all} --quick"))).unwrap();
         assert_eq!(last.len(), 1);
         let refused = |text: &str| chosen(&words(text)).unwrap_err();
-        assert!(refused(&format!("--all --shard 1/{}", all + 1)).contains("do not fill"));
-        assert!(refused("--all --shard").contains("no shard"));
-        assert!(refused("--all --shard --quick").contains("no shard"));
+        assert!(refused(&format!("--all --shard 1/{}", all + 1)).contains("too few for"));
+        assert!(refused("--all --shard").contains("is not a shard"));
+        assert!(refused("--all --shard --quick").contains("is not a shard"));
         assert!(refused("--shard 1/2").contains("add --all"));
         assert!(refused("spine --shard 1/2").contains("add --all"));
         assert!(refused("spine --all").contains("either"));
     }
 
     #[test]
-    fn what_chooses_is_not_passed_on() {
+    fn selecting_options_are_not_passed_on() {
         let passed = |text: &str| {
             options_of_one(&words(text)).into_iter().cloned().collect::<Vec<_>>().join(" ")
         };
@@ -343,14 +359,18 @@ mod tests {
         let refused = check("spine --qiuck").unwrap_err();
         assert!(refused.contains("--qiuck") && refused.contains("`--quick`"), "{refused}");
         let refused = check("spine --only translate").unwrap_err();
-        assert!(refused.contains("there are --quick"), "it is another experiment's: {refused}");
+        assert!(
+            refused.contains("choose from --quick"),
+            "the option belongs to another \
+                                         experiment: {refused}"
+        );
         for (text, words) in [
             ("spine -quick", "did you mean `--quick`?"),
-            ("spine --quick pipeline", "names come before"),
+            ("spine --quick pipeline", "before all options"),
             ("pipeline --only", "--only needs a value"),
             ("pipeline --only --quick", "--only needs a value"),
             ("pipeline --only translat", "did you mean `translate`?"),
-            ("gigaflow-hits --ways megaflow,nosuch", "there are megaflow, gigaflow"),
+            ("gigaflow-hits --caches megaflow,nosuch", "choose from megaflow, gigaflow"),
         ] {
             let refused = check(text).unwrap_err();
             assert!(refused.contains(words), "{text}: {refused}");

@@ -1,8 +1,8 @@
-//! An interrupt (Ctrl-C) leaves no daemon and no folder behind.
+//! Cleanup after an interrupt (Ctrl-C): no daemon and no folder is left behind.
 //!
-//! Switches, captures and huge pages are given back as they are dropped, so the first signal only makes
-//! the step under way the last: the next one unwinds. Whoever cannot wait for it interrupts again.
-//! Switches that share the terminal end by the same signal, and their step fails at once.
+//! Switches, captures and huge pages are released on drop. The first signal lets the running step
+//! finish, and the next step unwinds. A second signal ends the program at once. Switches that share
+//! the terminal receive the same signal and end, so their step fails at once.
 
 use std::{
     panic,
@@ -19,14 +19,14 @@ use tokio::{
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// What the process that measures says.
-pub(super) const MEASURING: &str =
-    "\ninterrupted: this step is the last; once more to end at once, and leave what it has made\n";
+/// Message of the measuring process.
+pub(super) const MEASURING: &str = "\ninterrupted: finishing this step; interrupt again to stop at once and leave its files \
+     behind\n";
 
-/// What a shell answers for a process that an interrupt has ended.
+/// Exit code that a shell reports for an interrupted process.
 const INTERRUPTED: i32 = 130;
 
-/// Takes interrupts from now on; says so with these words.
+/// Handles interrupts from now on, and prints this message for the first.
 pub(super) fn watch(words: &'static str) {
     thread::spawn(move || {
         let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
@@ -38,7 +38,7 @@ pub(super) fn watch(words: &'static str) {
                 if IS_INTERRUPTED.swap(true, Ordering::SeqCst) {
                     exit(INTERRUPTED);
                 }
-                // What fails from here on fails because of it.
+                // Failures after an interrupt are its consequence.
                 panic::set_hook(Box::new(|_| ()));
                 eprint!("{words}");
             }
@@ -50,7 +50,7 @@ pub(super) fn is_interrupted() -> bool {
     IS_INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Unwinds if there was an interrupt.
+/// Unwinds after an interrupt.
 pub(super) fn check() {
     if is_interrupted() {
         panic::resume_unwind(Box::new("interrupted"));

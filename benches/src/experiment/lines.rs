@@ -1,4 +1,4 @@
-//! How something went, as lines over time: one panel a row.
+//! Line plots over time: one panel per row.
 
 use std::fmt::Write as _;
 
@@ -11,16 +11,16 @@ use super::{
     },
 };
 
-/// Where the panel begins, beside the numbers of its axis.
+/// Left edge of the panel, after the axis labels.
 const LEFT: f64 = 96.0;
 const HEIGHT: f64 = 190.0;
 const HEAD_HEIGHT: f64 = 72.0;
 const FOOT: f64 = 52.0;
 
-/// Colours of lines, in their order; there are no more lines than these.
+/// Colours of the lines in order, which limit their number.
 const COLORS: [&str; 4] = ["#74b816", OURS, RIVAL, PUBLISHED];
 
-/// Values onto the page.
+/// Maps values to page coordinates.
 struct Scale {
     x: (f64, f64),
     y_end: f64,
@@ -39,7 +39,7 @@ impl Scale {
 }
 
 impl Drawing {
-    /// A row's lines; time is from the event on.
+    /// Draws the lines of a row, with time relative to the event.
     pub(super) fn lines(&mut self, row: &Row) {
         let points = || row.curves.iter().flat_map(|curve| &curve.points);
         let begin = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
@@ -106,7 +106,7 @@ mod tests {
     use crate::experiment::{Better, Curve, EXPERIMENTS, Row, Samples, plot};
 
     #[test]
-    fn a_row_with_curves_is_drawn_as_lines_and_not_as_a_bar() {
+    fn a_row_with_curves_is_drawn_as_lines() {
         let curve = |name: &str, low: f64| Curve {
             name: name.to_owned(),
             points: vec![(-10.0, 100.0), (0.0, low), (10.0, 100.0)],

@@ -1,8 +1,8 @@
-//! What machine this is, in a line.
+//! A one-line description of this machine.
 
 use std::fs;
 
-/// The CPUs of this machine.
+/// Returns the number and the model of the CPUs.
 #[must_use]
 pub fn machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The instrument: experiments by name, what they measure, and what is written of it.
+//! The experiment framework: experiments by name, their rows, and the written reports.
 
 mod axis;
 mod columns;
@@ -23,7 +23,7 @@ pub use plot::plot;
 pub use progress::Progress;
 pub use registry::{Choice, EXPERIMENTS, Experiment, find};
 use registry::{OF_DBSP, WITH_CIRCUITS};
-pub(crate) use report::write_whole;
+pub(crate) use report::write_atomically;
 pub use report::{Form, Report};
 pub use row::{Better, Curve, Ratio, Row, Samples, Verdict, quantile};
 pub use run::Run;

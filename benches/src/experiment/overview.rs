@@ -1,4 +1,4 @@
-//! The published pipelines side by side: what was measured of each, over what was published of it.
+//! An overview table of the published pipelines: measured and published values.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,12 @@ use shunt_pipebench::pipeline_file::{BUILTIN, Builtin};
 
 use super::{Row, table::number};
 
-/// Fewer pipelines than these are seen at a glance in the table of all rows.
+/// Fewer pipelines get no overview; the table of all rows shows them well enough.
 const PIPELINES_MIN: usize = 3;
 
-/// A line for each thing of which something was published, and a column for each pipeline; none where
-/// that was for fewer than [`PIPELINES_MIN`] of them.
+/// Returns a table with a row per published metric and a column per pipeline.
+///
+/// Returns none with fewer than [`PIPELINES_MIN`] pipelines.
 #[must_use]
 pub(super) fn overview(rows: &[Row]) -> Option<String> {
     let cells: Vec<Cell> = rows.iter().filter_map(Cell::of).collect();
@@ -26,8 +27,8 @@ pub(super) fn overview(rows: &[Row]) -> Option<String> {
         }
     }
     let mut text = format!(
-        "Measured / published; what differs by more than a tenth is bold, and has its reason below.\n\n\
-         | what | {} |\n| --- |{}\n",
+        "Measured / published values. Bold: they differ by more than 10 %; the table below gives \
+         the reason.\n\n| measurement | {} |\n| --- |{}\n",
         pipelines.join(" | "),
         " --- |".repeat(pipelines.len()),
     );
@@ -49,7 +50,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Of a row whose name begins with a pipeline, as `ofd:high, 32K` and `ofd high gigaflow` do.
+    /// Returns the cell of a row with a pipeline name prefix, as in `ofd:high, 32K`.
     fn of(row: &Row) -> Option<Self> {
         let published = row.published_alike()?;
         let end = row.name.find([':', ',', ' ']).unwrap_or(row.name.len());
@@ -82,7 +83,7 @@ mod tests {
         let text = overview(&rows).unwrap();
         let table: Vec<&str> = text.lines().skip(2).collect();
         let expected = [
-            "| what | ofd | psc | otl |",
+            "| measurement | ofd | psc | otl |",
             "| --- | --- | --- | --- |",
             "| hits, high, 8K [%] | **89.0 / 100** | 95.0 / 100 | - |",
             "| hits, low [%] | - | - | 100 / 100 |",

@@ -1,8 +1,10 @@
-//! The figures as a picture: a panel of horizontal bars for each metric, ours above the rival's, and
-//! one of lines for each row that has some.
+//! The SVG plot of an experiment: a panel of horizontal bars per metric, and a line panel per curve
+//! row.
 //!
-//! Bars begin at zero, but where the values of a panel are far apart, and whiskers reach from the least to
-//! the most of the rounds, so that what is noise looks like noise. Many panels stand in columns. The picture is written by hand as SVG: it is rectangles and text.
+//! Our bar is above the rival's. Bars begin at zero unless the values of a panel are far apart.
+//! Whiskers reach from the smallest to the largest round, so that noise is visible. Many panels are
+//! laid out in columns. The SVG is written by hand, because it consists of rectangles and text
+//! only.
 
 use std::fmt::Write as _;
 
@@ -11,28 +13,28 @@ use super::{
     axis::Axis,
     columns::{self, Block},
     machine,
-    table::number,
+    table::{number, times},
 };
 
 pub(super) const WIDTH: f64 = 1000.0;
 pub(super) const MARGIN: f64 = 28.0;
-/// Where bars begin and end; names stand to the left, ratios to the right.
+/// Left and right end of the bars; names are on the left, ratios on the right.
 const BARS_LEFT: f64 = 290.0;
 const BARS_RIGHT: f64 = 760.0;
 const BAR_HEIGHT: f64 = 15.0;
 const BAR_GAP: f64 = 13.0;
 const PANEL_HEAD: f64 = 76.0;
-/// Where the heading of a panel lies in it, and the line below.
+/// Baseline of the heading in its panel, and of the line below it.
 const HEADING: f64 = 30.0;
 const BELOW_HEADING: f64 = 49.0;
-/// Characters of a heading that are surely not wider than the panel; longer ones are written smaller.
+/// Maximum characters of a heading at full size; longer ones get a smaller font.
 const HEADING_LENGTH: usize = 76;
 const PANEL_FOOT: f64 = 44.0;
 
-/// Rows of a panel at most.
+/// Maximum rows of a panel.
 const ROWS_MAX: usize = 32;
 
-/// Characters of a name that are surely not wider than the room for them.
+/// Maximum characters of a row name at full size.
 const NAME_LENGTH: usize = 38;
 
 pub(super) const OURS: &str = "#0b7285";
@@ -44,15 +46,15 @@ pub(super) const GRID: &str = "#e9ecef";
 const GOOD: &str = "#2b8a3e";
 const BAD: &str = "#c92a2a";
 
-/// A drawing with a pen that goes down the page.
+/// A drawing with a cursor that moves down the page.
 pub(super) struct Drawing {
     pub(super) body: String,
     pub(super) y: f64,
-    /// There are several rivals, so that each is named where it is drawn.
+    /// True with several rivals: each bar then names its rival.
     names_rivals: bool,
 }
 
-/// Where a text hangs on its point.
+/// Horizontal alignment of a text.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -60,7 +62,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text looks.
+/// Style of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Font {
     pub(super) size: u32,
@@ -78,8 +80,9 @@ pub(super) const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT }
 const VALUE: Font = Font { size: 12, ..PLAIN };
 const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
 
-/// Draws all rows that are better or worse than something, or stand beside a published figure, a panel
-/// for each metric.
+/// Draws a bar panel per metric and a line panel per row with curves.
+///
+/// Rows without a rival, a published value and a better direction are left out.
 #[must_use]
 pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     let rivals = rivals(rows);
@@ -102,7 +105,7 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     page.finish(&blocks)
 }
 
-/// The panels of one metric: one, or more where it has many rows.
+/// Returns the panels of one metric; many rows need several.
 fn panels(rows: &[&Row], names_rivals: bool) -> Vec<Block> {
     let bars = rows.iter().flat_map(|row| {
         let rival = row.rival.as_ref().map(|(_, samples)| samples.median());
@@ -172,7 +175,7 @@ impl Drawing {
         );
     }
 
-    /// Title, what it is, and who is who.
+    /// Draws title, description and legend.
     fn head(&mut self, experiment: &Experiment, rows: &[Row], rivals: &[&str]) {
         self.text((MARGIN, self.y + 16.0), TITLE, experiment.title);
         self.text((MARGIN, self.y + 40.0), PLAIN, experiment.what);
@@ -181,22 +184,23 @@ impl Drawing {
         let y = self.y + 78.0;
         let mut x = MARGIN;
         let rival = rivals.first();
-        let rival = rival.map(|name| if self.names_rivals { "who is named there" } else { name });
+        let rival =
+            rival.map(|name| if self.names_rivals { "rival, named at each bar" } else { name });
         let published = rows.iter().any(|row| row.published_alike().is_some());
         let legend = [("Shunt", OURS)]
             .into_iter()
             .chain(rival.map(|name| (name, RIVAL)))
-            .chain(published.then_some(("as published", PUBLISHED)));
+            .chain(published.then_some(("published", PUBLISHED)));
         for (name, color) in legend {
             self.rectangle((x, y), (14.0, 14.0), color);
             self.text((x + 20.0, y + 12.0), PLAIN, name);
             x += 48.0 + 7.6 * name.chars().count() as f64;
         }
-        self.text((x, y + 12.0), FAINT, "whiskers: least and most of the rounds");
+        self.text((x, y + 12.0), FAINT, "whiskers: smallest and largest round");
         self.y = y + 22.0;
     }
 
-    /// Rows of one metric.
+    /// Draws the rows of one metric.
     fn panel(&mut self, rows: &[&Row], axis: Axis, rest: &str) {
         let Some(first) = rows.first() else { return };
         let unit = if first.unit.is_empty() { String::new() } else { format!(" ({})", first.unit) };
@@ -208,7 +212,7 @@ impl Drawing {
         self.text((MARGIN, below), FAINT, first.better.words());
         if rows.iter().any(|row| row.ratio().is_some()) {
             let faint = Font { anchor: Anchor::End, ..FAINT };
-            self.text((WIDTH - MARGIN, below), faint, "how many times better the upper bar is");
+            self.text((WIDTH - MARGIN, below), faint, "ratio to the rival, above 1 is better");
         }
         let top = self.y + PANEL_HEAD - 14.0;
         self.y += PANEL_HEAD;
@@ -220,7 +224,7 @@ impl Drawing {
         self.y += PANEL_FOOT;
     }
 
-    /// Grid and ticks.
+    /// Draws grid and ticks.
     fn axis(&mut self, axis: Axis, (top, bottom): (f64, f64)) {
         for (number, (tick, word)) in axis.ticks().into_iter().enumerate() {
             let x = place(tick, axis);
@@ -233,7 +237,7 @@ impl Drawing {
         let middle = self.y + (row_height(row) - BAR_GAP) / 2.0;
         let is_long = row.name.chars().count() > NAME_LENGTH;
         let font = if is_long { Font { size: 10, ..NAME } } else { NAME };
-        // A rival's name stands at its bar, and then the row's own at the first.
+        // With a rival's name at its bar, the row's own name is at the first bar.
         let of_bar = |bar: f64| self.y + bar * (BAR_HEIGHT + 2.0) + BAR_HEIGHT - 3.0;
         let rival = row.rival.as_ref().filter(|_| self.names_rivals);
         let (at, beside) = (rival.map_or(middle + 4.5, |_| of_bar(0.0)), of_bar(1.0));
@@ -243,11 +247,12 @@ impl Drawing {
             self.text((BARS_LEFT - 12.0, beside), small, name);
         }
         if let Some(ratio) = row.ratio() {
+            let word = times(ratio.middle);
             let (color, text) = match ratio.verdict() {
-                Verdict::Better => (GOOD, format!("{:.2} ×", ratio.middle)),
-                Verdict::Worse => (BAD, format!("{:.2} ×", ratio.middle)),
-                Verdict::Noise => (GREY, format!("{:.2} × (noise)", ratio.middle)),
-                Verdict::Unsure => (GREY, format!("{:.2} × (?)", ratio.middle)),
+                Verdict::Better => (GOOD, format!("{word} ×")),
+                Verdict::Worse => (BAD, format!("{word} ×")),
+                Verdict::Noise => (GREY, format!("{word} × (noise)")),
+                Verdict::Unsure => (GREY, format!("{word} × (?)")),
             };
             self.text((WIDTH - MARGIN, middle + 5.0), Font { color, ..RATIO }, &text);
         }
@@ -292,7 +297,7 @@ impl Drawing {
     }
 }
 
-/// Who rows are compared with, each once.
+/// Returns the rivals of all rows, each once.
 fn rivals(rows: &[Row]) -> Vec<&str> {
     let mut rivals: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().filter_map(|row| row.rival.as_ref()) {
@@ -303,7 +308,7 @@ fn rivals(rows: &[Row]) -> Vec<&str> {
     rivals
 }
 
-/// The greatest value in a panel.
+/// Returns the largest value in a panel.
 fn most_of(rows: &[&Row]) -> f64 {
     let of = |row: &&Row| {
         let rival = row.rival.as_ref().map_or(0.0, |(_, samples)| samples.most());
@@ -317,7 +322,7 @@ fn row_height(row: &Row) -> f64 {
     BAR_HEIGHT + more as f64 * (BAR_HEIGHT + 2.0) + BAR_GAP
 }
 
-/// Where a value lies.
+/// Returns the x coordinate of a value.
 fn place(value: f64, axis: Axis) -> f64 {
     BARS_LEFT + (BARS_RIGHT - BARS_LEFT) * axis.part(value)
 }
@@ -328,7 +333,7 @@ mod tests {
     use crate::experiment::EXPERIMENTS;
 
     #[test]
-    fn many_rows_are_panels_beside_each_other_and_none_is_left_out() {
+    fn many_rows_fill_several_panels() {
         let rows: Vec<Row> = (1..=200)
             .map(|number| Row {
                 ours: Samples::from(f64::from(number)),
@@ -341,20 +346,20 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_says_who_is_who_and_what_is_better() {
+    fn a_plot_names_rival_and_better_direction() {
         let rival = Some(("A & B".to_owned(), Samples(vec![20.0; 3])));
         let row = Row { ours: Samples(vec![10.0; 3]), rival, ..Row::new("one", "time", "ns") };
         let text = plot(&EXPERIMENTS[0], &[row]);
-        for words in [">Shunt<", ">A &amp; B<", ">time (ns)<", ">less is better<", ">2.00 ×<"] {
+        for words in [">Shunt<", ">A &amp; B<", ">time (ns)<", ">lower is better<", ">2.00 ×<"] {
             assert!(text.contains(words), "{words}");
         }
         assert_eq!(text.matches('<').count(), text.matches('>').count());
     }
 
     #[test]
-    fn a_long_heading_meets_no_other_text() {
-        let metric =
-            "packets that meet what is stale, at 100 Gbit/s of 64 bytes, by engines (computed)";
+    fn a_long_heading_overlaps_no_text() {
+        let metric = "stale packets at 100 Gbit/s of 64 bytes, by engine, as computed from the change \
+             times";
         let rival = Some(("other".to_owned(), Samples(vec![20.0; 3])));
         let row = Row { ours: Samples(vec![10.0; 3]), rival, ..Row::new("one", metric, "count") };
         let text = plot(&EXPERIMENTS[0], &[row]);
@@ -365,13 +370,13 @@ mod tests {
         };
         let heading = place(metric);
         assert!(line(metric).contains("font-size=\"12\""), "{}", line(metric));
-        for words in ["less is better", "how many times better"] {
+        for words in ["lower is better", "ratio to the rival"] {
             assert!((place(words) - heading).abs() >= 16.0, "{words}");
         }
     }
 
     #[test]
-    fn what_stands_beside_a_published_figure_is_drawn_with_it() {
+    fn published_values_are_drawn() {
         let row = Row {
             better: Better::Neither,
             ours: Samples::from(10.0),
@@ -379,7 +384,7 @@ mod tests {
             ..Row::new("one", "rules", "")
         };
         let text = plot(&EXPERIMENTS[0], &[row]);
-        for words in [">as published<", ">rules<", ">12.0<", PUBLISHED] {
+        for words in [">published<", ">rules<", ">12.0<", PUBLISHED] {
             assert!(text.contains(words), "{words}");
         }
     }

@@ -1,11 +1,11 @@
-//! How far an experiment is: a bar on a terminal, and a line for each step elsewhere.
+//! Progress of an experiment: a bar on a terminal, one line per step elsewhere.
 
 use std::{
     io::{IsTerminal as _, stderr},
     time::Instant,
 };
 
-/// How far an experiment has come.
+/// The progress of an experiment.
 #[derive(Debug)]
 pub struct Progress {
     start: Instant,
@@ -18,13 +18,13 @@ pub struct Progress {
 const WIDTH: usize = 30;
 
 impl Progress {
-    /// At the beginning of so many steps.
+    /// Starts at zero of `steps` steps.
     #[must_use]
     pub fn new(steps: usize) -> Self {
         Self { start: Instant::now(), done: 0, steps, is_terminal: stderr().is_terminal() }
     }
 
-    /// Says what is being done now; steps are taken to last alike.
+    /// Shows the current step; the estimate assumes steps of equal length.
     pub fn show(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs_f64();
         if self.is_terminal {
@@ -39,8 +39,8 @@ impl Progress {
         }
     }
 
-    /// Counts a step that is done.
-    pub fn invalidation(&mut self) {
+    /// Counts a finished step.
+    pub fn advance(&mut self) {
         self.done += 1;
     }
 }
@@ -61,7 +61,7 @@ fn bar(done: usize, steps: usize, seconds: f64) -> String {
     format!("[{}{}] {percent:3} %, {left}:", "#".repeat(filled), ".".repeat(WIDTH - filled))
 }
 
-/// The time that is left, if the steps to come last as long as those so far.
+/// Estimates the remaining time from the steps so far.
 fn left(done: usize, steps: usize, seconds: f64) -> String {
     match done {
         0 => "? s left".to_owned(),

@@ -4,58 +4,58 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, gigaflow, live, making, megaflows, misses, nic_push,
-    pipeline, slow_path, updates, workloads,
+    characterisation, classifier, forwarding, generation, gigaflow, live, megaflows, misses,
+    nic_push, pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Its name on the command line and in the names of files.
+    /// Name on the command line and in file names.
     pub name: &'static str,
-    /// The title of its plot.
+    /// Title of the plot.
     pub title: &'static str,
-    /// What it measures, in a line.
+    /// Description in one line.
     pub what: &'static str,
-    /// The figure or table of a paper, or that it is our own.
+    /// Source of the published figures, or a note that there is none.
     pub source: &'static str,
-    /// Whether it is beside a rival: without one, what was published stays.
+    /// True if it needs a rival: a run without one does not replace published results.
     pub has_rival: bool,
-    /// Its own options.
+    /// Options of this experiment.
     pub options: &'static [Choice],
-    /// Gets what the experiment needs from the network, before it is cut off.
+    /// Downloads what the experiment needs, before network access ends.
     pub prepare: fn(),
-    /// Measures.
+    /// Runs the experiment.
     pub run: fn(&mut Run) -> Vec<Row>,
-    /// Measures one part of it, in a process of its own, and prints what `run` reads.
+    /// Measures one part in a separate process, and prints what `run` reads.
     pub run_part: fn(&mut Run, &str),
 }
 
-/// An option with which a part of an experiment is chosen, by one name or several with commas.
+/// An option that selects parts of an experiment by comma-separated names.
 #[derive(Debug)]
 pub struct Choice {
-    /// The option.
+    /// Name of the option.
     pub option: &'static str,
-    /// What may be chosen.
+    /// Returns its legal values.
     pub names: fn() -> Vec<&'static str>,
 }
 
 impl Experiment {
-    /// Whether engines in circuits are a part of it.
+    /// Returns whether engines that run as dbsp circuits are a part of it.
     pub(super) fn has_circuits(&self) -> bool {
         OF_DBSP.contains(&self.name) || WITH_CIRCUITS.contains(&self.name)
     }
 
-    /// Whether engines in circuits are a part of it and were not built.
+    /// Returns whether it lacks such engines in this build.
     pub(super) fn lacks_circuits(&self) -> bool {
         cfg!(not(feature = "dbsp")) && self.has_circuits()
     }
 }
 
-/// Experiments that are there only where dbsp was built.
+/// Experiments that exist only in builds with dbsp.
 pub(super) const OF_DBSP: [&str; 1] = ["kairo-gates"];
 
-/// Experiments that also measure engines in circuits.
+/// Experiments that also measure engines that run as dbsp circuits.
 pub(super) const WITH_CIRCUITS: [&str; 3] = ["kairo-updates", "kairo-engines", "kairo-live"];
 
 const NOTHING: fn() = || ();
@@ -66,8 +66,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "spine",
         title: "Forwarding on one core",
-        what: "Capture in, one rule that looks at L4, null out, on one core, by caches, beside OVS-DPDK",
-        source: "our own, against the rival",
+        what: "CPU cycles per packet: capture in, one L4 rule, null port out, by cache, against \
+               OVS-DPDK",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[],
         prepare: NOTHING,
@@ -76,9 +77,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "pipeline",
-        title: "The pipeline: misses, and changes of rules",
-        what: "Translations, set-up of flows, flow-mods and memory, by tables, actions and sizes",
-        source: "our own, against the rival",
+        title: "Pipeline: misses and rule changes",
+        what: "Translation, flow set-up, flow-mods and memory, by number of tables, action and \
+               table size",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--only", names: pipeline::parts }],
         prepare: NOTHING,
@@ -87,9 +89,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "classifier",
-        title: "The classifier alone",
-        what: "Lookups, insertion and removal in tables of 100K rules and many masks",
-        source: "our own, against the rival's library",
+        title: "Classifier alone",
+        what: "Lookups, insertions and removals in tables of 100K rules with many masks",
+        source: "own experiment, against the rival's library",
         has_rival: true,
         options: &[],
         prepare: classifier::prepare,
@@ -98,9 +100,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "megaflows",
-        title: "Cache entries that masks make",
+        title: "Megaflows that classifier masks produce",
         what: "Entries and masks of an unbounded cache after 30,000 packets",
-        source: "our own, against the rival's library",
+        source: "own experiment, against the rival's library",
         has_rival: true,
         options: &[],
         prepare: classifier::prepare,
@@ -109,13 +111,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-hits",
-        title: "Pieces of traversals, beside whole ones",
-        what: "Hits, entries, sharing and coverage of 4 x 8K pieces and of 32K whole entries",
+        title: "Gigaflow: hit rates compared with megaflows",
+        what: "Hits, entries, sharing and rule-space coverage of 4 x 8K LTM entries and of 32K \
+               megaflows",
         source: "Gigaflow, figures 3.10 to 3.13",
         has_rival: false,
         options: &[
             Choice { option: "--pipelines", names: gigaflow::hits::pipelines },
-            Choice { option: "--ways", names: gigaflow::hits::ways },
+            Choice { option: "--caches", names: gigaflow::hits::cache_cases },
         ],
         prepare: NOTHING,
         run: gigaflow::hits::run,
@@ -123,9 +126,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-settled",
-        title: "Pieces where they lose, once settled",
-        what: "Hits of the last third of 3,000,000 packets of OLS, with the duel and of whole entries",
-        source: "our own",
+        title: "Gigaflow: hit rates in steady state",
+        what: "Hits in the last third of 3,000,000 packets of OLS, with set duelling, compared \
+               with megaflows",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -134,8 +138,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-stages",
-        title: "Pieces: what each stage more wins",
-        what: "Misses, entries and ways with 1 to 5 stages of 100K entries, for three pipelines",
+        title: "Gigaflow: benefit of each additional stage",
+        what: "Misses, entries and rule-space coverage with 1 to 5 stages of 100K entries, for \
+               three pipelines",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.4, 3.16 and 3.17",
         has_rival: false,
@@ -146,8 +151,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-policies",
-        title: "Pieces: where to cut",
-        what: "Misses and entries by partition policy, beside whole entries in as much room",
+        title: "Gigaflow: partition policies",
+        what: "Misses and entries by partition policy, compared with megaflows in a cache of \
+               equal size",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.18",
         has_rival: false,
@@ -158,9 +164,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-liveness",
-        title: "Pieces: state that nobody reads",
-        what: "Hits, entries and tags where a register is written that no table looks at, and one does",
-        source: "our own",
+        title: "Gigaflow: state that no table reads",
+        what: "Hits, entries and tags if rules write a register that no table matches, or that \
+               one table matches",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -169,8 +176,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-arrival",
-        title: "Pieces: new flows come",
-        what: "Hits before and after as many new flows come while the old ones go on",
+        title: "Gigaflow: arrival of new flows",
+        what: "Hit rate before and after new flows double the number of active flows",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.20",
         has_rival: false,
@@ -181,10 +188,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-costs",
-        title: "Pieces: what a miss and a hit cost",
-        what: "CPU to cut a way and make its pieces, and of a packet that hits four stages",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Fig 3.15, and our own",
+        title: "Gigaflow: cost of misses and hits",
+        what: "CPU to partition a traversal and create its LTM entries, and of a hit in four \
+               stages",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, Fig 3.15, and own experiment",
         has_rival: false,
         options: &[Choice { option: "--pipelines", names: gigaflow::hits::pipelines }],
         prepare: NOTHING,
@@ -193,8 +201,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-packets",
-        title: "Pieces: what a packet costs on average",
-        what: "CPU of a packet, hits and misses together, for pieces and for whole entries",
+        title: "Gigaflow: average cost of a packet",
+        what: "CPU per packet over hits and misses, with LTM entries and with megaflows",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.14",
         has_rival: false,
@@ -205,8 +213,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-cores",
-        title: "Pieces on more cores",
-        what: "Misses of a core with caches of its own, by the number of cores",
+        title: "Gigaflow: several cores",
+        what: "Misses per core with one cache per core, by number of cores",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.21",
         has_rival: false,
@@ -217,9 +225,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-forwarding",
-        title: "Pieces: forwarding on one core through ten tables",
-        what: "Cycles of a packet in pieces and in whole entries, on one core, beside OVS-DPDK",
-        source: "our own, against the rival",
+        title: "Gigaflow: forwarding on one core through ten tables",
+        what: "Cycles per packet with LTM entries and with megaflows, on one core, against \
+               OVS-DPDK",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[],
         prepare: NOTHING,
@@ -228,9 +237,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "nic-push",
-        title: "Rules pushed into the embedded NIC",
-        what: "Rules inserted and removed in a second by P4Runtime, by the size of a batch",
-        source: "our own",
+        title: "Rule updates of the embedded NIC",
+        what: "Rules inserted and removed per second over P4Runtime, by batch size",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -239,8 +248,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "workloads",
-        title: "Workloads beside what was published",
-        what: "Tables, rules, flows and locality of five pipelines, and how often header tuples recur",
+        title: "Workloads compared with published properties",
+        what: "Tables, rules, flows and locality of five pipelines, and how often header tuples \
+               recur",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Table 3.1, Fig 3.5, 3.10 and 3.11, and rules from P2 in Table 4.3",
         has_rival: false,
@@ -250,20 +260,21 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
-        name: "making",
-        title: "Workloads: what they cost to make",
-        what: "Time and memory to make a million rules, and a capture of ten million packets",
-        source: "our own",
+        name: "generation",
+        title: "Workloads: cost of generation",
+        what: "Time and memory to generate a million rules, and a capture of ten million packets",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
-        run: making::run,
-        run_part: making::run_part,
+        run: generation::run,
+        run_part: generation::run_part,
     },
     Experiment {
         name: "characterisation",
-        title: "A cache of whole traversals, and what a miss is made of",
-        what: "Hits by capacity, parts of a set-up, and revalidation, for five pipelines in one process",
+        title: "Megaflow cache and cost of a miss",
+        what: "Hits by cache size, phases of flow set-up, and revalidation, for five pipelines \
+               in one process",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 2.5, and the baselines of Fig 3.10 and 3.11",
         has_rival: false,
@@ -274,8 +285,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "misses",
-        title: "What one miss costs after the other",
-        what: "Cycles of a miss in one table of up to 450K filters, its middle and its tail",
+        title: "Distribution of the cost of a miss",
+        what: "Cycles of a miss in one table of up to 450K filters: median and tail",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 2.3 and 2.4",
         has_rival: false,
@@ -286,8 +297,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "slow-path",
-        title: "The slow path of whole switches with real pipelines",
-        what: "Rules loaded, flows set up, and entries judged anew, for five pipelines",
+        title: "Slow path of complete switches with real pipelines",
+        what: "Rules loaded, flows set up, and entries revalidated, for five pipelines",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  2.4 and Fig 2.5, against the rival",
         has_rival: true,
@@ -298,9 +309,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-updates",
-        title: "Eviction: what a change of rules costs",
-        what: "CPU of the eviction engine for updates P1 to P5 and one rule, and the share evicted",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, beside our iterative engine",
+        title: "Eviction: cost of a rule change",
+        what: "CPU of the eviction engine for updates P1 to P5 and for one rule, and the share \
+               evicted",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, against our \
+                 iterative engine",
         has_rival: true,
         options: &[],
         prepare: NOTHING,
@@ -309,8 +322,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-revalidation",
-        title: "Eviction: P1 to P5 beside Open vSwitch",
-        what: "CPU of the eviction engine, and of OVS-DPDK's revalidators, for each change",
+        title: "Eviction: P1 to P5 compared with Open vSwitch",
+        what: "CPU of the eviction engine and of OVS-DPDK's revalidators for each change",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.6b, against the rival",
         has_rival: true,
@@ -321,10 +334,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-sizes",
-        title: "Eviction: sizes of updates and of caches",
-        what: "CPU of the eviction engine by the share of rules that change, and by entries",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Fig 4.7a to 4.7c, beside our iterative engine",
+        title: "Eviction: size of updates and of caches",
+        what: "CPU of the eviction engine by share of changed rules, and by number of entries",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, Fig 4.7a to 4.7c, against our iterative engine",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -332,21 +345,22 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
-        name: "kairo-pieces",
-        title: "Eviction: changes under pieces",
-        what: "CPU of the eviction engine and packets that meet what is stale, with a chain of 4 x 8K",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Fig 4.9, beside our iterative engine",
+        name: "kairo-gigaflow",
+        title: "Eviction: rule changes with LTM entries",
+        what: "CPU of the eviction engine and stale packets, with a Gigaflow chain of 4 x 8K \
+               entries",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, Fig 4.9, against our iterative engine",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
-        run: updates::pieces::run,
+        run: updates::ltm_entries::run,
         run_part: NO_PARTS,
     },
     Experiment {
         name: "kairo-engines",
         title: "Eviction: P1 to P5 for every engine",
-        what: "CPU, evictions and stale packets of each change, beside our iterative engine",
+        what: "CPU, evictions and stale packets of each change, against our iterative engine",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.5 and 4.6",
         has_rival: false,
@@ -359,7 +373,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "kairo-gates",
         title: "Eviction: gates and timer of the published engine",
-        what: "CPU of the second of two updates, with gates, timer, and neither",
+        what: "CPU of the second of two updates: with gates and timer, with gates only, with \
+               neither",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.8",
         has_rival: false,
@@ -370,10 +385,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-overhead",
-        title: "Eviction: what an engine costs between changes",
-        what: "CPU of a flow's set-up, memory, and CPU of ten cores, over the iterative engine",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Table 4.4, and beside OVS-DPDK",
+        title: "Eviction: cost of an engine between changes",
+        what: "CPU of flow set-up, memory, and CPU of ten cores, relative to the iterative engine",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, Table 4.4, and against OVS-DPDK",
         has_rival: true,
         options: &[],
         prepare: NOTHING,
@@ -382,9 +397,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-barrier",
-        title: "Eviction: from a flow-mod until all packets go by it",
-        what: "Time to the barrier reply, and until no packet goes by the old rule, under traffic",
-        source: "our own, against the rival",
+        title: "Eviction: time from a flow-mod until all packets follow it",
+        what: "Time to the barrier reply, and until no packet follows the old rule, under traffic",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--sizes", names: live::barrier::sizes }],
         prepare: NOTHING,
@@ -394,8 +409,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "kairo-live",
         title: "Eviction: every engine in a running switch",
-        what: "Time to the barrier reply, and until no packet goes by the old rule, for each engine",
-        source: "our own, beside our default engine",
+        what: "Time to the barrier reply, and until no packet follows the old rule, for each \
+               engine",
+        source: "own experiment, against our default engine",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -404,9 +420,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-flapping",
-        title: "Eviction: a rule that flaps",
-        what: "Packets sent after the barrier reply that leave by the old rule, as one rule flaps",
-        source: "our own, against the rival",
+        title: "Eviction: one rule that changes continuously",
+        what: "Packets sent after the barrier reply that follow the old rule, while one rule \
+               changes continuously",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--controller", names: live::flapping::controllers }],
         prepare: NOTHING,
@@ -415,10 +432,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "gigaflow-flapping",
-        title: "Pieces on a NIC: a rule that flaps",
-        what: "Packets sent after the barrier reply that a NIC sends by the old rule, also as its \
-               connection is cut",
-        source: "our own",
+        title: "Gigaflow on a NIC: one rule that changes continuously",
+        what: "Packets sent after the barrier reply that the NIC forwards by the old rule, with \
+               connection cuts",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -428,8 +445,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "nic-latency",
         title: "From a miss to the NIC",
-        what: "How long a new flow misses the NIC, and how long it takes a NIC to be whole again",
-        source: "our own",
+        what: "Time until the NIC forwards a new flow, and until a NIC is synchronised after a \
+               reconnect",
+        source: "own experiment",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
@@ -438,9 +456,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "kairo-repair",
-        title: "Eviction: the dip after a change of many entries",
-        what: "Packets forwarded around a change of 8,192 of 100K entries, with repair and without",
-        source: "our own, against the rival",
+        title: "Eviction: throughput dip after a change of many entries",
+        what: "Packets forwarded around a change of 8,192 of 100K entries, with and without \
+               repair",
+        source: "own experiment, against the rival",
         has_rival: true,
         options: &[],
         prepare: NOTHING,
@@ -449,22 +468,23 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The experiment of this name.
+/// Returns the experiment of this name.
+///
 ///
 /// # Errors
 ///
-/// With the nearest name, where there is none.
+/// With the nearest name if there is none.
 pub fn find(name: &str) -> Result<&'static Experiment, String> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
         let nearest = nearest_of(name, EXPERIMENTS.iter().map(|experiment| experiment.name));
         if OF_DBSP.contains(&name) {
-            return format!("`{name}` is there with --dbsp");
+            return format!("`{name}` needs --dbsp");
         }
         let advice = nearest.map_or_else(
             || "--list shows all".to_owned(),
             |other| format!("did you mean `{other}`?"),
         );
-        format!("no experiment is called `{name}`: {advice}")
+        format!("unknown experiment `{name}`: {advice}")
     })
 }
 
@@ -473,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_a_typo_is_answered_by_the_nearest() {
+    fn a_mistyped_name_gets_the_nearest() {
         assert!(find("piepline").unwrap_err().contains("`pipeline`"));
         assert!(find("spines").unwrap_err().contains("`spine`"));
         assert!(find("xyzzyplugh").unwrap_err().contains("--list"));

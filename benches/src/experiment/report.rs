@@ -1,6 +1,8 @@
-//! What is written of an experiment: JSON for programs, a table and a plot for people.
+//! The written report of an experiment: JSON for programs, a Markdown table and an SVG plot for
+//! people.
 //!
-//! Each file is written beside its place and then renamed, so a full disk leaves the old one whole.
+//! Each file is written under a temporary name and then renamed, so a full disk leaves the old file
+//! intact.
 
 use std::{
     fs, io,
@@ -11,19 +13,19 @@ use serde_json::{Value, json};
 
 use super::{Experiment, Row, machine, overview, plot, table};
 
-/// How much was measured.
+/// Completeness of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As published in `docs/results`.
+    /// A full run, published in `docs/results`.
     Full,
-    /// A part of it, or without the rival: kept out of `docs/results`.
+    /// A part of a run, or one without the rival; not published.
     Part,
-    /// A look: kept out of `docs/results`.
+    /// A short run; not published.
     Quick,
 }
 
 impl Form {
-    /// The form of a run that was a quick one, or lacked something that belongs to the whole.
+    /// Returns the completeness of a run.
     pub(super) const fn of(is_quick: bool, lacks_something: bool) -> Self {
         match (is_quick, lacks_something) {
             (true, _) => Self::Quick,
@@ -32,7 +34,7 @@ impl Form {
         }
     }
 
-    /// Where its results go, below the root of the sources or that of what is built.
+    /// Returns the folder for the results: in the source tree, or in the build folder.
     pub(super) fn folder(self, root: &Path, target: &Path) -> PathBuf {
         match self {
             Self::Full => root.join("docs/results"),
@@ -41,31 +43,32 @@ impl Form {
     }
 }
 
-/// An experiment with its figures.
+/// An experiment with its rows.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Its figures.
+    /// The measured rows.
     pub rows: &'a [Row],
-    /// How much was measured.
+    /// Completeness of the run.
     pub form: Form,
-    /// The options of the experiment that were given, without their values: these are paths.
+    /// Options given to the experiment, without their values, which are paths.
     pub options: Vec<String>,
 }
 
 impl Report<'_> {
-    /// Writes all files into a folder, and answers with what was written.
+    /// Writes all files into a folder, and returns their paths.
+    ///
     ///
     /// # Errors
     ///
-    /// With the path and what to do, when one cannot be written.
+    /// If a file cannot be written: with its path and what to do.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let json = json_lines(&self.json());
         let sampled = plot(self.experiment, self.rows);
         let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-        // All are there before the first has its name: a disk that fills up leaves the old ones.
+        // All temporary files exist before the first is renamed: a full disk leaves the old ones.
         let mut parts = Vec::new();
         for (ending, text) in [("json", json), ("md", self.page()), ("svg", sampled)] {
             parts.push(Part::make(place(ending), |path| fs::write(path, text.as_bytes()))?);
@@ -73,7 +76,7 @@ impl Report<'_> {
         parts.into_iter().map(Part::finish).collect()
     }
 
-    /// The command that makes this report.
+    /// Returns the command that makes this report.
     #[must_use]
     pub fn command(&self) -> String {
         let options = self.options.iter().map(|option| format!(" {option} .."));
@@ -118,10 +121,13 @@ impl Report<'_> {
         let name = self.experiment.name;
         let overview = overview(self.rows).map(|table| table + "\n").unwrap_or_default();
         format!(
-            "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\n\
-             Medians, and in parentheses the least and the most of the rounds.\n\
-             A ratio above 1 means that what was measured is better than the rival; its parentheses are those of rounds.\n\
-             Where there is no rival it is what was measured over what was published. All of it is from one run.\n\n{overview}{}",
+            "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\nEach \
+             value is the median of all rounds; parentheses hold the smallest and the largest \
+             round.\nWith a rival, the ratio says how many times better Shunt is: 2.00 is half \
+             the time or twice the rate, and below 1 is worse. Its parentheses hold the smallest \
+             and the largest ratio of a single round.\nWithout a rival, the ratio is the \
+             measured value divided by the published one.\nAll values are from one \
+             run.\n\n{overview}{}",
             self.experiment.title,
             self.experiment.what,
             self.experiment.source,
@@ -132,7 +138,7 @@ impl Report<'_> {
     }
 }
 
-/// JSON text with each member of the top level, and each of its elements, on a line of its own.
+/// Formats JSON with one line per top-level member and per element of it.
 fn json_lines(value: &Value) -> String {
     let block = |open: &str, lines: &[String], close: &str| {
         if lines.is_empty() {
@@ -156,29 +162,32 @@ fn json_lines(value: &Value) -> String {
     block("{", &members, "}") + "\n"
 }
 
-/// How many times better ours is than the rival's, or how much of the published figure it is.
+/// Returns the ratio to the rival, or else to the published value.
 fn beside(row: &Row) -> Option<f64> {
     row.ratio().map(|ratio| ratio.middle).or_else(|| row.part_of_published())
 }
 
-/// Four significant digits: more are noise.
+/// Rounds to four significant digits; more are noise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// Writes a file, and the folder that it is in; there is never a half of it.
+/// Writes a file and creates its folder; the file is never left half-written.
+///
 ///
 /// # Errors
 ///
-/// With the path and what to do, when it cannot be written.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+/// If it cannot be written: with the path and what to do.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     let part = Part::make(path.to_owned(), |temporary| fs::write(temporary, text.as_bytes()))?;
     part.finish().map(drop)
 }
 
-/// A file that is made beside its place; without [`finish`](Part::finish) it is gone again.
+/// A file under a temporary name.
+///
+/// It is removed on drop unless [`finish`](Part::finish) renames it.
 struct Part {
     path: PathBuf,
     temporary: PathBuf,
@@ -193,7 +202,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Moves it to its place. Answers with that.
+    /// Renames the file to its final path, which it returns.
     fn finish(self) -> Result<PathBuf, String> {
         fs::rename(&self.temporary, &self.path).map_err(|error| failed(&self.path, &error))?;
         Ok(self.path.clone())
@@ -202,16 +211,19 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It has been moved, or nobody wants it.
+        // It has been renamed, or it is not needed.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room and run it again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some space and run it \
+                                         again"
+        }
         io::ErrorKind::PermissionDenied => "run it as a user who may write there",
-        _ => "the old file, if there was one, is as it was",
+        _ => "a previous file is unchanged",
     };
     format!("{} was not written: {error}; {advice}", path.display())
 }
@@ -222,7 +234,7 @@ mod tests {
     use crate::experiment::{EXPERIMENTS, Samples};
 
     #[test]
-    fn a_file_that_cannot_be_made_leaves_the_old_one_and_nothing_besides() {
+    fn a_failed_write_leaves_the_old_file_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         fs::write(&path, "old").unwrap();
@@ -230,13 +242,13 @@ mod tests {
             fs::write(temporary, "half")?;
             Err(io::ErrorKind::StorageFull.into())
         });
-        assert!(failure.err().unwrap().contains("make room"));
+        assert!(failure.err().unwrap().contains("free some space"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn only_what_is_whole_is_published() {
+    fn only_full_runs_are_published() {
         let folder =
             |quick, lacks| Form::of(quick, lacks).folder(Path::new("root"), Path::new("target"));
         assert_eq!(folder(false, false), Path::new("root/docs/results"));
@@ -246,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_all_its_files_or_what_was_there_before() {
+    fn a_report_is_written_completely_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let experiment = &EXPERIMENTS[0];
         let row = Row { ours: 1.0.into(), ..Row::new("a", "time", "ns") };
@@ -256,12 +268,12 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
         let page = folder.path().join(format!("{}.md", experiment.name));
         assert!(fs::read_to_string(&page).unwrap().contains("| a, time | - | 1.00 ns |"));
-        // The second of the files cannot be made.
+        // The second file cannot be created.
         let before = folder.path().join(format!("{}.md.partial", experiment.name));
         fs::create_dir(&before).unwrap();
         assert!(report(&[]).write(folder.path()).is_err());
         let json = folder.path().join(format!("{}.json", experiment.name));
-        assert!(fs::read_to_string(json).unwrap().contains("\"time\""), "it is the old one");
+        assert!(fs::read_to_string(json).unwrap().contains("\"time\""), "the old file is intact");
     }
 
     #[test]

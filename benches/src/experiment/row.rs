@@ -1,14 +1,14 @@
-//! One figure of an experiment, with its spread, beside a rival's.
+//! One measured value of an experiment with its spread, compared with a rival's.
 //!
-//! Both are measured in alternating rounds, so each round has a ratio of its own: what else the
-//! machine does at that moment weighs on both. The spread of these ratios is the noise.
+//! Both are measured in alternating rounds, so that other load on the machine affects both. Each
+//! round has a ratio, and the spread of these ratios is the noise.
 
-/// What was measured in several rounds.
+/// The values of several rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples(pub Vec<f64>);
 
 impl Samples {
-    /// The middle one; zero where nothing was measured.
+    /// Returns the median; zero without samples.
     #[must_use]
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
@@ -19,32 +19,34 @@ impl Samples {
         if sorted.len().is_multiple_of(2) { f64::midpoint(lower, upper) } else { upper }
     }
 
-    /// What becomes of each.
+    /// Applies a function to each sample.
     #[must_use]
     pub fn map(&self, each: impl Fn(f64) -> f64) -> Self {
         Self(self.0.iter().map(|sample| each(*sample)).collect())
     }
 
-    /// The mean of each two: of what comes and goes, and costs other than it goes, both are one sample.
+    /// Returns the mean of each pair of samples.
+    ///
+    /// Adding and removing a rule have different costs, so both together are one sample.
     #[must_use]
     pub fn in_pairs(&self) -> Self {
         Self(self.0.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect())
     }
 
-    /// The least one.
+    /// Returns the smallest sample.
     #[must_use]
     pub fn least(&self) -> f64 {
         self.0.iter().copied().min_by(f64::total_cmp).unwrap_or_default()
     }
 
-    /// The greatest one.
+    /// Returns the largest sample.
     #[must_use]
     pub fn most(&self) -> f64 {
         self.0.iter().copied().max_by(f64::total_cmp).unwrap_or_default()
     }
 }
 
-/// What so many of a hundred samples do not exceed; `None` where nothing was measured.
+/// Returns the `percent` percentile; `None` without samples.
 #[must_use]
 pub fn quantile(samples: &[f64], percent: usize) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -59,65 +61,67 @@ impl From<f64> for Samples {
     }
 }
 
-/// Which end of a metric is the good one.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Times, bytes.
     Less,
     /// Rates.
     More,
-    /// Neither: a circumstance, such as the share of a CPU.
+    /// Neither: context, such as the share of a CPU.
     Neither,
 }
 
 impl Better {
-    /// As a plot says it.
+    /// Returns the label for plots.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Less => "less is better",
-            Self::More => "more is better",
-            Self::Neither => "a circumstance of the run",
+            Self::Less => "lower is better",
+            Self::More => "higher is better",
+            Self::Neither => "for information only",
         }
     }
 }
 
-/// One figure.
+/// One measured value.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it was measured of.
+    /// The measured object.
     pub name: String,
-    /// What was measured.
+    /// The measured quantity.
     pub metric: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Which end is the good one.
+    /// The better direction.
     pub better: Better,
-    /// Ours, a sample each round.
+    /// Shunt's samples, one per round.
     pub ours: Samples,
-    /// Who it is compared with, and its samples of the same rounds.
+    /// The rival's name and its samples of the same rounds.
     pub rival: Option<(String, Samples)>,
-    /// What a paper says of the same thing.
+    /// The published value.
     pub published: Option<f64>,
-    /// Whether it is of something near by instead, a bound or another unit's, of which no part is taken.
+    /// True if the published value is shown but not compared.
+    ///
+    /// It is then a bound, or has another unit.
     pub is_of_another: bool,
-    /// Why it differs from what was published, or from the rival's.
+    /// The reason why it differs from the published value, or from the rival's.
     pub why: &'static str,
-    /// How it went, where that is more than a figure; drawn instead of a bar.
+    /// Curves over time, drawn instead of a bar.
     pub curves: Vec<Curve>,
 }
 
 /// A line through points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Whose it is.
+    /// Label of the line.
     pub name: String,
-    /// Milliseconds from the event that it is about, and what was then.
+    /// Milliseconds relative to the event, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Row {
-    /// A figure without a rival.
+    /// Creates a row without a rival.
     #[must_use]
     pub fn new(name: impl Into<String>, metric: &'static str, unit: &'static str) -> Self {
         let (better, ours) = (Better::Less, Samples::default());
@@ -135,41 +139,40 @@ impl Row {
         }
     }
 
-    /// Beside what was published, if anything was; with the reason why it differs, where that is by
-    /// more than a tenth.
+    /// Adds the published value, and the reason if it differs by more than 10 %.
     #[must_use]
     pub fn beside_published(self, published: Option<f64>, why: &'static str) -> Self {
         let row = Self { published, ..self };
         if row.is_far_from_published() { Self { why, ..row } } else { row }
     }
 
-    /// Beside what was published of something near by, with the reason why the two are not compared.
+    /// Adds a published value that is not comparable, and the reason.
     #[must_use]
     pub fn beside_another(self, published: Option<f64>, why: &'static str) -> Self {
         let why = if published.is_some() { why } else { self.why };
         Self { published, is_of_another: true, why, ..self }
     }
 
-    /// Whether it differs by more than a tenth from what was published.
+    /// Returns whether it differs by more than 10 % from the published value.
     #[must_use]
     pub fn is_far_from_published(&self) -> bool {
         self.part_of_published().is_some_and(|part| (part - 1.0).abs() > 0.1)
     }
 
-    /// What was published of the same thing.
+    /// Returns the published value if it is comparable.
     #[must_use]
     pub fn published_alike(&self) -> Option<f64> {
         self.published.filter(|_| !self.is_of_another)
     }
 
-    /// How much of the published figure ours is; `None` without one.
+    /// Returns the value divided by the published one; `None` without one.
     #[must_use]
     pub fn part_of_published(&self) -> Option<f64> {
         let published = self.published_alike().filter(|published| *published != 0.0)?;
         Some(self.ours.median() / published)
     }
 
-    /// How many times better ours is; `None` without a rival that measured something.
+    /// Returns how many times better Shunt is; `None` without a rival's samples.
     #[must_use]
     pub fn ratio(&self) -> Option<Ratio> {
         let (_, rival) = self.rival.as_ref().filter(|_| self.better != Better::Neither)?;
@@ -181,15 +184,15 @@ impl Row {
         let (ratios, rounds) = if self.ours.0.len() == rival.0.len() {
             let pairs = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
             let pairs: Vec<f64> = pairs.collect();
-            // Beside nothing, anything is any number of times as good: to leave such rounds out would tell
-            // of the worst alone.
+            // A ratio to zero is infinite. To leave out such rounds would keep only the worst ones.
             if pairs.iter().any(|ratio| !ratio.is_finite()) {
                 return None;
             }
             let rounds = pairs.len();
             (Samples(pairs), rounds)
         } else {
-            // Not measured in turns: each end of the one may have met each end of the other.
+            // Not measured in alternating rounds: any of our samples may pair with any of the
+            // rival's.
             let ends = [
                 over(self.ours.most(), rival.least()),
                 over(self.ours.median(), rival.median()),
@@ -210,47 +213,49 @@ impl Row {
     }
 }
 
-/// How many times better ours is than the rival's, with the spread of the rounds.
+/// How many times better Shunt is than the rival, with the spread over rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of the round in the middle.
+    /// Median ratio of the rounds.
     pub middle: f64,
-    /// Of the round that was worst for us.
+    /// Ratio of our worst round.
     pub least: f64,
-    /// Of the round that was best for us.
+    /// Ratio of our best round.
     pub most: f64,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Whether all of our samples lie on one side of all of the rival's.
+    /// True if all of our samples lie on one side of all of the rival's.
     pub is_apart: bool,
-    /// Whether another round would give another figure: a time does, a count does not.
+    /// True if the value varies between measurements: times vary, counts do not.
     pub varies: bool,
 }
 
-/// Units of what differs from round to round.
+/// Units of values that vary between rounds.
 const VARYING: [&str; 7] = ["ns", "us", "ms", "s", "1/s", "cycles", "Mpps"];
 
-/// What a ratio says.
+/// The conclusion from a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ours is better.
+    /// Shunt is better.
     Better,
-    /// Ours is worse.
+    /// Shunt is worse.
     Worse,
-    /// The rounds do not agree, or it is less than two in a hundred.
+    /// The rounds disagree, or the difference is below 2 %.
     Noise,
-    /// There was one round of what varies, or two: they agree by chance in every other row.
+    /// One or two rounds of a varying value: they agree by chance in every other row.
     Unsure,
 }
 
-/// Differences below this are noise, whatever the rounds say: a build's layout alone makes as much.
+/// Differences below this are noise.
+///
+/// The code layout of a build alone causes as much.
 const NOISE: f64 = 0.02;
 
 impl Ratio {
-    /// What it says.
+    /// Returns the conclusion.
     ///
-    /// Five rounds that agree do so by chance in one row of sixteen, three that are apart in one of
-    /// ten; and a count that is always the same needs no second round.
+    /// Five rounds agree by chance in one row of sixteen; three rounds without overlap do so in one
+    /// row of ten. A count that never varies needs no second round.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         let agrees = self.least > 1.0 || self.most < 1.0;
@@ -276,20 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_further_than_a_tenth_from_the_published_has_a_reason() {
+    fn only_large_differences_have_a_reason() {
         let beside = |value: f64, published| {
             let row = Row { ours: value.into(), ..Row::new("one", "time", "ns") };
-            let row = row.beside_published(published, "as it is");
+            let row = row.beside_published(published, "the reason");
             (row.published, row.why)
         };
         assert_eq!(beside(91.0, Some(100.0)), (Some(100.0), ""));
-        assert_eq!(beside(89.0, Some(100.0)), (Some(100.0), "as it is"));
-        assert_eq!(beside(111.0, Some(100.0)), (Some(100.0), "as it is"));
+        assert_eq!(beside(89.0, Some(100.0)), (Some(100.0), "the reason"));
+        assert_eq!(beside(111.0, Some(100.0)), (Some(100.0), "the reason"));
         assert_eq!(beside(89.0, None), (None, ""));
     }
 
     #[test]
-    fn what_was_published_of_another_thing_is_shown_and_not_compared() {
+    fn incomparable_values_are_shown_only() {
         let row = Row { ours: 50.0.into(), ..Row::new("one", "time", "ns") };
         let row = row.beside_another(Some(100.0), "a bound");
         assert_eq!((row.published, row.why), (Some(100.0), "a bound"));
@@ -297,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_one_sample() {
+    fn adding_and_removing_are_one_sample() {
         assert_eq!(Samples(vec![1.0, 3.0, 10.0, 20.0]).in_pairs(), Samples(vec![2.0, 15.0]));
     }
 
@@ -313,7 +318,7 @@ mod tests {
 
     #[test]
     fn beside_nothing_there_is_no_ratio() {
-        // Nothing in two rounds of three, which is best: the third alone would say that it is worse.
+        // Zero in two rounds of three is the best result; the third round alone would look worse.
         let best = row(Better::Less, &[0.0, 0.0, 5.0], &[7.0, 8.0, 1.0]);
         assert_eq!(best.ratio(), None);
         assert_eq!(row(Better::More, &[5.0, 5.0], &[0.0, 5.0]).ratio(), None);
@@ -335,7 +340,7 @@ mod tests {
         let verdict =
             |ours: &[f64], rival: &[f64]| row(Better::Less, ours, rival).ratio().unwrap().verdict();
         assert_eq!(verdict(&[10.0, 11.0], &[20.0, 22.0]), Verdict::Unsure);
-        // Each round has ours in front, but the worst of ours is behind the best of the rival.
+        // Ours is better in each round, but our worst round is worse than the rival's best.
         let (ours, rival) = ([10.0, 20.0, 10.0, 10.0, 10.0], [12.0, 24.0, 12.0, 12.0, 12.0]);
         assert_eq!(verdict(&ours[..3], &rival[..3]), Verdict::Noise);
         assert_eq!(verdict(&ours, &rival), Verdict::Better);

@@ -1,17 +1,17 @@
-//! The figures as a table in Markdown.
+//! The rows as a Markdown table.
 
 use std::fmt::Write as _;
 
 use super::{Ratio, Row, Samples, Verdict};
 
-/// The table of all rows.
+/// Returns the table of all rows.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    let mut text = "\
-| what | published | measured | rival | ratio | why different |
+    let mut text =
+        "| measurement | published | measured | rival | ratio | reason for the difference |
 | --- | --- | --- | --- | --- | --- |
 "
-    .to_owned();
+        .to_owned();
     for row in rows {
         let published = row.published.map_or_else(|| "-".to_owned(), number);
         let rival = row.rival.as_ref().map_or_else(
@@ -31,7 +31,9 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Two builds beside each other, in columns that line up: first what is worse and what is better.
+/// Returns a comparison of two builds in aligned columns.
+///
+/// It lists worse rows first, then better rows, then all rows.
 pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
     let verdicts: Vec<_> = rows.iter().map(|row| row.ratio().map(Ratio::verdict)).collect();
     let named = |verdict| {
@@ -42,9 +44,9 @@ pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
     for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
         let named = named(verdict);
         let list: String = named.iter().map(|name| format!("- {name}\n")).collect();
-        let _ = writeln!(text, "{} of {} figures are {word}\n{list}", named.len(), rows.len());
+        let _ = writeln!(text, "{} of {} values are {word}\n{list}", named.len(), rows.len());
     }
-    let head = ["what", "this tree", base, "ratio"].map(str::to_owned);
+    let head = ["measurement", "this tree", base, "ratio"].map(str::to_owned);
     let mut lines = vec![head, ["---"; 4].map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let other = row.rival.as_ref().map(|(_, samples)| spread(samples, row.unit));
@@ -55,7 +57,7 @@ pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
     text + &aligned(&lines)
 }
 
-/// Lines of a table whose columns have one width each.
+/// Formats a table with columns of equal width.
 fn aligned(lines: &[[String; 4]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths = [0, 1, 2, 3].map(width);
@@ -67,30 +69,42 @@ fn aligned(lines: &[[String; 4]]) -> String {
     text
 }
 
-/// `2.95 (2.90 to 3.01)`, or that this says nothing.
+/// Formats a ratio as `2.95 (2.90 to 3.01)`, and adds the conclusion.
 fn ratio(ratio: Ratio, why: &str) -> String {
-    let text = format!("{:.2} ({:.2} to {:.2})", ratio.middle, ratio.least, ratio.most);
+    let [middle, least, most] = [ratio.middle, ratio.least, ratio.most].map(times);
+    let text = format!("{middle} ({least} to {most})");
     match ratio.verdict() {
         Verdict::Better => text,
-        Verdict::Worse if why.is_empty() => format!("{text}: worse, not explained"),
+        Verdict::Worse if why.is_empty() => format!("{text}: worse, unexplained"),
         Verdict::Worse => format!("{text}: worse"),
         Verdict::Noise => format!("{text}: within the noise"),
         Verdict::Unsure => format!("{text}: too few rounds to tell"),
     }
 }
 
-/// `0.98 of the published`; beyond a tenth there must be a reason, or the table says that it lacks.
+/// Formats a ratio with two decimals, or a small one with two significant digits.
+pub(super) fn times(ratio: f64) -> String {
+    if ratio >= 0.1 || ratio <= 0.0 {
+        return format!("{ratio:.2}");
+    }
+    let decimals = (1..12).find(|digits| ratio * 10f64.powi(*digits) >= 1.0).unwrap_or(12);
+    format!("{ratio:.0$}", decimals.unsigned_abs() as usize + 1)
+}
+
+/// Formats a ratio as `0.98 of published`.
+///
+/// It marks a difference above 10 % without a reason.
 fn beside_published(row: &Row) -> String {
     if row.published.is_some() && row.is_of_another {
-        return "not of the same thing".to_owned();
+        return "not comparable".to_owned();
     }
     let Some(part) = row.part_of_published() else { return "-".to_owned() };
     let lacks =
-        if row.is_far_from_published() && row.why.is_empty() { ": not explained" } else { "" };
-    format!("{} of the published{lacks}", number(part))
+        if row.is_far_from_published() && row.why.is_empty() { ": unexplained" } else { "" };
+    format!("{} of published{lacks}", number(part))
 }
 
-/// `115 ns (104 to 116)`.
+/// Formats samples as `115 ns (104 to 116)`.
 fn spread(samples: &Samples, unit: &str) -> String {
     let middle = number(samples.median());
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
@@ -100,7 +114,7 @@ fn spread(samples: &Samples, unit: &str) -> String {
     format!("{middle}{unit} ({} to {})", number(samples.least()), number(samples.most()))
 }
 
-/// A number with three or more significant digits.
+/// Formats a number with at least three significant digits.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -111,7 +125,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// `1,234,567`.
+/// Formats a number as `1,234,567`.
 fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let groups: Vec<&str> = digits
@@ -128,45 +142,50 @@ mod tests {
     use super::*;
 
     #[test]
+    fn small_ratios_keep_two_digits() {
+        let texts = [2.0, 0.1, 0.0312, 0.000_45, 0.0].map(times);
+        assert_eq!(texts, ["2.00", "0.10", "0.031", "0.00045", "0.00"]);
+    }
+
+    #[test]
     fn numbers_keep_the_digits_that_matter() {
         let texts = [0.0, 1.234, 45.67, 345.6, 1_234_567.0].map(number);
         assert_eq!(texts, ["0", "1.23", "45.7", "346", "1,234,567"]);
     }
 
     #[test]
-    fn what_differs_by_more_than_a_tenth_needs_a_reason() {
+    fn large_differences_need_a_reason() {
         let row = |value: f64, why| Row {
             ours: Samples::from(value),
             published: Some(100.0),
             why,
             ..Row::new("a", "rules", "")
         };
-        assert_eq!(beside_published(&row(95.0, "")), "0.95 of the published");
-        assert_eq!(beside_published(&row(120.0, "because")), "1.20 of the published");
-        assert_eq!(beside_published(&row(120.0, "")), "1.20 of the published: not explained");
+        assert_eq!(beside_published(&row(95.0, "")), "0.95 of published");
+        assert_eq!(beside_published(&row(120.0, "because")), "1.20 of published");
+        assert_eq!(beside_published(&row(120.0, "")), "1.20 of published: unexplained");
         assert_eq!(beside_published(&Row::new("a", "rules", "")), "-");
         let another = Row::new("a", "rules", "").beside_another(Some(1.0), "a bound");
-        assert_eq!(beside_published(&another), "not of the same thing");
+        assert_eq!(beside_published(&another), "not comparable");
     }
 
     #[test]
-    fn two_builds_line_up_and_what_is_worse_comes_first() {
+    fn builds_are_aligned_with_worse_rows_first() {
         let row = |name: &str, ours: f64| Row {
             ours: Samples(vec![ours; 5]),
             rival: Some((String::new(), Samples(vec![100.0; 5]))),
             ..Row::new(name, "time", "ns")
         };
         let text = table_of_builds("main (abc)", &[row("same", 100.0), row("slow", 200.0)]);
-        let expected = "\
-1 of 2 figures are worse
+        let expected = "1 of 2 values are worse
 - slow, time
 
-0 of 2 figures are better
+0 of 2 values are better
 
-| what       | this tree           | main (abc)          | ratio                                   |
-| ---        | ---                 | ---                 | ---                                     |
-| same, time | 100 ns (100 to 100) | 100 ns (100 to 100) | 1.00 (1.00 to 1.00): within the noise   |
-| slow, time | 200 ns (200 to 200) | 100 ns (100 to 100) | 0.50 (0.50 to 0.50): worse              |
+| measurement | this tree           | main (abc)          | ratio                                   |
+| ---         | ---                 | ---                 | ---                                     |
+| same, time  | 100 ns (100 to 100) | 100 ns (100 to 100) | 1.00 (1.00 to 1.00): within the noise   |
+| slow, time  | 200 ns (200 to 200) | 100 ns (100 to 100) | 0.50 (0.50 to 0.50): worse              |
 ";
         let squeezed = |text: &str| text.replace("  ", "").replace(" |", "|");
         assert_eq!(squeezed(&text), squeezed(expected));
@@ -175,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worse_than_a_rivals_needs_a_reason() {
+    fn a_worse_row_needs_a_reason() {
         let rival = || Some(("R".to_owned(), Samples(vec![1.0; 3])));
         let row = |why| Row {
             ours: Samples(vec![2.0; 3]),
@@ -183,12 +202,12 @@ mod tests {
             why,
             ..Row::new("a", "b", "ns")
         };
-        assert!(table(&[row("")]).contains("0.50 (0.50 to 0.50): worse, not explained |"));
+        assert!(table(&[row("")]).contains("0.50 (0.50 to 0.50): worse, unexplained |"));
         assert!(table(&[row("because")]).contains("0.50 (0.50 to 0.50): worse | because |"));
     }
 
     #[test]
-    fn a_difference_within_the_noise_is_said_to_be_one() {
+    fn a_difference_within_the_noise_is_marked() {
         let rival = Some(("R".to_owned(), Samples(vec![9.0, 10.0, 11.0])));
         let row =
             Row { ours: Samples(vec![10.0, 10.0, 10.0]), rival, ..Row::new("a", "time", "ns") };

@@ -1,23 +1,26 @@
-//! Pairs of virtual devices between a switch and an experiment.
+//! Pairs of virtual devices (veth) between a switch and an experiment.
 
 use std::{fs, process::Command};
 
 use crate::switch::output;
 
-/// Pairs of virtual devices, numbered from 1; they go when this does, so after the switch.
+/// Pairs of virtual devices, numbered from 1.
+///
+/// They are deleted on drop, so drop them after the switch.
 pub(crate) struct Cables {
     prefix: &'static str,
     count: u32,
 }
 
 impl Cables {
-    /// Makes so many, whose near ends begin with `prefix`.
+    /// Creates `count` pairs with near ends that begin with `prefix`.
+    ///
     ///
     /// # Panics
     ///
-    /// When the system refuses.
+    /// If the system refuses.
     pub(crate) fn plug(prefix: &'static str, count: u32) -> Self {
-        // Nothing is to come by them but what is sent.
+        // Only packets of the experiment may arrive.
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         let cables = Self { prefix, count };
         for (near, number) in cables.near().zip(1..) {
@@ -29,13 +32,13 @@ impl Cables {
         cables
     }
 
-    /// The ends that the switch has.
+    /// Returns the ends of the switch.
     pub(crate) fn near(&self) -> impl Iterator<Item = String> + use<> {
         let prefix = self.prefix;
         (1..=self.count).map(move |number| format!("{prefix}{number}"))
     }
 
-    /// The other end of the pair of a number.
+    /// Returns the far end of the pair with this number.
     pub(crate) fn far(&self, number: u32) -> String {
         format!("{}{number}f", self.prefix)
     }

@@ -1,4 +1,4 @@
-//! A workload as files, for switches whose ports play captures again and again.
+//! A workload as capture files, for switches whose ports replay captures.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,20 @@ use crate::{
     switch::{PortSpec, Switch},
 };
 
-/// Packets of all captures at most: fewer than OVS-DPDK has buffers, as it keeps them in these.
+/// Maximum packets of all captures.
+///
+/// It is less than the buffers of OVS-DPDK, which keeps the packets there.
 const PACKETS: usize = 180_000;
-/// By this port all is forwarded.
+/// The port that all packets leave by.
 const OUT: u32 = 2;
 
-/// How long a switch is given to set up all flows.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time for a switch to set up all flows.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until a switch whose ports play captures has all flows that it will have.
+/// Waits until a switch with replaying ports has set up all of its flows.
 pub(crate) fn await_flows(switch: &dyn Switch) {
     let mut cached = 0;
-    for _ in 0..PATIENCE.as_secs() {
+    for _ in 0..TIMEOUT.as_secs() {
         sleep(Duration::from_secs(1));
         let before = std::mem::replace(&mut cached, switch.cached());
         if cached > 0 && cached == before {
@@ -39,12 +41,12 @@ pub(crate) fn await_flows(switch: &dyn Switch) {
 /// The files of a workload.
 pub(crate) struct Files {
     pub(crate) rules: PathBuf,
-    /// From port 1 on.
+    /// Ports from number 1 on.
     pub(crate) ports: Vec<PortSpec>,
 }
 
 impl Files {
-    /// Writes the rules of a workload, and a capture for each port that it has packets at.
+    /// Writes the rules of a workload, and a capture for each port with packets.
     pub(crate) fn of(name: &str, folder: &Path) -> Self {
         let workload = workload(name);
         let path = |name: &str| folder.join(name);
@@ -56,11 +58,11 @@ impl Files {
         let (flows, mut frame) = (workload.flows(), Vec::new());
         for packet in workload.packets().take(PACKETS) {
             let shortest = u16::try_from(FRAME_MIN).unwrap_or_default();
-            let packet = shunt_pipebench::traffic::Packet { bytes: shortest, ..packet };
+            let packet = shunt_pipebench::traffic::ScheduledPacket { bytes: shortest, ..packet };
             let made = packet.write_frame(flows, &mut frame);
             made.unwrap_or_else(|error| panic!("{name}: {error}"));
             let port = flows[packet.flow as usize].in_port().number();
-            // Nothing leaves by the port that it came in by.
+            // OpenFlow does not send a packet out of its ingress port.
             if port == OUT {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Rules over the real OpenFlow connection: one by one and in a bundle, into small and large tables.
+//! Flow-mods over a real OpenFlow connection: one by one and as a bundle, for small and large
+//! tables.
 //!
-//! `ovs-ofctl` sends the same file to both switches, in rounds that take turns, each to a daemon
-//! just started. Rates are of wall time and include what `ovs-ofctl` itself needs; CPU is that of
-//! all threads of the switch. Memory is what the process grew by.
+//! `ovs-ofctl` sends the same file to both switches in alternating rounds, each to a fresh daemon.
+//! Rates use wall time and include the time of `ovs-ofctl`. CPU is the sum over all threads of the
+//! switch. Memory is the growth of the process.
 
 use std::{fs, path::Path};
 
@@ -13,13 +14,12 @@ use crate::{
     switch::{Contender, Setup, Switch},
 };
 
-/// What is measured of a table of one size: all of it as a bundle into an empty table, then so many
-/// rules one by one.
+/// A table size: a bundle fills the empty table, then single flow-mods follow.
 #[derive(Clone, Copy)]
 struct Size {
     name: &'static str,
     rules: usize,
-    /// Rules that are added, changed and removed one by one.
+    /// Number of rules that are added, modified and deleted one by one.
     singles: usize,
     rounds: usize,
 }
@@ -32,12 +32,12 @@ const FULL: &[Size] = &[
 
 const QUICK: &[Size] = &[Size { name: "10K rules", rules: 10_000, singles: 500, rounds: 3 }];
 
-const RATE: &str = "flow-mods a second, with ovs-ofctl";
-const CPU: &str = "CPU of the switch for a flow-mod";
-const SHARE: &str = "CPU share of the switch meanwhile";
+const RATE: &str = "flow-mods per second, with ovs-ofctl";
+const CPU: &str = "CPU of the switch per flow-mod";
+const SHARE: &str = "CPU share of the switch during flow-mods";
 const MEMORY: &str = "memory of a rule";
 
-/// What one way of changing rules showed in one round.
+/// Results of one kind of change in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     rate: f64,
@@ -45,18 +45,18 @@ struct Figures {
     share: f64,
 }
 
-/// The ways, in order.
-const WAYS: [&str; 4] = [
+/// The kinds of change, in order.
+const CHANGE_KINDS: [&str; 4] = [
     "one bundle into an empty table",
     "added one by one",
-    "changed one by one",
-    "removed one by one",
+    "modified one by one",
+    "deleted one by one",
 ];
 
-/// What one round showed.
+/// Results of one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    ways: [Figures; WAYS.len()],
+    change_kinds: [Figures; CHANGE_KINDS.len()],
     bytes: f64,
 }
 
@@ -64,12 +64,12 @@ const fn sizes(run: &Run) -> &'static [Size] {
     if run.is_quick { QUICK } else { FULL }
 }
 
-/// Steps of the progress bar that this takes, for each switch.
+/// Returns the number of progress steps for each switch.
 pub(crate) fn steps(run: &Run) -> usize {
     sizes(run).iter().map(|size| size.rounds).sum()
 }
 
-/// All sizes, in rounds that take turns.
+/// Runs all sizes in alternating rounds.
 pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
     let mut rows: Vec<Vec<Row>> = vec![Vec::new(); 4];
     for size in sizes(run) {
@@ -89,10 +89,10 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
     rows.concat()
 }
 
-/// The rows of one metric for one size.
+/// Returns the rows of one metric for one size.
 fn metric_rows(metric: usize, size: &Size, rounds: &[Vec<Round>], rival: Option<&str>) -> Vec<Row> {
     let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
-        let samples = |who: &Vec<Round>| Samples(who.iter().map(of).collect());
+        let samples = |rounds_of: &Vec<Round>| Samples(rounds_of.iter().map(of).collect());
         let ours = rounds.first().map(samples).unwrap_or_default();
         let rival = rival.map(str::to_owned).zip(rounds.get(1).map(samples));
         Row { better, ours, rival, ..Row::new(name, metric, unit) }
@@ -101,23 +101,29 @@ fn metric_rows(metric: usize, size: &Size, rounds: &[Vec<Round>], rival: Option<
         let memory = (MEMORY, "bytes", Better::Less);
         return vec![row(size.name.to_owned(), memory, &|round| round.bytes)];
     }
-    let rows = WAYS.iter().enumerate().map(|(way, what)| {
-        let name = if way == 0 {
+    let rows = CHANGE_KINDS.iter().enumerate().map(|(change_kind, what)| {
+        let name = if change_kind == 0 {
             format!("{}: {what}", size.name)
         } else {
             format!("in a table of {}: {what}", size.name)
         };
         let name = name.replace(" rules:", ":");
         match metric {
-            0 => row(name, (RATE, "1/s", Better::More), &|round| round.ways[way].rate),
-            1 => row(name, (CPU, "us", Better::Less), &|round| round.ways[way].cpu_us),
-            _ => row(name, (SHARE, "%", Better::Neither), &|round| round.ways[way].share),
+            0 => row(name, (RATE, "1/s", Better::More), &|round| {
+                round.change_kinds[change_kind].rate
+            }),
+            1 => row(name, (CPU, "us", Better::Less), &|round| {
+                round.change_kinds[change_kind].cpu_us
+            }),
+            _ => row(name, (SHARE, "%", Better::Neither), &|round| {
+                round.change_kinds[change_kind].share
+            }),
         }
     });
     rows.collect()
 }
 
-/// What `ovs-ofctl` reads.
+/// Input files of `ovs-ofctl`.
 struct Files {
     all: String,
     added: String,
@@ -152,7 +158,7 @@ impl Files {
     }
 }
 
-/// One round of one switch.
+/// Runs one round of one switch.
 fn measure(contender: &Contender, folder: &Path, files: &Files) -> Round {
     let switch = contender.start(folder, &Setup::default());
     let before = cpu::resident_bytes(switch.id());
@@ -165,11 +171,16 @@ fn measure(contender: &Contender, folder: &Path, files: &Files) -> Round {
     assert_eq!(flow_count(&*switch), files.rules, "{} has all rules", contender.name());
     let bytes = (cpu::resident_bytes(switch.id()) - before) / files.rules as f64;
     let added = timed(&[], &files.added, files.singles);
-    assert_eq!(flow_count(&*switch), files.rules + files.singles, "{} added all", contender.name());
+    assert_eq!(
+        flow_count(&*switch),
+        files.rules + files.singles,
+        "{} added all rules",
+        contender.name()
+    );
     let changed = timed(&[], &files.changed, files.singles);
     let removed = timed(&[], &files.removed, files.singles);
-    assert_eq!(flow_count(&*switch), files.rules, "{} removed them again", contender.name());
-    Round { ways: [bundle, added, changed, removed], bytes }
+    assert_eq!(flow_count(&*switch), files.rules, "{} deleted them again", contender.name());
+    Round { change_kinds: [bundle, added, changed, removed], bytes }
 }
 
 fn figures(spent: Spent, count: usize) -> Figures {
@@ -181,7 +192,7 @@ fn figures(spent: Spent, count: usize) -> Figures {
     }
 }
 
-/// The number of rules that a switch says it has.
+/// Returns the number of rules that a switch reports.
 fn flow_count(switch: &dyn Switch) -> usize {
     let text = switch.ofctl(&[], "dump-aggregate", &[]);
     let count = text.split("flow_count=").nth(1).and_then(|rest| rest.split_whitespace().next());

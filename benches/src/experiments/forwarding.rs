@@ -1,9 +1,9 @@
-//! Capture in, one rule, nothing out: how many cycles does a packet cost on one core?
+//! CPU cycles per packet on one core: a capture in, one rule, a null port out.
 //!
-//! All switches have the same capture and the same rule, in alternating rounds. A figure is cycles
-//! of the time stamp counter per packet, weighted by the share of the CPU that the forwarding
-//! thread had; it includes the cost of generator and sink. The caches in front of the wildcard cache
-//! are varied: what is best depends on how many flows there are.
+//! All switches get the same capture and the same rule, in alternating rounds. The value is the
+//! number of time stamp counter cycles per packet, weighted by the CPU share of the forwarding
+//! thread. It includes packet generator and sink. The experiment varies the caches in front of the
+//! wildcard cache, because the best choice depends on the number of flows.
 
 use std::{
     path::Path,
@@ -19,13 +19,13 @@ use crate::{
     tsc,
 };
 
-/// The one rule: an L4 match, so that no switch takes a shorter way.
+/// The rule: an L4 match, so that no switch can take a shortcut.
 const RULE: &str = "udp,in_port=1,actions=output:2";
 
-/// The CPU that forwards; everything else has the others.
+/// The CPU that forwards; everything else uses the others.
 pub(super) const FORWARDING_CPU: usize = 1;
 
-/// One workload: more packets than fit any cache of the CPU, fewer than OVS-DPDK's buffers.
+/// A workload: its packets exceed the CPU caches and fit OVS-DPDK's buffers.
 struct Workload {
     name: &'static str,
     flows: u32,
@@ -37,14 +37,14 @@ const WORKLOADS: &[Workload] = &[
     Workload { name: "100K flows", flows: 100_000, packets: 200_000 },
 ];
 
-/// A switch with its caches.
+/// A switch with its cache configuration.
 struct Subject {
     contender: Contender,
     caches: FrontCaches,
     name: String,
 }
 
-/// Two subjects beside each other: what the rows are called, ours, the other.
+/// Two compared subjects: name of the rows, ours, the other.
 pub(super) type Pair = (&'static str, usize, Option<usize>);
 
 /// One measurement of one subject.
@@ -54,13 +54,13 @@ pub(super) struct Sample {
     rate: f64,
     /// Cycles per packet, weighted by the CPU share.
     cycles: f64,
-    /// The CPU share itself, in percent.
+    /// CPU share of the forwarding thread in percent.
     share: f64,
-    /// That of the whole process.
+    /// CPU share of the process in percent.
     process_share: f64,
 }
 
-/// Beside OVS-DPDK, with each choice of its caches.
+/// Compares with OVS-DPDK for each choice of its caches.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let ours = |caches, name: &str| Subject {
         contender: Contender::ours(),
@@ -79,11 +79,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
         let beside = |choice: usize| Some(2 + choice);
         pairs.extend([
-            ("beside EMC", 0, beside(0)),
-            ("beside SMC", 0, beside(1)),
-            ("beside both", 0, beside(2)),
-            ("beside none", 0, beside(3)),
-            ("without exact match, beside none", 1, beside(3)),
+            ("against EMC", 0, beside(0)),
+            ("against SMC", 0, beside(1)),
+            ("against EMC and SMC", 0, beside(2)),
+            ("against no cache", 0, beside(3)),
+            ("without exact match, against no cache", 1, beside(3)),
         ]);
     } else {
         pairs.extend([("exact match", 0, None), ("without exact match", 1, None)]);
@@ -92,7 +92,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     measured(run, rounds, &subjects, &pairs)
 }
 
-/// Caches of Open vSwitch, and what they are called there.
+/// Caches of Open vSwitch, and their names there.
 pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Usual, "EMC as installed"),
     (FrontCaches::Signature, "SMC"),
@@ -100,7 +100,7 @@ pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Nothing, "neither EMC nor SMC"),
 ];
 
-/// Two builds beside each other, which are alike: it takes more rounds to tell them apart.
+/// Compares two builds; their difference is small, so this takes more rounds.
 pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: &Contender) -> Vec<Row> {
     let subject = |contender: &Contender| Subject {
         contender: contender.clone(),
@@ -133,7 +133,7 @@ fn measured(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) 
     rows
 }
 
-/// What two subjects showed, of which all have names.
+/// Returns the rows of all pairs of subjects.
 pub(super) fn pair_rows(
     workload: &str,
     (what, ours, rival): &Pair,
@@ -141,20 +141,20 @@ pub(super) fn pair_rows(
     samples: &[Vec<Sample>],
 ) -> [Row; 4] {
     let row = |metric, unit, better, of: fn(&Sample) -> f64| {
-        let figures = |who: usize| Samples(samples[who].iter().map(of).collect());
+        let figures = |subject: usize| Samples(samples[subject].iter().map(of).collect());
         let rival = rival.map(|rival| (names[rival].to_owned(), figures(rival)));
         let name = format!("{workload}, {what}");
         Row { better, ours: figures(*ours), rival, ..Row::new(name, metric, unit) }
     };
     [
         row("TSC cycles x CPU share per packet", "cycles", Better::Less, |one| one.cycles),
-        row("packets a second", "Mpps", Better::Neither, |one| one.rate),
+        row("packets per second", "Mpps", Better::Neither, |one| one.rate),
         row("CPU share of the forwarding thread", "%", Better::Neither, |one| one.share),
         row("CPU share of the process", "%", Better::Neither, |one| one.process_share),
     ]
 }
 
-/// Lets a switch warm up, then measures for some seconds.
+/// Warms a switch up, then measures for some seconds.
 fn measure(subject: &Subject, folder: &Path, capture: &Path, seconds: u64) -> Sample {
     let ports = vec![PortSpec::Capture(capture.to_path_buf()), PortSpec::Null];
     let (cpu, caches) = (Some(FORWARDING_CPU), subject.caches);
@@ -165,7 +165,7 @@ fn measure(subject: &Subject, folder: &Path, capture: &Path, seconds: u64) -> Sa
     sample(&*switch, seconds)
 }
 
-/// Measures a switch that forwards, for some seconds.
+/// Measures a forwarding switch for some seconds.
 pub(super) fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
     let (process, thread) = (switch.id(), switch.forwarding_thread());
     let account = Account::open(process);

@@ -9,28 +9,28 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 
-/// The five published pipelines by name.
+/// The five published pipelines.
 pub(crate) const PIPELINES: [&str; 5] = ["ofd", "psc", "ols", "ant", "otl"];
 /// High and low locality.
 pub(crate) const LOCALITIES: [&str; 2] = ["high", "low"];
 
-/// Why pieces of the longest pipeline save less than published.
-pub(crate) const WHY_OLS: &str = "through thirty tables most bits of a piece prove that no rule of higher priority \
-                                  matches, without which it forwards wrongly, and they differ from flow to \
-                                  flow; which rules the published pipeline had is not known";
+/// Reason why LTM entries of the longest pipeline save less than published.
+pub(crate) const WHY_OLS: &str = "in thirty tables, most mask bits of a sub-traversal prove that \
+                                  no rule of higher priority matches. These bits are required, \
+                                  and they differ between flows. The published rules are unknown";
 
-/// Why a cache misses more than the published one, or less, by over a tenth.
+/// Returns the reason why misses differ by over 10 % from the published ones.
 pub(crate) fn why_entries(workload: &str, is_more: bool) -> &'static str {
     if is_more && !workload.starts_with("otl") {
-        "nearly each of these flows is an entry of its own, of which a third have room; how many entries the \
-         published flows were is not known"
+        "nearly each of these flows needs its own entry, and a third of them fit; the published \
+         number of entries is unknown"
     } else if workload.starts_with("otl") {
-        "of the fields that its tables match only that they tell few flows apart is known; those of \
-         the table type pattern of that name match whole addresses, in which flows of low locality \
-         differ and those of high locality do not"
+        "only a low diversity of its matched fields is known. The OpenFlow table type pattern of \
+         that name matches whole addresses. These differ between flows in low locality, but not \
+         in high locality"
     } else {
-        "the published flows hardly share masked headers, as many entries as flows; ours do where a \
-         traversal looks at few fields"
+        "the published flows hardly share masked headers, so they need as many entries as flows; \
+         ours share them where a traversal reads few fields"
     }
 }
 
@@ -41,19 +41,18 @@ const PORTS: u32 = 64;
 /// A rule for a port that no bridge of the experiments has.
 pub(crate) const ELSEWHERE: &str = "table=0,priority=1,in_port=60000,actions=drop";
 
-/// Packets of as many flows as the published ones: what the published misses are of, divided by the
-/// share of the packets that missed.
+/// Returns the published number of packets: misses divided by the miss rate.
 fn published_packets(pipeline: &str) -> usize {
     if pipeline == "otl" { 3_000_000 } else { 300_000 }
 }
 
-/// The name of a workload with as many flows and packets as the published one, or so many times fewer.
+/// Returns the workload name with the published numbers divided by `scale`.
 pub(crate) fn published_name(pipeline: &str, locality: &str, scale: usize) -> String {
     let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
     format!("{pipeline}:{locality}:{flows}:packets={packets}")
 }
 
-/// The workload of a name.
+/// Returns the workload of a name.
 pub(crate) fn workload(name: &str) -> Workload {
     let parsed = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
     Workload::of(&parsed, &Progress::hidden()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -71,7 +70,7 @@ impl Loaded {
         Self::with(workload, |_| {})
     }
 
-    /// The same, with other rules than those of the workload.
+    /// Loads the workload with edited rules.
     pub(crate) fn with(workload: &Workload, edit: impl FnOnce(&mut Vec<String>)) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -89,12 +88,12 @@ impl Loaded {
         loaded
     }
 
-    /// What the tables do with these headers now.
+    /// Translates these headers with the current tables.
     pub(crate) fn translate(&self, key: &FlowKey) -> Arc<Traversal> {
         Arc::new(self.pipeline.translate(key, self.pipeline.version()))
     }
 
-    /// Adds a rule that no packet of any workload meets.
+    /// Adds a rule that no packet of any workload matches.
     pub(crate) fn change(&self) -> Change {
         let rule = parse_rule(FlowModCommand::Add, ELSEWHERE, &NoPortNames);
         let rule = rule.unwrap_or_else(|error| panic!("{ELSEWHERE}: {error}"));
@@ -103,7 +102,7 @@ impl Loaded {
 
     fn add(&self, rules: &[FlowMod]) -> Change {
         let done = self.pipeline.apply(BRIDGE, rules, Time::ZERO);
-        done.unwrap_or_else(|error| panic!("rules are not taken: {error}"))
+        done.unwrap_or_else(|error| panic!("the rules are refused: {error}"))
     }
 }
 

@@ -1,8 +1,8 @@
-//! How many cache entries the masks of lookups make.
+//! Number of megaflows that the masks of lookups produce.
 //!
-//! Each packet that no earlier entry covers is looked up, and the mask makes an entry, in a cache
-//! without a bound. Fewer entries are better, and fewer masks. Nothing here is a time, so one round
-//! says it all.
+//! Each packet that no earlier entry covers is looked up, and its mask makes an entry in an
+//! unbounded cache. Fewer entries and fewer masks are better. Counts do not vary, so one round is
+//! enough.
 
 use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;
@@ -14,23 +14,24 @@ const TABLES: &[&str] =
     &["random", "specific", "acl_1k", "fw_1k", "ipc_1k", "acl_10k", "fw_10k", "ipc_10k"];
 const QUICK_TABLES: &[&str] = &["random", "specific", "acl_1k"];
 
-const WHY_WORSE: &str = "the proof that a table of one mask has no rule for a packet is chosen for each such \
-                         table (the address that adds fewer bits, and no more of it than the table's own \
-                         prefix), so that masks are of more kinds; of some rule-sets that makes fewer \
-                         entries, of others more";
+const WHY_WORSE: &str = "a table of one mask chooses its own proof that no rule matches: the \
+                         address that adds fewer bits, limited to the table's prefix. So masks \
+                         are more diverse. This means fewer entries for some rule sets, and more \
+                         for others";
 
 const fn packets_count(run: &Run) -> usize {
     run.either(30_000, 4_000)
 }
 
-/// All tables.
+/// Runs all tables.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let tables = if run.is_quick { QUICK_TABLES } else { TABLES };
     run.begin(tables.len());
     let mut rows = [Vec::new(), Vec::new()];
     for table in tables {
         let value = run.part("megaflows", table);
-        let figure = |who: &str, index: usize| value[who][index].as_f64().map(Samples::from);
+        let figure =
+            |subject: &str, index: usize| value[subject][index].as_f64().map(Samples::from);
         for (index, (metric, rows)) in
             ["entries of the cache", "masks of the entries"].iter().zip(&mut rows).enumerate()
         {
@@ -46,7 +47,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows.concat()
 }
 
-/// One table: prints the counts.
+/// Runs one table, and prints the counts.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
     let count = packets_count(run);
     let workload = match part {

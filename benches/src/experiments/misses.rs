@@ -1,8 +1,8 @@
-//! What one miss costs after the other, in one large table: the middle, and the tail.
+//! Cost of single misses in one large table: median and tail.
 //!
-//! A miss is here what a packet thread does for it: the tables are asked, the cache and the eviction
-//! engine take the entry up. Cycles are those of the time stamp counter, one thread, so the tail holds
-//! what else the machine does, too.
+//! A miss here is the work of a packet thread: table lookup, cache insertion, and eviction engine
+//! registration. Cycles are those of the time stamp counter in one thread, so the tail includes
+//! other load on the machine.
 
 use std::sync::Arc;
 
@@ -18,17 +18,19 @@ use crate::{
     tsc,
 };
 
-/// Sets of filters, and thousands of them; the first is as large as that of the published tail.
+/// Filter sets, and thousands of filters.
+///
+/// The first is as large as the set of the published tail.
 const SETS: [(&str, usize); 4] = [("acl", 200), ("fw", 200), ("ipc", 200), ("acl", 450)];
 const FLOWS: usize = 50_000;
 
 const CYCLES: &str = "cycles of one miss";
-const RATE: &str = "misses in a second of one thread's CPU";
+const RATE: &str = "misses per second of one thread's CPU";
 
-const TAIL: &str = "the slowest of a thousand misses, of the middle one";
+const TAIL: &str = "slowest of a thousand misses, relative to the median";
 
-const WHY_TAIL: &str = "the published switch hands each miss to a thread of its own, which may have to wait; \
-                        one thread does all of it here";
+const WHY_TAIL: &str = "the published switch hands each miss to a separate thread, which may \
+                        have to wait; ours handles it in one thread";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let sets = if run.is_quick { &SETS[..1] } else { &SETS[..] };
@@ -49,7 +51,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The cycles of each miss, in their order by length, and how many there are in a second of CPU.
+/// The cycles of each miss in ascending order, and the misses per second of CPU.
 struct Misses {
     cycles: Vec<u64>,
     rate: f64,

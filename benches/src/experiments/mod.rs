@@ -1,4 +1,4 @@
-//! What is measured: an experiment a module.
+//! The experiments, one module each.
 
 mod cables;
 mod captures;
@@ -6,10 +6,10 @@ pub(crate) mod characterisation;
 pub(crate) mod classifier;
 pub(crate) mod flow_mods;
 pub(crate) mod forwarding;
+pub(crate) mod generation;
 pub(crate) mod gigaflow;
 pub(crate) mod live;
 mod loaded;
-pub(crate) mod making;
 pub(crate) mod megaflows;
 pub(crate) mod misses;
 pub(crate) mod nic_push;

@@ -1,8 +1,8 @@
-//! How fast rules go into the embedded NIC and out again, by P4Runtime on loopback.
+//! Rate of P4Runtime insertions and removals in the embedded NIC, over loopback.
 //!
-//! Client and server are those of the switch, in this one process, with gRPC over a socket in between.
-//! The rate is that of the whole way: rules encoded, sent, checked, put into the NIC's stages, answered
-//! one by one, and told to the owner. CPU is that of both ends.
+//! Client and server are those of the switch, in one process, with gRPC over a socket between them.
+//! The rate includes the whole path: encode, send, check, insert into the NIC's stages, reply, and
+//! notify the owner. CPU is that of both ends.
 
 use std::{
     collections::BTreeMap,
@@ -34,17 +34,17 @@ use crate::{
 };
 
 const STAGES: u8 = 4;
-/// Updates of one write.
+/// Updates per write request.
 const BATCHES: [usize; 4] = [1, 16, 256, 1024];
 
-const INSERTED: &str = "rules inserted in a second";
-const REMOVED: &str = "rules removed in a second, their counts read";
+const INSERTED: &str = "rules inserted per second";
+const REMOVED: &str = "rules removed per second, with their counters read";
 const CPU: &str = "CPU of both ends to insert a rule";
 
-/// All sizes of a batch.
+/// Runs all batch sizes.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     if is_root() {
-        // The namespace of the run is new.
+        // The network namespace of the run is new.
         output("ip", &["link", "set", "lo", "up"]);
     }
     let rounds = run.either(5, 2);
@@ -52,7 +52,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(BATCHES.len() * rounds);
     let mut rows = Vec::new();
     for batch in BATCHES {
-        // One by one it would take minutes.
+        // Single-rule batches would take minutes for all rules.
         let rules = rules(if batch == 1 { all / 20 } else { all });
         let measured: Vec<Measured> = (0..rounds)
             .map(|_| run.step(&format!("batches of {batch}"), |_| Bed::new(batch).measure(&rules)))
@@ -71,20 +71,20 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The time of the system: nothing here lasts so long that it might step.
+/// Returns the system time: the run is too short for clock steps to matter.
 fn now() -> Now {
     let day = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     Now { steady: day, day }
 }
 
-/// What one round showed.
+/// Results of one round.
 struct Measured {
     inserted: f64,
     removed: f64,
     cpu_us: f64,
 }
 
-/// A NIC, and a client of it.
+/// A NIC with a client.
 struct Bed {
     target: P4RuntimeDevice,
     news: mpsc::Receiver<()>,
@@ -111,7 +111,7 @@ impl Bed {
             ..Settings::new(format!("http://{}", nic.address()))
         };
         runtime.spawn(nic.run(std::future::pending()));
-        // One word waits at most: who is woken hears all that was told.
+        // At most one token waits: a receiver handles all notifications at once.
         let (wake, news) = mpsc::sync_channel(1);
         let target = P4RuntimeDevice::new(settings, runtime.handle(), move || {
             let _ = wake.try_send(());
@@ -124,7 +124,7 @@ impl Bed {
     fn heard(&mut self) -> Vec<OffloadEvent> {
         let mut events = Vec::new();
         let news = self.news.recv_timeout(Duration::from_secs(10));
-        news.unwrap_or_else(|_| panic!("the NIC does not answer"));
+        news.unwrap_or_else(|_| panic!("the NIC does not reply"));
         self.target.poll(&mut events);
         events
     }
@@ -143,16 +143,16 @@ impl Bed {
         Measured { inserted, removed, cpu_us }
     }
 
-    /// How many operations are done in a second.
+    /// Returns the operations per second.
     fn done(&mut self, operations: impl Iterator<Item = Operation>) -> f64 {
         let mut left: Vec<_> = (0..).map(Ticket).zip(operations).collect();
         let count = left.len();
-        let (start, mut acked) = (Instant::now(), 0);
-        while acked < count {
+        let (start, mut replied) = (Instant::now(), 0);
+        while replied < count {
             self.target.submit(&mut left).unwrap_or_else(|error| panic!("{error}"));
             for event in self.heard() {
                 match event {
-                    OffloadEvent::Completed { result: Ok(()), .. } => acked += 1,
+                    OffloadEvent::Completed { result: Ok(()), .. } => replied += 1,
                     OffloadEvent::Counted { .. } => {}
                     other => panic!("{other:?}"),
                 }
@@ -162,7 +162,7 @@ impl Bed {
     }
 }
 
-/// Pieces that look at a destination and a port, and rewrite the time to live.
+/// Returns LTM rules that match a destination and a port, and rewrite the TTL.
 fn rules(count: usize) -> Vec<Arc<LtmRule>> {
     let matching = |fields: &[(FieldId, u128)]| {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);

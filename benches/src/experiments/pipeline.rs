@@ -1,4 +1,4 @@
-//! What misses cost, and changes of rules: in this process, and beside Open vSwitch.
+//! Cost of misses and rule changes: in this process, and compared with Open vSwitch.
 
 use super::{flow_mods, set_up, translate};
 use crate::{
@@ -6,12 +6,12 @@ use crate::{
     switch::Contender,
 };
 
-/// What `--only` chooses from.
+/// Values of `--only`.
 pub(crate) fn parts() -> Vec<&'static str> {
     vec!["translate", "set-up", "flow-mods"]
 }
 
-/// All of it, or one part or several.
+/// Runs the parts of `--only`; all by default.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both();
     let chosen = run.option("--only").map(str::to_owned);

@@ -1,8 +1,8 @@
-//! Two builds of Shunt beside each other: did a change make it slower?
+//! Comparison of two builds of Shunt, to detect slowdowns.
 //!
-//! `cargo xtask bench regress BASE` builds the daemon of BASE and says where. Forwarding and
-//! flow-mods are measured of both daemons, in rounds that take turns; kernels by the `kernels`
-//! program of each build, where the older one has it.
+//! `cargo xtask bench regress BASE` builds the daemon of BASE and passes its folder. Forwarding and
+//! flow-mods are measured with both daemons in alternating rounds. Kernels are measured with the
+//! `kernels` program of each build, if the older build has it.
 
 use std::{
     collections::BTreeMap,
@@ -12,21 +12,24 @@ use std::{
 
 use super::{flow_mods, forwarding};
 use crate::{
-    experiment::{Better, Row, Run, Samples, machine, table_of_builds, target, write_whole},
+    experiment::{Better, Row, Run, Samples, machine, table_of_builds, target, write_atomically},
     switch::Contender,
 };
 
-/// Measures, and answers with a page for people; it is kept beside the results of quick runs.
+/// Measures both builds, and returns a page for people.
+///
+/// The page is also written to a file.
+///
 ///
 /// # Errors
 ///
-/// When there is nothing to compare with, or the page cannot be written.
+/// If there is nothing to compare with, or the page cannot be written.
 pub(crate) fn run(run: &mut Run) -> Result<String, String> {
     let base = run.option("--base").map(PathBuf::from);
-    let base = base.ok_or("say which build to compare with: cargo xtask bench regress BASE")?;
+    let base = base.ok_or("name a build to compare with: cargo xtask bench regress BASE")?;
     if !base.join("shuntd").is_file() {
         let base = base.display();
-        return Err(format!("{base} has no program shuntd: --base is a folder with a build"));
+        return Err(format!("{base} has no program shuntd: --base must be a folder with a build"));
     }
     let name = run.option("--base-name").unwrap_or("the base").to_owned();
     let mut rows = kernel_rows(run, &base);
@@ -34,27 +37,28 @@ pub(crate) fn run(run: &mut Run) -> Result<String, String> {
     rows.retain(|row| row.better != Better::Neither);
     let page = page(&name, run.is_quick, &rows);
     let path = target().join("results/regress.md");
-    write_whole(&path, &page)?;
+    write_atomically(&path, &page)?;
     Ok(format!("{page}\nwrote {}\n", path.display()))
 }
 
-/// What is written: how to read it, what is worse, and all figures.
+/// Returns the page: how to read it, what is worse, and all values.
 fn page(base: &str, is_quick: bool, rows: &[Row]) -> String {
     let quick = if is_quick { " --quick" } else { "" };
     let commit = base.split(' ').next().unwrap_or_default();
     format!(
-        "# This tree beside {base}\n\nCommand: `cargo xtask bench regress {commit}{quick}`, on {}.\n\n\
-         Medians, and in parentheses the least and the most of the rounds, in which the builds take turns.\n\
-         A ratio above 1 means that this tree is the better one.\n\n{}",
+        "# This tree compared with {base}\n\nCommand: `cargo xtask bench regress \
+         {commit}{quick}`, on {}.\n\nEach value is the median of all alternating rounds; \
+         parentheses hold the smallest and the largest round.\nThe ratio says how many times \
+         better this tree is; below 1 is worse.\n\n{}",
         machine(),
         table_of_builds(base, rows),
     )
 }
 
-/// What the daemons of both builds do: forwarding, and flow-mods.
+/// Measures both daemons: forwarding and flow-mods.
 fn daemon_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     if Command::new("ovs-ofctl").arg("--version").output().is_err() {
-        println!("there is no ovs-ofctl: SKIPPED forwarding and flow-mods");
+        println!("ovs-ofctl is not installed: SKIPPED forwarding and flow-mods");
         return Vec::new();
     }
     let (ours, other) = (Contender::ours(), Contender::Shunt(base.to_path_buf()));
@@ -64,7 +68,7 @@ fn daemon_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     rows
 }
 
-/// The kernels of both builds, by the programs that came with them.
+/// Measures the kernels of both builds with their own programs.
 fn kernel_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     let Contender::Shunt(own) = Contender::ours() else { return Vec::new() };
     if !base.join("kernels").is_file() {
@@ -76,14 +80,14 @@ fn kernel_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     let mut samples: BTreeMap<String, [Samples; 2]> = BTreeMap::new();
     for _ in 0..rounds {
         run.step("kernels", |_| {
-            for (who, folder) in [own.as_path(), base].into_iter().enumerate() {
+            for (subject, folder) in [own.as_path(), base].into_iter().enumerate() {
                 for (name, ns) in kernel_times(folder) {
-                    samples.entry(name).or_default()[who].0.push(ns);
+                    samples.entry(name).or_default()[subject].0.push(ns);
                 }
             }
         });
     }
-    // A kernel that only one of them has is no comparison.
+    // A kernel that only one build has cannot be compared.
     samples.retain(|_, builds| builds.iter().all(|samples| !samples.0.is_empty()));
     let row = |(name, [ours, base]): (String, [Samples; 2])| Row {
         ours,
@@ -93,7 +97,7 @@ fn kernel_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     samples.into_iter().map(row).collect()
 }
 
-/// What `kernels time` prints: a name and nanoseconds a line.
+/// Parses the output of `kernels time`: a name and nanoseconds per line.
 fn kernel_times(folder: &Path) -> Vec<(String, f64)> {
     let output = Command::new(folder.join("kernels")).arg("time").output();
     let output = output.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,10 +1,10 @@
-//! What the first packet of a flow costs a whole switch: received, missed, translated, cached, sent.
+//! CPU of a complete switch for the first packet of a flow: receive, miss, translate, cache, send.
 //!
-//! Both switches have two packet sockets each, on pairs of virtual devices, and run at once; the one
-//! whose turn it is not sleeps. A window of packets, each of a new flow, is sent and awaited before
-//! the next, so no switch is overrun. The figure is the CPU time of all of its threads, which does
-//! not suffer from what else the machine does as time would. What tables and actions cost is the
-//! difference between rows.
+//! Both switches have two packet sockets each on pairs of virtual devices, and run at the same
+//! time; the inactive one sleeps. A window of packets, each of a new flow, is sent and awaited
+//! before the next, so no switch is overrun. The value is the CPU time of all threads, which
+//! depends less on other load than wall time. The difference between rows is the cost of tables and
+//! actions.
 
 use std::{
     fs,
@@ -24,17 +24,17 @@ use crate::{
     switch::{Contender, PortSpec, Setup, Switch, is_root, output},
 };
 
-/// Packets under way at once.
+/// Packets in flight.
 const WINDOW: u32 = 128;
 
-/// Packets of new flows before those that are measured.
+/// Packets of new flows before the measured ones.
 const WARM_UP: u32 = 512;
 
-/// How often a switch is told to throw away what it has cached.
+/// Maximum attempts to flush a switch's cache.
 const FORGET_ATTEMPTS: usize = 50;
 
-/// How long a window is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Maximum time to wait for a window.
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A switch between two pairs of devices.
 struct Lab {
@@ -46,7 +46,7 @@ struct Lab {
     next: u32,
 }
 
-/// Steps of the progress bar that this takes, for each switch.
+/// Returns the number of progress steps for each switch.
 pub(crate) fn steps(run: &Run) -> usize {
     if is_root() { cases(run).len() * rounds(run) } else { 0 }
 }
@@ -63,10 +63,10 @@ fn cases(run: &Run) -> Vec<Case> {
     chains.iter().map(|tables| tables::chain(*tables)).chain(actions).collect()
 }
 
-/// Every case, in rounds that take turns.
+/// Runs every case in alternating rounds.
 pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
     if !is_root() {
-        println!("flow set-up needs virtual devices, and they need root: SKIPPED");
+        println!("flow set-up needs virtual devices, and these need root: SKIPPED");
         return Vec::new();
     }
     let mut labs: Vec<Lab> = contenders
@@ -93,8 +93,8 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
     rows
 }
 
-const CPU_BY_TABLES: &str = "CPU of the switch to set up a flow, by tables";
-const CPU_BY_ACTIONS: &str = "CPU of the switch to set up a flow, by actions";
+const CPU_BY_TABLES: &str = "CPU of the switch to set up a flow, by number of tables";
+const CPU_BY_ACTIONS: &str = "CPU of the switch to set up a flow, by action";
 
 impl Lab {
     fn new(contender: &Contender, folder: &Path, index: u8) -> Self {
@@ -106,8 +106,8 @@ impl Lab {
             ip(&["link", "set", device, "up"]);
             ip(&["link", "set", &far, "up"]);
         }
-        // Each switch has a quarter of 10/8 behind its first device, reached by a neighbour that
-        // needs no ARP.
+        // Each switch has a quarter of 10/8 behind its first device, through a neighbour entry
+        // without ARP.
         let far = format!("{}-far", devices[0]);
         let (address, hop) = (Ipv4Addr::from(SOURCE), format!("192.168.{}.2", 100 + index));
         ip(&["address", "add", &format!("{address}/32"), "dev", &far]);
@@ -119,11 +119,11 @@ impl Lab {
         let switch = contender.start(folder, &Setup { ports, ..Setup::default() });
         let socket = UdpSocket::bind((address, 0));
         let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
-        let sink = Sink { devices: vec![format!("{}-far", devices[1])], stall_budget: PATIENCE };
+        let sink = Sink { devices: vec![format!("{}-far", devices[1])], timeout: TIMEOUT };
         Self { switch, socket, sink, next: u32::from(index) << 22 }
     }
 
-    /// Microseconds of CPU that each of so many new flows costs.
+    /// Returns the CPU microseconds for each of `packets` new flows.
     fn measure(&mut self, case: &Case, packets: u32) -> f64 {
         self.load(case);
         self.send(WARM_UP);
@@ -134,7 +134,7 @@ impl Lab {
         run_ns / 1e3 / f64::from(arrived)
     }
 
-    /// Replaces all rules, and with them all cached flows.
+    /// Replaces all rules, which also evicts all cached flows.
     fn load(&self, case: &Case) {
         self.switch.ofctl(&[], "del-flows", &[]);
         self.switch.ofctl(&[], "del-groups", &[]);
@@ -149,13 +149,15 @@ impl Lab {
         let written = fs::write(&file, case.rules.join("\n"));
         written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.switch.ofctl(&["--bundle"], "add-flows", &[&file.display().to_string()]);
-        // What a switch does with its new rules by itself is done within this time.
+        // Background work of a switch after a rule change ends within this time.
         sleep(Duration::from_millis(600));
         self.forget();
     }
 
-    /// Has all cached flows thrown away: rules that are the same again leave those of the round before
-    /// where they are in Open vSwitch, and it would judge them while this round is measured.
+    /// Flushes the cached flows.
+    ///
+    /// Re-adding the same rules would keep the flows of the previous round in Open vSwitch, which
+    /// would revalidate them during this round.
     fn forget(&self) {
         for _ in 0..FORGET_ATTEMPTS {
             self.switch.forget_flows();
@@ -167,7 +169,7 @@ impl Lab {
         panic!("{} flows are still cached", self.switch.cached());
     }
 
-    /// Sends packets of new flows; answers how many arrived behind the switch.
+    /// Sends packets of new flows; returns how many left the switch.
     fn send(&mut self, packets: u32) -> u32 {
         let (first, socket) = (self.next, &self.socket);
         self.next += packets;

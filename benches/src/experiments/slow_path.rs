@@ -1,17 +1,16 @@
-//! Whole switches with the rules and flows of the five pipelines: what loading, misses and changes
-//! cost.
+//! Complete switches with the rules and flows of five pipelines: cost of loading, misses and
+//! changes.
 //!
-//! Each switch in its turn has a packet socket for each port of the pipeline. The same rules are loaded
-//! by `ovs-ofctl`, the same first packets of flows are sent and awaited in windows, and then one rule is
-//! added that concerns none of them: Open vSwitch judges every cached flow anew in its revalidators,
-//! and so does Shunt if its engine is the iterative one; the engine that it is installed with asks its
-//! index, and judges none. It runs in the eviction thread or, as the change is small, in the control
-//! thread that takes it, and then what the connection costs is counted too. Figures are CPU time, so
-//! that they suffer little from what else the machine does.
+//! Each switch in turn has a packet socket for each port of the pipeline. `ovs-ofctl` loads the
+//! same rules, and the first packets of the same flows are sent and awaited in windows. Then one
+//! rule is added that affects none of them. Open vSwitch revalidates every cached flow, and so does
+//! Shunt's iterative engine; the default engine queries its index instead. It runs in the eviction
+//! thread or, for a small change, in the control thread, and then the cost of the connection is
+//! included. Values are CPU times, which depend little on other load.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
-use shunt_pipebench::{output::LivePort, traffic::Packet, workload::Workload};
+use shunt_pipebench::{output::LivePort, traffic::ScheduledPacket, workload::Workload};
 
 use super::{
     cables::Cables,
@@ -24,29 +23,29 @@ use crate::{
     switch::{Contender, PortSpec, Setup, Switch},
 };
 
-/// Packets under way at once.
+/// Packets in flight.
 const WINDOW: u32 = 64;
-/// How long a window is waited for.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// Flows that are cached when a change comes.
+/// Maximum time to wait for a window.
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// Numbers of cached flows when a change is made.
 const SIZES: &[usize] = &[8_000, 32_000, 100_000];
 const QUICK_SIZES: &[usize] = &[4_000];
 /// A short pipeline and a long one.
 const QUICK_PIPELINES: [&str; 2] = ["ofd", "ols"];
-/// Changes after each of which all entries are judged anew.
+/// Number of changes, each followed by a revalidation of all entries.
 const CHANGES: usize = 3;
 
-const LOAD_RATE: &str = "rules loaded in a second, as one bundle";
+const LOAD_RATE: &str = "rules loaded per second, as one bundle";
 const LOAD_CPU: &str = "CPU to load a rule";
 const LOAD_BYTES: &str = "memory of a rule";
 const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
-const ENTRIES: &str = "entries that these flows are";
+const ENTRIES: &str = "entries of these flows";
 const ARRIVED: &str = "first packets that arrived";
-const JUDGED: &str = "CPU to judge all entries anew after one change, iterative engine";
-const CHANGED: &str = "CPU of the eviction engine as installed after one change";
+const JUDGED: &str = "CPU to revalidate all entries after one change, iterative engine";
+const CHANGED: &str = "CPU of the default eviction engine after one change";
 
-/// All pipelines.
+/// Runs all pipelines.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     if contenders.is_empty() {
@@ -86,7 +85,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// The rules and first packets of a workload.
 struct Traffic {
     flows: Vec<shunt_pipebench::traffic::Flow>,
-    /// Numbers of ports that packets come in by.
+    /// Ingress port numbers of the packets.
     ports: BTreeSet<u32>,
     rules: String,
     rules_count: usize,
@@ -115,24 +114,24 @@ impl Traffic {
     }
 }
 
-/// A switch with a cable at each port.
+/// A switch with a virtual device at each port.
 struct Bed {
     switch: Box<dyn Switch>,
-    /// The far ends, by port number from 1; `None` where nothing comes in.
+    /// The far ends by port number from 1; `None` for ports without packets.
     senders: Vec<Option<LivePort>>,
-    /// The far end of port 2, by which all is forwarded.
+    /// The far end of port 2, which all packets leave by.
     sink: Sink,
-    // They go after the switch.
+    // Dropped after the switch.
     _cables: Cables,
 }
 
-/// What one switch showed.
+/// Results of one switch.
 #[derive(Default)]
 struct Measured {
     load_rate: f64,
     load_us: f64,
     load_bytes: f64,
-    /// For each size.
+    /// Results for each number of flows.
     sizes: Vec<AtSize>,
 }
 
@@ -163,7 +162,7 @@ impl Bed {
             })
         };
         let senders = (1..=most).map(open).collect();
-        let sink = Sink { devices: vec![cables.far(2)], stall_budget: PATIENCE };
+        let sink = Sink { devices: vec![cables.far(2)], timeout: TIMEOUT };
         Self { switch, senders, sink, _cables: cables }
     }
 
@@ -201,8 +200,9 @@ impl Bed {
         measured
     }
 
-    /// Nanoseconds of CPU until all entries are judged after a change, less those that as much time
-    /// without a change takes.
+    /// Returns the CPU nanoseconds to revalidate all entries after a change.
+    ///
+    /// The idle CPU of the same time is subtracted.
     fn judge(&self) -> f64 {
         let idle = self.spent(|| ());
         let judged = self.spent(|| drop(self.switch.ofctl(&[], "add-flow", &[ELSEWHERE])));
@@ -210,7 +210,7 @@ impl Bed {
         (judged - idle).max(0.0)
     }
 
-    /// Nanoseconds that the threads which evict entries run until a change is done with.
+    /// Returns the CPU nanoseconds of the evicting threads until a change is complete.
     fn spent(&self, change: impl FnOnce()) -> f64 {
         let before = self.switch.evicting_ns();
         change();
@@ -218,7 +218,7 @@ impl Bed {
         self.switch.evicting_ns().saturating_sub(before) as f64
     }
 
-    /// Sends the first packets of flows; answers how many arrived behind the switch.
+    /// Sends the first packets of flows; returns how many left the switch.
     fn send(&self, traffic: &Traffic, flows: std::ops::Range<usize>) -> u32 {
         let flows = &traffic.flows[flows];
         self.sink.send(0..u32::try_from(flows.len()).unwrap_or(u32::MAX), WINDOW, |flow| {
@@ -226,26 +226,27 @@ impl Bed {
             let Some(sender) = self.senders.get(port - 1).and_then(Option::as_ref) else {
                 return false;
             };
-            let played = sender.play(flows, [Packet { time_ns: 0, flow, bytes: 64 }], || ());
+            let played =
+                sender.play(flows, [ScheduledPacket { time_ns: 0, flow, bytes: 64 }], || ());
             played.unwrap_or_else(|error| panic!("{error}"));
             true
         })
     }
 }
 
-/// What `del-flows --strict` asks for.
+/// The match for `del-flows --strict`.
 const ELSEWHERE_MATCH: &str = "table=0,priority=1,in_port=60000";
 
-/// Why ours is worse, where it is.
+/// Returns why ours is worse for a metric.
 fn why_worse(metric: &str) -> &'static str {
     match metric {
         BYTES => {
-            "an entry keeps the mask of each table that its packets went through, here up to thirty: \
-             by these the eviction engine finds it without a look at any other"
+            "an entry stores the mask of each visited table, here up to thirty; with these the \
+             eviction engine finds it without checking others"
         }
         JUDGED => {
-            "each table's mask is noted anew, which this engine has no use for; and ours holds what \
-             the connection costs"
+            "each table's mask is stored, which this engine does not use; and ours includes the \
+             cost of the connection"
         }
         _ => "",
     }

@@ -1,17 +1,18 @@
-//! Rules that experiments share: actions of every kind, and large tables; chains of tables are the kernels'.
+//! Rules that experiments share: every kind of action, and large tables. The kernels have the
+//! chains.
 
 use shunt_classifier::testing::workload::{Priorities, rules};
 use shunt_flow::text::{NoPortNames, format_match};
 pub(crate) use shunt_kernels::case::{Case, READ, SOURCE, chain};
 
-/// A case for each kind of action, in one table.
+/// Returns a case for each kind of action, in one table.
 pub(crate) fn actions() -> Vec<Case> {
     let plain = |name: &str, actions: &str| case(name, actions, &[]);
     let select: &[&str] =
         &["group_id=1,type=select,bucket=weight:1,output:2,bucket=weight:2,output:2"];
     let indirect: &[&str] = &["group_id=1,type=indirect,bucket=output:2"];
     let mut metered = plain("meter", "output:2");
-    // An instruction: it stands before all actions.
+    // The meter instruction precedes all actions.
     metered.rules = vec![format!("udp,in_port=1,actions=meter:1,{READ},output:2")];
     metered.meters = &["meter=1,kbps,band=type=drop,rate=100000000"];
     let mut resubmitted = plain("resubmit", "resubmit(,1)");
@@ -45,7 +46,9 @@ fn case(name: &str, actions: &str, groups: &'static [&'static str]) -> Case {
     Case { name: name.to_owned(), is_chain: false, groups, meters: &[], rules }
 }
 
-/// Rules over 600 masks, in the words of `ovs-ofctl`, a line each; all look at Ethernet types.
+/// Returns rules over 600 masks in the syntax of `ovs-ofctl`.
+///
+/// All match an EtherType.
 pub(crate) fn large(count: usize) -> Vec<String> {
     let all = rules(count, 600, Priorities::Random);
     let lines = all.iter().map(|(matching, rank)| {

@@ -1,7 +1,8 @@
-//! What a translation costs, by number of tables and by kind of action, in this process.
+//! Cost of a translation, by number of tables and by action, in this process.
 //!
-//! Extraction of the headers is the yardstick in the same run. There is no rival here, because Open
-//! vSwitch cannot be asked for a translation alone; [`super::set_up`] compares whole set-ups.
+//! The extraction of the headers is the reference in the same run. There is no rival, because Open
+//! vSwitch has no interface for a translation alone; [`super::set_up`] compares complete flow
+//! set-up.
 
 use std::hint::black_box;
 
@@ -14,10 +15,10 @@ use crate::{
     experiment::{Row, Run, Samples},
 };
 
-/// Translations between two looks at the clock.
+/// Translations between two clock readings.
 const TURNS: usize = 2_000;
 
-/// What is measured: one call of it.
+/// A measured operation.
 struct Subject {
     name: String,
     metric: &'static str,
@@ -25,7 +26,7 @@ struct Subject {
     samples: Samples,
 }
 
-/// Steps of the progress bar that this takes.
+/// Returns the number of progress steps.
 pub(crate) fn steps(run: &Run) -> usize {
     run.either(15, 7)
 }
@@ -56,14 +57,18 @@ fn extraction() -> Subject {
         shunt_flow::extract::extract(black_box(&frame), VlanLimit::One, &mut key);
         black_box(&key);
     };
-    subject_of("extraction, beside them", "translation of a packet, by tables", Box::new(call))
+    subject_of(
+        "extraction, in the same rounds",
+        "translation of a packet, by number of tables",
+        Box::new(call),
+    )
 }
 
 fn subject(case: &Case) -> Subject {
     let metric = if case.is_chain {
-        "translation of a packet, by tables"
+        "translation of a packet, by number of tables"
     } else {
-        "translation of a packet, by actions"
+        "translation of a packet, by action"
     };
     let pipeline = pipeline(case);
     let key = key(&capture::udp_frame(tables::SOURCE, [10, 5, 2, 7], [4000, 2000]));

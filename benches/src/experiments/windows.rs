@@ -1,4 +1,4 @@
-//! Packets that are sent in windows, each awaited behind the switch before the next: no switch is
+//! Packets in windows: each window is awaited behind the switch before the next, so no switch is
 //! overrun.
 
 use std::{
@@ -7,17 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Devices behind a switch, where packets are awaited.
+/// Devices behind a switch that count arriving packets.
 pub(crate) struct Sink {
     pub(crate) devices: Vec<String>,
-    /// How long a window is waited for.
-    pub(crate) stall_budget: Duration,
+    /// Maximum time to wait for a window.
+    pub(crate) timeout: Duration,
 }
 
 impl Sink {
-    /// Sends packets by number, so many at once; answers how many arrived of them.
+    /// Sends numbered packets in windows; returns how many arrived.
     ///
-    /// `send` answers whether it sent the packet.
+    /// `send` returns whether it sent the packet.
     pub(crate) fn send(
         &self,
         mut numbers: std::ops::Range<u32>,
@@ -27,19 +27,19 @@ impl Sink {
         let before = self.arrived();
         while !numbers.is_empty() {
             let end = numbers.end.min(numbers.start + window);
-            // What was lost before is not waited for again.
+            // Packets lost earlier are not awaited again.
             let due =
                 self.arrived() + (numbers.start..end).map(&mut send).map(u32::from).sum::<u32>();
             numbers.start = end;
             let start = Instant::now();
-            while self.arrived() < due && start.elapsed() < self.stall_budget {
+            while self.arrived() < due && start.elapsed() < self.timeout {
                 sleep(Duration::from_micros(100));
             }
         }
         self.arrived() - before
     }
 
-    /// Packets that the devices have received.
+    /// Returns the number of packets that the devices have received.
     pub(crate) fn arrived(&self) -> u32 {
         let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
         let counts = text.lines().filter_map(|line| {

@@ -1,12 +1,12 @@
-//! What the workloads are like, beside what was published of those that they stand for.
+//! Properties of the workloads, compared with published properties of their originals.
 //!
-//! Nothing here is a time, so one round says it all.
+//! Counts do not vary, so one round is enough.
 
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Request, generate, tuple_recurrence},
+    classbench::{BuiltinSet, FilterRequest, generate, tuple_recurrence},
     published::Figure,
-    statistics::{Fates, Row as Statistic},
+    statistics::{FlowTraversals, StatisticRow as Statistic},
     workload::Workload,
 };
 
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Filters of which Fig 3.5 of the thesis shows how often tuples recur.
+/// Number of filters for which Fig 3.5 of the thesis shows how often tuples recur.
 const FILTERS: u32 = 200_000;
 
-const TABLES: &str = "tables of the file";
-const TRAVERSALS: &str = "traversals of the file";
+const TABLES: &str = "tables in the pipeline file";
+const TRAVERSALS: &str = "traversals in the pipeline file";
 const FORWARDING: &str = "traversals that forward";
 const RULES: &str = "rules from 10,000 filters";
-const WAYS: &str = "different ways by rule";
+const WAYS: &str = "different traversals by rule";
 const PARTS: &str = "different sub-traversals by rule";
 const FLOWS: &str = "flows";
 const PACKETS: &str = "packets";
-const ENTRIES: &str = "entries of a cache without bound";
+const ENTRIES: &str = "entries of an unbounded cache";
 const MASKS: &str = "masks of those entries";
-const SHARING: &str = "lookups that share a step";
+const SHARING: &str = "lookups that share a table visit";
 const FORWARDED: &str = "flows that are forwarded";
-const RECURRENCE: &str = "filters to a tuple of header fields, of 200,000";
+const RECURRENCE: &str = "filters per tuple of header fields, of 200,000";
 
-/// All of it.
+/// Runs all measurements.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(PIPELINES.len() * LOCALITIES.len() + BuiltinSet::ALL.len());
     let mut rows = Vec::new();
@@ -73,17 +73,17 @@ fn unit(metric: &str) -> &'static str {
     }
 }
 
-/// What is known of a difference of more than a tenth.
+/// Returns the reason for a difference of more than 10 %.
 fn why(name: &str, metric: &str) -> &'static str {
     match (name.split(':').next().unwrap_or_default(), metric) {
         ("ant", RULES) => {
-            "published are 1.4 rules to a filter over 22 tables, so that most of its tables must \
-             match little; which traversals and fields they are is not published, and those of \
-             Antrea's own document match address pairs in seven tables"
+            "published are 1.4 rules per filter over 22 tables, so most tables must match few \
+             fields. The traversals and fields are not published. Those of Antrea's document \
+             match address pairs in seven tables"
         }
         ("acl" | "fw" | "ipc" | "of", RECURRENCE) => {
-            "a mean over all choices of fields, ruled by how few protocols and ports there are; \
-             it is another rule-set, of which the parameters are not published"
+            "a mean over all choices of fields, dominated by the small number of protocols and \
+             ports; it is another rule set, with unpublished parameters"
         }
         _ => "",
     }
@@ -112,7 +112,7 @@ fn of_rules(pipeline: &str, workload: &Workload) -> Vec<Row> {
 fn of_flows((pipeline, locality): (&str, &str), workload: &Workload, is_quick: bool) -> Vec<Row> {
     let name = format!("{pipeline}:{locality}");
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
-    let fates = Fates::of(rules, workload.flows(), &Progress::hidden());
+    let fates = FlowTraversals::of(rules, workload.flows(), &Progress::hidden());
     let fates = fates.unwrap_or_else(|error| panic!("{name}: {error}"));
     let statistics = fates.rows(workload.classes());
     let statistic = |what: &str| {
@@ -126,16 +126,16 @@ fn of_flows((pipeline, locality): (&str, &str), workload: &Workload, is_quick: b
         row(&name, PACKETS, workload.packets().count() as f64, None),
         row(&name, ENTRIES, fates.entries() as f64, None),
         row(&name, MASKS, fates.masks() as f64, None),
-        row(&name, SHARING, statistic("lookups that share a step"), None),
+        row(&name, SHARING, statistic("lookups that share a table visit"), None),
         row(&name, FORWARDED, statistic("flows that are forwarded"), None),
     ];
     rows.extend(cached.into_iter().filter(|row| row.published.is_some()));
     rows
 }
 
-/// How many filters have a tuple in common.
+/// Measures how many filters share a tuple.
 fn recurrence(set: BuiltinSet) -> [Row; 2] {
-    let (parameters, request) = (set.parameters(), Request::new(FILTERS));
+    let (parameters, request) = (set.parameters(), FilterRequest::new(FILTERS));
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
     let filters = filters.unwrap_or_else(|error| panic!("{set}: {error}"));
     let [one, two, three, four, five] = tuple_recurrence(&filters);

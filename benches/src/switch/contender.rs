@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The compared switches.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch, huge_pages::HugePages};
 /// A switch that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// Shunt, by its binaries in this folder.
+    /// Shunt, with its binaries in this folder.
     Shunt(PathBuf),
     /// Open vSwitch with its userspace datapath.
     OpenVSwitch,
@@ -19,30 +19,30 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Shunt as built beside this program.
+    /// Returns Shunt as built beside this program.
     #[must_use]
     pub fn ours() -> Self {
         let program = std::env::current_exe().unwrap_or_default();
         Self::Shunt(program.parent().unwrap_or_else(|| Path::new(".")).to_path_buf())
     }
 
-    /// Shunt, and Open vSwitch with its userspace datapath if it can be started here.
+    /// Returns Shunt, and Open vSwitch's userspace datapath if it can be started.
     #[must_use]
     pub fn both() -> Vec<Self> {
         [Some(Self::ours()), Self::OpenVSwitch.if_installed()].into_iter().flatten().collect()
     }
 
-    /// As [`Self::both`], between virtual devices; none where those cannot be made, which is said.
+    /// Returns [`Self::both`] with virtual devices; none, with a message, without root.
     #[must_use]
     pub fn both_on_devices() -> Vec<Self> {
         if is_root() {
             return Self::both();
         }
-        println!("whole switches need virtual devices, and they need root: SKIPPED");
+        println!("complete switches need virtual devices, and these need root: SKIPPED");
         Vec::new()
     }
 
-    /// This one if it can be started here; says so where it cannot.
+    /// Returns it if it can be started here; prints a message otherwise.
     #[must_use]
     pub fn if_installed(self) -> Option<Self> {
         let (daemon, package) = match self {
@@ -51,20 +51,20 @@ impl Contender {
             Self::OpenVSwitchDpdk => (Daemon::Dpdk, "openvswitch-switch-dpdk"),
         };
         if !is_root() || !daemon.is_installed() {
-            println!("without Open vSwitch: it needs root, and Debian's {package}");
+            println!("without Open vSwitch: it needs root and the Debian package {package}");
             return None;
         }
         Some(self)
     }
 
-    /// Its name in tables and plots.
+    /// Returns its name in tables and plots.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Shunt(_) if *self == Self::ours() => "Shunt".to_owned(),
             Self::Shunt(_) => "Shunt, the other build".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
-            // Without huge pages it is slower, and whoever reads a result must know.
+            // It is slower without huge pages, so the name says it.
             Self::OpenVSwitchDpdk if !HugePages::are_here() => {
                 format!("OVS-DPDK {} without huge pages", version())
             }
@@ -72,7 +72,7 @@ impl Contender {
         }
     }
 
-    /// Starts it with a folder of its own.
+    /// Starts it with its own folder.
     #[must_use]
     pub fn start(&self, folder: &Path, setup: &Setup) -> Box<dyn Switch> {
         match self {
@@ -87,7 +87,7 @@ impl Contender {
     }
 }
 
-/// The version of Open vSwitch that is installed.
+/// Returns the installed version of Open vSwitch.
 fn version() -> String {
     let text = Command::new("ovs-ofctl").arg("--version").output();
     let text = text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -95,13 +95,13 @@ fn version() -> String {
     text.split_whitespace().nth(3).unwrap_or("of unknown version").to_owned()
 }
 
-/// Whether this process is the superuser.
+/// Returns whether this process runs as root.
 #[must_use]
 pub fn is_root() -> bool {
     output("id", &["-u"]).trim() == "0"
 }
 
-/// Runs a program to its end; answers with what it wrote.
+/// Runs a program to its end; returns its output.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));

@@ -1,13 +1,13 @@
-//! Huge pages for a switch that wants them, as long as it runs.
+//! Huge pages for a running switch.
 
 use std::{fs, sync::OnceLock};
 
 const COUNT_FILE: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Huge pages of 2 MiB that OVS-DPDK is given.
+/// Number of 2 MiB huge pages for OVS-DPDK.
 const COUNT: u32 = 768;
 
-/// Pages that were asked of the system; given back when dropped.
+/// Huge pages requested from the system; released on drop.
 #[derive(Debug)]
 pub(super) struct HugePages {
     before: Option<String>,
@@ -23,12 +23,12 @@ impl HugePages {
         Self { before, are_enough }
     }
 
-    /// Whether a switch can do with them.
+    /// Returns whether they suffice for a switch.
     pub(super) const fn are_enough(&self) -> bool {
         self.are_enough
     }
 
-    /// Whether this system gives enough.
+    /// Returns whether this system provides enough.
     pub(super) fn are_here() -> bool {
         static ARE_HERE: OnceLock<bool> = OnceLock::new();
         *ARE_HERE.get_or_init(|| Self::ask().are_enough)

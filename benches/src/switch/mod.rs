@@ -1,4 +1,4 @@
-//! The switches under test, each as its users start it, driven by the same few calls.
+//! The switches under test, each started as its users start it, behind one small interface.
 
 mod contender;
 mod huge_pages;

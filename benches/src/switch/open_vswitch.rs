@@ -1,4 +1,4 @@
-//! Open vSwitch under test: a private database and daemon in a folder of their own.
+//! Open vSwitch under test: a private database and daemon in their own folder.
 
 use std::{
     fs,
@@ -13,15 +13,15 @@ use crate::cpu;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// Cached flows that it may have from the start; else it takes minutes to allow as many as we do.
+/// Initial limit of cached flows; otherwise it takes minutes to raise it to ours.
 const FLOW_LIMIT: u32 = 200_000;
 
-/// Which of its daemons.
+/// The variant of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
     /// Ports are packet sockets; the main thread forwards.
     Plain,
-    /// Ports are DPDK's; a thread of its own forwards.
+    /// Ports are DPDK's; a separate thread forwards.
     Dpdk,
 }
 
@@ -33,30 +33,33 @@ impl Daemon {
         }
     }
 
-    /// Whether Debian's packages of it are here.
+    /// Returns whether its Debian packages are installed.
     #[must_use]
     pub fn is_installed(self) -> bool {
         Path::new(self.program()).exists() && Path::new(SCHEMA).exists()
     }
 }
 
-/// A running `ovs-vswitchd`; stopped, and its huge pages given back, when dropped.
+/// A running `ovs-vswitchd`.
+///
+/// Dropped, it is stopped and its huge pages are released.
 #[derive(Debug)]
 pub struct OpenVSwitch {
     daemon: Daemon,
     folder: PathBuf,
-    /// Cached flows that it may have.
+    /// Limit of cached flows.
     flow_limit: u32,
-    /// They are given back after it is gone.
+    /// Huge pages, released after the process has ended.
     huge_pages: Option<HugePages>,
 }
 
 impl OpenVSwitch {
-    /// Starts it, in the network namespace of this process.
+    /// Starts it in the network namespace of this process.
+    ///
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(daemon: Daemon, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
@@ -144,7 +147,7 @@ impl OpenVSwitch {
         sleep(Duration::from_secs(1));
     }
 
-    /// Flags that keep a daemon's files in the folder.
+    /// Returns flags that keep a daemon's files in the folder.
     fn files(&self, name: &str) -> [String; 5] {
         [
             format!("--pidfile={}", self.path(&format!("{name}.pid"))),
@@ -184,7 +187,7 @@ impl OpenVSwitch {
     }
 }
 
-/// What the caches need, in the words of the database.
+/// Returns the cache settings in the syntax of the database.
 fn caches(setup: &Setup) -> Vec<String> {
     let settings = match setup.caches {
         FrontCaches::Usual => vec![],
@@ -204,7 +207,7 @@ fn caches(setup: &Setup) -> Vec<String> {
     settings
 }
 
-/// The options of a port of DPDK.
+/// Returns the options of a DPDK port.
 fn dpdk(number: u32, driver: &str, device: &str) -> Vec<String> {
     let device = format!("options:dpdk-devargs={driver}{number},{device}");
     vec!["type=dpdk".to_owned(), device]
@@ -212,7 +215,7 @@ fn dpdk(number: u32, driver: &str, device: &str) -> Vec<String> {
 
 impl Switch for OpenVSwitch {
     fn id(&self) -> u32 {
-        self.find_id("ovs-vswitchd").unwrap_or_else(|| panic!("ovs-vswitchd does not run"))
+        self.find_id("ovs-vswitchd").unwrap_or_else(|| panic!("ovs-vswitchd is not running"))
     }
 
     fn received(&self) -> u64 {
@@ -231,8 +234,8 @@ impl Switch for OpenVSwitch {
     }
 
     fn await_judgement(&self) {
-        // It answers when a look at all flows has ended: perhaps one that began before the change, and
-        // the next may have begun before all threads knew of it.
+        // It replies when a revalidation round ends. That round may have begun before the change,
+        // and the next one before all threads knew of it.
         for _ in 0..3 {
             self.await_look();
         }

@@ -21,7 +21,7 @@ pub struct Shunt {
     control: ShuntCtl,
 }
 
-/// What a running daemon is asked by.
+/// Client of a running daemon.
 #[derive(Debug)]
 pub struct ShuntCtl {
     program: PathBuf,
@@ -29,7 +29,7 @@ pub struct ShuntCtl {
 }
 
 impl ShuntCtl {
-    /// Runs a command; answers with what it wrote, if it succeeded.
+    /// Runs a command; returns its output if it succeeded.
     #[must_use]
     pub fn ask(&self, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new(&self.program);
@@ -37,7 +37,7 @@ impl ShuntCtl {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// As [`Self::ask`], where the answer is JSON; null if there is none.
+    /// Runs a command with JSON output; returns null if it failed.
     #[must_use]
     pub fn json(&self, command: &str) -> Value {
         let text = self.ask(&[command, "--json"]).unwrap_or_default();
@@ -46,11 +46,12 @@ impl ShuntCtl {
 }
 
 impl Shunt {
-    /// Starts the daemon whose binaries are in a folder, and waits until it answers.
+    /// Starts the daemon with the binaries of a folder, and waits until it replies.
+    ///
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(binaries: &Path, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
@@ -71,7 +72,7 @@ impl Shunt {
             sleep(Duration::from_millis(50));
             shunt.control.ask(&["show"]).is_some()
         });
-        assert!(answers, "{} does not answer", daemon.display());
+        assert!(answers, "{} does not reply", daemon.display());
         shunt
     }
 }
@@ -88,8 +89,7 @@ impl Switch for Shunt {
     }
 
     fn evicting_threads(&self) -> &'static [&'static str] {
-        // Small changes are met by the thread that takes them, which then holds what the connection
-        // costs too.
+        // Small changes are handled by the control thread, whose time includes the connection.
         &["shunt-eviction", "shunt-control"]
     }
 
@@ -131,7 +131,7 @@ fn caches(setup: &Setup) -> String {
         let room = setup.entries_max.unwrap_or(1_000_000);
         let _ = writeln!(text, "megaflow_entries = {room}\nidle_ms = 600000");
     }
-    if let Some(room) = setup.pieces_max {
+    if let Some(room) = setup.ltm_entries_max {
         let _ = writeln!(text, "kind = \"gigaflow\"\n[caches.gigaflow]\nstage_entries = {room}");
     }
     if setup.nic {

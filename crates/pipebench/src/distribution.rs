@@ -1,26 +1,27 @@
-//! Distributions that workloads draw from, each reproducible to the last bit.
+//! The random distributions of workloads, each reproducible to the last bit.
 //!
-//! All are drawn by inversion or by tables over [`RandomStream::unit`], with the logarithm and
-//! exponential of this crate, so that a seed means the same everywhere.
+//! All sample by inversion or by tables over [`RandomStream::unit`], with the logarithm and
+//! exponential of this crate. So a seed gives the same numbers everywhere.
 
 use crate::{
     DistributionError, RandomStream,
     real::{exp, ln, pow},
 };
 
-/// Indices, each as likely as its weight says.
+/// Indices with probabilities proportional to their weights.
 #[derive(Clone, Debug)]
-pub struct Weighted {
-    /// Sums of the weights up to and with each index; the last is positive.
+pub struct WeightedIndices {
+    /// Cumulative weights; the last is positive.
     sums: Vec<f64>,
 }
 
-impl Weighted {
-    /// Indices with these weights, which are finite and not negative.
+impl WeightedIndices {
+    /// Creates indices with these weights, which must be finite and not negative.
+    ///
     ///
     /// # Errors
     ///
-    /// A weight that is none, or no positive one.
+    /// If a weight is invalid, or none is positive.
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Result<Self, DistributionError> {
         let mut sums = Vec::new();
         let mut sum = 0.0;
@@ -34,28 +35,28 @@ impl Weighted {
         if sum > 0.0 { Ok(Self { sums }) } else { Err(DistributionError::Empty) }
     }
 
-    /// One index.
+    /// Samples an index.
     pub fn sample(&self, stream: &mut RandomStream) -> usize {
         self.at(stream.unit())
     }
 
-    /// The index at this share of the whole weight, from 0 to 1; those before it come first.
+    /// Returns the index at this fraction of the total weight, from 0 to 1.
     #[must_use]
     pub fn at(&self, share: f64) -> usize {
         let total = self.sums.last().copied().unwrap_or(0.0);
         let at = share * total;
-        // An index without weight has the sum of the one before it, so it is never the first above.
+        // An index without weight has the same sum as the one before it, so it is never chosen.
         let index = self.sums.partition_point(|sum| *sum <= at);
         index.min(self.sums.len().saturating_sub(1))
     }
 
-    /// How many indices there are.
+    /// Returns the number of indices.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// Never: there is at least one index.
+    /// Returns false: there is at least one index.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
@@ -64,50 +65,52 @@ impl Weighted {
 
 /// Ranks from 0, the k-th with a weight of 1 / k^exponent.
 #[derive(Clone, Debug)]
-pub struct Zipf(Weighted);
+pub struct Zipf(WeightedIndices);
 
 impl Zipf {
-    /// That many ranks; exponent 0 makes them all as likely.
+    /// Creates this many ranks; exponent 0 makes them equally likely.
+    ///
     ///
     /// # Errors
     ///
-    /// No rank, or an exponent that is negative or not finite.
+    /// If there is no rank, or the exponent is negative or not finite.
     pub fn new(ranks: u32, exponent: f64) -> Result<Self, DistributionError> {
         if !(exponent.is_finite() && exponent >= 0.0) {
             return Err(out_of_range("the exponent", exponent, "finite and not negative"));
         }
-        Weighted::new((1..=ranks).map(|rank| pow(f64::from(rank), -exponent))).map(Self)
+        WeightedIndices::new((1..=ranks).map(|rank| pow(f64::from(rank), -exponent))).map(Self)
     }
 
-    /// One rank, from 0.
+    /// Samples a rank from 0.
     pub fn sample(&self, stream: &mut RandomStream) -> usize {
         self.0.sample(stream)
     }
 }
 
-/// Gaps between events that have no memory.
+/// Exponentially distributed gaps between events.
 #[derive(Clone, Copy, Debug)]
 pub struct Exponential {
     mean: f64,
 }
 
 impl Exponential {
-    /// Gaps of this mean.
+    /// Creates gaps with this mean.
+    ///
     ///
     /// # Errors
     ///
-    /// A mean that is not positive and finite.
+    /// If the mean is not positive and finite.
     pub fn new(mean: f64) -> Result<Self, DistributionError> {
         positive("the mean", mean).map(|mean| Self { mean })
     }
 
-    /// One gap.
+    /// Samples a gap.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         -self.mean * ln(1.0 - stream.unit())
     }
 }
 
-/// Numbers whose logarithm is normally distributed.
+/// Log-normally distributed numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct LogNormal {
     mu: f64,
@@ -115,11 +118,12 @@ pub struct LogNormal {
 }
 
 impl LogNormal {
-    /// With this mean and deviation of the *logarithm*.
+    /// Creates the distribution from mean and deviation of the *logarithm*.
+    ///
     ///
     /// # Errors
     ///
-    /// A mean that is not finite, a deviation that is negative or not finite.
+    /// If the mean is not finite, or the deviation is negative or not finite.
     pub fn new(mu: f64, sigma: f64) -> Result<Self, DistributionError> {
         if !mu.is_finite() {
             return Err(out_of_range("mu", mu, "finite"));
@@ -130,24 +134,25 @@ impl LogNormal {
         Ok(Self { mu, sigma })
     }
 
-    /// With this mean and deviation of the numbers themselves.
+    /// Creates the distribution from mean and deviation of the numbers themselves.
+    ///
     ///
     /// # Errors
     ///
-    /// A mean or deviation that is not positive and finite.
+    /// If the mean or the deviation is not positive and finite.
     pub fn with_mean(mean: f64, deviation: f64) -> Result<Self, DistributionError> {
         let ratio = positive("the deviation", deviation)? / positive("the mean", mean)?;
         let variance = ln(1.0 + ratio * ratio);
         Self::new(ln(mean) - variance / 2.0, variance.sqrt())
     }
 
-    /// One number.
+    /// Samples a number.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         exp(self.mu + self.sigma * normal(stream))
     }
 }
 
-/// A number from the standard normal distribution, by the polar method of Marsaglia.
+/// Samples the standard normal distribution by Marsaglia's polar method.
 fn normal(stream: &mut RandomStream) -> f64 {
     loop {
         let (x, y) = (2.0 * stream.unit() - 1.0, 2.0 * stream.unit() - 1.0);
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_index_is_as_likely_as_its_weight() {
-        let weighted = Weighted::new([0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
+        let weighted = WeightedIndices::new([0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
         let mut stream = Seed::new(1).stream("weights");
         let mut counts = [0; 5];
         for _ in 0..40_000 {
@@ -209,11 +214,11 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_no_distribution_is_refused() {
-        assert_eq!(Weighted::new([]).unwrap_err(), DistributionError::Empty);
+    fn invalid_parameters_are_refused() {
+        assert_eq!(WeightedIndices::new([]).unwrap_err(), DistributionError::Empty);
         assert_eq!(Zipf::new(0, 1.0).unwrap_err(), DistributionError::Empty);
         let refused = [
-            Weighted::new([1.0, -1.0]).is_err(),
+            WeightedIndices::new([1.0, -1.0]).is_err(),
             Zipf::new(3, f64::NAN).is_err(),
             Exponential::new(0.0).is_err(),
             LogNormal::with_mean(1.0, f64::INFINITY).is_err(),

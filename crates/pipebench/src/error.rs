@@ -1,10 +1,11 @@
-//! What can be wrong with what a user brings: one enum for each idea that can fail.
+//! The errors of this crate: one enum for each fallible operation.
 
 use crate::{
-    DumpError, InputError, ParameterError, PipelineError, PopulateError, RequestError, TextError,
+    DumpError, FilterRequestError, InputError, ParameterError, PipelineError, PopulateError,
+    TextError,
 };
 
-/// Parameters that describe no distribution.
+/// Invalid parameters of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistributionError {
@@ -14,74 +15,78 @@ pub enum DistributionError {
     /// A weight, mean or exponent outside its range.
     #[error("{what} is {value}, and must be {expected}")]
     Parameter {
-        /// Which parameter.
+        /// Name of the parameter.
         what: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its legal range.
         expected: &'static str,
     },
 }
 
-/// A key that no frame can be made of.
+/// A key that no frame can be built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Longer than any frame.
+    /// The frame would be longer than the maximum.
     #[error("a frame of {length} bytes is too long: the most is {max}", max = crate::traffic::FRAME_MAX)]
     TooLong {
-        /// How long it would be.
+        /// Its length.
         length: usize,
     },
-    /// It tells of headers that are not written.
-    #[error("frames with {what} are not made")]
+    /// The key has headers that are not supported.
+    #[error("frames with {what} are not supported")]
     Unsupported {
-        /// Which.
+        /// The headers.
         what: &'static str,
     },
 }
 
-/// Traffic that cannot be made.
+/// Traffic that cannot be generated.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrafficError {
-    /// The rules do not tell enough flows apart.
+    /// The rules do not give enough distinct flows.
     #[error(
-        "the rules make {found} different flows, not {asked}: ask for fewer flows or more rules"
+        "the rules give {found} distinct flows, not {asked}: ask for fewer flows or more rules"
     )]
     TooFewFlows {
-        /// How many there are.
+        /// Number of distinct flows.
         found: usize,
-        /// How many were asked for.
+        /// Number of requested flows.
         asked: usize,
     },
-    /// Each flow has a packet at least, and none more than 2^32.
-    #[error("{flows} flows cannot have {packets} packets: each has one at least, and at most 2^32")]
+    /// The packets do not fit the flows: each flow needs from one to 2^32 packets.
+    #[error(
+        "{flows} flows cannot have {packets} packets: each flow has at least one and at most \
+             2^32"
+    )]
     Packets {
-        /// How many flows.
+        /// Number of flows.
         flows: usize,
-        /// How many packets were asked for.
+        /// Number of requested packets.
         packets: u64,
     },
-    /// More than the machine has room for.
+    /// The flows do not fit in memory.
     #[error("there is no memory for {flows} flows: ask for fewer")]
     Memory {
-        /// How many were asked for.
+        /// Number of requested flows.
         flows: usize,
     },
-    /// More kinds of flows than can be told apart.
-    #[error("there are {classes} kinds of flows to be drawn: the most is {max}", max = u16::MAX)]
+    /// There are too many classes of flows.
+    #[error("the source has {classes} classes of flows: the maximum is {max}", max = u16::MAX)]
     Classes {
-        /// How many.
+        /// Number of classes.
         classes: usize,
     },
-    /// Nothing to draw flows from.
+    /// There is nothing to sample flows from.
     #[error(
-        "there is nothing to draw flows from: no rule of the first table takes packets of IPv4, or no \
-         traversal has a rule in each of its tables (of few filters some get none: give more)"
+        "there is nothing to sample flows from: no rule of the first table matches IPv4 packets, \
+         or no traversal has a rule in each of its tables (few filters leave some without: give \
+         more)"
     )]
     NoSource,
-    /// Figures that are no distribution.
+    /// Invalid parameters of a distribution.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
 }
@@ -92,26 +97,26 @@ pub enum TrafficError {
 pub struct OutputError {
     doing: &'static str,
     path: String,
-    // What it says is in the message; as a source it would be said twice.
+    // The message contains the cause; as a source it would be printed twice.
     cause: std::io::Error,
-    /// What is to be said of what was written so far.
+    /// Note about the data written so far.
     left: &'static str,
 }
 
 impl OutputError {
-    /// Of a file that is there whole or not at all.
+    /// Creates an error for a file that is written completely or not at all.
     pub(crate) fn new(doing: &'static str, path: &std::path::Path, cause: std::io::Error) -> Self {
         let left = if is_full(&cause) { "; nothing was left behind" } else { "" };
         Self { doing, path: path.display().to_string(), cause, left }
     }
 
-    /// Of something that is written to directly: what came before the error is there.
+    /// Creates an error for an output that is written directly and now incomplete.
     pub(crate) fn direct(path: &std::path::Path, cause: std::io::Error) -> Self {
-        let left = "; what it has is not whole";
+        let left = "; its content is incomplete";
         Self { doing: "write to", path: path.display().to_string(), cause, left }
     }
 
-    /// Of standard output.
+    /// Creates an error for standard output.
     #[must_use]
     pub fn standard(cause: std::io::Error) -> Self {
         Self::direct(std::path::Path::new("standard output"), cause)
@@ -126,38 +131,39 @@ fn has_too_many_files(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(nix::libc::EMFILE)
 }
 
-/// What the user can do about an error of a file.
+/// Returns advice for an error of a file.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => ": make room or write to another disk",
         _ if has_too_many_files(error) => {
-            ": there is a file for each port; allow more open files (`ulimit -n 65536`)"
+            ": each port has its own file; allow more open files (`ulimit -n 65536`)"
         }
-        std::io::ErrorKind::NotFound => ": make the folder first, or choose one that is there",
-        std::io::ErrorKind::PermissionDenied => ": choose a folder that you may write to",
+        std::io::ErrorKind::NotFound => ": create the folder first, or choose an existing one",
+        std::io::ErrorKind::PermissionDenied => ": choose a folder with write permission",
         std::io::ErrorKind::IsADirectory => ": name a file in it",
         std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
-            ": name a folder, or one that is not there yet"
+            ": name a folder, or a path that does not exist yet"
         }
         _ => "",
     }
 }
 
-/// Why nothing can be sent on a device.
+/// A failure to send on a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is none of that name.
-    #[error("there is no network device {device}: there are {known}")]
+    /// There is no device of that name.
+    #[error("there is no network device {device}: the devices are {known}")]
     NoDevice {
         /// Its name.
         device: String,
-        /// The names of those that there are.
+        /// Names of the existing devices.
         known: String,
     },
-    /// The user may not.
+    /// The user has no permission.
     #[error(
-        "sending on {device} needs the right to send raw frames: run it as root or with CAP_NET_RAW"
+        "sending on {device} needs permission to send raw frames: run it as root or with \
+         CAP_NET_RAW"
     )]
     NotPermitted {
         /// The device.
@@ -169,9 +175,10 @@ pub enum LiveError {
         /// The device.
         device: String,
     },
-    /// The device does not take such a long frame.
+    /// The device refuses a frame of this length.
     #[error(
-        "{device} does not take {length} bytes: raise its MTU or use shorter packets (`bytes=`)"
+        "{device} refuses frames of {length} bytes: raise its MTU or use shorter packets \
+         (`bytes=`)"
     )]
     TooLong {
         /// The device.
@@ -182,63 +189,63 @@ pub enum LiveError {
     /// The system refuses.
     #[error("cannot {doing} {device}: {errno}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         doing: &'static str,
         /// The device.
         device: String,
-        /// Its reason.
+        /// The error.
         errno: nix::errno::Errno,
     },
-    /// A flow that no frame can be made of.
+    /// A flow that no frame can be built from.
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
-/// A text that is no name of a workload.
+/// A text that is not the name of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NameError {
     /// The text.
     pub name: String,
-    /// The byte at which the mistake begins.
+    /// Byte offset of the mistake.
     pub at: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: NameProblem,
-    /// The name that may be meant.
+    /// The nearest valid name.
     pub nearest: Option<String>,
 }
 
-/// What can be wrong with a name.
+/// The problem of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameProblem {
-    /// A word that is none.
-    #[error("no {what} is called `{word}`: there are {}", known.join(", "))]
+    /// An unknown word.
+    #[error("there is no {what} `{word}`: the names are {}", known.join(", "))]
     Unknown {
-        /// What stands in this place.
+        /// The part of the name.
         what: &'static str,
         /// The word.
         word: String,
-        /// All words that can stand there.
+        /// All valid words.
         known: Vec<&'static str>,
     },
-    /// A value that the key cannot have.
+    /// A value that is invalid for the key.
     #[error("{key}={value} is not {expected}")]
     Value {
         /// The key.
         key: &'static str,
         /// The value.
         value: String,
-        /// What it can be.
+        /// The valid values.
         expected: &'static str,
     },
-    /// A key that stands twice.
-    #[error("{key} is said twice")]
+    /// A repeated key.
+    #[error("{key} is given twice")]
     Repeated {
         /// The key.
         key: &'static str,
     },
-    /// A key that means nothing for the source.
+    /// A key that does not apply to the source.
     #[error("{subject} has no {key}")]
     NotFor {
         /// The key.
@@ -248,112 +255,113 @@ pub enum NameProblem {
     },
 }
 
-/// A workload that cannot be made.
+/// A workload that cannot be generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
     /// A file that cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A rule of the workload that is none: its maker or its reader is wrong.
-    #[error("the rule `{rule}` cannot be used: {problem}")]
+    /// A generated rule that the parser refuses: a defect of this crate.
+    #[error("the rule `{rule}` is invalid: {problem}")]
     Rule {
         /// The rule.
         rule: String,
-        /// What is wrong with it.
+        /// The parser's error.
         problem: String,
     },
-    /// A filter file that cannot be read.
+    /// A filter file that cannot be parsed.
     #[error("{path}: {problem}")]
     Filters {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         problem: TextError,
     },
-    /// A parameter file that cannot be read.
+    /// A parameter file that cannot be parsed.
     #[error("{path}: {problem}")]
     Parameters {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         problem: Box<ParameterError>,
     },
-    /// A dump that cannot be read.
+    /// A dump that cannot be parsed.
     #[error("{path}: {problem}")]
     Dump {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         problem: DumpError,
     },
-    /// A file that would be replaced and was not made here.
+    /// An existing file that is not part of a workload and would be replaced.
     #[error(
-        "{path} is there, and no workload was written here that it is of: choose another folder, or \
-         move it away"
+        "{path} exists and is not part of a workload: choose another folder, or move the file \
+         away"
     )]
     Foreign {
         /// The file.
         path: String,
     },
-    /// A file that is another thing than its name says.
-    #[error("{path} is {what}, by how it begins: give it a name that {instead}")]
+    /// A file with content that its name contradicts.
+    #[error("{path} is {what}, by its beginning: choose a name that {instead}")]
     Misnamed {
         /// The file.
         path: String,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
-        /// What such names are like.
+        /// The form of such names.
         instead: &'static str,
     },
-    /// Filters whose ranges of ports make too many rules.
+    /// Filters with port ranges that expand to too many rules.
     #[error(
-        "the filters make more than {max} rules, as a range of ports is many: take fewer of them"
+        "the filters make more than {max} rules, because a port range expands to many: use fewer \
+         filters"
     )]
     TooManyRules {
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// More filters that overlap than priorities.
+    /// Overlapping filters that need too many priorities.
     #[error(
-        "the filters overlap so often that they need {needed} priorities, and OpenFlow has 65535: \
-         take fewer (`rules=`)"
+        "the filters overlap so often that they need {needed} priorities, and OpenFlow has \
+         65535: use fewer filters (`rules=`)"
     )]
     Priorities {
-        /// How many they need.
+        /// Number of needed priorities.
         needed: usize,
     },
-    /// Updates that come after the packets.
+    /// Updates that begin after the last packet.
     #[error(
-        "no rule changes while packets come: they last {lasts_ms} ms, and the first update comes \
-         after {period_ms} ms; say {instead}"
+        "no rule changes within the traffic: it lasts {lasts_ms} ms, and the first update is at \
+         {period_ms} ms; use {instead}"
     )]
     NoUpdate {
-        /// How long the packets last.
+        /// Duration of the traffic.
         lasts_ms: u64,
-        /// When the first update would come.
+        /// Time of the first update.
         period_ms: u32,
-        /// What to say instead.
+        /// Suggested alternative.
         instead: String,
     },
-    /// A pipeline file that cannot be read.
+    /// A pipeline file that cannot be parsed.
     #[error("{path}: {problem}")]
     Pipeline {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         problem: Box<PipelineError>,
     },
     /// Tables that cannot be filled.
     #[error(transparent)]
     Populate(#[from] PopulateError),
-    /// Filters that cannot be made.
+    /// Filters that cannot be generated.
     #[error(transparent)]
-    Request(#[from] RequestError),
-    /// No traffic for these rules.
+    Request(#[from] FilterRequestError),
+    /// Traffic that cannot be generated for these rules.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
-    /// A flow that no frame can be made of.
+    /// A flow that no frame can be built from.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A file that cannot be written.

@@ -1,7 +1,8 @@
-//! Things that belong together because some step names both.
+//! Connected groups of items that occur in common steps.
 
-/// All that steps name, in groups: two are in one if some step has both, or a chain of steps leads from
-/// one to the other.
+/// Returns the connected groups of all items.
+///
+/// Items of one step are connected, also indirectly.
 pub(crate) fn connected<T: Ord + Clone>(steps: impl IntoIterator<Item = Vec<T>>) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for step in steps {
@@ -28,7 +29,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn groups_are_what_spreads_from_each_through_the_steps(
+        fn groups_are_connected_through_steps(
             steps in prop::collection::vec(prop::collection::vec(0_u8..12, 0..4), 0..10),
         ) {
             let groups = connected(steps.clone());

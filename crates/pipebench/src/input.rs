@@ -1,8 +1,8 @@
-//! Files that a user brings, and what they are.
+//! Input files, and detection of their kind.
 //!
-//! What a file is can be told by how it begins, so that nobody has to say it: a pipeline is JSON, a
-//! filter begins with `@`, parameters of ClassBench with the `-` of a section's name, and rules of a
-//! switch have actions.
+//! The beginning of a file determines its kind: a pipeline is JSON, a filter begins with `@`,
+//! parameters of ClassBench begin with the `-` of a section name, and rules of a switch have
+//! actions.
 
 use std::{
     fs::File,
@@ -11,18 +11,18 @@ use std::{
 
 use shunt_flow::text::nearest_of;
 
-use crate::{name::SOURCES, nearest::Meant};
+use crate::{name::SOURCES, nearest::Suggestion};
 
-/// A text and where it is from.
+/// A text and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// What it is called.
+    /// Path of the file.
     pub path: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
-/// What a text is.
+/// Kind of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// A pipeline, as JSON.
@@ -39,8 +39,8 @@ pub enum InputKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// There is none.
-    #[error("there is no file {path}{}", Meant(*nearest, ""))]
+    /// The file does not exist.
+    #[error("there is no file {path}{}", Suggestion(*nearest, ""))]
     Missing {
         /// Its name.
         path: String,
@@ -52,34 +52,34 @@ pub enum InputError {
     Unreadable {
         /// Its name.
         path: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// It has no end, or one too far away.
-    #[error("{path} has more than {} MiB: give a part of it", BYTES_MAX >> 20)]
+    /// It exceeds the size limit.
+    #[error("{path} has more than {} MiB: use a part of it", BYTES_MAX >> 20)]
     TooLarge {
         /// Its name.
         path: String,
     },
-    /// It is no text.
+    /// It is not a text.
     #[error("{path} is {what}: {instead}")]
     NoText {
         /// Its name.
         path: String,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
-        /// What to do.
+        /// Advice.
         instead: &'static str,
     },
-    /// It says nothing.
-    #[error("{path} has nothing in it but blanks and comments")]
+    /// It is empty.
+    #[error("{path} has only blanks and comments")]
     Empty {
         /// Its name.
         path: String,
     },
 }
 
-/// What files begin with that are no texts.
+/// Magic numbers of files that are not texts.
 const MAGIC: &[(&[u8], &str, &str)] = &[
     (&[0x1f, 0x8b], "compressed", "unpack it with `gunzip` first"),
     (b"BZh", "compressed", "unpack it with `bunzip2` first"),
@@ -92,14 +92,15 @@ const MAGIC: &[(&[u8], &str, &str)] = &[
     (&[0x0a, 0x0d, 0x0d, 0x0a], CAPTURE, STATS),
 ];
 const CAPTURE: &str = "a capture";
-const STATS: &str = "`pipebench stats FILE` says what its packets are like";
+const STATS: &str = "print its packet statistics with `pipebench stats FILE`";
 
 impl Input {
     /// Reads a file.
     ///
+    ///
     /// # Errors
     ///
-    /// When it is not there, is no text, or says nothing.
+    /// If it does not exist, is not a text, or is empty.
     pub fn read(path: &str) -> Result<Self, InputError> {
         let bytes = read_to(path, BYTES_MAX).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => {
@@ -111,18 +112,19 @@ impl Input {
         Self::of(path, bytes)
     }
 
-    /// What a file of this name has.
+    /// Creates an input from a file's content.
+    ///
     ///
     /// # Errors
     ///
-    /// When it is no text, or says nothing.
+    /// If it is not a text, or is empty.
     pub fn of(path: &str, bytes: Vec<u8>) -> Result<Self, InputError> {
         let no_text = |what, instead| InputError::NoText { path: path.to_owned(), what, instead };
         if let Some((_, what, instead)) = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic))
         {
             return Err(no_text(what, instead));
         }
-        let other = || no_text("no text", "give a pipeline, filters, parameters or rules");
+        let other = || no_text("not a text", "use a pipeline, filters, parameters or rules");
         if bytes.contains(&0) {
             return Err(other());
         }
@@ -134,7 +136,7 @@ impl Input {
         }
     }
 
-    /// What it is, by how it begins.
+    /// Returns its kind, by its beginning.
     #[must_use]
     pub fn kind(&self) -> InputKind {
         let beginning = self.beginning();
@@ -144,26 +146,27 @@ impl Input {
             Some('-') => InputKind::Parameters,
             Some('@') => InputKind::Filters,
             _ if is_reply || beginning.contains("actions=") => InputKind::Rules,
-            // Whoever reads it says what is expected.
+            // The parser of filters reports what it expects.
             _ => InputKind::Filters,
         }
     }
 
-    /// The first line that is no comment.
+    /// Returns the first line that is not a comment.
     fn beginning(&self) -> &str {
         let mut lines = self.text.lines().map(str::trim);
         lines.find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default()
     }
 }
 
-/// Bytes of a text at most: millions of rules are a tenth of it.
+/// Maximum bytes of a text: millions of rules are a tenth of it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes by which it is seen whether a file is a text at all.
+/// Number of bytes from which a text is recognised.
 const BEGINNING: u64 = 1 << 16;
 
-/// What a file has, unless that is more than so much: a device may have no end. Of what is no text, the
-/// beginning.
+/// Reads a file up to a limit, because a device may have no end.
+///
+/// It reads only the beginning of a file that is not a text.
 fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = File::open(path)?;
@@ -176,13 +179,15 @@ fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// Whether bytes are the beginning of a capture.
+/// Returns whether bytes begin a capture.
 #[must_use]
 pub fn is_capture(beginning: &[u8]) -> bool {
     MAGIC.iter().any(|(magic, what, _)| *what == CAPTURE && beginning.starts_with(magic))
 }
 
-/// The source that a path was meant to be: a dot in the place of a colon makes a file of a name.
+/// Returns the source that a path probably means.
+///
+/// A dot in place of a colon makes a name look like a file.
 fn meant(path: &str) -> Option<&'static str> {
     let word = path.split('.').next().filter(|_| !path.contains('/'))?;
     nearest_of(word, SOURCES.iter().map(|source| source.word))
@@ -192,12 +197,12 @@ fn meant(path: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn told(bytes: &[u8]) -> String {
+    fn message(bytes: &[u8]) -> String {
         Input::of("x", bytes.to_vec()).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_a_file_is_can_be_told_by_its_beginning() {
+    fn the_beginning_determines_the_kind_of_a_file() {
         let kind = |text: &str| Input::of("x", text.as_bytes().to_vec()).unwrap().kind();
         assert_eq!(kind("# mine\n\n {\"pipeline\""), InputKind::Pipeline);
         assert_eq!(kind("[]"), InputKind::Pipeline);
@@ -209,17 +214,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_what_it_is() {
-        assert_eq!(told(&[0x1f, 0x8b, 8]), "x is compressed: unpack it with `gunzip` first");
-        assert!(told(&[0x0a, 0x0d, 0x0d, 0x0a, 0]).starts_with("x is a capture: `pipebench stats"));
-        assert!(told(&[b'a', 0xff]).starts_with("x is no text: "));
-        assert_eq!(told(b"# nothing\n \n"), "x has nothing in it but blanks and comments");
+    fn binary_files_are_named_by_kind() {
+        assert_eq!(message(&[0x1f, 0x8b, 8]), "x is compressed: unpack it with `gunzip` first");
+        assert!(message(&[0x0a, 0x0d, 0x0d, 0x0a, 0]).starts_with(
+            "x is a capture: print its packet \
+                                         statistics with `pipebench stats"
+        ));
+        assert!(message(&[b'a', 0xff]).starts_with("x is not a text: "));
+        assert_eq!(message(b"# nothing\n \n"), "x has only blanks and comments");
     }
 
     #[test]
-    fn what_has_no_end_is_not_read_to_it() {
+    fn endless_files_are_refused() {
         assert_eq!(read_to("/dev/zero", BYTES_MAX).unwrap().len() as u64, BEGINNING);
-        assert!(Input::read("/dev/zero").unwrap_err().to_string().contains("is no text"));
+        assert!(Input::read("/dev/zero").unwrap_err().to_string().contains("is not a text"));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [b'a'; 100]).unwrap();
         let read = |max| read_to(file.path().to_str().unwrap(), max).map(|bytes| bytes.len());
@@ -228,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_told_the_nearest_source() {
-        let told = |path| Input::read(path).unwrap_err().to_string();
-        assert_eq!(told("ols.high:100k"), "there is no file ols.high:100k; did you mean `ols`?");
-        assert_eq!(told("./nothing.here"), "there is no file ./nothing.here");
+    fn a_missing_file_gets_the_nearest_source() {
+        let message = |path| Input::read(path).unwrap_err().to_string();
+        assert_eq!(message("ols.high:100k"), "there is no file ols.high:100k; did you mean `ols`?");
+        assert_eq!(message("./nothing.here"), "there is no file ./nothing.here");
     }
 }

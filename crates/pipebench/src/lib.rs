@@ -1,12 +1,13 @@
-//! Workloads for virtual switches: rule-sets, pipelines and traffic, each reproducible from its name.
+//! Workloads for virtual switches: rule sets, pipelines and traffic, reproducible by name.
 //!
-//! A switch is measured with three things: a pipeline of tables, the rules in them, and packets.
-//! This crate makes all three from a seed, so that two people who use the same name compare the same
-//! thing. It knows nothing of any switch, and what it writes is read by the tools of others:
-//! ClassBench filter files, OpenFlow rules for `ovs-ofctl`, pcap files.
+//! Measuring a switch needs three things: a pipeline of tables, the rules in them, and packets.
+//! This crate generates all three from a seed, so that two people with the same name compare the
+//! same thing. It does not depend on any switch, and other tools read its output: ClassBench filter
+//! files, OpenFlow rules for `ovs-ofctl`, pcap files.
 //!
-//! Everything random comes from a [`Seed`]: the same seed gives the same bytes on every machine and
+//! All randomness comes from a [`Seed`]: the same seed gives the same bytes on every machine and
 //! with every later version.
+//!
 //!
 //! ```
 //! use shunt_pipebench::Seed;
@@ -38,8 +39,8 @@ pub mod testing;
 pub mod traffic;
 pub mod workload;
 
-pub use classbench::{ParameterError, RequestError, TextError};
-pub use distribution::{Exponential, LogNormal, Weighted, Zipf};
+pub use classbench::{FilterRequestError, ParameterError, TextError};
+pub use distribution::{Exponential, LogNormal, WeightedIndices, Zipf};
 pub use error::{
     DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, TrafficError,
     WorkloadError,

@@ -1,25 +1,25 @@
-//! The name that a user probably meant.
+//! Suggestions for misspelled names.
 
-/// A suggestion, if there is one.
-pub(crate) struct Meant<'a>(pub(crate) Option<&'a str>, pub(crate) &'static str);
+/// A suggestion for a message, if there is one.
+pub(crate) struct Suggestion<'a>(pub(crate) Option<&'a str>, pub(crate) &'static str);
 
-impl std::fmt::Display for Meant<'_> {
+impl std::fmt::Display for Suggestion<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.map_or(Ok(()), |name| write!(f, "; did you mean `{}{name}`?", self.1))
     }
 }
 
-/// A name that is not one of those known.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no {what} `{name}`{}: there are {known}", Meant(nearest.as_deref(), ""))]
+#[error("there is no {what} `{name}`{}: the names are {known}", Suggestion(nearest.as_deref(), ""))]
 pub struct UnknownName {
-    /// What it should be the name of.
+    /// Kind of the name.
     pub what: &'static str,
-    /// What was given.
+    /// The unknown name.
     pub name: String,
-    /// What was probably meant.
+    /// The nearest known name.
     pub nearest: Option<String>,
-    /// All names there are.
+    /// All known names.
     pub known: String,
 }
 

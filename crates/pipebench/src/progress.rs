@@ -1,20 +1,20 @@
-//! How far a long piece of work has come, on the terminal of whoever waits for it.
+//! A progress bar for long work.
 //!
-//! A bar appears on standard error once the work has taken two seconds, and only if that is a
-//! terminal; it is gone when the work is done.
+//! The bar appears on standard error after two seconds of work, and only on a terminal; it is
+//! removed when the work ends.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The progress of one piece of work.
+/// The progress of one task.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Work of this many steps, called by what is made (`"rules"`).
+    /// Starts a task of `steps` steps that produces `what` (`"rules"`).
     #[must_use]
     pub fn new(what: &'static str, steps: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::hidden());
@@ -26,29 +26,29 @@ impl Progress {
         }
     }
 
-    /// Work that nobody watches.
+    /// Starts a task without a bar.
     #[must_use]
     pub fn hidden() -> Self {
         Self { bar: ProgressBar::hidden() }
     }
 
-    /// How long it has taken so far.
+    /// Returns the elapsed time.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.bar.elapsed()
     }
 
-    /// Notes that there is so much more work than was known.
+    /// Adds steps that were not known at the start.
     pub fn expect(&self, steps: u64) {
         if self.bar.length().is_some() {
             self.bar.inc_length(steps);
         }
     }
 
-    /// Notes that so many further steps are done; cheap enough for every thousandth of the work.
+    /// Counts finished steps; cheap enough for every thousandth of the work.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);
-        if self.bar.is_hidden() && self.bar.elapsed() >= PATIENCE && self.bar.length().is_some() {
+        if self.bar.is_hidden() && self.bar.elapsed() >= TIMEOUT && self.bar.length().is_some() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
@@ -60,6 +60,6 @@ impl Drop for Progress {
     }
 }
 
-/// How long nothing is shown.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Delay before the bar appears.
+const TIMEOUT: Duration = Duration::from_secs(2);
 const TEMPLATE: &str = "{prefix} {bar:40} {percent}% {eta} left";

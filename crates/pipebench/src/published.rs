@@ -1,30 +1,30 @@
-//! Figures that a paper prints, to stand beside what is measured.
+//! Published figures of papers, for comparison with measurements.
 //!
-//! The file says whose they are, and where each is printed. Nothing that is made depends on them.
+//! The file names the source of each figure. No generated workload depends on them.
 
 use std::sync::LazyLock;
 
-/// A figure of a paper.
+/// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// What was measured, as in `hit_rate`.
+    /// The metric, as in `hit_rate`.
     pub metric: &'static str,
-    /// The pipeline by its short name, or the rules it was measured with; `-` for all.
+    /// The pipeline by its short name, or the rule set; `-` for all.
     pub pipeline: &'static str,
     /// `high`, `low`, or `-`.
     pub locality: &'static str,
-    /// What it was measured of, as in `Megaflow 1x32K`.
+    /// The measured configuration, as in `Megaflow 1x32K`.
     pub configuration: &'static str,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// In what.
+    /// The unit.
     pub unit: &'static str,
     /// The figure, table or section of the paper.
     pub place: &'static str,
 }
 
 impl Figure {
-    /// The figure of a metric for a pipeline, a locality and a configuration, if it was published.
+    /// Returns the figure of a metric for a pipeline, a locality and a configuration.
     #[must_use]
     pub fn find(
         metric: &str,
@@ -41,7 +41,7 @@ impl Figure {
     }
 }
 
-/// All of them.
+/// All figures.
 pub static FIGURES: LazyLock<Vec<Figure>> =
     LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 

@@ -1,15 +1,17 @@
-//! Logarithm and exponential that are the same on every machine.
+//! Logarithm and exponential with equal results on every machine.
 //!
-//! Those of the standard library are the platform's, and differ in the last bits between systems
-//! and releases: enough to turn one packet of a workload into another. These use additions,
-//! multiplications and divisions alone, which IEEE 754 rounds in one way only, and Rust never
-//! contracts. They are good to about 15 digits: plenty for a distribution.
+//! Those of the standard library call the platform, and differ in the last bits between systems and
+//! releases. This is enough to change packets of a workload. These functions use only additions,
+//! multiplications and divisions, which IEEE 754 rounds uniquely and Rust never contracts. Their
+//! precision of about 15 digits is enough for a distribution.
 
-/// The natural logarithm of a positive, finite number; of anything else what [`f64::ln`] says.
+/// Returns the natural logarithm.
+///
+/// For arguments that are not positive and finite, it is the result of [`f64::ln`].
 pub(crate) fn ln(value: f64) -> f64 {
     if !(value.is_normal() && value > 0.0) {
         return if value > 0.0 && value.is_finite() {
-            // Too small to be normal: the same number, scaled.
+            // A subnormal number, scaled to a normal one.
             ln(value * TWO_TO_54) - 54.0 * LN_2
         } else if value == 0.0 {
             f64::NEG_INFINITY
@@ -26,7 +28,7 @@ pub(crate) fn ln(value: f64) -> f64 {
         fraction *= 0.5;
         exponent += 1.0;
     }
-    // ln f = 2 artanh s with |s| at most 0.172, so that 11 terms reach past the last bit.
+    // ln f = 2 artanh s with |s| at most 0.172, so 11 terms are exact to the last bit.
     let s = (fraction - 1.0) / (fraction + 1.0);
     let square = s * s;
     let series =
@@ -34,7 +36,7 @@ pub(crate) fn ln(value: f64) -> f64 {
     exponent * LN_2 + 2.0 * s * series
 }
 
-/// e to the power of a number: 0 and infinity beyond what can be represented.
+/// Returns e to the power of a number, or 0 and infinity out of range.
 pub(crate) fn exp(value: f64) -> f64 {
     if value.is_nan() {
         return value;
@@ -47,7 +49,7 @@ pub(crate) fn exp(value: f64) -> f64 {
     }
     let halves = (value / LN_2).round();
     let rest = (value - halves * LN_2_HIGH) - halves * LN_2_LOW;
-    // |rest| is at most 0.347, so that 14 terms reach past the last bit.
+    // |rest| is at most 0.347, so 14 terms are exact to the last bit.
     let series = (1..=14_u32).rev().fold(1.0, |sum, term| 1.0 + rest * sum / f64::from(term));
     #[expect(
         clippy::cast_possible_truncation,
@@ -59,7 +61,7 @@ pub(crate) fn exp(value: f64) -> f64 {
     series * scale
 }
 
-/// A positive base to any power.
+/// Returns a positive base to any power.
 pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     exp(exponent * ln(base))
 }

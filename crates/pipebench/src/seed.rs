@@ -1,39 +1,39 @@
-//! Random numbers from a seed: the same ones on every machine and for ever.
+//! Random numbers from a seed: equal on every machine and in every version.
 //!
-//! A workload is named by its seed, so its numbers may depend on nothing else: not on the order in
-//! which parts of the program ask for them, not on a library's version, not on the processor.
-//! Therefore each purpose has a stream of its own, by name ([`Seed::stream`]): drawing more for one
-//! leaves the others as they were. The generator is xoshiro256\*\* (D. Blackman and S. Vigna,
-//! *Scrambled Linear Pseudorandom Number Generators*, ACM TOMS 47, 2021), its state filled by
-//! SplitMix64 as its authors advise; both are integer arithmetic.
+//! The numbers of a workload depend on its seed only: not on the order in which parts of the
+//! program use them, not on a library's version, not on the processor. So each purpose has its own
+//! named stream ([`Seed::stream`]), and sampling more for one leaves the others unchanged. The
+//! generator is xoshiro256\*\* (D. Blackman and S. Vigna, *Scrambled Linear Pseudorandom Number
+//! Generators*, ACM TOMS 47, 2021). SplitMix64 fills its state, as its authors advise. Both are
+//! integer arithmetic.
 //!
-//! These numbers are for workloads, and hold against no one who wants to guess them.
+//! The numbers are for workloads and are not cryptographically secure.
 
-/// The number that all randomness of a workload comes from.
+/// The origin of all random numbers of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed of this number; neighbouring numbers have nothing in common.
+    /// Creates the seed of a number; neighbouring numbers give independent streams.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// A seed for a part of the workload, independent of those for other parts.
+    /// Returns a seed for a part of the workload, independent of other parts.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
         // From a state that the seed sets.
         Self(hash(mix(self.0 ^ FNV_OFFSET), name))
     }
 
-    /// The stream of random numbers for one purpose.
+    /// Returns the stream of random numbers for one purpose.
     #[must_use]
     pub fn stream(self, name: &str) -> RandomStream {
         let mut at = self.child(name).0;
@@ -52,7 +52,7 @@ pub struct RandomStream {
 }
 
 impl RandomStream {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -66,7 +66,7 @@ impl RandomStream {
         result
     }
 
-    /// A number below the bound, each as likely as the others; 0 if the bound is 0.
+    /// Returns a uniform number below the bound; 0 if the bound is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // D. Lemire, Fast Random Integer Generation in an Interval, 2019.
         let mut product = u128::from(self.bits()) * u128::from(bound);
@@ -79,30 +79,30 @@ impl RandomStream {
         high(product)
     }
 
-    /// An index into something of this length; 0 if it is empty.
+    /// Returns a random index for this length; 0 if it is 0.
     pub fn index(&mut self, length: usize) -> usize {
         let index = self.below(u64::try_from(length).unwrap_or(u64::MAX));
         usize::try_from(index).unwrap_or(0)
     }
 
-    /// A number from 0 up to and without 1, a multiple of 2^-53.
+    /// Returns a uniform number in [0, 1), a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
         let numerator = (self.bits() >> 11) as f64;
         numerator * UNIT
     }
 
-    /// Whether something of this probability happens; one that is not a number never does.
+    /// Returns true with this probability; never for NaN.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// One of the items, each as likely as the others.
+    /// Returns a uniformly chosen item.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.index(items.len()))
     }
 
-    /// Puts the items into a random order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last.saturating_add(1)));
@@ -110,25 +110,29 @@ impl RandomStream {
     }
 }
 
-/// A number for a text that is the same for ever: FNV-1a from this state.
+/// Hashes a text by FNV-1a from this state.
+///
+/// The result never changes between versions.
 fn hash(start: u64, text: &str) -> u64 {
     text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
 }
 
-/// A number for a text that is the same for ever.
+/// Hashes a text; the result never changes between versions.
 pub(crate) fn number_of(text: &str) -> u64 {
     hash(FNV_OFFSET, text)
 }
 
-/// The output function of SplitMix64 (G. Steele, D. Lea and C. Flood, *Fast Splittable Pseudorandom
-/// Number Generators*, OOPSLA 2014).
+/// Applies the output function of SplitMix64.
+///
+/// Source: G. Steele, D. Lea and C. Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA
+/// 2014.
 const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the half that is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "the requested half")]
 const fn low(product: u128) -> u64 {
     product as u64
 }
@@ -184,10 +188,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_drawn_lies_in_its_range(seed: u64, bound in 0_u64..) {
+        fn samples_lie_in_their_range(seed: u64, bound in 0_u64..) {
             let mut stream = Seed::new(seed).stream("range");
-            let drawn = stream.below(bound);
-            prop_assert!(drawn < bound || (bound == 0 && drawn == 0));
+            let sampled = stream.below(bound);
+            prop_assert!(sampled < bound || (bound == 0 && sampled == 0));
             prop_assert!((0.0..1.0).contains(&stream.unit()));
         }
 

@@ -1,28 +1,31 @@
-//! Functions for fuzz targets: they take any bytes, and check what holds for all of them.
+//! Functions for fuzz targets: they take any bytes, and check invariants.
 
-#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+#![expect(clippy::expect_used, reason = "a failure here is a finding")]
 
 use shunt_pcap::PcapReader;
 
 use crate::{
     DumpError, ParameterError, PipelineError, Progress, Seed, TextError,
-    classbench::{Parameters, Request, generate, read_filters},
+    classbench::{FilterRequest, Parameters, generate, read_filters},
     input::{Input, InputKind},
-    name::Name,
-    pipeline_file::{Description, PipelineFile, picture},
-    populate::{Dump, Filling, Form, populate},
+    name::WorkloadName,
+    pipeline_file::{PipelineDescription, PipelineFile, picture},
+    populate::{RuleForm, SwitchDump, TraversalSelection, populate},
     workload::capture_statistics,
     workload::draw_flows_of_dump,
 };
 
-/// Reads any text as filters: it is refused with a place in the text, or reads back from what is
-/// printed.
+/// Parses any text as filters.
+///
+/// It is refused with a position, or survives printing and parsing.
+///
+///
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If an invariant is violated.
 pub fn fuzz_filters(data: &[u8]) {
-    // Whatever it is can be told, or it is refused.
+    // Any input is either recognised or refused.
     if let Ok(input) = Input::of("fuzz", data.to_vec()) {
         assert!(matches!(
             input.kind(),
@@ -33,26 +36,30 @@ pub fn fuzz_filters(data: &[u8]) {
     match read_filters(text) {
         Ok(filters) => {
             let printed: String = filters.iter().map(|filter| format!("{filter}\n")).collect();
-            assert_eq!(read_filters(&printed).expect("what is printed is read"), filters);
+            assert_eq!(read_filters(&printed).expect("printed filters can be parsed"), filters);
         }
         Err(error) => assert_place(text, &error),
     }
 }
 
-/// Reads any text as parameters: they are refused with a place in the text, or make a rule-set.
+/// Parses any text as parameters.
+///
+/// It is refused with a position, or generates a rule set.
+///
+///
 ///
 /// # Panics
 ///
-/// When they do not.
+/// If an invariant is violated.
 pub fn fuzz_parameters(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Parameters::parse(text) {
         Ok(parameters) => {
-            let request = Request::new(50);
+            let request = FilterRequest::new(50);
             let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
             assert!(!filters.expect("the request is legal").is_empty());
             let printed = parameters.to_string();
-            // Shares are printed with eight digits: what is smaller is none.
+            // Shares are printed with eight digits: smaller ones become zero.
             if let Ok(again) = Parameters::parse(&printed) {
                 assert_eq!(again.to_string(), printed);
             }
@@ -64,28 +71,31 @@ pub fn fuzz_parameters(data: &[u8]) {
     }
 }
 
-/// Reads any text as a pipeline: it is refused with what is wrong, or can be described, drawn and
-/// filled.
+/// Parses any text as a pipeline.
+///
+/// It is refused with an error, or can be described, drawn and filled.
+///
+///
 ///
 /// # Panics
 ///
-/// When it cannot.
+/// If an invariant is violated.
 pub fn fuzz_pipeline(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match PipelineFile::parse(text) {
         Ok(pipeline) => {
-            assert!(!Description(&pipeline).to_string().is_empty());
+            assert!(!PipelineDescription(&pipeline).to_string().is_empty());
             assert!(picture(&pipeline).ends_with("</svg>\n"));
             let line = "@10.0.0.0/8\t10.1.2.3/32\t0 : 65535\t80 : 81\t0x06/0xFF";
             let filters = read_filters(line).expect("a legal filter");
             if let Ok(population) = populate(
                 &pipeline,
                 &filters,
-                (Filling::All, Form::Real),
+                (TraversalSelection::All, RuleForm::Real),
                 Seed::new(1),
                 &Progress::hidden(),
             ) {
-                let rules = population.flow_mods().expect("each rule is one that a pipeline reads");
+                let rules = population.flow_mods().expect("a pipeline accepts each rule");
                 assert_eq!(rules.len(), population.counts().rules);
             }
         }
@@ -98,14 +108,18 @@ pub fn fuzz_pipeline(data: &[u8]) {
     }
 }
 
-/// Reads any text as a dump: it is refused with a place in the text, or all its rules are in tables.
+/// Parses any text as a dump.
+///
+/// It is refused with a position, or all its rules are in tables.
+///
+///
 ///
 /// # Panics
 ///
-/// When they are not.
+/// If an invariant is violated.
 pub fn fuzz_dump(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match Dump::read(text) {
+    match SwitchDump::read(text) {
         Ok(dump) => {
             let rules: usize = dump.tables().iter().map(|table| table.rules).sum();
             assert_eq!(rules, dump.rules().len());
@@ -126,11 +140,12 @@ fn assert_place(text: &str, error: &TextError) {
     assert!(line.is_some(), "{error:?}");
 }
 
-/// Reads the bytes as a capture file, to its end or to what is wrong with it.
+/// Reads the bytes as a capture file, to its end or to an error.
+///
 ///
 /// # Panics
 ///
-/// When the reader is wrong.
+/// If an invariant is violated.
 pub fn fuzz_capture(data: &[u8]) {
     let mut length = 0_usize;
     if let Ok(mut reader) = PcapReader::new("fuzz", data) {
@@ -138,24 +153,25 @@ pub fn fuzz_capture(data: &[u8]) {
             length = length.saturating_add(packet.frame.len());
         }
     }
-    assert!(length <= data.len(), "frames lie in the file, none twice");
-    // Figures of what can be read are figures.
+    assert!(length <= data.len(), "frames lie in the file without overlap");
+    // A readable capture has statistics.
     if let Ok(rows) = capture_statistics("fuzz", data) {
         assert!(rows.iter().all(|row| row.value.is_finite()));
     }
 }
 
-/// Reads the bytes as the name of a workload.
+/// Parses the bytes as the name of a workload.
+///
 ///
 /// # Panics
 ///
-/// When a name does not read back from what it prints, or what is suggested is none.
+/// If a name does not survive printing and parsing, or a suggestion is invalid.
 pub fn fuzz_name(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match text.parse::<Name>() {
+    match text.parse::<WorkloadName>() {
         Ok(name) => assert_eq!(name.to_string().parse(), Ok(name)),
         Err(error) => {
-            assert!(error.nearest.is_none_or(|nearest| nearest.parse::<Name>().is_ok()));
+            assert!(error.nearest.is_none_or(|nearest| nearest.parse::<WorkloadName>().is_ok()));
         }
     }
 }

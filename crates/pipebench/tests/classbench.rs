@@ -1,7 +1,7 @@
-//! Rule-sets as ClassBench has them: what we make beside what its own generator makes.
+//! Generated ClassBench rule sets, compared with those of the original generator.
 //!
-//! The original parameter files may not be passed on. With `PIPEBENCH_CLASSBENCH` set to a folder
-//! that has them (`acl1_seed` and so on; rule-sets made from them as `acl1_10k`), they are compared.
+//! The original parameter files may not be redistributed. If `PIPEBENCH_CLASSBENCH` names a folder
+//! with them (`acl1_seed` and so on; rule sets made from them as `acl1_10k`), they are compared.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,13 +10,13 @@ use std::{io::Write, path::PathBuf};
 use shunt_pipebench::{
     Progress, Seed,
     classbench::{
-        BuiltinSet, Filter, PUBLISHED, Parameters, PublishedSet, Request, Statistics, generate,
-        read_filters,
+        BuiltinSet, Filter, FilterRequest, PUBLISHED, Parameters, PublishedSet, Statistics,
+        generate, read_filters,
     },
 };
 
 fn make(parameters: &Parameters, rules: u32, seed: u64) -> Vec<Filter> {
-    let request = Request::new(rules);
+    let request = FilterRequest::new(rules);
     generate(parameters, &request, Seed::new(seed), &Progress::hidden()).unwrap()
 }
 
@@ -24,13 +24,12 @@ fn text(filters: &[Filter]) -> String {
     filters.iter().map(|filter| format!("{filter}\n")).collect()
 }
 
-/// A file of the folder; without a folder nothing, and a word about it, which the harness does not
-/// swallow as it does what passing tests print.
+/// Returns a file of the folder; without a folder it prints a message.
 fn original(file: &str) -> Option<String> {
     let Some(folder) = std::env::var_os("PIPEBENCH_CLASSBENCH").map(PathBuf::from) else {
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED: PIPEBENCH_CLASSBENCH names no folder that has {file}"
+            "SKIPPED: PIPEBENCH_CLASSBENCH names no folder with {file}"
         );
         return None;
     };
@@ -50,7 +49,7 @@ fn sets_from_the_original_parameters_are_like_the_original_sets() {
         let Some(text) = original(&format!("{}_seed", set.seed)) else { return };
         let parameters = Parameters::parse(&text).unwrap();
         let ours = Statistics::of(&make(&parameters, set.requested, 1));
-        // Two seeds of one generator are that far apart: the fewer filters, the further.
+        // Two seeds of one generator differ this much: the fewer filters, the more.
         let small = set.requested < 10_000;
         let (part, points) = if small { (0.20, 0.10) } else { (0.10, 0.06) };
         let count = |count: usize| f64::from(u32::try_from(count).unwrap());
@@ -88,7 +87,7 @@ fn statistics_of_the_original_sets_are_the_published_ones() {
     }
 }
 
-/// The least and the most of a family at a size.
+/// Returns the minimum and maximum of a family at a size.
 fn family(set: BuiltinSet, requested: u32, of: impl Fn(&PublishedSet) -> f64) -> (f64, f64) {
     let family = PUBLISHED.iter().filter(|published| {
         published.requested == requested && published.seed.starts_with(set.name())
@@ -98,7 +97,7 @@ fn family(set: BuiltinSet, requested: u32, of: impl Fn(&PublishedSet) -> f64) ->
 
 #[test]
 fn our_own_sets_lie_among_the_original_ones_of_their_family() {
-    // The original generator has no family of OpenFlow's.
+    // The original generator has no OpenFlow family.
     for set in [BuiltinSet::Acl, BuiltinSet::Firewall, BuiltinSet::Ipc] {
         let statistics = Statistics::of(&make(&set.parameters(), 10_000, 1));
         let count = |count: usize| f64::from(u32::try_from(count).unwrap());
@@ -143,7 +142,7 @@ fn filters_of_openflow_are_of_few_hosts_and_have_no_ranges() {
     assert!(destination > 15.0 && pair > 1.5 && all == 1.0, "{statistics:?}");
 }
 
-/// Whether every packet of the inner filter is one of the outer.
+/// Returns whether every packet of the inner filter matches the outer.
 fn contains(outer: &Filter, inner: &Filter) -> bool {
     let ports = |outer: shunt_pipebench::classbench::PortRange,
                  inner: shunt_pipebench::classbench::PortRange| {
@@ -176,7 +175,7 @@ fn no_filter_is_hidden_by_a_wider_one_before_it() {
 fn wider_scopes_make_wider_filters() {
     let parameters = BuiltinSet::Acl.parameters();
     let bits = |address_scope: f64| {
-        let request = Request { address_scope, ..Request::new(2000) };
+        let request = FilterRequest { address_scope, ..FilterRequest::new(2000) };
         let set = generate(&parameters, &request, Seed::new(1), &Progress::hidden()).unwrap();
         let bits: usize =
             set.iter().map(|f| usize::from(f.source.length() + f.destination.length())).sum();

@@ -1,4 +1,4 @@
-//! Pipelines filled with rules: counts beside the published ones, and other readers of the rules.
+//! Filled pipelines: counts compared with published ones, and the rules in other readers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,37 +6,43 @@ use std::{fmt::Write as _, io::Write as _, process::Command};
 
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Filter, Request, generate, read_filters},
+    classbench::{BuiltinSet, Filter, FilterRequest, generate, read_filters},
     pipeline_file::{BUILTIN, Builtin, PipelineFile},
-    populate::{Filling, Form, Population, drawn, populate},
+    populate::{Population, RuleForm, TraversalSelection, populate, sampled},
     published::Figure,
-    statistics::Fates,
+    statistics::FlowTraversals,
     workload::Workload,
 };
 use shunt_pipeline::{BridgeId, BridgeSettings, Pipeline, Time};
 
 fn filters(count: u32) -> Vec<Filter> {
     let acl = BuiltinSet::Acl.parameters();
-    generate(&acl, &Request::new(count), Seed::new(1), &Progress::hidden()).unwrap()
+    generate(&acl, &FilterRequest::new(count), Seed::new(1), &Progress::hidden()).unwrap()
 }
 
-fn filled(name: &str, count: u32, filling: Filling) -> Population {
+fn filled(name: &str, count: u32, filling: TraversalSelection) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
-    populate(&pipeline, &filters(count), (filling, Form::Plain), Seed::new(1), &Progress::hidden())
-        .unwrap()
+    populate(
+        &pipeline,
+        &filters(count),
+        (filling, RuleForm::Plain),
+        Seed::new(1),
+        &Progress::hidden(),
+    )
+    .unwrap()
 }
 
-/// As published: filters of OpenFlow, drawn ten thousand times.
+/// Fills a pipeline as published: with ten thousand sampled OpenFlow filters.
 fn as_published(name: &str) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
     let parameters = BuiltinSet::OpenFlow.parameters();
-    let request = Request::new(10_000);
+    let request = FilterRequest::new(10_000);
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden()).unwrap();
-    let filters = drawn(&filters, 10_000, Seed::new(1));
+    let filters = sampled(&filters, 10_000, Seed::new(1));
     populate(
         &pipeline,
         &filters,
-        (Filling::Forwarding, Form::Plain),
+        (TraversalSelection::Forwarding, RuleForm::Plain),
         Seed::new(1),
         &Progress::hidden(),
     )
@@ -63,7 +69,7 @@ fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
             "steps": [{"table": 0, "match": ["ip_src"]}]}]}"#;
     let pipeline = PipelineFile::parse(pipeline).unwrap();
     let filters = read_filters(text).unwrap();
-    let filling = (Filling::Forwarding, Form::Plain);
+    let filling = (TraversalSelection::Forwarding, RuleForm::Plain);
     let filled = populate(&pipeline, &filters, filling, Seed::new(1), &Progress::hidden()).unwrap();
     let priority = |prefix: &str| {
         let rule = filled.rules().iter().find(|rule| rule.matching.contains(prefix));
@@ -73,14 +79,14 @@ fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
 }
 
 #[test]
-fn filters_are_drawn_again_and_again_from_a_seed() {
+fn filters_are_sampled_with_replacement() {
     let filters = filters(500);
-    let once = drawn(&filters, 500, Seed::new(1));
-    assert_eq!(once, drawn(&filters, 500, Seed::new(1)));
+    let once = sampled(&filters, 500, Seed::new(1));
+    assert_eq!(once, sampled(&filters, 500, Seed::new(1)));
     assert!(once.iter().all(|filter| filters.contains(filter)));
     let distinct: std::collections::BTreeSet<_> = once.iter().collect();
     assert!(distinct.len() < filters.len());
-    assert_eq!(drawn(&[], 500, Seed::new(1)), []);
+    assert_eq!(sampled(&[], 500, Seed::new(1)), []);
 }
 
 fn text(population: &Population) -> String {
@@ -93,7 +99,7 @@ fn text(population: &Population) -> String {
 #[test]
 fn filled_pipelines_have_the_published_tables_and_traversals() {
     for builtin in BUILTIN {
-        let counts = filled(builtin.name, 2000, Filling::All).counts();
+        let counts = filled(builtin.name, 2000, TraversalSelection::All).counts();
         for (metric, count) in [("tables", counts.tables), ("traversals", counts.traversals)] {
             let published = Figure::find(metric, builtin.name, "-", "-").unwrap().value;
             assert_eq!(count as f64, published, "{}: {metric}", builtin.name);
@@ -103,10 +109,10 @@ fn filled_pipelines_have_the_published_tables_and_traversals() {
 }
 
 #[test]
-fn sub_traversals_are_fewer_than_what_they_make() {
-    // Those whose traversals fall into parts that have no field in common.
+fn sub_traversals_are_fewer_than_traversals() {
+    // Pipelines with traversals that split into parts without a common field.
     for name in ["psc", "ofd"] {
-        let counts = filled(name, 2000, Filling::Forwarding).counts();
+        let counts = filled(name, 2000, TraversalSelection::Forwarding).counts();
         assert!((counts.parts as u64) < counts.combinations / 2, "{name}: {counts:?}");
     }
 }
@@ -114,7 +120,7 @@ fn sub_traversals_are_fewer_than_what_they_make() {
 #[test]
 fn every_filter_is_placed_or_counted() {
     for builtin in BUILTIN {
-        let counts = filled(builtin.name, 2000, Filling::Forwarding).counts();
+        let counts = filled(builtin.name, 2000, TraversalSelection::Forwarding).counts();
         assert_eq!(counts.placed + counts.rejected, filters(2000).len());
         assert!(counts.placed > 9 * counts.rejected, "{}: {counts:?}", builtin.name);
     }
@@ -122,8 +128,8 @@ fn every_filter_is_placed_or_counted() {
 
 #[test]
 fn the_same_seed_gives_the_same_rules() {
-    let first = text(&filled("psc", 500, Filling::Forwarding));
-    assert_eq!(first, text(&filled("psc", 500, Filling::Forwarding)));
+    let first = text(&filled("psc", 500, TraversalSelection::Forwarding));
+    assert_eq!(first, text(&filled("psc", 500, TraversalSelection::Forwarding)));
 }
 
 fn real(name: &str, count: u32) -> Population {
@@ -131,7 +137,7 @@ fn real(name: &str, count: u32) -> Population {
     populate(
         &pipeline,
         &filters(count),
-        (Filling::Forwarding, Form::Real),
+        (TraversalSelection::Forwarding, RuleForm::Real),
         Seed::new(1),
         &Progress::hidden(),
     )
@@ -145,42 +151,47 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
         assert!(psc.contains(action), "{action}");
     }
     let ols = text(&real("ols", 300));
-    // What one table loads, later ones ask for.
+    // Later tables match what earlier ones load.
     let loads = |line: &&str| line.contains("->reg");
     let asks = |line: &&str| line.split("actions").next().unwrap().contains(",reg");
     assert!(ols.lines().any(|line| loads(&line)) && ols.lines().any(|line| asks(&line)), "{ols}");
-    let plain = text(&filled("ols", 300, Filling::Forwarding));
+    let plain = text(&filled("ols", 300, TraversalSelection::Forwarding));
     assert!(!plain.lines().any(|line| loads(&line) || asks(&line)));
 }
 
-/// Of each class of flows: what share of them takes its way; and what share of all is forwarded.
-fn ways(name: &str) -> (Vec<f64>, f64) {
+/// Returns the share of each class with its intended traversal, and of forwarded flows.
+fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
-    let fates = Fates::of(rules, workload.flows(), &Progress::hidden()).unwrap();
+    let fates = FlowTraversals::of(rules, workload.flows(), &Progress::hidden()).unwrap();
     let rows = fates.rows(workload.classes());
-    let of_class = rows.iter().filter(|row| row.what.starts_with("of those, by the way of "));
+    let of_class = rows.iter().filter(|row| {
+        row.what.starts_with(
+            "of those, with the traversal \
+                                         of ",
+        )
+    });
     let forwarded = rows.iter().find(|row| row.what == "flows that are forwarded").unwrap().value;
     (of_class.map(|row| row.value).collect(), forwarded)
 }
 
 #[test]
-fn flows_take_the_way_that_they_are_meant_for() {
+fn flows_take_their_intended_traversal() {
     for builtin in BUILTIN {
         for locality in ["high", "low"] {
             let name = format!("{}:{locality}:2k:rules=1k:packets=2k", builtin.name);
-            let (ways, forwarded) = ways(&name);
-            assert!(ways.iter().all(|share| *share > 90.0), "{name}: {ways:?}");
+            let (class_shares, forwarded) = class_shares(&name);
+            assert!(class_shares.iter().all(|share| *share > 90.0), "{name}: {class_shares:?}");
             assert!(forwarded > 99.0, "{name}: {forwarded} %");
         }
     }
 }
 
 #[test]
-fn packets_go_through_the_real_form_as_far_as_through_the_plain_one() {
+fn real_and_plain_forms_forward_equally() {
     for source in ["psc", "ols", "ant"] {
         let name = format!("{source}:low:500:rules=300:packets=1k");
-        let (plain, real) = (ways(&name).1, ways(&format!("{name}:form=real")).1);
+        let (plain, real) = (class_shares(&name).1, class_shares(&format!("{name}:form=real")).1);
         assert!(plain > 99.0 && real > 90.0, "{source}: {real} % instead of {plain} %");
     }
 }
@@ -190,13 +201,13 @@ fn a_pipeline_takes_all_the_rules() {
     let each =
         |population: fn(&str) -> Population| BUILTIN.iter().map(move |one| population(one.name));
     for population in
-        each(|name| filled(name, 300, Filling::All)).chain(each(|name| real(name, 300)))
+        each(|name| filled(name, 300, TraversalSelection::All)).chain(each(|name| real(name, 300)))
     {
         let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
         pipeline.add_bridge(bridge, BridgeSettings::default());
         let mods = population.flow_mods().unwrap();
         pipeline.apply(bridge, &mods, Time::ZERO).unwrap();
-        // None of them replaced another.
+        // No rule replaced another.
         assert_eq!(mods.len(), population.rules().len());
     }
 }
@@ -204,12 +215,12 @@ fn a_pipeline_takes_all_the_rules() {
 #[test]
 fn ovs_ofctl_reads_all_the_rules() {
     if Command::new("ovs-ofctl").arg("--version").output().is_err() {
-        // What a passing test prints is swallowed.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: there is no ovs-ofctl");
+        // The harness hides the output of passing tests.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: ovs-ofctl is not installed");
         return;
     }
     let all = |builtin: &Builtin| {
-        [filled(builtin.name, 500, Filling::All), real(builtin.name, 500)]
+        [filled(builtin.name, 500, TraversalSelection::All), real(builtin.name, 500)]
             .map(|one| (builtin.name, one))
     };
     for (name, population) in BUILTIN.iter().flat_map(all) {

@@ -1,4 +1,4 @@
-//! The control socket, as `ovs-appctl` uses it.
+//! The control socket with `ovs-appctl`.
 
 use shunt_tests::daemon::{complaint, text};
 
@@ -40,5 +40,5 @@ fn appctl_hears_what_it_did_wrong() {
     let words = complaint(&daemon.ovs_appctl(&["fdb/show", "nosuch"]));
     assert!(words.contains("nosuch"), "{words}");
     let words = complaint(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_prot=1"]));
-    assert!(words.contains("in_port"), "the nearest field is named: {words}");
+    assert!(words.contains("in_port"), "the error names the nearest field: {words}");
 }

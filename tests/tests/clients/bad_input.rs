@@ -1,4 +1,4 @@
-//! Peers and files that are wrong in every way: the switch stays up, says so, and loses nothing.
+//! Invalid peers and files: the switch keeps running, reports the error, and loses nothing.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::daemon;
 
 fn connect(daemon: &Daemon) -> UnixStream {
     let socket = daemon.run_dir().join("br0.mgmt");
-    let stream = UnixStream::connect(socket).expect("the management socket is there");
+    let stream = UnixStream::connect(socket).expect("the management socket exists");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("ten seconds are a timeout");
     stream
 }
@@ -36,17 +36,27 @@ fn a_peer_that_sends_garbage_loses_its_connection_and_nothing_else() {
     let daemon = daemon();
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,ip,actions=output:1"]));
     let mut quiet = connect(&daemon);
-    assert_eq!(read_message(&mut quiet).map(|(kind, _)| kind), Some(0), "HELLO comes first");
+    assert_eq!(
+        read_message(&mut quiet).map(|(kind, _)| kind),
+        Some(0),
+        "the first message is \
+                                         HELLO"
+    );
     for garbage in [&[0xff_u8; 64][..], &[4, 0, 0, 3, 0, 0, 0, 0], b"GET / HTTP/1.0\r\n\r\n"] {
         let mut stream = connect(&daemon);
-        // The switch may close before all of it is written.
+        // The switch may close before everything is written.
         let _ = stream.write_all(garbage);
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
     }
     quiet.write_all(&HELLO).unwrap();
     quiet.write_all(&ECHO).unwrap();
-    assert_eq!(read_message(&mut quiet).map(|(kind, _)| kind), Some(3), "the other one lives");
+    assert_eq!(
+        read_message(&mut quiet).map(|(kind, _)| kind),
+        Some(3),
+        "the other connection \
+                                         stays open"
+    );
     let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
     assert!(rules.contains("priority=5,ip"), "{rules}");
 }

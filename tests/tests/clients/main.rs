@@ -1,5 +1,7 @@
 //! Real clients against the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send
-//! garbage. No privileges are needed: all ports are null.
+//! garbage.
+//!
+//! The tests need no privileges: all ports are null ports.
 
 #![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
@@ -11,7 +13,7 @@ mod shuntctl;
 
 use shunt_tests::daemon::Daemon;
 
-/// A daemon with bridge `br0` and four null ports `p1` to `p4`.
+/// Starts a daemon with bridge `br0` and four null ports `p1` to `p4`.
 fn daemon() -> Daemon {
     let mut text = String::from("[[bridge]]\nname = \"br0\"\ndatapath_id = \"00000000000000c1\"\n");
     for number in 1..=4 {

@@ -1,4 +1,4 @@
-//! What operators do with `ovs-ofctl`, and what they see.
+//! Operator tasks with `ovs-ofctl`, and its output.
 
 use shunt_tests::daemon::{Daemon, complaint, text};
 
@@ -8,7 +8,7 @@ fn ofctl(daemon: &Daemon, verb: &str, arguments: &[&str]) -> String {
     text(&daemon.ovs_ofctl("br0", verb, arguments))
 }
 
-/// The rules, without what changes from run to run.
+/// Returns the rules without the fields that vary between runs.
 fn rules(daemon: &Daemon) -> Vec<String> {
     let dump = ofctl(daemon, "dump-flows", &["--no-stats"]);
     let lines = dump.lines().map(str::trim).filter(|line| line.contains("actions="));
@@ -126,7 +126,7 @@ fn replace_flows_and_diff_flows_agree() {
     assert_eq!(rules(&daemon).len(), 2);
 }
 
-/// `diff-flows` ends with 2 where there are differences.
+/// Runs `diff-flows`, which exits with 2 if there are differences.
 fn complaint_or_text(daemon: &Daemon, file: &str) -> String {
     let output = daemon.ovs_ofctl("br0", "diff-flows", &[file]);
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
@@ -146,7 +146,7 @@ fn a_bundle_is_all_or_nothing() {
     std::fs::write(&file, with_overlap).unwrap();
     let words = complaint(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &path]));
     assert!(words.contains("OFPFMFC_OVERLAP"), "{words}");
-    assert_eq!(rules(&daemon).len(), 2, "nothing of a failed bundle stays");
+    assert_eq!(rules(&daemon).len(), 2, "a failed bundle leaves nothing");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn groups_and_meters_come_back_as_they_were_given() {
     assert!(ofctl(&daemon, "dump-group-stats", &[]).contains("group_id=8,"));
     assert!(ofctl(&daemon, "meter-stats", &[]).contains("flow_count:1"));
     ofctl(&daemon, "del-groups", &[]);
-    assert!(rules(&daemon).is_empty(), "a rule goes with the group that it names");
+    assert!(rules(&daemon).is_empty(), "deleting a group deletes the rules that reference it");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The rules that OVN fills a bridge with, by `ovs-ofctl`; and a packet that pauses on its way.
+//! The rules of OVN, loaded with `ovs-ofctl`, and a packet that pauses in the pipeline.
 //!
-//! The recordings are those of `crates/pipeline/tests/data/ovn`, whose page says how they were made
-//! and what of them `ovs-ofctl` has to be told in other words.
+//! The recordings are those of `crates/pipeline/tests/data/ovn`. Their page describes how they were
+//! made, and which of their words `ovs-ofctl` needs in another form.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use crate::daemon;
 
 const DATA: &str = "crates/pipeline/tests/data/ovn/";
 
-/// What no rule may do yet.
+/// Actions and fields that are not supported yet.
 const ABSENT: &[&str] = &["ct(", "ct_clear", "group:", "tun_metadata"];
 
-/// The rules, as `ovs-ofctl` reads them over OpenFlow 1.3.
+/// Returns the rules in the syntax of `ovs-ofctl` for OpenFlow 1.3.
 fn rules() -> Vec<String> {
     let dump = read(&format!("{DATA}small.flows"));
     let can_load = |line: &&str| {
@@ -34,7 +34,7 @@ fn rules() -> Vec<String> {
     dump.lines().map(str::trim).filter(can_load).map(in_13).collect()
 }
 
-/// The headers that a rule asks for, as a packet to trace.
+/// Returns a packet to trace with the headers that a rule matches.
 fn packet(rule: &str) -> String {
     let (matching, _) = rule.split_once(" actions=").expect("a rule has actions");
     let hidden = [
@@ -50,14 +50,14 @@ fn packet(rule: &str) -> String {
 #[test]
 fn the_rules_of_ovn_load_and_packets_are_traced_through_them() {
     let daemon = daemon();
-    // Not those of the recording: they name no rate that matters here.
+    // The meters of the recording are replaced: their rates do not matter here.
     for number in 1..=3 {
         let meter = format!("meter={number},kbps,bands=type=drop,rate=10000");
         text(&daemon.ovs_ofctl("br0", "add-meter", &[&meter]));
     }
     let rules = rules();
     let file = daemon.run_dir().join("flows");
-    fs::write(&file, rules.join("\n")).expect("the folder is there");
+    fs::write(&file, rules.join("\n")).expect("the folder exists");
     text(&daemon.ovs_ofctl("br0", "add-flows", &[&file.display().to_string()]));
     let dump = text(&daemon.ovs_ofctl("br0", "dump-flows", &["--no-stats"]));
     let loaded = dump.lines().filter(|line| line.contains("actions=")).count();
@@ -69,7 +69,7 @@ fn the_rules_of_ovn_load_and_packets_are_traced_through_them() {
     }
 }
 
-/// A client that sends back what pauses; it ends with this.
+/// A client that resumes paused packets; it ends on drop.
 struct Monitor(Child);
 
 impl Monitor {
@@ -105,7 +105,7 @@ fn a_packet_that_pauses_goes_on_when_ovs_ofctl_sends_it_back() {
         "0035003500080000"
     );
     let out = format!("in_port=1,packet={frame},actions=table");
-    // The monitor may not listen yet: what comes too early is heard by nobody.
+    // The monitor may not listen yet, so early packets are lost.
     let arrived = || {
         text(&daemon.ovs_ofctl("br0", "packet-out", &[&out]));
         let dump = text(&daemon.ovs_ofctl("br0", "dump-flows", &["cookie=0x77/-1"]));

@@ -1,4 +1,4 @@
-//! The friendlier client.
+//! The client `shuntctl`.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn bridges_and_ports_come_and_go_while_the_daemon_runs() {
     text(&daemon.ovs_ofctl("br1", "add-flow", &["actions=output:x1"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=p1,actions=output:pb"]));
     let trace = text(&daemon.shuntctl(&["trace", "br0", "in_port=1,udp"]));
-    assert!(trace.contains("bridge(\"br1\")"), "a patch leads on: {trace}");
+    assert!(trace.contains("bridge(\"br1\")"), "a patch port leads on: {trace}");
     text(&daemon.shuntctl(&["del-port", "x1"]));
     text(&daemon.shuntctl(&["del-br", "br1"]));
     assert!(!text(&daemon.shuntctl(&["show"])).contains("br1"));
@@ -60,7 +60,7 @@ fn settings_can_be_changed() {
     let daemon = daemon();
     text(&daemon.shuntctl(&["set", "caches.idle_ms=2000"]));
     let words = complaint(&daemon.shuntctl(&["set", "caches.idel_ms=2000"]));
-    assert!(words.contains("idle_ms"), "the nearest setting is named: {words}");
+    assert!(words.contains("idle_ms"), "the error names the nearest setting: {words}");
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
     let counted = |name: &str| {
         let metrics = text(&daemon.shuntctl(&["evict", "--metrics"]));
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|number| number.parse::<u64>().ok()).expect("the metric is there")
+        line.and_then(|number| number.parse::<u64>().ok()).expect("the metric exists")
     };
     assert!(until(|| text(&daemon.shuntctl(&["entries"])).lines().count() > 1));
-    // Each change outranks the one before, and means the same at first.
+    // Each rule has a higher priority than the previous one, and the same effect at first.
     let mut priority = 1;
     let mut change = |actions: &str| {
         priority += 1;
@@ -110,14 +110,14 @@ fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
     let source = format!("rx={}", file.display());
     let port = ["add-port", "br0", "in", "type=pcap", &source, "number=5"];
     text(&daemon.shuntctl(&port));
-    // The entry of the only packet that comes, by its name: three numbers with dots.
+    // The name of the only packet's entry: three numbers with dots.
     let entry = || {
         let entries = text(&daemon.shuntctl(&["entries"]));
         let mut words = entries.split_whitespace().map(str::to_owned);
         words.find(|word| word.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3)
     };
     assert!(until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
-    let entry = entry().expect("it is there");
+    let entry = entry().expect("it exists");
 
     let why = text(&daemon.shuntctl(&["why", &entry]));
     for expected in [

@@ -1,4 +1,4 @@
-//! The changes of a world: it is built, changed until it is said to be over, and torn down.
+//! The changes of a world: it is built, changed until stopped, and removed.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -22,13 +22,13 @@ use crate::{
     rig::{PORTS, bridge_name, port_name},
 };
 
-/// Pause after a change: packets must have the time to fill caches for the next to empty.
+/// Pause after a change, in which packets fill the caches again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Pause after the last change, in which what it replaced is forgotten.
+/// Pause after the last change, in which retired entries are reclaimed.
 const LAST_PAUSE: Duration = Duration::from_millis(1200);
 
-/// Who changes the world.
+/// The source of changes.
 pub(crate) struct Changes<'a> {
     switch: &'a Switch,
     runtime: &'a Handle,
@@ -51,7 +51,7 @@ impl<'a> Changes<'a> {
         draw(runner, generate::world()).into_iter().for_each(|op| self.apply(op));
     }
 
-    /// Makes changes until the world is over, and tears it down.
+    /// Makes changes until the world is stopped, and removes it.
     pub(crate) fn make(&self, runner: &mut TestRunner) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.apply(draw(runner, generate::op()));
@@ -61,7 +61,7 @@ impl<'a> Changes<'a> {
         sleep(LAST_PAUSE);
     }
 
-    /// Makes a change; one that is refused is none.
+    /// Applies a change; a refused change has no effect.
     fn apply(&self, op: Op) {
         let made = match op {
             Op::Apply(id, mods) => {
@@ -73,8 +73,8 @@ impl<'a> Changes<'a> {
                 ports.iter().for_each(|port| self.set_vlans(id.number(), port));
                 true
             }
-            // Packets teach by themselves, and the switch expires and forgets by itself; no bundle
-            // is drawn.
+            // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
+            // not generated.
             Op::Teach(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl<'a> Changes<'a> {
             },
             ..config::PortOptions::default()
         };
-        // A list of VLANs that a mode does not take is refused.
+        // A mode may refuse a list of VLANs.
         let _ = self.runtime.block_on(self.switch.set_vlans(port));
     }
 
@@ -133,13 +133,13 @@ impl<'a> Changes<'a> {
                 },
             };
             let all = vec![
-                Modification::Flow(rules.expect("it says all")),
+                Modification::Flow(rules.expect("it lists everything")),
                 Modification::Group(groups),
                 Modification::Meter(meters),
             ];
             assert!(self.modify(id.number(), all), "everything can be removed");
         }
         let flushed = self.runtime.block_on(self.switch.flush_macs(None));
-        flushed.expect("addresses can be forgotten");
+        flushed.expect("addresses can be flushed");
     }
 }

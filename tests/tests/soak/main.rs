@@ -1,16 +1,17 @@
-//! A whole switch with real threads under rules that never rest: worlds of random rules, groups,
-//! meters and learning actions are built, changed and torn down while packets flow, and every thread
-//! compares some of its hits with the tables.
+//! A whole switch with real threads under continuous rule changes.
 //!
-//! Nothing here knows what a packet should do; what must hold is what a switch can say of itself:
-//! no cached answer differs from the tables (law 1), every packet has one end, the ports counted what
-//! their far ends sent and received, and a world that is gone leaves no memory behind.
+//! Random worlds of rules, groups, meters and learn actions are built, changed and removed while
+//! packets flow. Every thread compares some of its hits with the tables.
 //!
-//! `SHUNT_SOAK_PACKETS` says how many packets for each kind of cache, `SHUNT_SEED` in which worlds; `cargo xtask soak` sets
-//! both, and then the progress is shown.
+//! The test does not know what a packet should do. It checks invariants of the switch: no cached
+//! result differs from the tables (law 1), every packet has exactly one end, port counters equal
+//! what the far ends sent and received, and a removed world leaves no memory behind.
+//!
+//! `SHUNT_SOAK_PACKETS` sets the number of packets for each kind of cache, and `SHUNT_SEED` the
+//! worlds. `cargo xtask soak` sets both, and then the progress is shown.
 
 #![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
-#![expect(clippy::print_stderr, reason = "a long test shows how far it is")]
+#![expect(clippy::print_stderr, reason = "a long test shows its progress")]
 
 mod changes;
 mod memory;
@@ -33,18 +34,20 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::{changes::Changes, memory::resident_bytes, progress::Progress, rig::Rig};
 
-/// Packets unless it is said how many.
+/// Default number of packets.
 const PACKETS: u64 = 200_000;
 
-/// Worlds that are built one after the other, in the gate and where a soak is asked for.
+/// Number of worlds built one after the other, in the gate and in a soak.
 const WORLDS: u64 = 5;
 const WORLDS_OF_SOAK: u64 = 25;
 
-/// Changes of a world, at least, whenever its packets were sent.
+/// Minimum number of changes of a world, however fast its packets were sent.
 const CHANGES_MIN: u64 = 50;
 
-/// How much more memory the last worlds may leave in use than the first half did at most, beside a
-/// tenth of it: allocators do not give everything back.
+/// Maximum growth of memory in bytes, in addition to a tenth.
+///
+/// It compares the last worlds with the maximum of the first half; allocators do not return
+/// everything.
 const GROWTH_MAX_BYTES: u64 = 16 << 20;
 
 #[test]
@@ -52,7 +55,7 @@ fn a_switch_whose_rules_never_rest_is_right_loses_no_packet_and_does_not_grow() 
     let is_asked_for = std::env::var_os("SHUNT_SOAK_PACKETS").is_some();
     let (packets, seed) =
         (environment("SHUNT_SOAK_PACKETS", PACKETS), environment("SHUNT_SEED", 0));
-    // What differs is told of in the log.
+    // The log shows differences.
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
     log.with_writer(std::io::stderr).init();
     for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
@@ -61,7 +64,7 @@ fn a_switch_whose_rules_never_rest_is_right_loses_no_packet_and_does_not_grow() 
     }
 }
 
-/// A switch with this kind of cache, under so many packets.
+/// Runs a switch with this kind of cache and this many packets.
 fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
     let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
@@ -103,8 +106,10 @@ fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
     }
 }
 
-/// A world may need more than all before it, and what it frees is not always given back; but what
-/// leaks is there after every later world too.
+/// Asserts that memory at rest does not grow.
+///
+/// One world may need more than all before it, and freed memory is not always returned. But a leak
+/// also shows after every later world.
 fn assert_does_not_grow(at_rest: &[u64]) {
     let (early, late) = at_rest.split_at(at_rest.len() / 2);
     let most = early.iter().max().copied().unwrap_or_default();
@@ -112,7 +117,7 @@ fn assert_does_not_grow(at_rest: &[u64]) {
     assert!(least < most + most / 10 + GROWTH_MAX_BYTES, "memory grew: {at_rest:?}");
 }
 
-/// A source of choices; the same for the same numbers.
+/// Returns a source of choices, determined by the numbers.
 fn random(seed: u64, stream: u8) -> TestRunner {
     let mut bytes = [stream; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

@@ -1,4 +1,4 @@
-//! How far a soak is, in one line that is written over.
+//! The progress of a soak, in one line that is overwritten.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use crate::memory::resident_bytes;
 /// Cells of the bar.
 const CELLS: u64 = 30;
 
-/// How often the line is written.
+/// Update interval of the line.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The line.
+/// The progress line.
 pub(crate) struct Progress {
     packets: u64,
     is_shown: bool,
     start: Instant,
     shown: Duration,
-    /// Changes that were made in the worlds that are over.
+    /// Number of changes in the finished worlds.
     pub(crate) versions: u64,
 }
 
@@ -28,7 +28,7 @@ impl Progress {
         Self { packets, is_shown, start: Instant::now(), shown: Duration::ZERO, versions: 0 }
     }
 
-    /// Shows how far it is, if it is time.
+    /// Shows the progress if the interval has passed.
     pub(crate) fn show(&mut self, sent: u64, caches: &CacheStatus) {
         let passed = self.start.elapsed();
         if !self.is_shown || passed < self.shown + INTERVAL {
@@ -48,7 +48,7 @@ impl Progress {
         );
     }
 
-    /// Leaves the line.
+    /// Ends the line.
     pub(crate) fn end(&self) {
         if self.is_shown {
             eprintln!();

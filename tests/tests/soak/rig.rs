@@ -1,4 +1,4 @@
-//! A switch of two bridges with two packet threads, and the far ends of its ports.
+//! A switch with two bridges and two packet threads, and the far ends of its ports.
 
 use std::{
     thread::sleep,
@@ -16,38 +16,38 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::traffic::Hosts;
 
-/// Ports of each bridge that packets come in by, from 1: those that generated rules name.
+/// Ingress ports of each bridge, from 1: those that generated rules name.
 pub(crate) const PORTS: u32 = 3;
 
-/// The ports of each bridge that lead to the other.
+/// The patch ports of each bridge.
 const PATCHES: std::ops::RangeInclusive<u32> = 4..=5;
 
-/// Packet threads.
+/// Number of packet threads.
 pub(crate) const THREADS: u16 = 2;
 
-/// One hit of so many is compared with the tables.
+/// One in this many hits is compared with the tables.
 const VERIFY_ONE_IN: u32 = 4;
 
 /// A switch and the hosts on its ports.
 pub(crate) struct Rig {
     pub(crate) switch: Switch,
     pub(crate) hosts: Hosts,
-    // Declared last, so that the switch stops while its runtime is there.
+    // Declared last, so that the switch stops while its runtime exists.
     pub(crate) runtime: Runtime,
 }
 
-/// The name of a bridge.
+/// Returns the name of a bridge.
 pub(crate) fn bridge_name(bridge: u16) -> String {
     format!("br{bridge}")
 }
 
-/// The name of a port.
+/// Returns the name of a port.
 pub(crate) fn port_name(bridge: u16, port: u32) -> String {
     format!("p{bridge}-{port}")
 }
 
 impl Rig {
-    /// A switch without rules, with whole entries or with pieces.
+    /// Creates a switch without rules, with megaflows or with LTM entries.
     pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
@@ -69,7 +69,7 @@ impl Rig {
                 let (bridge, name) = (bridge_name(id), port_name(id, port));
                 let added = switch.add_own_port(&bridge, &name, Box::new(near));
                 let number = runtime.block_on(added).expect("a port is added");
-                assert_eq!(number.number(), port, "ports get their numbers in turn");
+                assert_eq!(number.number(), port, "ports get consecutive numbers");
                 hosts.far_ends.extend(far.split(THREADS).expect("once for each thread"));
             }
         }
@@ -96,9 +96,9 @@ impl Rig {
         }
     }
 
-    /// Waits until every packet that hosts have sent has come to its end and was received.
+    /// Waits until every packet sent by hosts has ended and was received.
     pub(crate) fn come_to_rest(&mut self) {
-        #[expect(clippy::disallowed_methods, reason = "packet threads live in real time")]
+        #[expect(clippy::disallowed_methods, reason = "packet threads need real time")]
         let start = Instant::now();
         loop {
             self.hosts.receive();
@@ -114,10 +114,10 @@ impl Rig {
         }
     }
 
-    /// Makes sure of all that must hold at rest.
+    /// Asserts everything that must hold at rest.
     pub(crate) fn check(&self) {
         let (caches, fates) = (self.switch.caches(), self.switch.drops());
-        assert_eq!(caches.differences, 0, "the log says which: {caches:?}");
+        assert_eq!(caches.differences, 0, "the log names them: {caches:?}");
         assert_eq!(fates.sent, self.hosts.received, "{fates:?}");
         let bridges = self.switch.bridges();
         let ports = || bridges.iter().flat_map(|bridge| &bridge.ports);

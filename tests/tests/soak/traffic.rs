@@ -1,4 +1,4 @@
-//! The hosts on the ports: they send frames of a few hundred flows and take what comes.
+//! The hosts on the ports: they send frames of a few hundred flows, and receive the output.
 
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::TestRunner};
 use shunt_datapath::{BURST, Pool, port::Queues};
@@ -7,10 +7,10 @@ use shunt_pipeline::DatapathPort;
 
 use crate::draw;
 
-/// Flows of one world.
+/// Number of flows in one world.
 const FLOWS: usize = 400;
 
-/// Bursts that are sent before what came back is taken.
+/// Number of bursts sent between two receptions.
 const BURSTS: usize = 8;
 
 /// All hosts, each on one queue of one port.
@@ -18,14 +18,14 @@ const BURSTS: usize = 8;
 pub(crate) struct Hosts {
     pub(crate) far_ends: Vec<Queues>,
     pool: Pool,
-    /// Packets that the switch's queues took.
+    /// Packets that the switch's queues accepted.
     pub(crate) sent: u64,
-    /// Packets that came.
+    /// Packets received.
     pub(crate) received: u64,
 }
 
 impl Hosts {
-    /// Sends some bursts of some flows, and takes what has come.
+    /// Sends some bursts of some flows, and receives the output.
     pub(crate) fn exchange(&mut self, runner: &mut TestRunner, flows: &[Vec<u8>]) {
         for _ in 0..BURSTS {
             let far_end = draw(runner, 0..self.far_ends.len());
@@ -43,13 +43,13 @@ impl Hosts {
         self.receive();
     }
 
-    /// Takes what has come.
+    /// Receives the output so far.
     pub(crate) fn receive(&mut self) {
         let mut burst = Vec::with_capacity(BURST);
         for far_end in &mut self.far_ends {
             let Some(rx) = &mut far_end.rx else { continue };
             loop {
-                rx.rx(&mut self.pool, &mut burst).expect("a cable does not break");
+                rx.rx(&mut self.pool, &mut burst).expect("a virtual cable does not fail");
                 if burst.is_empty() {
                     break;
                 }
@@ -60,7 +60,7 @@ impl Hosts {
     }
 }
 
-/// The flows of a world, of addresses, ports and tags that generated rules name.
+/// Returns the flows of a world, with header values that generated rules use.
 pub(crate) fn flows(runner: &mut TestRunner) -> Vec<Vec<u8>> {
     draw(runner, vec(frame(), FLOWS))
 }

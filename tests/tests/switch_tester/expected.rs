@@ -1,4 +1,4 @@
-//! Which tests of the switch tester must pass: all but those that `data/switch-tester.json` excuses.
+//! Expected results of the switch tester: all tests pass except those in `data/switch-tester.json`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,12 +10,12 @@ use shunt_tests::repository::root;
 
 use crate::verdicts::Verdict;
 
-/// What is expected of the tests of one kind.
+/// Expected results of the tests of one kind.
 #[derive(Deserialize)]
 pub(crate) struct Expected {
-    /// How many tests there are.
+    /// Number of tests.
     tests: usize,
-    /// Tests that need not pass, by reason.
+    /// Tests that may fail, by reason.
     need_not_pass: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -25,15 +25,15 @@ struct File {
 }
 
 impl Expected {
-    /// What is expected of the tests of this kind.
+    /// Returns the expected results of this kind of tests.
     pub(crate) fn of(kind: &str) -> Self {
         let file = root().join("tests/data/switch-tester.json");
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}"));
         let mut file: File = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
-        file.kinds.remove(kind).unwrap_or_else(|| panic!("nothing is expected of `{kind}`"))
+        file.kinds.remove(kind).unwrap_or_else(|| panic!("no expectations for `{kind}`"))
     }
 
-    /// In which respects the verdicts are not as expected.
+    /// Returns the differences between verdicts and expectations.
     pub(crate) fn mistakes(&self, verdicts: &BTreeMap<String, Verdict>) -> Vec<String> {
         let mut mistakes = Vec::new();
         if verdicts.len() != self.tests {

@@ -1,8 +1,9 @@
-//! os-ken's switch tester judges the daemon: rules by OpenFlow, packets by a second switch.
+//! os-ken's switch tester with the daemon: it loads rules over OpenFlow, and sends packets through
+//! a second switch.
 //!
-//! For each test the tester sets the switch under test up, reads back what it set and compares it as
-//! text, has a trusted switch (Open vSwitch) inject a packet, and looks for it at the other ports,
-//! at the controller, or in the counters.
+//! For each test the tester configures the switch under test, reads the configuration back and
+//! compares it as text. Then a trusted switch (Open vSwitch) injects a packet, and the tester looks
+//! for it at the other ports, at the controller, or in the counters.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -24,9 +25,9 @@ use shunt_tests::{
 
 use crate::{expected::Expected, verdicts::verdicts};
 
-/// The Python that has os-ken with its switch tester, as `cargo xtask test` names it.
+/// Variable with the Python that has the tester; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_SWITCH_TESTER_PYTHON";
-/// Where the tester listens, and at which port.
+/// Listening address of the tester, and its port.
 const TESTER: &str = "10.66.0.1";
 const PORT: &str = "16633";
 
@@ -50,7 +51,7 @@ fn meters_limit_as_the_switch_tester_expects() {
     judge("meter");
 }
 
-/// Runs the tests of one kind; each that is not excused must pass.
+/// Runs the tests of one kind; each test that is not excused must pass.
 fn judge(kind: &str) {
     let Some(python) = python_or_skip() else { return };
     let Some(near) = namespace_or_skip("tester") else { return };
@@ -66,7 +67,9 @@ fn judge(kind: &str) {
     assert!(mistakes.is_empty(), "{}\n{}", mistakes.join("\n"), daemon.log());
 }
 
-/// Three cables for packets, one for OpenFlow; nothing but the tests' packets on them.
+/// Connects three cables for packets and one for OpenFlow.
+///
+/// No other packets use them.
 fn connect(near: &Namespace, far: &Namespace) {
     for (own, other) in [("tst1", "tgt1"), ("tst2", "tgt2"), ("tst3", "tgt3"), ("ctl", "ctl")] {
         near.connect(own, far, other);
@@ -109,7 +112,9 @@ fn configuration() -> String {
     configuration
 }
 
-/// Runs the tester to its end. It ends itself by a signal, so its status says nothing.
+/// Runs the tester to its end.
+///
+/// It ends itself by a signal, so its exit status has no meaning.
 fn run_tester(namespace: &Namespace, python: &Path, kind: &str, log: &Path) {
     let package = "import os_ken, os; print(os.path.dirname(os_ken.__file__))";
     let package = text(&output(namespace.command(&path(python)).args(["-c", package])));

@@ -1,17 +1,18 @@
-//! What the log of the switch tester says of each test.
+//! Parser for the log of the switch tester.
 
 use std::collections::BTreeMap;
 
-/// How a test ended: well, or with a complaint.
+/// Result of a test: success, or an error message.
 pub(crate) type Verdict = Result<(), String>;
 
-/// Reads the log up to its summary.
+/// Parses the log up to its summary.
+///
 ///
 /// ```text
 /// match: 00_IN_PORT                                                   the file
 ///     ethernet/ipv4/tcp-->'in_port=1,actions=output:2'       OK      a test
 ///     ethernet/ipv6/tcp-->'in_port=1,actions=output:2'       ERROR   another
-///         Received incorrect packet                                  its complaint
+///         Received incorrect packet                                  its message
 /// ```
 pub(crate) fn verdicts(log: &str) -> BTreeMap<String, Verdict> {
     let mut verdicts = BTreeMap::new();

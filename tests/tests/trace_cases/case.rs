@@ -1,4 +1,4 @@
-//! The recorded cases: rules, frames, and what Open vSwitch did with them.
+//! The recorded cases: rules, frames, and the results of Open vSwitch.
 
 use std::{collections::BTreeMap, fs};
 
@@ -13,38 +13,38 @@ use shunt_tests::repository::{read, root};
 
 use crate::client::DumpedRule;
 
-/// All recorded cases whose features exist.
+/// All recorded cases with supported features.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Recording {
-    /// Where they come from.
+    /// Origin of the recording.
     pub(crate) provenance: String,
     /// The cases.
     pub(crate) cases: Vec<Case>,
 }
 
-/// Rules, and packets that meet them.
+/// Rules, and packets that match them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Case {
-    /// Its kind and number.
+    /// Kind and number.
     pub(crate) id: String,
-    /// Whether the packets may be sent again, with the same result.
+    /// True if the packets can be sent again with the same result.
     pub(crate) stateless: bool,
-    /// Arguments of `ovs-ofctl mod-port`: a port and what to change of it.
+    /// Arguments of `ovs-ofctl mod-port`: a port and a change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) port_mods: Vec<[String; 2]>,
-    /// Ports whose link is down from the start.
+    /// Ports with the link down from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) down: Vec<u32>,
-    /// Ports that carry certain VLANs, by name.
+    /// Ports with VLAN settings, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Meters, as in the file.
     pub(crate) vlans: Vec<PortOptions>,
-    /// Meters, as written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meters: Vec<String>,
-    /// Groups, as written.
+    /// Groups, as in the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
-    /// Rules, as written.
+    /// Rules, as in the file.
     pub(crate) flows: Vec<String>,
     /// Rules, as `ovs-ofctl dump-flows` prints them.
     #[serde(default)]
@@ -52,72 +52,74 @@ pub(crate) struct Case {
     /// Packets and bytes of the rule with a cookie, after all packets were sent once.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, [u64; 2]>,
-    /// Rules that packets have taught by the end.
+    /// Rules learned from packets by the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flows_after: Vec<TaughtRule>,
-    /// Where more than one choice is right: for each of them, what comes out for each packet.
+    /// Correct alternatives: for each of them, the output for each packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<Vec<Frames>>,
     /// Packets, in order.
     pub(crate) packets: Vec<RecordedPacket>,
 }
 
-/// A rule that was taught: its cookie, table, packets, bytes, and its text.
+/// A learned rule: cookie, table, packets, bytes, text.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TaughtRule(String, u8, u64, u64, String);
 
-/// A packet and its fate.
+/// A packet and its result.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct RecordedPacket {
-    /// Arguments of `ovs-ofctl mod-port` that change ports before it.
+    /// Arguments of `ovs-ofctl mod-port` calls before the packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) port_mods: Vec<[String; 2]>,
-    /// VLANs of ports that change before it.
+    /// VLAN settings of ports that change before the packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Actions if it is a packet-out.
     pub(crate) vlans: Vec<PortOptions>,
-    /// Actions, if it is a packet-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packet_out: Option<String>,
-    /// The port that it comes in by, or that the packet-out names.
+    /// Ingress port, or the port of the packet-out.
     pub(crate) in_port: u32,
     /// The frame in hexadecimal.
     pub(crate) frame: String,
-    /// What happened to it.
+    /// Its result.
     #[serde(default)]
     pub(crate) expect: Expect,
 }
 
-/// The fate of a packet.
+/// The result of a packet.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Expect {
-    /// Frames in hexadecimal by the port that they left by, in order.
+    /// Frames in hexadecimal by output port, in order.
     pub(crate) out: Frames,
-    /// Packet-ins, as `ovs-ofctl monitor` prints them; ` | ` stands between their lines.
+    /// Packet-ins, as `ovs-ofctl monitor` prints them; ` | ` separates their lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) packet_in: Vec<String>,
-    /// How tables decided, where that was asked for.
+    /// Table lookups, if the case records them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<RecordedTrace>,
 }
 
-/// How tables decided.
+/// Table lookups of a packet.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct RecordedTrace {
     /// Lookups, in order.
     pub(crate) path: Vec<String>,
-    /// The packets that fare alike.
+    /// The recorded megaflow.
     pub(crate) megaflow: String,
 }
 
 /// Frames in hexadecimal, by port.
 pub(crate) type Frames = BTreeMap<u32, Vec<String>>;
 
-/// Cases whose groups are taken over OpenFlow alone: a bucket has `push` and `pop`, which have no
-/// place in an action set, and the text of a group is refused for that.
+/// Cases with groups that only OpenFlow accepts.
+///
+/// A bucket contains `push` and `pop`, which an action set may not, so the text form of the group
+/// is refused.
 const WIRE_ONLY: &[&str] = &["group-092"];
 
 impl Recording {
-    /// The cases that can be loaded without a client.
+    /// Returns the cases that can be loaded without a client.
     pub(crate) fn with_text(self) -> impl Iterator<Item = Case> {
         self.cases.into_iter().filter(Case::has_text)
     }
@@ -127,7 +129,7 @@ impl Recording {
         Self::of("tests/data/trace-cases.json")
     }
 
-    /// Reads the recording, and the cases by hand that were recorded since.
+    /// Reads the recording, and the handwritten cases recorded later.
     pub(crate) fn read_all() -> Self {
         let mut recording = Self::read();
         recording.cases.extend(Self::of("tests/data/odd-cases.json").cases);
@@ -139,22 +141,22 @@ impl Recording {
     }
 }
 
-/// The recorded cases that are not played, and the feature that each lacks.
+/// Returns the cases that are not replayed, with the missing feature of each.
 pub(crate) fn missing() -> BTreeMap<String, String> {
     let path = root().join("tests/data/trace-cases-missing.txt");
-    let text = fs::read_to_string(path).expect("the list of missing cases is there");
+    let text = fs::read_to_string(path).expect("the list of missing cases exists");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let entry = |line: &str| line.split_once(' ').map(|(id, why)| (id.to_owned(), why.to_owned()));
     lines.map(|line| entry(line).expect("a line is an id and a feature")).collect()
 }
 
 impl Case {
-    /// The first word of the id.
+    /// Returns the first word of the id.
     pub(crate) fn kind(&self) -> &str {
         self.id.split('-').next().unwrap_or(&self.id)
     }
 
-    /// Without what was recorded.
+    /// Returns the case without its results.
     pub(crate) fn given(&self) -> Self {
         let (dump, counters, flows_after) = Default::default();
         let mut given = Self { dump, counters, flows_after, ..self.clone() };
@@ -162,18 +164,18 @@ impl Case {
         given
     }
 
-    /// Whether some port does not receive at some time.
+    /// Returns whether some port does not receive at some time.
     pub(crate) fn has_closed_ports(&self) -> bool {
         let on_the_way = self.packets.iter().flat_map(|packet| &packet.port_mods);
         self.port_mods.iter().chain(on_the_way).any(|[_, change]| change == "no-receive")
     }
 
-    /// Whether it can be loaded without a client.
+    /// Returns whether it can be loaded without a client.
     pub(crate) fn has_text(&self) -> bool {
         !WIRE_ONLY.contains(&&*self.id)
     }
 
-    /// Requests for its meters and groups, in the order in which they refer to each other.
+    /// Returns requests for its meters and groups, ordered by their references.
     pub(crate) fn objects(&self) -> Result<Vec<Modification>, String> {
         let meters = self
             .meters
@@ -186,7 +188,7 @@ impl Case {
         requests.map_err(|error| format!("{}: {error}", self.id))
     }
 
-    /// What may come out for a packet, by its place: one of these.
+    /// Returns the correct outputs of a packet by its index.
     pub(crate) fn choices(&self, place: usize) -> Vec<&Frames> {
         if self.alternatives.is_empty() {
             return vec![&self.packets[place].expect.out];
@@ -194,14 +196,14 @@ impl Case {
         self.alternatives.iter().map(|choice| &choice[place]).collect()
     }
 
-    /// Packet-ins of all packets, in order.
+    /// Returns the packet-ins of all packets in order.
     pub(crate) fn packet_ins(&self) -> Vec<String> {
         self.packets.iter().flat_map(|packet| &packet.expect.packet_in).cloned().collect()
     }
 }
 
 impl TaughtRule {
-    /// What a dump shows.
+    /// Converts a dumped rule.
     pub(crate) fn of(rule: DumpedRule) -> Self {
         let (table, text) = rule.text.split_once(' ').unwrap_or_default();
         let table = table.strip_prefix("table=").and_then(|table| table.parse().ok());
@@ -209,7 +211,7 @@ impl TaughtRule {
         Self(rule.cookie, table.unwrap_or_default(), packets, bytes, text.to_owned())
     }
 
-    /// As a dump shows it: cookie, packets and bytes, text.
+    /// Returns cookie, packets and bytes, and text as in a dump.
     pub(crate) fn dumped(&self) -> (String, [u64; 2], String) {
         let Self(cookie, table, packets, bytes, text) = self;
         (cookie.clone(), [*packets, *bytes], format!("table={table} {text}"))
@@ -217,12 +219,12 @@ impl TaughtRule {
 }
 
 impl RecordedPacket {
-    /// As `ovs-ofctl packet-out` takes it, with the actions that it is sent with.
+    /// Returns it in the syntax of `ovs-ofctl packet-out`, with these actions.
     pub(crate) fn as_packet_out(&self, actions: &str) -> String {
         format!("in_port={} packet={} actions={actions}", self.in_port, self.frame)
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let octet = |at| u8::from_str_radix(&self.frame[at..at + 2], 16);
         (0..self.frame.len()).step_by(2).map(octet).collect::<Result<_, _>>().expect("hexadecimal")

@@ -1,4 +1,4 @@
-//! `ovs-ofctl` as the client of a bridge: loads rules, reads them back, listens for packet-ins.
+//! `ovs-ofctl` as the client of a bridge: loads rules, reads them back, receives packet-ins.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,9 @@ use shunt_tests::{
 
 use crate::case::Case;
 
-/// Whether the programs of Open vSwitch are there; says so aloud if not.
+/// Returns whether the programs of Open vSwitch are installed.
+///
+/// Prints a message if not.
 pub(crate) fn is_installed() -> bool {
     let found = Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
@@ -37,28 +39,30 @@ pub(crate) struct DumpedRule {
     pub(crate) text: String,
 }
 
-/// What a switch said to a request: why it refused it, if it did.
+/// The reply of a switch: success, or a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Taken,
-    /// The name of the error.
+    /// Refused, with the name of the error.
     Refused(String),
-    /// The client did not even send it.
+    /// The client did not send the request.
     NotSent,
 }
 
 impl Client {
-    /// A client of the switch that listens there; its files go to a folder.
+    /// Creates a client of the switch that listens on `socket`.
+    ///
+    /// Its files go to a folder.
     pub(crate) fn new(socket: String, folder: &Path) -> Self {
         Self { socket, folder: folder.to_owned() }
     }
 
-    /// Asks for one thing, such as `add-flow` of a line.
+    /// Sends one request, such as `add-flow` with a line.
     pub(crate) fn ask(&self, verb: &str, line: &str) -> Answer {
         let mut command = Command::new("ovs-ofctl");
         command.args(["-O", "OpenFlow13", "--no-names", verb, &self.socket, line]);
         let output = output(&mut command);
-        // A bundle's failure comes after that of its message.
+        // A bundle's error comes after that of its message.
         let said = String::from_utf8_lossy(&output.stderr);
         match said.lines().find_map(error_name) {
             Some(name) => Answer::Refused(name.to_owned()),
@@ -67,19 +71,21 @@ impl Client {
         }
     }
 
-    /// Asks for many things at once, such as `add-flows`; whether all of them were taken.
+    /// Sends several requests at once, such as `add-flows`.
+    ///
+    /// Returns whether all were accepted.
     pub(crate) fn ask_all(&self, verb: &str, lines: &[String]) -> bool {
         let file = self.folder.join("lines");
         fs::write(&file, lines.join("\n") + "\n").expect("the lines can be written");
         self.ask(verb, &file.to_string_lossy()) == Answer::Taken
     }
 
-    /// What a command prints.
+    /// Returns the output of a command.
     pub(crate) fn show(&self, verb: &str) -> String {
         self.run(verb, &[])
     }
 
-    /// Loads meters, groups and rules of a case and sets its ports.
+    /// Loads meters, groups and rules of a case, and configures its ports.
     pub(crate) fn load(&self, case: &Case) {
         for (verb, lines) in [("add-meter", &case.meters), ("add-group", &case.groups)] {
             lines.iter().for_each(|line| drop(self.run(verb, &[line])));
@@ -92,7 +98,7 @@ impl Client {
         }
     }
 
-    /// All rules.
+    /// Returns all rules.
     pub(crate) fn dump(&self) -> Vec<DumpedRule> {
         let dump = self.run("dump-flows", &["--no-names"]);
         let rules = dump.lines().filter(|line| line.contains("actions="));
@@ -110,14 +116,14 @@ impl Client {
     }
 }
 
-/// The name of an error, as `ovs-ofctl` prints it: `OFPT_ERROR (OF1.3) (xid=0x4): OFPBAC_BAD_TYPE`.
+/// Parses the name of an error: `OFPT_ERROR (OF1.3) (xid=0x4): OFPBAC_BAD_TYPE`.
 fn error_name(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("OFPT_ERROR")?;
     rest.split_once("): ").map(|(_, name)| name.trim())
 }
 
 impl DumpedRule {
-    /// Reads `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
+    /// Parses `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
     fn parse(line: &str) -> Option<Self> {
         let mut items = line.trim().splitn(6, ", ");
         let mut value = |name: &str| items.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -130,7 +136,7 @@ impl DumpedRule {
     }
 }
 
-/// Packets and bytes by cookie.
+/// Returns packets and bytes by cookie.
 pub(crate) fn counters(rules: &[DumpedRule]) -> BTreeMap<&str, [u64; 2]> {
     rules.iter().map(|rule| (rule.cookie.as_str(), rule.counts)).collect()
 }
@@ -143,7 +149,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts listening; from now on no packet-in is missed.
+    /// Starts it; from now on no packet-in is missed.
     pub(crate) fn start(client: &Client) -> Self {
         let log = client.folder.join("packet-ins");
         let control = client.folder.join("monitor.ctl");
@@ -154,11 +160,11 @@ impl Monitor {
         let file = File::create(&log).expect("a log can be written");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = command.spawn().expect("ovs-ofctl starts");
-        assert!(until(|| has_settled(&control)), "the monitor does not answer");
+        assert!(until(|| has_settled(&control)), "the monitor does not reply");
         Self { process, log, control }
     }
 
-    /// All packet-ins; waits a while for those that are expected.
+    /// Returns all packet-ins; waits some time for the expected ones.
     pub(crate) fn packet_ins(&self, expected: &[String]) -> Vec<String> {
         until(|| read(&self.log) == expected);
         read(&self.log)

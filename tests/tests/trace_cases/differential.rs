@@ -1,14 +1,15 @@
-//! Rules and frames that nobody has recorded, played to Shunt and to Open vSwitch side by side.
+//! Unrecorded rules and frames, replayed to Shunt and to Open vSwitch.
 //!
-//! Seeds make them, or a file gives them. A case that differs is printed as small as it still
-//! differs, with its seed. Without Open vSwitch nothing is compared, and that is said; a case that
-//! Open vSwitch does not survive is named, and the others go on with a new one.
+//! Cases are generated from seeds or read from a file. A case with a difference is shrunk and
+//! printed with its seed. Without Open vSwitch the test is skipped with a message. A case that
+//! crashes Open vSwitch is named, and the others continue with a new process.
+//!
 //!
 //! * `SHUNT_SEEDS=FIRST..END`: the seeds (`cargo xtask differential`).
-//! * `SHUNT_KIND=tables` or `normal`: what their cases are about; both unless it is said.
-//! * `SHUNT_CASES=FILE`: cases of a file instead, in the form of the recording.
-//! * `SHUNT_WHOLE`: what differs is printed as it is.
-//! * `SHUNT_RECORD=FILE`: cases that do not differ are written there, with what Open vSwitch did.
+//! * `SHUNT_KIND=tables` or `normal`: the kind of cases; default both.
+//! * `SHUNT_CASES=FILE`: cases from a file, in the format of the recording.
+//! * `SHUNT_WHOLE`: print cases without shrinking.
+//! * `SHUNT_RECORD=FILE`: write cases without differences there, with the results of Open vSwitch.
 
 use std::{env, fs, ops::Range};
 
@@ -22,7 +23,7 @@ use crate::{
     side_by_side::play,
 };
 
-/// What the file of a recording says of itself.
+/// Header text of a recording.
 const PROVENANCE: &str = "Recorded from Open vSwitch 3.1.0 (Debian 12, userspace datapath, dummy \
                           ports) by the differential suite, with SHUNT_RECORD. Rules, groups and \
                           meters were loaded over OpenFlow 1.3; frames, counters and packet-ins \
@@ -37,7 +38,7 @@ fn cases_fare_as_in_open_vswitch() {
     let mut died = 0;
     for case in cases {
         let Some((found, played)) = play(&case, &mut rival) else {
-            println!("{}: Open vSwitch did not survive it", case.id);
+            println!("{}: Open vSwitch crashed", case.id);
             died += 1;
             continue;
         };
@@ -54,7 +55,7 @@ fn cases_fare_as_in_open_vswitch() {
             unlike.push(case.id);
         }
     }
-    println!("{} cases alike, {} unlike, {died} not survived", alike.len(), unlike.len());
+    println!("{} cases equal, {} different, {died} crashed", alike.len(), unlike.len());
     if let Ok(file) = env::var("SHUNT_RECORD") {
         let recording = Recording { provenance: PROVENANCE.to_owned(), cases: alike };
         let text = serde_json::to_string(&recording).expect("a recording is JSON");
@@ -63,7 +64,7 @@ fn cases_fare_as_in_open_vswitch() {
     assert_eq!(unlike, [""; 0]);
 }
 
-/// The cases that are asked for, if any are.
+/// Returns the selected cases, if any.
 fn cases() -> Option<Vec<Case>> {
     if let Ok(file) = env::var("SHUNT_CASES") {
         let text = fs::read_to_string(root().join(file)).expect("the cases can be read");

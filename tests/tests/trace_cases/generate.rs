@@ -1,8 +1,8 @@
-//! Cases that a seed makes: a few tables of rules that refer to each other, groups, and frames that
-//! are likely to meet them.
+//! Cases generated from a seed: a few tables of rules that refer to each other, groups, and
+//! matching frames.
 //!
-//! A case has a theme, so that what is odd together comes together often, and what is known to
-//! differ (docs/conformance.md) stays apart.
+//! A case has a theme, so that rare features often meet in one case, and known differences
+//! (docs/conformance.md) stay separate.
 
 mod actions;
 mod dice;
@@ -14,43 +14,43 @@ mod rules;
 use crate::case::Case;
 use dice::Dice;
 
-/// Tables of a case.
+/// Number of tables in a case.
 const TABLES: usize = 5;
 const PACKETS: usize = 8;
 
-/// What comes together in a case.
+/// The features of a case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
-    /// The most VLAN tags of a frame.
+    /// Maximum number of VLAN tags in a frame.
     tags_max: usize,
-    /// Frames with MPLS labels, and rules about them.
+    /// Frames with MPLS labels, and rules that match them.
     labels: bool,
-    /// Labels are pushed; else they are popped.
+    /// True if labels are pushed; false if they are popped.
     pushes: bool,
-    /// `NORMAL`, and rules that packets teach.
+    /// `NORMAL`, and rules learned from packets.
     learns: bool,
-    /// Ports with VLANs, or without a link.
+    /// Ports with VLAN settings, or without a link.
     odd_ports: bool,
-    /// Broken frames.
+    /// Malformed frames.
     broken: bool,
-    /// Frames that are cut by outputs; then no tag or label is pushed.
+    /// Frames truncated by outputs; then no tag or label is pushed.
     cuts: bool,
 }
 
-/// What a case is about.
+/// The subject of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Tables, groups and actions of all kinds.
     Tables,
-    /// `NORMAL`, and the ports that it knows.
+    /// `NORMAL`, and its port settings.
     Normal,
 }
 
 impl Kind {
-    /// All of them, by name.
+    /// All kinds with their names.
     pub(crate) const ALL: [(&str, Self); 2] = [("tables", Self::Tables), ("normal", Self::Normal)];
 
-    /// The case of a seed.
+    /// Returns the case of a seed.
     pub(crate) fn generate(self, seed: u64) -> Case {
         match self {
             Self::Tables => tables(seed),

@@ -1,12 +1,12 @@
-//! Recorded cases: rules, packets and what Open vSwitch did with them, played to a whole switch.
+//! Recorded cases: rules, packets, and the results of Open vSwitch, replayed to a whole switch.
 //!
-//! `ovs-ofctl` loads the rules over OpenFlow, frames go in by one cable and come out of others.
-//! Frames, counters, packet-ins and the rules as they are printed back must be those recorded, and
-//! so must the tables and rules that each packet met. Masks are not compared for equality, because
-//! a right mask may be wider or narrower than another right one; they are tried instead.
+//! `ovs-ofctl` loads the rules over OpenFlow, and frames enter by one cable and leave by others.
+//! Frames, counters, packet-ins and printed rules must equal the recorded ones, and so must the
+//! tables and rules that each packet matched. Masks are tested instead of compared, because a
+//! correct mask may be wider or narrower than another correct one.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
-#![expect(clippy::print_stdout, reason = "what is only advice is said aloud")]
+#![expect(clippy::print_stdout, reason = "advice is printed for people")]
 
 mod case;
 mod client;
@@ -29,10 +29,10 @@ use masks::{Tables, Widths};
 use rig::{BRIDGE, Rig};
 use shunt_switch::{TraceVisit, config::CacheKind};
 
-/// Recorded cases in all, whatever they need.
+/// Total number of recorded cases.
 const RECORDED: usize = 200;
 
-/// What a case showed that was not recorded.
+/// Differences of a case from the recording.
 struct Differences<'a> {
     case: &'a Case,
     found: Vec<String>,
@@ -61,7 +61,12 @@ fn every_case_is_played_or_named_as_missing() {
     let played: BTreeSet<&String> = recording.cases.iter().map(|case| &case.id).collect();
     assert!(recording.provenance.contains("Open vSwitch 3.1.0"));
     assert_eq!(played.len(), recording.cases.len(), "an id is given twice");
-    assert_eq!(missing.keys().find(|id| played.contains(id)), None, "played, so not missing");
+    assert_eq!(
+        missing.keys().find(|id| played.contains(id)),
+        None,
+        "a replayed case is not \
+                                         missing"
+    );
     assert_eq!(played.len() + missing.len(), RECORDED);
 }
 
@@ -87,7 +92,7 @@ fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
     assert_none(&differences);
 }
 
-/// Plays a case to a switch with this kind of cache; what differs from what was recorded.
+/// Replays a case to a switch with this kind of cache; returns the differences.
 fn play(case: &Case, kind: CacheKind) -> Vec<String> {
     let mut differences = Differences::new(case);
     let mut rig = Rig::new(kind);
@@ -125,7 +130,7 @@ fn play(case: &Case, kind: CacheKind) -> Vec<String> {
             let (cookie, counts, text) = &taught;
             let is_it = |rule: &&DumpedRule| rule.cookie == *cookie && rule.text == *text;
             let found = dump.iter().find(is_it).map(|rule| rule.counts);
-            differences.compare(&format!("taught rule {text}"), &found, &Some(*counts));
+            differences.compare(&format!("learned rule {text}"), &found, &Some(*counts));
         }
     }
     differences.found
@@ -138,7 +143,7 @@ fn packets_meet_the_recorded_rules_in_the_recorded_order() {
     assert_none(&differences);
 }
 
-/// Traces the packets of a case; what differs from what was recorded.
+/// Traces the packets of a case; returns the differences.
 fn trace(case: &Case) -> Vec<String> {
     let mut differences = Differences::new(case);
     let mut rig = Rig::new(CacheKind::Megaflow);
@@ -154,7 +159,7 @@ fn trace(case: &Case) -> Vec<String> {
     differences.found
 }
 
-/// A lookup as `ofproto/trace` prints it.
+/// Returns a lookup in the format of `ofproto/trace`.
 fn describe(visit: &TraceVisit) -> String {
     let table = visit.table;
     visit.rule.as_ref().map_or_else(
@@ -180,7 +185,9 @@ fn packets_that_agree_under_a_mask_fare_alike() {
     assert_none(&astray);
 }
 
-/// Packets whose masks have bits that Open vSwitch's have not; `docs/conformance.md` says why.
+/// Packets with mask bits that Open vSwitch's masks lack.
+///
+/// `docs/conformance.md` gives the reason.
 const NARROWER: &[&str] = &["vlan-040"];
 
 #[test]
@@ -197,6 +204,6 @@ fn no_mask_is_narrower_than_the_recorded_one_without_a_reason() {
             }
         }
     }
-    println!("masks against those of Open vSwitch: {widths}");
+    println!("masks compared with Open vSwitch: {widths}");
     assert_eq!(narrower, NARROWER);
 }

@@ -1,8 +1,8 @@
-//! The masks of the recorded packets: whether they are right, and how wide they are.
+//! The masks of the recorded packets: correctness and width.
 //!
-//! A mask is right when every packet that agrees under it fares alike. That is tried with packets
-//! near the recorded one: the others of its case, the same frame with one bit turned, the same
-//! frame on another port.
+//! A mask is correct if every packet that equals another under it has the same result. The test
+//! tries packets near the recorded one: the others of its case, the same frame with one bit
+//! flipped, and the same frame on another port.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ use crate::{
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
-/// Words of a key that no header fills.
+/// Key words that no header fills.
 const HIDDEN_WORDS: usize = word::ETH_DST as usize;
 const VLAN: usize = word::VLAN as usize;
 const OUTER_TAG: u64 = 0xffff_ffff_0000_0000;
 const INNER_TAG: u64 = 0x0000_0000_ffff_ffff;
 const TPIDS: u64 = 0xffff_0000_ffff_0000;
-/// Bytes of a frame whose bits are turned.
+/// Number of frame bytes with flipped bits.
 const TURNED_BYTES: usize = 64;
 
 /// The tables of a case, without a datapath.
@@ -39,24 +39,24 @@ pub(crate) struct Tables {
     names: BridgeNames,
 }
 
-/// How many masks compare how with those of Open vSwitch.
+/// Counts of masks by their width compared with Open vSwitch's.
 #[derive(Default)]
 pub(crate) struct Widths {
     equal: u32,
-    /// Of ours that match all that theirs match, and more.
+    /// Masks that match more packets than Open vSwitch's.
     wider: u32,
     narrower: u32,
-    /// Some bits more, others less.
+    /// Masks with some bits more and others less.
     other: u32,
 }
 
 impl Tables {
-    /// Tables with the rules of a case.
+    /// Creates tables with the rules of a case.
     pub(crate) fn new(case: &Case) -> Self {
         Self::read(case).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`Self::new`], of rules that may be legal on the wire alone.
+    /// Creates tables with rules that may be legal only over OpenFlow.
     pub(crate) fn read(case: &Case) -> Result<Self, String> {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -73,12 +73,14 @@ impl Tables {
         Ok(Self { pipeline, names })
     }
 
-    /// What tables do with a packet.
+    /// Translates a packet.
     pub(crate) fn translate(&self, packet: &RecordedPacket) -> Traversal {
         self.translate_key(&key(&packet.frame(), packet.in_port))
     }
 
-    /// A packet near a recorded one that agrees with it under its mask and fares otherwise.
+    /// Returns a packet with equal masked bits and another result, if there is one.
+    ///
+    /// It is near a recorded packet.
     pub(crate) fn find_astray(&self, case: &Case, packet: &RecordedPacket) -> Option<String> {
         let traversal = self.translate(packet);
         let mut near = neighbours(case, packet);
@@ -89,7 +91,9 @@ impl Tables {
         Some(format_match(&Match::new(&astray, &whole()), &self.names))
     }
 
-    /// Compares a mask with the one that Open vSwitch recorded, a match; says what is narrower.
+    /// Compares a mask with the recorded one of Open vSwitch, a match.
+    ///
+    /// Returns what is narrower.
     pub(crate) fn compare(
         &self,
         traversal: &Traversal,
@@ -115,7 +119,7 @@ impl Tables {
 
     fn read_mask(&self, recorded: &str) -> FlowMask {
         let no_field = ["recirc_id=", "skb_priority=", "skb_mark=", "packet_type="];
-        // Labels below the first, which cannot be matched on.
+        // Labels after the first cannot be matched.
         let labels = [("mpls_lse1=", FieldId::MplsLse1), ("mpls_lse2=", FieldId::MplsLse2)];
         let items = recorded.split(',').filter(|item| {
             let mut names = no_field.iter().copied().chain(labels.map(|(name, _)| name));
@@ -146,10 +150,10 @@ impl fmt::Display for Widths {
     }
 }
 
-/// A mask as Open vSwitch would show it.
+/// Returns a mask in the form that Open vSwitch prints.
 ///
-/// It always consults the ingress port and the Ethernet types, and by these whether there is a VLAN
-/// tag. It never shows registers and metadata: they are zero in every packet that comes in.
+/// Open vSwitch always consults the ingress port and the EtherTypes, and so the presence of a VLAN
+/// tag. It never prints registers and metadata: they are zero in every received packet.
 fn comparable(mask: &FlowMask, key: &FlowKey) -> FlowMask {
     let mut mask = mask.clone();
     mask.words_mut()[..HIDDEN_WORDS].fill(0);
@@ -186,7 +190,7 @@ fn key(frame: &[u8], in_port: u32) -> FlowKey {
     key
 }
 
-/// Keys of packets near a recorded one.
+/// Returns the keys of packets near a recorded one.
 fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = FlowKey> {
     let (frame, in_port) = (packet.frame(), packet.in_port);
     let others = case.packets.iter().map(|other| key(&other.frame(), other.in_port));
@@ -205,7 +209,7 @@ fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = Flow
     others.chain(ports).chain(turned)
 }
 
-/// Whether the same rules met both packets, and the same happens to them.
+/// Returns whether both packets matched the same rules with the same result.
 fn fare_alike(one: &Traversal, other: &Traversal) -> bool {
     let rules = |traversal: &Traversal| {
         let rule =

@@ -1,4 +1,4 @@
-//! A switch in this process with six ports, and the far end of the cable of each.
+//! A switch in this process with six ports, and the far end of each cable.
 
 use std::{collections::BTreeSet, path::Path, thread::yield_now, time::Instant};
 
@@ -30,17 +30,17 @@ const SEED: u64 = 1;
 /// A switch and six cables.
 pub(crate) struct Rig {
     pub(crate) switch: Switch,
-    /// `None` where it is pulled out.
+    /// The cables; `None` if unplugged.
     cables: Vec<Option<Cable>>,
     pool: Pool,
     received: u64,
     injected: u64,
     folder: TempDir,
-    // Declared last, so that the switch stops while its runtime is there.
+    // Declared last, so that the switch stops while its runtime exists.
     runtime: Runtime,
 }
 
-/// Known addresses: VLAN, address, port.
+/// Learned addresses: VLAN, address, port.
 pub(crate) type Macs = BTreeSet<(u16, String, String)>;
 
 /// The far end of a cable to a port.
@@ -50,7 +50,7 @@ struct Cable {
 }
 
 impl Rig {
-    /// A switch without rules, with whole entries or with pieces.
+    /// Creates a switch without rules, with megaflows or with LTM entries.
     pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
@@ -70,7 +70,7 @@ impl Rig {
         Self { switch, cables, pool: Pool::new(), received: 0, injected: 0, folder, runtime }
     }
 
-    /// Gives the ports of a case their VLANs, and pulls out the cables of those that are down.
+    /// Sets the VLANs of a case, and unplugs the cables of ports that are down.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.set_vlans(&case.vlans);
         for port in &case.down {
@@ -79,7 +79,7 @@ impl Rig {
         assert!(until(|| self.are_down(&case.down)), "{}: links go down", case.id);
     }
 
-    /// Gives ports their VLANs.
+    /// Sets the VLANs of ports.
     pub(crate) fn set_vlans(&self, ports: &[config::PortOptions]) {
         for port in ports {
             let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
@@ -87,10 +87,10 @@ impl Rig {
         }
     }
 
-    /// The addresses that are known, by VLAN, each with its port.
+    /// Returns the learned addresses by VLAN, each with its port.
     pub(crate) fn macs(&self) -> Macs {
         let macs = self.runtime.block_on(self.switch.macs(BRIDGE));
-        let macs = macs.expect("the bridge is there");
+        let macs = macs.expect("the bridge exists");
         macs.iter().map(|known| (known.vlan, text(known.mac), known.port.to_string())).collect()
     }
 
@@ -110,21 +110,23 @@ impl Rig {
         added.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Sends a frame into a port; what comes out, once the switch is done with it.
+    /// Sends a frame to a port; returns the output once the switch has processed it.
     fn send(&mut self, port: u32, frame: &[u8]) -> Frames {
         let packet = self.pool.take(frame.len(), DatapathPort::new(0));
         let mut packet = packet.expect("the pool has a buffer");
         packet.frame_mut().copy_from_slice(frame);
         let cable = self.cables[port as usize - 1].as_mut();
-        let tx = &mut cable.expect("packets come by ports that are up").tx;
-        assert_eq!(tx.tx(std::slice::from_ref(&packet)), 1, "the cable takes a frame");
+        let tx = &mut cable.expect("packets arrive on ports that are up").tx;
+        assert_eq!(tx.tx(std::slice::from_ref(&packet)), 1, "the cable accepts a frame");
         tx.flush();
         self.pool.give(packet);
         self.received += 1;
         self.outcome()
     }
 
-    /// Changes ports as is asked before a packet, and sends it; what comes out.
+    /// Changes ports as the case requires before a packet, and sends it.
+    ///
+    /// Returns the output.
     pub(crate) fn play(&mut self, client: &Client, packet: &RecordedPacket) -> (Answer, Frames) {
         for [port, change] in &packet.port_mods {
             client.set_port(port, change);
@@ -136,39 +138,39 @@ impl Rig {
         }
     }
 
-    /// Sends a packet-out, as a client takes it; what comes out.
+    /// Sends a packet-out through a client; returns the output.
     fn send_out(&mut self, client: &Client, packet_out: &str) -> (Answer, Frames) {
         let answer = client.ask("packet-out", packet_out);
         self.injected += u64::from(answer == Answer::Taken);
         (answer, self.outcome())
     }
 
-    /// What comes out, once the switch is done with what it was sent.
+    /// Returns the output once the switch has processed its input.
     fn outcome(&mut self) -> Frames {
         self.wait_until_done();
-        // The next packet may come by another port, and nothing says that it comes later.
+        // The next packet may arrive on another port, and nothing orders it after this one.
         self.runtime.block_on(self.switch.learned());
         self.collect()
     }
 
-    /// Whether a packet that would teach was dropped, as its port had stood still for too long.
+    /// Returns whether a port exceeded the stall budget and dropped a learning packet.
     pub(crate) fn has_lost_patience(&self) -> bool {
         self.switch.drops().dropped.iter().any(|(reason, _)| *reason == "learn_rate_limited")
     }
 
-    /// Packets that went to controllers.
+    /// Returns the number of packets sent to controllers.
     pub(crate) fn punted(&self) -> u64 {
         self.switch.drops().punted
     }
 
-    /// A client of the bridge.
+    /// Returns a client of the bridge.
     pub(crate) fn client(&self) -> Client {
         client_in(self.folder.path())
     }
 
-    /// Waits until every packet that came in, and every copy of one, has come to its end.
+    /// Waits until every received packet, and every copy of one, has ended.
     fn wait_until_done(&self) {
-        #[expect(clippy::disallowed_methods, reason = "packet threads live in real time")]
+        #[expect(clippy::disallowed_methods, reason = "packet threads need real time")]
         let start = Instant::now();
         loop {
             let fates = self.switch.drops();
@@ -178,7 +180,7 @@ impl Rig {
             if has_come && came == went {
                 return;
             }
-            assert!(start.elapsed() < SOON, "a packet got stuck: {fates:?}");
+            assert!(start.elapsed() < SOON, "a packet did not end: {fates:?}");
             yield_now();
         }
     }
@@ -188,7 +190,7 @@ impl Rig {
         for (number, cable) in (1..).zip(&mut self.cables) {
             let Some(cable) = cable else { continue };
             let mut burst = Vec::new();
-            cable.rx.rx(&mut self.pool, &mut burst).expect("a cable does not break");
+            cable.rx.rx(&mut self.pool, &mut burst).expect("a virtual cable does not fail");
             for packet in burst {
                 frames.entry(number).or_default().push(hex(&packet));
                 self.pool.give(packet);
@@ -198,7 +200,7 @@ impl Rig {
     }
 }
 
-/// A client of the bridge whose sockets are in a folder.
+/// Returns a client of the bridge with sockets in a folder.
 pub(crate) fn client_in(folder: &Path) -> Client {
     Client::new(format!("unix:{}", folder.join(format!("{BRIDGE}.mgmt")).display()), folder)
 }

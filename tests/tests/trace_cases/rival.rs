@@ -1,5 +1,4 @@
-//! Open vSwitch with six ports that are made of nothing: what goes in is told to it, what comes out
-//! lies in capture files.
+//! Open vSwitch with six dummy ports: commands inject packets, and capture files hold the output.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +19,7 @@ use crate::{
     rig::{BRIDGE, Macs, PORTS, client_in},
 };
 
-/// How often it is asked whether a packet has been looked up. One that is not, because its port is
-/// down, costs as many requests.
+/// Number of checks for a completed lookup. A port that is down needs all of them.
 const ROUNDS: u32 = 2000;
 /// Bytes of a capture file before its first frame, and before each frame.
 const FILE_HEADER: u64 = 24;
@@ -31,14 +29,14 @@ const FRAME_HEADER: usize = 16;
 pub(crate) struct Rival {
     switch: OpenVSwitch<'static>,
     control: BufReader<UnixStream>,
-    /// What comes out of each port, from where it was read last.
+    /// Output of each port, read up to the last position.
     captures: Vec<File>,
-    /// Ports whose settings are not the usual ones.
+    /// Ports with changed settings.
     odd_ports: BTreeSet<String>,
 }
 
 impl Rival {
-    /// Starts one, or says loudly that it is not installed.
+    /// Starts one, or prints that it is not installed.
     pub(crate) fn start_or_skip() -> Option<Self> {
         let switch = OpenVSwitch::dummy_or_skip()?;
         let options = "datapath_type=dummy fail-mode=secure protocols=OpenFlow13 \
@@ -57,13 +55,13 @@ impl Rival {
             add.push("type=dummy");
             add.extend(more.split_whitespace());
             switch.run("ovs-vsctl", &add);
-            let mut file = File::open(capture).expect("the port writes what it sends");
+            let mut file = File::open(capture).expect("the port writes its output");
             file.seek(SeekFrom::Start(FILE_HEADER)).expect("a file can be read from anywhere");
             captures.push(file);
         }
         let id = switch.process("ovs-vswitchd");
         let control = switch.folder().join(format!("ovs-vswitchd.{id}.ctl"));
-        let control = UnixStream::connect(control).expect("the control socket answers");
+        let control = UnixStream::connect(control).expect("the control socket replies");
         Some(Self {
             switch,
             control: BufReader::new(control),
@@ -76,10 +74,10 @@ impl Rival {
         client_in(self.switch.folder())
     }
 
-    /// Forgets everything: rules, groups, meters, addresses, settings of ports.
+    /// Removes rules, groups, meters and addresses, and resets the settings of ports.
     pub(crate) fn reset(&mut self) {
         let client = self.client();
-        // Rules before what they name: it has died of the other order.
+        // Rules before the objects they reference: the other order has crashed it.
         for verb in ["del-flows", "del-groups", "del-meters"] {
             client.show(verb);
         }
@@ -95,7 +93,7 @@ impl Rival {
         self.collect();
     }
 
-    /// Gives the ports of a case their VLANs and links.
+    /// Sets the VLANs and links of a case's ports.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.odd_ports.extend(case.down.iter().map(|port| format!("p{port}")));
         self.odd_ports.extend(case.port_mods.iter().map(|[port, _]| port.clone()));
@@ -105,11 +103,11 @@ impl Rival {
         }
     }
 
-    /// Gives ports their VLANs.
+    /// Sets the VLANs of ports.
     pub(crate) fn set_vlans(&mut self, ports: &[PortOptions]) {
         self.odd_ports.extend(ports.iter().map(|port| port.name.clone()));
         for port in ports {
-            // What is not set again is as it was at first; all of it is one change.
+            // Unset columns return to their defaults; all is one transaction.
             let words = format!("clear port {0} tag vlan_mode trunks -- set port {0}", port.name);
             let mut set: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
             set.extend(port.tag.map(|tag| format!("tag={tag}")));
@@ -121,7 +119,7 @@ impl Rival {
         }
     }
 
-    /// The addresses that are known, by VLAN, each with its port.
+    /// Returns the learned addresses by VLAN, each with its port.
     pub(crate) fn macs(&mut self) -> Macs {
         let shown = self.command("fdb/show", &[BRIDGE]);
         let line = |line: &str| {
@@ -132,7 +130,9 @@ impl Rival {
         shown.lines().filter_map(line).collect()
     }
 
-    /// Changes ports as is asked before a packet, and sends it; what comes out.
+    /// Changes ports as the case requires before a packet, and sends it.
+    ///
+    /// Returns the output.
     pub(crate) fn play(&mut self, packet: &RecordedPacket) -> (Answer, Frames) {
         for [port, change] in &packet.port_mods {
             self.odd_ports.insert(port.clone());
@@ -149,8 +149,9 @@ impl Rival {
         (answer, self.collect())
     }
 
-    /// A frame comes in by a port, and goes all its way: it waits in a queue that is looked into at
-    /// some time between two requests, by the thread that answers them.
+    /// Injects a frame on a port and waits for it.
+    ///
+    /// The thread that handles commands processes the queue between two commands.
     fn receive(&mut self, port: &str, frame: &str) {
         let before = self.lookups();
         self.command("netdev-dummy/receive", &[port, frame]);
@@ -161,38 +162,40 @@ impl Rival {
         }
     }
 
-    /// What it says of the packets that its datapath has looked up.
+    /// Returns its statistics of looked up packets.
     fn lookups(&mut self) -> String {
         let shown = self.command("dpctl/show", &[]);
         let line = shown.lines().find(|line| line.contains("lookups:"));
         line.unwrap_or_default().to_owned()
     }
 
-    /// Drops everything that is cached, after its counts are told.
+    /// Flushes all cached flows after their counters are reported.
     pub(crate) fn settle(&mut self) {
         self.command("revalidator/purge", &[]);
     }
 
-    /// Whether its daemon has ended, or is about to: one that aborts lets go of its sockets first.
+    /// Returns whether its daemon has ended or is ending.
+    ///
+    /// An aborting daemon closes its sockets first.
     pub(crate) fn has_died(&self) -> bool {
         let id = self.switch.process("ovs-vswitchd");
         id.is_empty() || until(|| !Path::new("/proc").join(&id).exists())
     }
 
-    /// The last words of its log.
+    /// Returns the last lines of its log.
     pub(crate) fn last_words(&self) -> String {
         let log = self.switch.folder().join("ovs-vswitchd.log");
         let log = fs::read_to_string(log).unwrap_or_default();
         log.lines().filter(|line| line.contains("EMER")).collect::<Vec<_>>().join("\n")
     }
 
-    /// Asks the daemon; a refusal ends the test.
+    /// Sends a command to the daemon; a refusal fails the test.
     fn command(&mut self, method: &str, parameters: &[&str]) -> String {
         let request = json!({ "method": method, "params": parameters, "id": 0 });
         let sent = self.control.get_mut().write_all(request.to_string().as_bytes());
-        sent.expect("the daemon lives");
+        sent.expect("the daemon is running");
         let mut reply = serde_json::Deserializer::from_reader(&mut self.control);
-        let reply = Value::deserialize(&mut reply).expect("the daemon lives");
+        let reply = Value::deserialize(&mut reply).expect("the daemon is running");
         let refusal = reply.get("error").filter(|error| !error.is_null());
         assert_eq!(refusal, None, "{method} {parameters:?}");
         reply.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -1,12 +1,13 @@
-//! The smallest part of a case that still differs.
+//! Shrinks a case to the smallest part that still differs.
 
 use crate::{case::Case, rival::Rival, side_by_side::play};
 
-/// How often a smaller case is tried.
+/// Maximum number of smaller cases to try.
 const TRIES: usize = 300;
 
-/// Leaves out packets, rules, groups and actions as long as the first difference stays of its kind;
-/// the case, and what differs.
+/// Removes parts of a case while the first difference stays of the same kind.
+///
+/// Parts are packets, rules, groups and actions. Returns the case and its differences.
 pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case, Vec<String>) {
     let mut search = Search { kind: kind(&found), case, found, rival, tries: TRIES };
     search.drop_parts(|case| &mut case.packets);
@@ -29,7 +30,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the case that `change` makes differs too; then it is the case.
+    /// Applies `change` if the resulting case differs too; returns whether it did.
     fn takes(&mut self, change: impl FnOnce(&mut Case)) -> bool {
         if self.tries == 0 {
             return false;
@@ -45,7 +46,7 @@ impl Search<'_> {
         differs
     }
 
-    /// Leaves out parts, many at a time first.
+    /// Removes parts, several at a time first.
     fn drop_parts<T>(&mut self, parts: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut chunk = parts(&mut self.case).len();
         while chunk > 0 {
@@ -60,7 +61,7 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves out actions of rules, one by one.
+    /// Removes actions of rules one by one.
     fn drop_actions(&mut self) {
         for index in 0..self.case.flows.len() {
             let mut place = 0;
@@ -73,7 +74,7 @@ impl Search<'_> {
     }
 }
 
-/// What the first difference is about.
+/// Returns the kind of the first difference.
 fn kind(found: &[String]) -> String {
     let first = found.first().map_or("", String::as_str);
     let words: Vec<&str> = first.split_whitespace().take(3).collect();
@@ -84,7 +85,7 @@ fn kind(found: &[String]) -> String {
     }
 }
 
-/// A rule without one of its actions, unless it is the only one.
+/// Returns a rule without one of its actions, unless it is the only one.
 fn without_action(rule: &str, place: usize) -> Option<String> {
     let (matching, actions) = rule.split_once("actions=")?;
     let mut depth = 0;

@@ -1,8 +1,8 @@
-//! Cases that nobody has recorded: rules and frames, played to a switch and to a private Open
-//! vSwitch at the same time.
+//! Unrecorded cases: rules and frames, replayed to a switch and to a private Open vSwitch in
+//! parallel.
 //!
-//! Both must take and refuse the same requests, by the same names of errors, print the same rules,
-//! send the same frames and packet-ins, and count alike.
+//! Both must accept and refuse the same requests with the same errors, print the same rules, send
+//! the same frames and packet-ins, and have the same counters.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +20,10 @@ use crate::{
     rival::Rival,
 };
 
-/// How often a case is played that comes too fast.
+/// Maximum attempts for a case that learns too fast for the machine.
 const TRIES: usize = 3;
 
-/// How one case fares on both switches.
+/// The state of one case on both switches.
 struct Play<'a> {
     case: Case,
     rig: Rig,
@@ -33,8 +33,11 @@ struct Play<'a> {
     found: Vec<String>,
 }
 
-/// What differs when a case is played to both switches, and the case with what Open vSwitch did;
-/// `None` if Open vSwitch did not survive it. Then there is a new one.
+/// Replays a case to both switches.
+///
+/// Returns the differences, and the case with Open vSwitch's results.
+///
+/// Returns `None` if Open vSwitch crashed; a new one is then running.
 pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         for _ in 1..TRIES {
@@ -42,7 +45,7 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
             if !was_slow {
                 return played;
             }
-            println!("{}: packets that teach came too fast for this machine: once more", case.id);
+            println!("{}: learning packets arrive too fast for this machine, retrying", case.id);
         }
         play_out(case, rival).0
     }));
@@ -57,8 +60,10 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
     }
 }
 
-/// What differs, the case, and whether Shunt has dropped a packet because its port had stood still
-/// for too long: it learns beside its packet threads, which takes long where others use the machine.
+/// Replays a case once.
+///
+/// Returns the differences, the case, and whether Shunt dropped a packet because its port exceeded
+/// the stall budget. Learning runs beside the packet threads, and is slow on a busy machine.
 fn play_out(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     let mut rig = Rig::new(CacheKind::Megaflow);
     rival.reset();
@@ -84,7 +89,7 @@ impl Play<'_> {
         }
     }
 
-    /// Loads meters, groups and rules; what both refuse is left out.
+    /// Loads meters, groups and rules; requests that both refuse are left out.
     fn load(&mut self) {
         let Case { meters, groups, flows, .. } = self.case.clone();
         self.case.meters = self.ask_each("add-meter", meters);
@@ -103,7 +108,7 @@ impl Play<'_> {
         self.compare_rules("rules");
     }
 
-    /// Asks for all at once, and only if one is refused for one after the other.
+    /// Sends all requests at once, and one by one only if some are refused.
     fn ask_all(&mut self, [all, each]: [&str; 2], lines: Vec<String>) -> Vec<String> {
         let clients = [&self.ours, &self.theirs];
         if lines.len() < 2 || clients.map(|client| client.ask_all(all, &lines)) == [true; 2] {
@@ -161,9 +166,9 @@ impl Play<'_> {
         let what = format!("pass {pass} packet {index} on port {in_port}, {frame}");
         let (said, ours) = self.rig.play(&self.ours, &packet);
         let (answer, mut theirs) = self.rival.play(&packet);
-        // Its ports write down what they are told to send, though their link is down.
+        // Ports of Open vSwitch capture their output even if the link is down.
         theirs.retain(|port, _| !self.case.down.contains(port));
-        self.compare(&format!("answer to {what}"), &said, &answer);
+        self.compare(&format!("reply to {what}"), &said, &answer);
         if pass == 1 {
             let before = self.case.packet_ins().len();
             let packet_in = monitors.map_or_else(Vec::new, |[_, theirs]| theirs.all());
@@ -178,8 +183,7 @@ impl Play<'_> {
         }
     }
 
-    /// Keeps the rules as Open vSwitch prints them, then what it counted in the first pass, and what
-    /// packets taught it.
+    /// Records the printed rules, the counters of the first pass, and learned rules.
     fn note_rules(&mut self, rules: Vec<DumpedRule>) {
         if self.case.dump.is_empty() {
             self.case.dump = rules.into_iter().map(|rule| rule.text).collect();
@@ -213,7 +217,7 @@ impl Play<'_> {
 
     fn compare_rules(&mut self, what: &str) {
         let dumps = [&self.ours, &self.theirs].map(Client::dump);
-        // Open vSwitch counts packets that it then does not receive.
+        // Open vSwitch counts packets that a closed port then does not receive.
         let is_counted = !self.case.has_closed_ports();
         let [ours, theirs] = dumps.each_ref().map(|dump| {
             let line = |rule: &DumpedRule| {
@@ -235,9 +239,9 @@ impl Play<'_> {
         self.compare(verb, &ours, &theirs);
     }
 
-    /// The masks of ours are tried with packets near those of the case.
+    /// Tests our masks with packets near those of the case.
     fn try_masks(&mut self) {
-        // Some rules and groups are taken over OpenFlow alone.
+        // Some rules and groups are accepted over OpenFlow only.
         let Ok(tables) = Tables::read(&self.case) else { return };
         for (index, packet) in self.case.packets.iter().enumerate() {
             if let Some(other) = tables.find_astray(&self.case, packet) {
@@ -247,8 +251,9 @@ impl Play<'_> {
     }
 }
 
-/// What a command printed, line by line, without numbers of messages, times, and how often a group is
-/// named: that is known to differ.
+/// Returns the printed lines without values that vary or are known to differ.
+///
+/// These are message numbers, times, and reference counts of groups.
 fn shown(text: &str) -> Vec<String> {
     let item = |item: &str| {
         let (name, _) = item.split_once(['=', ':']).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `cargo xtask bench regress BASE`: is this tree slower than a commit?
+//! `cargo xtask bench regress BASE`: compares the speed of this tree with a commit.
 //!
-//! BASE is unpacked and built below `target`; then both builds are measured in turns. Git is only asked
-//! for the files, so a run that is interrupted leaves nothing that it would have to be told about. What
-//! was built serves again while BASE is the same commit.
+//! BASE is extracted and built below `target`, and then both builds are measured in alternating
+//! rounds. Git only provides the files, so an interrupted run leaves nothing to clean up. The build
+//! is reused while BASE is the same commit.
 
 use std::{
     fs,
@@ -11,24 +11,23 @@ use std::{
 };
 
 use super::{PACKAGES, build, ensure_rival, run_experiments};
-use crate::shell::{Failure, cargo, output, root, run, target};
+use crate::shell::{TaskError, cargo, output, root, run, target};
 
-const USAGE: &str = "\
-usage: cargo xtask bench regress BASE [--quick]
+const USAGE: &str = "usage: cargo xtask bench regress BASE [--quick]
     BASE      the commit to compare this tree with: main, v0.1, HEAD~10
     --quick   fewer rounds, and no large tables
-Builds both below `target`, measures kernels, forwarding and flow-mods of both in turns, and keeps
-the table in `target/results/regress.md`.";
+Builds both below `target`, measures kernels, forwarding and flow-mods of both in alternating
+rounds, and writes the table to `target/results/regress.md`.";
 
 /// Builds both, and measures.
-pub(super) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.iter().any(|word| ["--help", "-h"].contains(&word.as_str())) {
         println!("{USAGE}");
         return Ok(());
     }
     let (base, options) = parsed(arguments)?;
     let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{base}^{{commit}}")])
-        .map_err(|_| Failure::new(format!("`{base}` is no commit of this repository")))?;
+        .map_err(|_| TaskError::new(format!("`{base}` is not a commit of this repository")))?;
     let short = git(&["rev-parse", "--short", commit.trim()])?;
     let name = match short.trim() {
         short if base.starts_with(short) => short.to_owned(),
@@ -43,41 +42,45 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     run_experiments(&[&words[..], options].concat(), None)
 }
 
-/// BASE, and what is passed on; all of it is looked at before anything is built.
-fn parsed(arguments: &[String]) -> Result<(&str, &[String]), Failure> {
+/// Returns BASE and the forwarded options; all are checked before the build.
+fn parsed(arguments: &[String]) -> Result<(&str, &[String]), TaskError> {
     let Some((base, options)) = arguments.split_first().filter(|(base, _)| !base.starts_with('-'))
     else {
-        return Err(Failure::new(format!("say which commit to compare with\n{USAGE}")));
+        return Err(TaskError::new(format!("name a commit to compare with\n{USAGE}")));
     };
     match options.iter().find(|word| *word != "--quick") {
         None => Ok((base, options)),
-        Some(word) => Err(Failure::new(format!("there is no option `{word}`\n{USAGE}"))),
+        Some(word) => Err(TaskError::new(format!("unknown option `{word}`\n{USAGE}"))),
     }
 }
 
-/// Builds a commit, unless that was the last to be built, and answers with where its programs are.
-fn base_build(folder: &Path, commit: &str, name: &str) -> Result<PathBuf, Failure> {
+/// Builds a commit unless it was the last one built.
+///
+/// Returns the folder of its programs.
+fn base_build(folder: &Path, commit: &str, name: &str) -> Result<PathBuf, TaskError> {
     let (tree, build) = (folder.join("tree"), folder.join("build"));
-    // Written when all is built, and gone while it is not.
+    // Written after a complete build, and missing otherwise.
     let stamp = folder.join("commit");
     if fs::read_to_string(&stamp).is_ok_and(|built| built == commit) {
-        println!("{name} is built, in {}", build.display());
+        println!("{name} is already built in {}", build.display());
         return Ok(build.join("release"));
     }
     let _ = fs::remove_file(&stamp);
     println!("building {name} into {}:", build.display());
     unpack(folder, &tree, commit)?;
-    // What another base has left is not this one's.
+    // A program of another base must not be used.
     let _ = fs::remove_file(build.join("release/kernels"));
     let built = run(cargo(&words(&tree)).current_dir(&tree).env("CARGO_TARGET_DIR", &build));
     let _ = fs::remove_dir_all(&tree);
-    built.map_err(|failure| Failure::new(format!("{name} does not build: {failure}")))?;
+    built.map_err(|failure| TaskError::new(format!("{name} does not build: {failure}")))?;
     fs::write(&stamp, commit)?;
     Ok(build.join("release"))
 }
 
-/// The files of a commit, all of them new: cargo tells by their times what has to be built.
-fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), Failure> {
+/// Extracts the files of a commit with new times.
+///
+/// Cargo decides by times what to build.
+fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), TaskError> {
     let _ = fs::remove_dir_all(tree);
     fs::create_dir_all(tree)?;
     let archive = folder.join("tree.tar");
@@ -87,9 +90,12 @@ fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), Failure> {
     Ok(fs::remove_file(archive)?)
 }
 
-/// What cargo builds of a tree: the daemon, and the kernels where it has them.
+/// Returns the cargo arguments for a tree.
 ///
-/// The packages are those of [`PACKAGES`], so that what they share has the same features in both.
+/// They build the daemon, and the kernels if the tree has them.
+///
+/// The packages are those of [`PACKAGES`], so that shared dependencies have the same features in
+/// both builds.
 fn words(tree: &Path) -> Vec<&'static str> {
     let has = |file: &str| tree.join(file).is_file();
     let mut words = vec!["build", "--release", "--package", "shuntd"];
@@ -105,14 +111,14 @@ fn words(tree: &Path) -> Vec<&'static str> {
     words
 }
 
-/// Packages that measure; a commit may be older than one.
+/// Packages that measure; an older commit may lack some.
 const MEASURING: [(&str, &str); 2] =
     [("shunt-kernels", "benches/kernels/Cargo.toml"), ("shunt-benches", "benches/Cargo.toml")];
 
-/// Where the program `kernels` is, and where it was.
+/// Current and former path of the program `kernels`.
 const KERNELS: [&str; 2] = ["benches/kernels/src/bin/kernels.rs", "benches/src/bin/kernels.rs"];
 
-fn git(words: &[&str]) -> Result<String, Failure> {
+fn git(words: &[&str]) -> Result<String, TaskError> {
     output(Command::new("git").args(words).current_dir(root()))
 }
 
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mistyped_is_refused_before_anything_is_built() {
+    fn mistyped_options_are_refused_before_the_build() {
         for text in ["", "--quick", "--quick main", "main --qiuck", "main other", "main --all"] {
             assert!(parsed(&words_of(text)).is_err(), "{text}");
         }
@@ -136,7 +142,7 @@ mod tests {
     #[test]
     fn a_commit_that_is_none_is_refused() {
         let failure = run_command(&words_of("no-such-commit --quick")).unwrap_err().to_string();
-        assert_eq!(failure, "`no-such-commit` is no commit of this repository");
+        assert_eq!(failure, "`no-such-commit` is not a commit of this repository");
     }
 
     #[test]

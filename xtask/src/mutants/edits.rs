@@ -1,17 +1,17 @@
-//! Insertions into a text, and where in the new text each mutant came to lie.
+//! Edits of a text, and the position of each mutant in the new text.
 
 use std::ops::Range;
 
-/// A piece of text in place of another; both may be empty.
+/// A replacement of text; both texts may be empty.
 #[derive(Default)]
 pub(super) struct Edit {
-    /// The bytes that it replaces.
+    /// The replaced bytes.
     pub(super) bytes: Range<usize>,
     pub(super) text: String,
-    /// Mutants whose region begins, or ends, with this edit.
+    /// Mutants with a region that begins or ends with this edit.
     pub(super) begins: Vec<usize>,
     pub(super) ends: Vec<usize>,
-    /// What a mutant does instead, within the new text.
+    /// Alternative code of mutants, as ranges of the new text.
     pub(super) variants: Vec<(Range<usize>, usize)>,
 }
 
@@ -24,7 +24,7 @@ impl Edit {
         Self { bytes, text: text.into(), ..Self::default() }
     }
 
-    /// Adds what a mutant does instead, between two other pieces of text.
+    /// Appends a mutant's alternative code between two other texts.
     pub(super) fn push_variant(&mut self, before: &str, variant: &str, after: &str, id: usize) {
         self.text.push_str(before);
         let start = self.text.len();
@@ -38,12 +38,12 @@ impl Edit {
 #[derive(Default)]
 pub(super) struct Edited {
     pub(super) text: String,
-    /// Bytes of the new text, and the mutant that they belong to.
+    /// Ranges of the new text, and the mutant of each.
     regions: Vec<(Range<usize>, usize)>,
 }
 
 impl Edited {
-    /// Makes the edits, which are in the order in which their text is to stand.
+    /// Applies the edits, which must be in text order.
     pub(super) fn new(source: &str, mut edits: Vec<Edit>) -> Self {
         edits.sort_by_key(|edit| edit.bytes.start);
         let mut edited = Self::default();
@@ -68,7 +68,7 @@ impl Edited {
         edited
     }
 
-    /// The mutants of the smallest region that holds these bytes.
+    /// Returns the mutants of the smallest region that contains these bytes.
     pub(super) fn mutants_at(&self, bytes: &Range<usize>) -> Vec<usize> {
         let holds = |at: &Range<usize>| at.start <= bytes.start && bytes.end <= at.end;
         let around = || self.regions.iter().filter(|(at, _)| holds(at));

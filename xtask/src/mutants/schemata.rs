@@ -1,20 +1,22 @@
-//! A source file with all its mutants in it, each asleep until its number is called.
+//! A source file with all its mutants, each inactive until its number is selected.
 //!
-//! Building a program once for each mutant takes days; here it is built once for all of them, as in
-//! Untch, Offutt and Harrold, *Mutation analysis using mutant schemata*. Each place that can be
-//! wrong in some way asks `crate::mutant(NUMBER)` whether it is to be. Every line keeps its number.
+//! Building a program once per mutant takes days. Here it is built once for all of them, as in
+//! Untch, Offutt and Harrold, *Mutation analysis using mutant schemata*. Each mutated place calls
+//! `crate::mutant(NUMBER)` to decide. Every line keeps its number.
 //!
-//! | what is wrong | as it is written |
+//!
+//! | mutation | generated code |
 //! | --- | --- |
-//! | a function answers something plain | `if mutant(1) { return None; }` first of all |
-//! | an operator is another | both operands are bound, then one operator or the other |
-//! | a condition is the opposite | `(condition) != mutant(1)` |
-//! | a guard of an arm always holds, or never | `mutant(1) || !mutant(2) && guard` |
-//! | an arm is missing before a wildcard | `pattern if !mutant(1)` |
-//! | a statement is missing | `if !mutant(1) { statement; }` |
+//! | a function returns a simple value | `if mutant(1) { return None; }` first of all |
+//! | an operator is replaced | both operands are bound, then one operator or the other |
+//! | a condition is negated | `(condition) != mutant(1)` |
+//! | a match guard is always true, or always false | `mutant(1) || !mutant(2) && guard` |
+//! | a match arm before a wildcard is removed | `pattern if !mutant(1)` |
+//! | a statement is removed | `if !mutant(1) { statement; }` |
 //!
-//! What is made at compile time cannot ask, so constants stay as they are; functions lose their
-//! `const` where no constant needs it. Macros are opaque. Tests and `Debug` are not tried.
+//! Code evaluated at compile time cannot call `mutant`, so constants are not mutated; functions
+//! lose their `const` where no constant needs it. Macros are opaque. Tests and `Debug` are not
+//! mutated.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -29,7 +31,7 @@ use super::{
     values::{is_iterator, values},
 };
 
-/// One way in which the source might be wrong.
+/// One mutation of the source.
 #[derive(Clone, Debug)]
 pub(super) struct Mutant {
     pub(super) line: usize,
@@ -38,18 +40,18 @@ pub(super) struct Mutant {
     pub(super) what: String,
 }
 
-/// What is left out of the next try because it did not build.
+/// Mutations that are omitted because they did not build.
 #[derive(Default)]
-pub(super) struct Dropped {
+pub(super) struct OmittedMutants {
     pub(super) mutants: BTreeSet<usize>,
     /// Functions that constants call.
     pub(super) consts: BTreeSet<String>,
 }
 
-/// Walks a file and collects its mutants, numbered from `first` on.
+/// Visits a file and collects its mutants, numbered from `first`.
 pub(super) struct Schemata<'s> {
     source: &'s str,
-    dropped: &'s Dropped,
+    dropped: &'s OmittedMutants,
     first: usize,
     functions: Vec<String>,
     pub(super) mutants: Vec<Mutant>,
@@ -57,8 +59,12 @@ pub(super) struct Schemata<'s> {
 }
 
 impl<'s> Schemata<'s> {
-    /// The mutants of a file that parses.
-    pub(super) fn of(source: &'s str, first: usize, dropped: &'s Dropped) -> syn::Result<Self> {
+    /// Returns the mutants of a file that parses.
+    pub(super) fn of(
+        source: &'s str,
+        first: usize,
+        dropped: &'s OmittedMutants,
+    ) -> syn::Result<Self> {
         let file = syn::parse_file(source)?;
         let (functions, mutants, edits) = Default::default();
         let mut schemata = Self { source, dropped, first, functions, mutants, edits };
@@ -66,7 +72,7 @@ impl<'s> Schemata<'s> {
         Ok(schemata)
     }
 
-    /// Numbers a mutant; `None` if it is dropped.
+    /// Assigns a number to a mutant; returns `None` if it is omitted.
     fn mutant(&mut self, at: &Range<usize>, what: String) -> Option<usize> {
         let id = self.first + self.mutants.len();
         let before = self.source.get(..at.start).unwrap_or_default();
@@ -79,7 +85,7 @@ impl<'s> Schemata<'s> {
         self.source.get(bytes.clone()).unwrap_or_default()
     }
 
-    /// Text for people: in one line, and not too long.
+    /// Returns source text shortened to one line.
     fn short(&self, bytes: &Range<usize>) -> String {
         let words: Vec<&str> = self.text(bytes).split_whitespace().collect();
         let text = words.join(" ").replace('|', "¦");
@@ -89,7 +95,7 @@ impl<'s> Schemata<'s> {
         format!("`{}…`", text.chars().take(TEXT_MAX).collect::<String>())
     }
 
-    /// Text before and after a place that mutants are about.
+    /// Adds text before and after a mutated place.
     fn wrap(
         &mut self,
         mutants: Vec<usize>,
@@ -129,7 +135,7 @@ impl<'s> Schemata<'s> {
         let (open, close) = (braces.open().byte_range(), braces.close().byte_range());
         let inner = self.text(&(open.end..close.start)).trim().to_owned();
         if is_iterator(ty) {
-            let id = self.mutant(&open, "gives nothing".to_owned());
+            let id = self.mutant(&open, "returns an empty iterator".to_owned());
             if let Some(id) = id {
                 let after = format!("}}.into_iter().filter(|_| !crate::mutant({id}))");
                 let (before, after) = (Edit::at(open.end, "{"), Edit::at(close.start, after));
@@ -138,7 +144,7 @@ impl<'s> Schemata<'s> {
         } else if !inner.is_empty() && !MAKERS.contains(&signature.ident.to_string().as_str()) {
             let mut edit = Edit::at(open.end, "");
             for value in values(ty).into_iter().filter(|value| *value != inner) {
-                if let Some(id) = self.mutant(&open, format!("answers `{value}`")) {
+                if let Some(id) = self.mutant(&open, format!("returns `{value}`")) {
                     let before = format!(" if crate::mutant({id}) {{ return ");
                     edit.push_variant(&before, &value, "; }", id);
                 }
@@ -146,13 +152,13 @@ impl<'s> Schemata<'s> {
             self.edits.push(edit);
         }
         match block.stmts.as_slice() {
-            // To leave it out is to answer at once.
+            // Removing the only statement equals returning at once.
             [alone] if inner.ends_with(';') => self.visit_stmt(alone),
             _ => self.visit_block(block),
         }
     }
 
-    /// A comparison: both sides are borrowed. Arithmetic: both sides are moved.
+    /// Mutates a comparison, which borrows both sides, or arithmetic, which moves both.
     fn operator(&mut self, binary: &ExprBinary, others: &[&str]) {
         let (op, bytes) = (binary.op.span().byte_range(), binary.span().byte_range());
         let is_comparison = matches!(
@@ -188,7 +194,9 @@ impl<'s> Schemata<'s> {
         });
     }
 
-    /// `&&` and `||`: the second operand decides if the first is `true`, or if it is `false`.
+    /// Mutates `&&` or `||`.
+    ///
+    /// The second operand decides if the first is `true`, or `false`.
     fn connective(&mut self, binary: &ExprBinary, other: &str, sign: &str) {
         let (op, bytes) = (binary.op.span().byte_range(), binary.span().byte_range());
         let what = format!("`{other}` in {}", self.short(&bytes));
@@ -205,7 +213,7 @@ impl<'s> Schemata<'s> {
         });
     }
 
-    /// `+=` and the like.
+    /// Mutates `+=` and similar operators.
     fn assignment(&mut self, binary: &ExprBinary, others: &[&str]) {
         let bytes = binary.span().byte_range();
         let (left, right) = (binary.left.span().byte_range(), binary.right.span().byte_range());
@@ -233,12 +241,12 @@ impl<'s> Schemata<'s> {
         self.wrap(ids, before, after, |own| visit::visit_expr_binary(own, binary));
     }
 
-    /// A condition that no operator decides.
+    /// Mutates a condition without an operator.
     fn condition(&mut self, condition: &Expr) {
-        let is_told =
+        let is_kept =
             matches!(condition, Expr::Let(_) | Expr::Binary(_) | Expr::Unary(_) | Expr::Lit(_));
         let bytes = condition.span().byte_range();
-        let id = if is_told {
+        let id = if is_kept {
             None
         } else {
             let what = format!("not {}", self.short(&bytes));
@@ -272,7 +280,7 @@ impl<'s> Schemata<'s> {
         self.wrap(ids, before, after, |own| own.visit_expr(guard));
     }
 
-    /// A statement whose only use is what it does.
+    /// Mutates a statement with side effects only.
     fn statement(&mut self, statement: &Stmt) {
         let bytes = statement.span().byte_range();
         let what = format!("without {}", self.short(&bytes));
@@ -389,7 +397,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
         self.visit_expr(&matched.expr);
         let is_wild = |arm: &syn::Arm| match &arm.pat {
             Pat::Wild(_) => arm.guard.is_none(),
-            // A name, and not a variant.
+            // A name that is not a variant.
             Pat::Ident(name) => {
                 arm.guard.is_none() && name.ident.to_string().starts_with(char::is_lowercase)
             }
@@ -413,7 +421,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
         }
     }
 
-    // What is made at compile time.
+    // Constants are evaluated at compile time.
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
     fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}
@@ -429,7 +437,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
     }
 }
 
-/// Operators that might stand in place of one.
+/// Returns the operators that may replace one.
 const fn others(op: &BinOp) -> &'static [&'static str] {
     match op {
         BinOp::Eq(_) => &["!="],
@@ -472,7 +480,7 @@ const fn is_assignment(binary: &ExprBinary) -> bool {
     )
 }
 
-/// Whether a condition binds names: a chain of `let` cannot stand in parentheses.
+/// Returns whether a condition binds names: a `let` chain cannot be parenthesised.
 fn has_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -481,7 +489,7 @@ fn has_let(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an item is there for tests alone.
+/// Returns whether an item exists for tests only.
 fn is_skipped(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
@@ -491,11 +499,11 @@ fn is_skipped(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Traits whose output is for people.
+/// Traits with output for people, which are not mutated.
 const UNTRIED: &[&str] = &["Debug", "Display"];
 
-/// Functions whose plain answer is what they answer.
+/// Functions with an obvious return value, which is not a mutation.
 const MAKERS: &[&str] = &["new", "default"];
 
-/// Characters of source text that a mutant is told by.
+/// Maximum characters of source text in a mutant's description.
 const TEXT_MAX: usize = 60;

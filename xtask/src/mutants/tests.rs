@@ -1,20 +1,20 @@
-//! What the source looks like with mutants in it.
+//! The source text with mutants in it.
 
 use super::{
     edits::Edited,
-    schemata::{Dropped, Mutant, Schemata},
+    schemata::{Mutant, OmittedMutants, Schemata},
 };
 
-/// The mutants of a text, as they are told, and the text with them in it.
-fn mutants(source: &str, dropped: &Dropped) -> (Vec<String>, Edited) {
+/// Returns the descriptions of the mutants of a text, and the text with them in it.
+fn mutants(source: &str, dropped: &OmittedMutants) -> (Vec<String>, Edited) {
     let schemata = Schemata::of(source, 0, dropped).expect("the source is Rust");
-    let tell = |mutant: &Mutant| format!("{}: {}", mutant.function, mutant.what);
-    (schemata.mutants.iter().map(tell).collect(), Edited::new(source, schemata.edits))
+    let describe = |mutant: &Mutant| format!("{}: {}", mutant.function, mutant.what);
+    (schemata.mutants.iter().map(describe).collect(), Edited::new(source, schemata.edits))
 }
 
 #[track_caller]
-fn assert_told(source: &str, told: &[&str]) {
-    assert_eq!(mutants(source, &Dropped::default()).0, told);
+fn assert_mutants(source: &str, descriptions: &[&str]) {
+    assert_eq!(mutants(source, &OmittedMutants::default()).0, descriptions);
 }
 
 const SOURCE: &str = "
@@ -46,16 +46,16 @@ mod tests {
 ";
 
 #[test]
-fn whatever_may_be_wrong_is_told_in_the_words_of_the_source() {
-    assert_told(
+fn mutants_are_described_in_source_text() {
+    assert_mutants(
         SOURCE,
         &[
-            "Door::is_shut: answers `true`",
-            "Door::is_shut: answers `false`",
+            "Door::is_shut: returns `true`",
+            "Door::is_shut: returns `false`",
             "Door::is_shut: without `!` in `!self.is_open`",
-            "Door::pass: answers `None`",
-            "Door::pass: answers `Some(0)`",
-            "Door::pass: answers `Some(1)`",
+            "Door::pass: returns `None`",
+            "Door::pass: returns `Some(0)`",
+            "Door::pass: returns `Some(1)`",
             "Door::pass: not `self.is_shut()`",
             "Door::pass: without `self.count += 1;`",
             "Door::pass: `-=` in `self.count += 1`",
@@ -74,42 +74,45 @@ fn whatever_may_be_wrong_is_told_in_the_words_of_the_source() {
 
 #[test]
 fn a_function_that_gives_something_one_by_one_may_give_nothing() {
-    assert_told("fn all() -> impl Iterator<Item = u8> { 0..3 }", &["all: gives nothing"]);
+    assert_mutants(
+        "fn all() -> impl Iterator<Item = u8> { 0..3 }",
+        &["all: returns an empty iterator"],
+    );
 }
 
 #[test]
-fn a_chain_of_let_stays_in_one_piece() {
-    assert_told(
+fn a_let_chain_is_not_split() {
+    assert_mutants(
         "fn run(a: Option<u8>) { if let Some(b) = a && b == 1 { stop(b); } }",
-        &["run: answers `()`", "run: `!=` in `b == 1`", "run: without `stop(b);`"],
+        &["run: returns `()`", "run: `!=` in `b == 1`", "run: without `stop(b);`"],
     );
 }
 
 #[test]
 fn mutants_are_rust_and_lines_keep_their_numbers() {
-    let (_, edited) = mutants(SOURCE, &Dropped::default());
+    let (_, edited) = mutants(SOURCE, &OmittedMutants::default());
     syn::parse_file(&edited.text).expect("it is Rust still");
     let lines = |text: &str| text.lines().count();
     assert_eq!(lines(&edited.text), lines(SOURCE));
 }
 
 #[test]
-fn what_is_dropped_is_not_in_the_text_and_numbers_stay() {
-    let (all, _) = mutants(SOURCE, &Dropped::default());
-    let dropped = Dropped { mutants: (0..all.len()).collect(), ..Dropped::default() };
-    let (told, edited) = mutants(SOURCE, &dropped);
-    assert_eq!(told, all);
+fn omitted_mutants_keep_the_numbering() {
+    let (all, _) = mutants(SOURCE, &OmittedMutants::default());
+    let dropped = OmittedMutants { mutants: (0..all.len()).collect(), ..OmittedMutants::default() };
+    let (descriptions, edited) = mutants(SOURCE, &dropped);
+    assert_eq!(descriptions, all);
     assert!(!edited.text.contains("mutant("), "{}", edited.text);
 }
 
 #[test]
 fn a_complaint_is_about_the_smallest_mutant_around_it() {
     let source = "fn sum(a: u8, b: u8) -> bool { a + b < 9 }";
-    let (told, edited) = mutants(source, &Dropped::default());
+    let (descriptions, edited) = mutants(source, &OmittedMutants::default());
     let start = edited.text.find("l__ - r__").expect("there is a difference");
     let blamed = edited.mutants_at(&(start..start + 3));
     assert_eq!(
-        blamed.iter().map(|id| told[*id].as_str()).collect::<Vec<_>>(),
+        blamed.iter().map(|id| descriptions[*id].as_str()).collect::<Vec<_>>(),
         ["sum: `-` in `a + b`"]
     );
 }

@@ -1,7 +1,7 @@
-//! A copy of the repository with mutants in its source, and how it is built.
+//! A copy of the repository with mutants in its source, and its build.
 //!
-//! Some mutants do not type-check. Where the compiler complains, the mutants of the smallest region
-//! around the place are dropped, and it is asked again.
+//! Some mutants do not type-check. Where the compiler reports an error, the mutants of the smallest
+//! region around it are omitted, and the check is repeated.
 
 use std::{
     collections::BTreeSet,
@@ -14,12 +14,14 @@ use serde_json::Value;
 
 use super::{
     edits::Edited,
-    schemata::{Dropped, Mutant, Schemata},
+    schemata::{Mutant, OmittedMutants, Schemata},
 };
-use crate::shell::{Failure, cargo, output, root};
+use crate::shell::{TaskError, cargo, output, root};
 
-/// What asks whether a mutant is awake, at the end of each `lib.rs` that has mutants; it notes
-/// those that are asked about where a test's reach is traced.
+/// The function that checks whether a mutant is active.
+///
+/// It is appended to each `lib.rs` with mutants. It records the checked mutants while a test's
+/// reach is traced.
 const AWAKE: &str = r#"
 #[doc(hidden)]
 pub fn mutant(id: usize) -> bool {
@@ -44,32 +46,32 @@ pub fn mutant(id: usize) -> bool {
 }
 "#;
 
-/// A file of source with mutants.
-struct Source {
-    /// From the root of the repository.
+/// A source file with mutants.
+struct MutatedSource {
+    /// Path from the root of the repository.
     path: String,
     text: String,
     edited: Edited,
 }
 
-/// A test program, and where it is run.
-pub(super) struct Program {
+/// A test program, and its working directory.
+pub(super) struct TestProgram {
     pub(super) path: PathBuf,
     pub(super) folder: PathBuf,
 }
 
 /// The copy.
-pub(super) struct Tree {
+pub(super) struct MutatedTree {
     folder: PathBuf,
-    sources: Vec<Source>,
-    pub(super) dropped: Dropped,
-    /// In the order of their numbers, with the file that each is in.
+    sources: Vec<MutatedSource>,
+    pub(super) dropped: OmittedMutants,
+    /// Mutants in the order of their numbers, with their files.
     pub(super) mutants: Vec<(String, Mutant)>,
 }
 
-impl Tree {
-    /// Copies the repository as it is; files below `paths` get mutants.
-    pub(super) fn copy(folder: PathBuf, paths: &[&str]) -> Result<Self, Failure> {
+impl MutatedTree {
+    /// Copies the repository; files below `paths` get mutants.
+    pub(super) fn copy(folder: PathBuf, paths: &[&str]) -> Result<Self, TaskError> {
         let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
         let listed = output(Command::new("git").args(list).current_dir(root()))?;
         let mut sources = Vec::new();
@@ -83,7 +85,11 @@ impl Tree {
                 && !FOR_TESTS.iter().any(|name| path.contains(name));
             if is_tried {
                 let text = fs::read_to_string(&source)?;
-                sources.push(Source { path: path.to_owned(), text, edited: Edited::default() });
+                sources.push(MutatedSource {
+                    path: path.to_owned(),
+                    text,
+                    edited: Edited::default(),
+                });
             } else if path.ends_with("src/lib.rs")
                 && paths.iter().any(|start| start.starts_with(folder_of(path)))
             {
@@ -92,18 +98,19 @@ impl Tree {
                 write(&folder.join(path), &fs::read(&source)?)?;
             }
         }
-        let mut tree = Self { folder, sources, dropped: Dropped::default(), mutants: Vec::new() };
+        let mut tree =
+            Self { folder, sources, dropped: OmittedMutants::default(), mutants: Vec::new() };
         tree.edit()?;
         Ok(tree)
     }
 
-    /// Puts the mutants into the source, without what is dropped.
-    fn edit(&mut self) -> Result<(), Failure> {
+    /// Inserts the mutants into the source, except the omitted ones.
+    fn edit(&mut self) -> Result<(), TaskError> {
         self.mutants.clear();
         for source in &mut self.sources {
-            let Source { path, text, edited } = source;
+            let MutatedSource { path, text, edited } = source;
             let schemata = Schemata::of(text, self.mutants.len(), &self.dropped)
-                .map_err(|error| Failure::new(format!("{path} cannot be read: {error}")))?;
+                .map_err(|error| TaskError::new(format!("{path} cannot be read: {error}")))?;
             *edited = Edited::new(text, schemata.edits);
             let named = schemata.mutants.into_iter().map(|mutant| (path.clone(), mutant));
             self.mutants.extend(named);
@@ -111,14 +118,14 @@ impl Tree {
         Ok(())
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self) -> Result<(), TaskError> {
         self.sources.iter().try_for_each(|source| {
             write(&self.folder.join(&source.path), source.edited.text.as_bytes())
         })
     }
 
-    /// Builds the tests of some packages; drops what does not build.
-    pub(super) fn build(&mut self, packages: &[&str]) -> Result<Vec<Program>, Failure> {
+    /// Builds the tests of some packages; omits mutants that do not build.
+    pub(super) fn build(&mut self, packages: &[&str]) -> Result<Vec<TestProgram>, TaskError> {
         for round in 1..=ROUNDS_MAX {
             self.edit()?;
             self.write()?;
@@ -130,31 +137,27 @@ impl Tree {
             }
             errors.iter().for_each(|error| self.drop_for(error));
             let after = self.dropped.mutants.len() + self.dropped.consts.len();
-            println!(
-                "check {round}: {} complaints, {} mutants dropped",
-                errors.len(),
-                after - before
-            );
+            println!("check {round}: {} errors, {} mutants omitted", errors.len(), after - before);
             if after == before {
                 let first = errors.iter().find_map(|error| error["rendered"].as_str());
-                return Err(Failure::new(first.unwrap_or("it does not build").to_owned()));
+                return Err(TaskError::new(first.unwrap_or("it does not build").to_owned()));
             }
         }
-        Err(Failure::new(format!("it does not build after {ROUNDS_MAX} rounds")))
+        Err(TaskError::new(format!("it does not build after {ROUNDS_MAX} rounds")))
     }
 
-    fn programs(&self, packages: &[&str]) -> Result<Vec<Program>, Failure> {
+    fn programs(&self, packages: &[&str]) -> Result<Vec<TestProgram>, TaskError> {
         let messages = self.cargo(&["test", "--no-run"], packages)?;
         let program = |message: &Value| {
             let path = PathBuf::from(message["executable"].as_str()?);
             let manifest = Path::new(message["manifest_path"].as_str()?);
-            Some(Program { path, folder: manifest.parent()?.to_path_buf() })
+            Some(TestProgram { path, folder: manifest.parent()?.to_path_buf() })
         };
         Ok(messages.iter().filter_map(program).collect())
     }
 
-    /// What cargo says: messages of the compiler, and what it made.
-    fn cargo(&self, words: &[&str], packages: &[&str]) -> Result<Vec<Value>, Failure> {
+    /// Runs cargo; returns compiler messages and artifacts.
+    fn cargo(&self, words: &[&str], packages: &[&str]) -> Result<Vec<Value>, TaskError> {
         let mut command = cargo(words);
         command
             .current_dir(&self.folder)
@@ -162,8 +165,8 @@ impl Tree {
             .args(packages.iter().flat_map(|package| ["--package", package]))
             .env("CARGO_TARGET_DIR", folder().join("build"))
             .stdin(Stdio::null());
-        let said = command.output()?;
-        let text = String::from_utf8_lossy(&said.stdout);
+        let result = command.output()?;
+        let text = String::from_utf8_lossy(&result.stdout);
         let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let inner = values.filter_map(|mut value| match value["reason"].as_str() {
             Some("compiler-message") => Some(value["message"].take()),
@@ -172,8 +175,8 @@ impl Tree {
         });
         let messages: Vec<Value> = inner.collect();
         let has_error = messages.iter().any(|message| message["level"] == "error");
-        if !said.status.success() && !has_error {
-            return Err(Failure::new(String::from_utf8_lossy(&said.stderr).into_owned()));
+        if !result.status.success() && !has_error {
+            return Err(TaskError::new(String::from_utf8_lossy(&result.stderr).into_owned()));
         }
         Ok(messages)
     }
@@ -198,32 +201,34 @@ impl Tree {
     }
 }
 
-/// The folder of everything that is made here. Copies are built apart: cargo takes a crate of a copy
-/// for that of the project, and would build each anew after the other.
+/// Returns the folder for all generated files.
+///
+/// Copies are built separately: cargo would mix up a crate of a copy with that of the project, and
+/// rebuild both.
 pub(super) fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| root().join("target"), PathBuf::from).join("mutants")
 }
 
-/// The source folder of a crate's `lib.rs`.
+/// Returns the source folder of a crate's `lib.rs`.
 fn folder_of(lib: &str) -> &str {
     lib.strip_suffix("lib.rs").unwrap_or(lib)
 }
 
-/// Writes a file unless it is the same already, so that nothing is built anew for it.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a file unless its content is unchanged, to avoid rebuilds.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(path, bytes).map_err(Failure::from)
+    fs::write(path, bytes).map_err(TaskError::from)
 }
 
-/// Files of source that only tests use.
+/// Source files that only tests use.
 const FOR_TESTS: &[&str] =
     &["/testing", "/src/translate/tests/", "tests.rs", "_tests", "/lib.rs", "/mod.rs"];
 
-/// How often what does not build is dropped before the builder gives up.
+/// Maximum number of check rounds.
 const ROUNDS_MAX: usize = 30;

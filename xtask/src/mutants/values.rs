@@ -1,10 +1,10 @@
-//! What a function might answer instead of what it does: values of its type, told by name.
+//! Simple return values for a function, chosen by its type's name.
 //!
-//! Types are known by their spelling alone. What is guessed wrongly does not build, and is dropped.
+//! Types are known by their spelling only. A wrong guess does not build, and is omitted.
 
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
-/// Values of a type as source text, few and plain; none for types that say too little.
+/// Returns a few simple values of a type as source text; none for unknown types.
 pub(super) fn values(ty: &Type) -> Vec<String> {
     match ty {
         Type::Path(path) => path.path.segments.last().map_or_else(Vec::new, values_of_path),
@@ -26,7 +26,7 @@ pub(super) fn values(ty: &Type) -> Vec<String> {
     }
 }
 
-/// Whether a type is `impl Iterator`, of which a function may give nothing.
+/// Returns whether a type is `impl Iterator`, which may be empty.
 pub(super) fn is_iterator(ty: &Type) -> bool {
     let Type::ImplTrait(traits) = ty else { return false };
     traits.bounds.iter().any(|bound| match bound {
@@ -51,7 +51,7 @@ fn values_of_path(segment: &PathSegment) -> Vec<String> {
     }
 }
 
-/// The first type among the arguments of a path.
+/// Returns the first type argument of a path.
 fn argument(segment: &PathSegment) -> Option<&Type> {
     let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
     arguments.args.iter().find_map(|argument| match argument {
@@ -60,7 +60,7 @@ fn argument(segment: &PathSegment) -> Option<&Type> {
     })
 }
 
-/// Every beginning of a tuple with every value that may come next.
+/// Combines every partial tuple with every next value.
 fn pairs(beginnings: &[String], values: &[String]) -> Vec<String> {
     let with = |beginning: &String| {
         values.iter().map(|value| format!("{beginning}{value}, ")).collect::<Vec<_>>()
@@ -72,5 +72,5 @@ fn texts(values: &[&str]) -> Vec<String> {
     values.iter().map(|value| (*value).to_owned()).collect()
 }
 
-/// How many tuples are tried at most.
+/// Maximum number of tuples.
 const TUPLES_MAX: usize = 4;

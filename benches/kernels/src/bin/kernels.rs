@@ -1,18 +1,19 @@
 //! The hot functions alone.
 //!
+//!
 //! ```text
-//! kernels time           nanoseconds of CPU of each, a line each
+//! kernels time           CPU nanoseconds of each kernel, one per line
 //! kernels names          their names
-//! kernels call NAME N    calls one so many times, for callgrind
+//! kernels call NAME N    calls one kernel N times, for callgrind
 //! ```
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it reports to its caller")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints for its caller")]
 
 use std::process::ExitCode;
 
 use shunt_kernels::{KERNELS, Kernel, cpu};
 
-/// Calls of each kernel whose time is taken.
+/// Number of timed calls of each kernel.
 const CALLS: u32 = 100_000;
 
 fn main() -> ExitCode {
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         ["call", name, count] => {
             let kernel = KERNELS.iter().find(|kernel| kernel.name == *name);
             let (Some(kernel), Ok(count)) = (kernel, count.parse::<u32>()) else {
-                eprintln!("no kernel is called so, or that is no number: {words:?}");
+                eprintln!("no kernel has this name, or the count is not a number: {words:?}");
                 return ExitCode::FAILURE;
             };
             let mut call = (kernel.make)();

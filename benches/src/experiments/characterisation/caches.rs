@@ -1,31 +1,32 @@
-//! What a cache of whole traversals does with packets, by its capacity.
+//! Hits and misses of a megaflow cache by capacity.
 //!
-//! Entries of one version never overlap: who agrees with an entry in the bits that it looks at gets
-//! that very entry from the tables. So each flow has one entry, and a cache is a set of entries. As
-//! in Open vSwitch and Shunt, an entry that finds no room is not made, and none goes within a run.
+//! Entries of one version never overlap: a packet that equals an entry in all its masked bits gets
+//! that same entry from the tables. So each flow has exactly one entry, and a cache is a set of
+//! entries. As in Open vSwitch and Shunt, a full cache takes no new entry, and none expires within
+//! a run.
 
 use std::collections::HashMap;
 
 use shunt_flow::{FlowKey, Match};
-use shunt_pipebench::{published::Figure, statistics::KeptEntries, workload::Workload};
+use shunt_pipebench::{published::Figure, statistics::NoEvictionCache, workload::Workload};
 
 use crate::{
     experiment::{Better, Row, Samples},
     experiments::loaded::{Loaded, why_entries},
 };
 
-/// Entries that a cache holds; the published one holds 32K.
+/// Capacities in entries; the published cache has 32K.
 const CAPACITIES: [(&str, usize); 5] =
     [("8K", 8_000), ("16K", 16_000), ("32K", 32_000), ("64K", 64_000), ("128K", 128_000)];
 const PUBLISHED_CAPACITY: &str = "32K";
 
 pub(in crate::experiments) const HITS: &str =
-    "hits of a megaflow cache, of 3 packets a flow (otl: 30)";
+    "hits of a megaflow cache, 3 packets per flow (otl: 30)";
 pub(in crate::experiments) const MISSES: &str =
-    "misses of a megaflow cache, of 3 packets a flow (otl: 30)";
-pub(super) const ENTRIES: &str = "entries of a megaflow cache at the end";
+    "misses of a megaflow cache, 3 packets per flow (otl: 30)";
+pub(super) const ENTRIES: &str = "final entries of a megaflow cache";
 
-/// The number of each flow's entry.
+/// Returns the number of each flow's entry.
 pub(super) fn entries(loaded: &Loaded) -> Vec<u32> {
     let mut numbers: HashMap<Match, u32> = HashMap::new();
     let entry = |key: &FlowKey| {
@@ -36,17 +37,17 @@ pub(super) fn entries(loaded: &Loaded) -> Vec<u32> {
     loaded.keys.iter().map(entry).collect()
 }
 
-/// What caches of all capacities do with the packets; each flow has the entry of this number.
+/// Returns hits, misses and entries for caches of all capacities.
 pub(in crate::experiments) fn of_packets(
     (pipeline, locality): (&str, &str),
     workload: &Workload,
     entry_of: &[u32],
     is_quick: bool,
 ) -> Vec<Row> {
-    let mut caches = CAPACITIES.map(|(_, capacity)| KeptEntries::new(capacity, entry_of.len()));
+    let mut caches = CAPACITIES.map(|(_, capacity)| NoEvictionCache::new(capacity, entry_of.len()));
     for packet in workload.packets() {
         let entry = entry_of[packet.flow as usize];
-        caches.iter_mut().for_each(|cache| cache.meet(entry));
+        caches.iter_mut().for_each(|cache| cache.look_up(entry));
     }
     let figure = |metric, name: &str| {
         let is_published = name == PUBLISHED_CAPACITY && !is_quick;
@@ -61,14 +62,18 @@ pub(in crate::experiments) fn of_packets(
             ours: Samples::from(value),
             ..Row::new(name.clone(), metric, unit)
         };
-        let said_misses = figure("cache_misses", capacity).map(|figure| figure.value);
+        let published_misses = figure("cache_misses", capacity).map(|figure| figure.value);
         let misses = cache.misses() as f64;
         let why = |is_more| why_entries(&name, is_more);
         [
-            one(HITS, "%", Better::More, hits)
-                .beside_published(published, why(published.is_some_and(|said| hits < said))),
-            one(MISSES, "", Better::Less, misses)
-                .beside_published(said_misses, why(said_misses.is_some_and(|said| misses > said))),
+            one(HITS, "%", Better::More, hits).beside_published(
+                published,
+                why(published.is_some_and(|published_value| hits < published_value)),
+            ),
+            one(MISSES, "", Better::Less, misses).beside_published(
+                published_misses,
+                why(published_misses.is_some_and(|published_value| misses > published_value)),
+            ),
             one(ENTRIES, "", Better::Neither, cache.used() as f64),
         ]
     });

@@ -1,4 +1,4 @@
-//! All pipelines and localities, one after the other; and judging entries anew.
+//! Runs all pipelines and localities, and measures revalidation.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::{
     experiment::{Row, Run, Samples},
 };
 
-const REVALIDATION: &str = "CPU to judge all entries anew after one change";
+const REVALIDATION: &str = "CPU to revalidate all entries after one change";
 
-/// Entries that are judged anew.
+/// Numbers of revalidated entries.
 const SIZES: [usize; 3] = [8_000, 16_000, 64_000];
-/// The same, of the pipelines for which it was published.
+/// The published number of entries, for pipelines that have one.
 const MANY: usize = 500_000;
 const MANY_ROUNDS: usize = 2;
 
-const WHY_MANY: &str = "one thread's CPU here; the published is the time that a switch took, whose threads and whose \
-                        filters' masks are not said";
+const WHY_MANY: &str = "ours is the CPU of one thread; the published time is of a switch with an \
+                        unknown number of threads and an unknown rule set";
 
-/// All pipelines and localities.
+/// Runs all pipelines and localities.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let of_many: Vec<&str> =
         PIPELINES.into_iter().filter(|pipeline| many(pipeline).is_some()).collect();
@@ -37,7 +37,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
             let name = published_name(pipeline, locality, run.either(1, 5));
-            let (workload, loaded) = run.step(&format!("{name}, made"), |_| {
+            let (workload, loaded) = run.step(&format!("{name}, generated"), |_| {
                 let workload = workload(&name);
                 let loaded = Loaded::new(&workload);
                 (workload, loaded)
@@ -57,7 +57,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     }
     for pipeline in of_many {
         let name = format!("{pipeline}:high:{MANY}");
-        rows.push(run.step(&format!("{name}, judged anew"), |_| {
+        rows.push(run.step(&format!("{name}, revalidation"), |_| {
             let loaded = Loaded::new(&workload(&name));
             let row = judged(pipeline, &loaded, &loaded.keys, MANY_ROUNDS);
             row.beside_published(many(pipeline), WHY_MANY)
@@ -68,7 +68,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// An engine, watching an entry for each traversal.
+/// Registers an entry for each traversal with an engine.
 pub(super) fn watched<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) -> E {
     for (slot, traversal) in (0..).zip(traversals) {
         engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, traversal);
@@ -76,7 +76,7 @@ pub(super) fn watched<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) 
     engine
 }
 
-/// What was published of judging many entries anew, in milliseconds.
+/// Returns the published time to revalidate many entries, in milliseconds.
 fn many(pipeline: &str) -> Option<f64> {
     let figure = Figure::find("revalidation_500K", pipeline, "-", "500K megaflows")?;
     Some(1000.0 * figure.value)
@@ -87,8 +87,9 @@ fn of_revalidation(pipeline: &str, loaded: &Loaded, rounds: usize) -> Vec<Row> {
     sizes.map(|keys| judged(pipeline, loaded, keys, rounds)).collect()
 }
 
-/// How long the iterative engine judges the entries of these packets after a change that concerns
-/// none.
+/// Measures the revalidation of all entries by the iterative engine.
+///
+/// The change before it is unrelated to the entries.
 fn judged(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], rounds: usize) -> Row {
     let mut ours = Samples::default();
     for _ in 0..rounds {

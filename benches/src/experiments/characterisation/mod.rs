@@ -1,4 +1,4 @@
-//! What a cache of whole traversals does with each pipeline, and what a miss is made of.
+//! Hit rates of a megaflow cache per pipeline, and the phases of a miss.
 
 mod caches;
 mod measure;

@@ -1,4 +1,4 @@
-//! What the set-up of a flow is made of, in this process.
+//! The phases of flow set-up, measured in this process.
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
@@ -19,14 +19,14 @@ use crate::{
     experiments::loaded::Loaded,
 };
 
-pub(super) const PARTS: &str = "CPU of a flow's set-up, by parts";
+pub(super) const PARTS: &str = "CPU of flow set-up, by phase";
 pub(super) const TABLE: &str = "CPU of one lookup, by table";
-pub(super) const RATE: &str = "flows set up in a second of CPU";
+pub(super) const RATE: &str = "flows set up per second of CPU";
 
-/// Flows whose set-up is taken apart.
+/// Number of measured flows.
 const FLOWS: usize = 10_000;
 
-/// What the set-up of a flow is made of, in this process.
+/// Measures the phases of flow set-up.
 pub(super) fn of_set_up(
     pipeline: &str,
     workload: &Workload,
@@ -51,15 +51,15 @@ pub(super) fn of_set_up(
             keys.iter().for_each(|key| drop(black_box(loaded.translate(key))));
         }));
         let install = each(cpu::timed(|| drop(black_box(install(keys, &traversals)))));
-        let told =
+        let registration =
             each(cpu::timed(|| drop(black_box(watched(Direct::new(version, 1), &traversals)))));
-        let all = [extraction, lookups, (translation - lookups).max(0.0), install, told];
+        let all = [extraction, lookups, (translation - lookups).max(0.0), install, registration];
         parts.iter_mut().zip(all).for_each(|(samples, ns)| samples.0.push(ns / 1e3));
         for (samples, visits) in of_tables.iter_mut().zip(by_table.values()) {
             let ns = cpu::timed(|| tables.look_up(visits));
             samples.0.push(ns as f64 / visits.len() as f64);
         }
-        rate.0.push(1e9 / (extraction + translation + install + told));
+        rate.0.push(1e9 / (extraction + translation + install + registration));
     }
     let row = |(what, ours): (String, Samples)| Row {
         ours,
@@ -68,9 +68,9 @@ pub(super) fn of_set_up(
     let names = [
         "extraction".to_owned(),
         format!("lookups ({:.1} tables)", visits.len() as f64 / keys.len() as f64),
-        "actions, and all else of the translation".to_owned(),
-        "into the cache".to_owned(),
-        "told to the eviction engine".to_owned(),
+        "actions and the rest of translation".to_owned(),
+        "cache insertion".to_owned(),
+        "eviction engine registration".to_owned(),
     ];
     let mut rows: Vec<Row> = names.into_iter().zip(parts).map(row).collect();
     rows.extend(by_table.iter().zip(of_tables).map(|((table, visits), ours)| {
@@ -84,11 +84,11 @@ pub(super) fn of_set_up(
     rows
 }
 
-/// The first frame of each flow.
+/// Returns the first frame of each flow.
 fn frames(workload: &Workload, count: usize) -> Vec<Vec<u8>> {
     let flows = (0_u32..).take(count);
-    let packet = |flow| shunt_pipebench::traffic::Packet { time_ns: 0, flow, bytes: 64 };
-    let frame = |packet: shunt_pipebench::traffic::Packet| {
+    let packet = |flow| shunt_pipebench::traffic::ScheduledPacket { time_ns: 0, flow, bytes: 64 };
+    let frame = |packet: shunt_pipebench::traffic::ScheduledPacket| {
         let mut frame = Vec::new();
         let written = packet.write_frame(workload.flows(), &mut frame);
         written.unwrap_or_else(|error| panic!("a flow has no frame: {error}"));
@@ -105,7 +105,9 @@ fn extract_all(frames: &[Vec<u8>]) {
     }
 }
 
-/// The tables alone, with how many rules each has: what the lookups of a translation cost without it.
+/// Copies of the tables, each with its number of rules.
+///
+/// They measure lookups without translation.
 struct Tables(Vec<(TupleSpace<u64>, usize)>);
 
 impl Tables {
@@ -140,13 +142,13 @@ impl Tables {
     }
 }
 
-/// The tables that packets visit, and their headers there.
+/// Returns the visited tables with the key of each visit.
 fn visits(traversals: &[Arc<Traversal>]) -> Vec<(usize, FlowKey)> {
     let visits = traversals.iter().flat_map(|traversal| &traversal.visits);
     visits.map(|visit| (visit.table.number().into(), FlowKey::from(&visit.key))).collect()
 }
 
-/// The visits of each table.
+/// Groups visits by table.
 fn by_table(visits: &[(usize, FlowKey)]) -> BTreeMap<usize, Vec<(usize, FlowKey)>> {
     let mut by_table: BTreeMap<usize, Vec<_>> = BTreeMap::new();
     for visit in visits {

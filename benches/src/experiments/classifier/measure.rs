@@ -1,4 +1,4 @@
-//! The rounds, and what comes of them.
+//! The rounds, and their rows.
 
 use std::{
     path::PathBuf,
@@ -11,7 +11,7 @@ use shunt_classifier::testing::workload::Priorities;
 use super::{Ours, Rival, Workload, workload};
 use crate::experiment::{Better, Row, Run, Samples, target};
 
-/// What one round says of one classifier: an entry for each of [`METRICS`].
+/// Values of one round of one classifier, in the order of [`METRICS`].
 pub(crate) type Figures = [f64; METRICS.len()];
 
 const METRICS: [(&str, &str); 5] = [
@@ -22,7 +22,9 @@ const METRICS: [(&str, &str); 5] = [
     (MEMORY, "bytes"),
 ];
 
-/// Resident memory of ours, heap of the rival's without the rules' own matches: not the same thing.
+/// Resident memory of ours; heap of the rival's without the rules' own matches.
+///
+/// They are not the same.
 const MEMORY: &str = "memory of a rule";
 
 const TABLES: &[&str] =
@@ -31,7 +33,7 @@ const QUICK_TABLES: &[&str] = &["random", "specific", "acl_10k"];
 
 const RIVAL_NAME: &str = "Open vSwitch's classifier";
 
-/// Builds the rival, if that is possible here.
+/// Builds the rival if this machine can.
 pub(crate) fn prepare() {
     let folder = target().join("rival");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rival/build.sh");
@@ -45,21 +47,21 @@ pub(crate) fn prepare() {
     }
 }
 
-/// The rival with a workload, where it was built.
+/// Starts the rival with a workload, if it was built.
 pub(crate) fn start_rival(run: &Run, workload: &Workload) -> Option<Rival> {
     let program: PathBuf = target().join("rival/classifier");
     program.is_file().then(|| Rival::start(&program, workload, run.folder.path()))
 }
 
-/// All tables.
+/// Runs all tables.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let tables = if run.is_quick { QUICK_TABLES } else { TABLES };
     run.begin(tables.len());
     let mut all: Vec<Vec<Row>> = METRICS.iter().map(|_| Vec::new()).collect();
     for table in tables {
         let value = run.part("classifier", table);
-        let samples = |who: &str, index: usize| {
-            let rounds = value[who].as_array().into_iter().flatten();
+        let samples = |subject: &str, index: usize| {
+            let rounds = value[subject].as_array().into_iter().flatten();
             Samples(rounds.filter_map(|round| round[index].as_f64()).collect())
         };
         let name = value["name"].as_str().unwrap_or_default();
@@ -76,24 +78,24 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     all.concat()
 }
 
-/// Why ours is worse, where it is.
+/// Returns why ours is worse for a metric.
 fn why_worse(metric: &str) -> &'static str {
     match metric {
         "insert" | "remove" => {
-            "ours also counts the rule's values in what lookups leave tables of one mask out by: each \
-             address alone, and what masks begin with (gates); a lookup is the faster for it"
+            "ours also stores each rule's values in the gates of tables with one mask (each \
+             address, and prefixes of masks); lookups are faster for it"
         }
         _ => "",
     }
 }
 
-/// One table: prints the figures of each round.
+/// Runs one table, and prints the values of each round.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
     let workload = workload_of(run, part);
     let mut ours = Ours::new(&workload);
     let mut rival = start_rival(run, &workload);
     if let Some(rival) = &mut rival {
-        assert_eq!(rival.ask::<i32>("answers"), ours.answers(), "both answer alike");
+        assert_eq!(rival.ask::<i32>("answers"), ours.answers(), "both return the same rules");
     }
     let (mut own_rounds, mut rival_rounds) = (Vec::new(), Vec::new());
     for _ in 0..run.either(6, 2) {
@@ -114,14 +116,14 @@ fn workload_of(run: &Run, name: &str) -> Workload {
     }
 }
 
-/// The rival's figures, by its commands.
+/// Queries the rival's values.
 fn figures(rival: &mut Rival) -> Figures {
     let mut first = |command: &str| rival.ask::<f64>(command).first().copied().unwrap_or_default();
     let (rules_count, packets_count) = (first("rules"), first("packets"));
     let (masked, plain, bytes) = (first("masked"), first("plain"), first("bytes"));
     let rebuild: Vec<f64> = rival.ask("rebuild");
     let Some([remove, insert]) = rebuild.first_chunk() else {
-        panic!("the rival answers with too few numbers");
+        panic!("the rival returned too few numbers");
     };
     [
         masked / packets_count,

@@ -1,7 +1,7 @@
-//! The classifier beside that of Open vSwitch: large tables, the same rules and packets.
+//! Our classifier compared with Open vSwitch's: large tables, same rules, same packets.
 //!
-//! Both answer every packet alike, or it stops. Times are of the CPU, in rounds that take turns.
-//! Each table has a process of its own, so that the memory counted is its own.
+//! The run stops unless both return the same rule for every packet. Times are CPU times of
+//! alternating rounds. Each table has its own process, so that its memory is counted alone.
 
 mod measure;
 mod ours;

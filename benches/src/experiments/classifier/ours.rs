@@ -13,7 +13,7 @@ use crate::cpu;
 
 type Table = TupleSpace<u64>;
 
-/// Tables by which the memory of one is measured.
+/// Number of tables over which memory is averaged.
 const COPIES: u64 = 8;
 
 /// A table filled with the rules of a workload.
@@ -26,7 +26,7 @@ pub(crate) struct Ours<'a> {
 impl<'a> Ours<'a> {
     pub(crate) fn new(workload: &'a Workload) -> Self {
         let table = filled(workload);
-        // The first one lies in what the making of the workload has left.
+        // The first table reuses memory that workload generation has freed.
         let before = cpu::resident_bytes(std::process::id());
         let copies: Vec<_> = (0..COPIES).map(|_| filled(workload)).collect();
         let bytes = (cpu::resident_bytes(std::process::id()) - before).max(0.0) / COPIES as f64;
@@ -34,7 +34,7 @@ impl<'a> Ours<'a> {
         Self { workload, table, bytes }
     }
 
-    /// The priority of each packet's rule, -1 for none.
+    /// Returns the priority of each packet's rule, -1 for none.
     pub(crate) fn answers(&self) -> Vec<i32> {
         let priority = |age: &u64| {
             let index = usize::try_from(*age).unwrap_or_default();
@@ -75,8 +75,9 @@ impl<'a> Ours<'a> {
         ]
     }
 
-    /// The entries that a cache without a bound makes of the packets, and their masks: a packet
-    /// that an earlier entry covers makes none.
+    /// Returns the numbers of entries and masks of an unbounded cache.
+    ///
+    /// A packet that an earlier entry covers adds none.
     pub(crate) fn megaflows(&self) -> (usize, usize) {
         let mut entries: HashMap<SparseMask, HashSet<Vec<u64>>> = HashMap::new();
         let mut count = 0;

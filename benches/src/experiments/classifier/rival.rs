@@ -1,4 +1,4 @@
-//! Open vSwitch's classifier in a process of its own, as `benches/rival/build.sh` makes it.
+//! Open vSwitch's classifier in a separate process, built by `benches/rival/build.sh`.
 
 use std::{
     fmt::Write as _,
@@ -15,7 +15,7 @@ use shunt_flow::{
 
 use super::workload::Workload;
 
-/// The fields that a packet of a workload may have; the rival's have zero elsewhere, as ours do.
+/// Fields of a workload's packets; all other fields are zero in both classifiers.
 const FIELDS: &[FieldId] = &[
     FieldId::InPort,
     FieldId::Metadata,
@@ -69,12 +69,12 @@ impl Rival {
         Self { process, commands, answers: BufReader::new(answers) }
     }
 
-    /// What it answers to a command: numbers.
+    /// Sends a command, and returns the numbers of its reply.
     pub(crate) fn ask<T: std::str::FromStr>(&mut self, command: &str) -> Vec<T> {
         let mut line = String::new();
         let asked = writeln!(self.commands, "{command}");
-        let acked = asked.and_then(|()| self.answers.read_line(&mut line));
-        assert!(acked.is_ok_and(|length| length > 0), "the rival does not answer `{command}`");
+        let replied = asked.and_then(|()| self.answers.read_line(&mut line));
+        assert!(replied.is_ok_and(|length| length > 0), "the rival does not reply to `{command}`");
         line.split_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 }

@@ -1,9 +1,9 @@
-//! The tables and packets that both classifiers are given.
+//! The tables and packets of both classifiers.
 //!
-//! Synthetic tables come from `shunt_classifier::testing::workload`. Rule-sets like those of ClassBench
-//! (Taylor, Turner, *ClassBench: A Packet Classification Benchmark*, 2007) come from
-//! [`shunt_pipebench`]; a range of ports becomes the prefixes that make it up, as a controller of
-//! OpenFlow has to write it, and the first filter has the highest priority.
+//! Synthetic tables come from `shunt_classifier::testing::workload`. ClassBench rule sets (Taylor,
+//! Turner, *ClassBench: A Packet Classification Benchmark*, 2007) come from [`shunt_pipebench`]. A
+//! range of ports becomes the prefixes that cover it, as an OpenFlow controller has to write it.
+//! The first filter has the highest priority.
 
 use shunt_classifier::{
     Priority, Rank,
@@ -12,7 +12,7 @@ use shunt_classifier::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Filter, Request, generate},
+    classbench::{BuiltinSet, Filter, FilterRequest, generate},
 };
 
 /// One table and its packets.
@@ -23,7 +23,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// `acl 10K: 13K rules/424 masks`: what plots have room for.
+    /// Returns a title that fits plots, such as `acl 10K: 13K rules/424 masks`.
     pub(crate) fn title(&self) -> String {
         let rules = match self.rules.len() {
             count if count >= 10_000 => format!("{}K", count / 1000),
@@ -38,7 +38,7 @@ impl Workload {
     }
 }
 
-/// A table of so many rules over so many masks.
+/// Returns a table of `rules` rules over `masks` masks.
 pub(crate) fn synthetic(
     rules_count: usize,
     masks_count: usize,
@@ -51,17 +51,22 @@ pub(crate) fn synthetic(
     Workload { name, rules, packets }
 }
 
-/// A rule-set like those of ClassBench, made from parameters that come with the generator, by its kind
-/// and how many thousand filters it has: `acl_10k`.
+/// Returns a ClassBench rule set by kind and size, such as `acl_10k`.
 ///
-/// Nine packets of ten are made from a rule drawn uniformly, the tenth is anything at all.
+/// Nine of ten packets match a rule sampled uniformly; the tenth is random.
+///
 ///
 /// # Panics
 ///
-/// When there is no such set.
+/// If there is no such set.
 pub(crate) fn class_bench(name: &str, packets_count: usize) -> Workload {
-    let (set, thousands) = kind_and_thousands(name).unwrap_or_else(|| panic!("no set is {name}"));
-    let request = Request::new(thousands * 1000);
+    let (set, thousands) = kind_and_thousands(name).unwrap_or_else(|| {
+        panic!(
+            "there is no rule \
+                                         set {name}"
+        )
+    });
+    let request = FilterRequest::new(thousands * 1000);
     let made = generate(&set.parameters(), &request, Seed::new(1), &Progress::hidden());
     let filters = made.unwrap_or_else(|error| panic!("{name}: {error}"));
     let lines: Vec<Vec<Match>> = filters.iter().map(matches).collect();
@@ -96,7 +101,7 @@ fn kind_and_thousands(name: &str) -> Option<(BuiltinSet, u32)> {
     Some((set.parse().ok()?, count.strip_suffix('k')?.parse().ok()?))
 }
 
-/// An IPv4 packet of a protocol with ports.
+/// Returns a random IPv4 packet of a protocol with ports.
 fn anything(random: &mut SplitMix64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, 1);
@@ -108,7 +113,7 @@ fn anything(random: &mut SplitMix64) -> FlowKey {
     key
 }
 
-/// The matches of a filter: one, or several where ranges of ports are not prefixes.
+/// Returns the matches of a filter: several if ranges of ports are not prefixes.
 fn matches(filter: &Filter) -> Vec<Match> {
     let mut key = FlowKey::ZERO;
     let mut mask = FlowMask::EMPTY;

@@ -1,4 +1,4 @@
-//! More cores: each has a cache of its own, and the packets of the flows that fall to it.
+//! Several cores: each has its own cache and the packets of its share of the flows.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -7,10 +7,10 @@ use crate::experiment::{Row, Run};
 
 const CORES: [u64; 5] = [1, 2, 4, 8, 16];
 
-const EACH: &str = "misses of a core, by cores";
-const ALL: &str = "misses of all cores together, by cores";
+const EACH: &str = "misses per core, by number of cores";
+const ALL: &str = "misses of all cores, by number of cores";
 
-const WHOLE: &str = "megaflow 32K";
+const MEGAFLOWS: &str = "megaflow 32K";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(1 + CORES.len());
@@ -19,11 +19,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for cores in CORES {
         let title = format!("psc high {cores} cores");
-        let [pieces, whole] = run.step(&title, |_| misses(&bed, cores, STAGE_ENTRIES / scale));
+        let [gigaflow, megaflow] = run.step(&title, |_| misses(&bed, cores, STAGE_ENTRIES / scale));
         for (metric, parts) in [(EACH, cores as f64), (ALL, 1.0)] {
             rows.push(Row {
-                ours: (pieces as f64 / parts).into(),
-                rival: Some((WHOLE.to_owned(), (whole as f64 / parts).into())),
+                ours: (gigaflow as f64 / parts).into(),
+                rival: Some((MEGAFLOWS.to_owned(), (megaflow as f64 / parts).into())),
                 ..Row::new(title.clone(), metric, "count")
             });
         }
@@ -32,12 +32,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Misses of all cores together: with pieces in four stages each, and with whole entries in one table
-/// of as much room each.
+/// Returns the misses of all cores, with LTM entries and with megaflows.
+///
+/// Both caches have equal size.
 fn misses(bed: &Bed, cores: u64, entries: usize) -> [u64; 2] {
-    let pieces = config(4, entries, PolicyName::Joint);
-    let whole = config(1, 4 * entries, PolicyName::Megaflow);
-    [pieces, whole].map(|config| {
+    let gigaflow = config(4, entries, PolicyName::Joint);
+    let megaflow = config(1, 4 * entries, PolicyName::Megaflow);
+    [gigaflow, megaflow].map(|config| {
         let of_core = |core| {
             let mut replay = Replay::new(bed, config, Resume::StartOver);
             let is_its = |number: &usize| core_of(bed.packets[*number], cores) == core;
@@ -48,7 +49,7 @@ fn misses(bed: &Bed, cores: u64, entries: usize) -> [u64; 2] {
     })
 }
 
-/// Where the packets of a flow go, as a NIC spreads them.
+/// Returns the core of a flow, as a NIC with RSS distributes flows.
 fn core_of(flow: u32, cores: u64) -> u64 {
     (u64::from(flow).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % cores
 }

@@ -1,5 +1,4 @@
-//! What a miss costs in pieces and whole, and what a packet costs that hits four stages, or the megaflow
-//! cache of as many entries.
+//! CPU cost of misses and hits with four LTM stages, and with a megaflow cache of as many entries.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -25,51 +24,53 @@ use crate::{
     experiments::loaded::{Loaded, PIPELINES},
 };
 
-/// Flows that miss, each once.
+/// Flows that miss, once each.
 const MISSES: usize = 5000;
-/// Ways that are cut in a round.
+/// Traversals partitioned per round.
 const PARTITIONS: u32 = 10_000;
 
-const MISS: &str = "CPU of a miss: translated, cut, and made into entries";
-const EXTRA: &str = "CPU of cutting and making pieces, of that of a translation alone";
-const CUTTING: &str = "CPU of cutting and making pieces";
-const BEYOND: &str = "CPU of pieces beyond that of whole entries, of that of a translation alone";
-const HIT: &str = "CPU of a packet that hits, looked up in a burst";
-const PARTITION: &str = "CPU to choose where one way is cut";
-const JUDGED: &str = "CPU to judge all entries anew, iterative engine";
+const MISS: &str = "CPU of a miss: translation, partition and entries";
+const EXTRA: &str = "CPU of partition and entries relative to translation";
+const CUTTING: &str = "CPU of partition and entries";
+const BEYOND: &str = "extra CPU of LTM entries over megaflows relative to translation";
+const HIT: &str = "CPU of a hit, looked up in a burst";
+const PARTITION: &str = "CPU to choose the partition of one traversal";
+const JUDGED: &str = "CPU to revalidate all entries, iterative engine";
 
-const WHOLE: &str = "whole entries in one table";
+const MEGAFLOWS: &str = "megaflows in one table";
 
 const MEGAFLOW: &str = "megaflow cache of as many entries";
 
-const WHY_MISS: &str = "a miss also names states, chooses where to cut, makes the pieces that no stage holds with \
-                        the masks of each, and puts them into the stages";
+const WHY_MISS: &str = "a miss also computes states, chooses a partition, creates the missing \
+                        LTM entries with a mask each, and inserts them into the stages";
 
-const WHY_MORE: &str = "each piece is made with a mask of its own that holds the proofs for its tables, which \
-                        the published pieces lack; beside a translation of 1 to 10 us that weighs much";
-const WHY_LESS: &str = "ways that look at the same fields are cut once, so that the partition of thirty tables, \
-                        most of the published cost, is rarely made";
+const WHY_MORE: &str = "each LTM entry has its own mask with the proofs for its tables, which \
+                        the published entries lack; this is much compared with a translation of \
+                        1 to 10 us";
+const WHY_LESS: &str = "traversals that read the same fields share one partition, so the \
+                        partition of thirty tables, most of the published cost, is rarely \
+                        computed";
 
-const WHY_UPPER: &str = "the published is a bound for five tables, of another processor";
+const WHY_UPPER: &str = "the published value is a bound for five tables on another processor";
 
-const WHY_HIT: &str = "a packet is looked up in as many tables as its way has pieces";
+const WHY_HIT: &str = "a packet needs one lookup per sub-traversal";
 
-const WHY_WHOLE: &str =
-    "another processor, and which rules and entries the published cache held is not known";
-const WHY_JUDGED: &str = "an entry is judged by the tables that its packets went through, a piece by its part of \
-                          them: pieces of OLS fill their room here, as they are hardly shared, and have \
-                          together as many tables as whole entries";
+const WHY_MEGAFLOWS: &str =
+    "another processor; the rules and entries of the published cache are unknown";
+const WHY_JUDGED: &str = "an entry is revalidated through the tables of its packets, an LTM \
+                          entry through its part of them; LTM entries of OLS are hardly shared, \
+                          fill the stages, and cover as many tables as megaflows";
 
-/// What was timed in a round, in microseconds each, and milliseconds to judge all entries.
+/// Results of one round in microseconds, and milliseconds for revalidation.
 #[derive(Default)]
 struct Times {
     translated: Samples,
-    whole: Samples,
-    pieces: Samples,
+    megaflow_miss: Samples,
+    ltm_miss: Samples,
     megaflow: Samples,
     chain: Samples,
-    judged_whole: Samples,
-    judged_pieces: Samples,
+    revalidated_megaflows_ms: Samples,
+    revalidated_ltm_ms: Samples,
 }
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -91,7 +92,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The policy as installed, with a way of thirty tables and four stages.
+/// Measures the default policy with a traversal of thirty tables and four stages.
 fn partition(rounds: usize) -> Row {
     let kernel = KERNELS.iter().find(|kernel| kernel.name == "partition_30_steps");
     let mut cut = kernel.map(|kernel| (kernel.make)()).unwrap_or_else(|| panic!("no such kernel"));
@@ -103,9 +104,9 @@ fn partition(rounds: usize) -> Row {
 
 fn measure(bed: &Bed, rounds: usize, scale: usize) -> Times {
     let entries = STAGE_ENTRIES / scale;
-    let mut chain = Pieces::of(bed, entries);
+    let mut chain = LtmStages::of(bed, entries);
     let mut megaflow = Megaflow::of(bed, 4 * entries);
-    // Packets that hit both.
+    // Packets that hit both caches.
     let sent = bed.packets.iter().map(|flow| &bed.loaded.keys[*flow as usize]);
     let hits = sent.filter(|key| {
         let key = std::slice::from_ref(*key);
@@ -119,8 +120,8 @@ fn measure(bed: &Bed, rounds: usize, scale: usize) -> Times {
         let translated = cpu::timed(|| translate_all(&bed.loaded, missing));
         times.translated.0.push(each(translated, missing.len()));
         for ((stages, entries, policy), samples) in [
-            ((1, 4 * entries, PolicyName::Megaflow), &mut times.whole),
-            ((4, entries, PolicyName::Joint), &mut times.pieces),
+            ((1, 4 * entries, PolicyName::Megaflow), &mut times.megaflow_miss),
+            ((4, entries, PolicyName::Joint), &mut times.ltm_miss),
         ] {
             let mut cache = Gigaflow::new(config(stages, entries, policy));
             let ns = cpu::timed(|| miss_all(&bed.loaded, missing, &mut cache));
@@ -130,69 +131,69 @@ fn measure(bed: &Bed, rounds: usize, scale: usize) -> Times {
         times.chain.0.push(each(ns, hits.len()));
         let ns = cpu::timed(|| assert_eq!(megaflow.look_up(&hits), hits.len(), "all hit"));
         times.megaflow.0.push(each(ns, hits.len()));
-        times.judged_whole.0.push(judge(&bed.loaded, &megaflow.shelf));
-        times.judged_pieces.0.push(judge(&bed.loaded, &chain.shelf));
+        times.revalidated_megaflows_ms.0.push(judge(&bed.loaded, &megaflow.store));
+        times.revalidated_ltm_ms.0.push(judge(&bed.loaded, &chain.store));
     }
     times
 }
 
-/// Pieces in four stages, as the packets of a workload leave them.
-struct Pieces {
+/// Four stages with the LTM entries that the packets of a workload created.
+struct LtmStages {
     cache: Gigaflow,
-    shelf: VecStore,
+    store: VecStore,
     walks: Vec<Walk>,
 }
 
-impl Pieces {
+impl LtmStages {
     fn of(bed: &Bed, stage_entries: usize) -> Self {
         let config = config(4, stage_entries, PolicyName::Joint);
         let mut replay = Replay::new(bed, config, Resume::StartOver);
         replay.send(0..bed.packets.len());
-        let (cache, shelf) = replay.into_parts();
-        Self { cache, shelf, walks: vec![Walk::default(); BURST] }
+        let (cache, store) = replay.into_parts();
+        Self { cache, store, walks: vec![Walk::default(); BURST] }
     }
 
-    /// Looks all these packets up, and counts those that hit.
+    /// Looks these packets up, and returns the number of hits.
     fn look_up(&mut self, keys: &[FlowKey]) -> usize {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {
             let walks = &mut self.walks[..keys.len()];
-            self.cache.find_burst(&self.shelf, keys, walks, |_| true);
+            self.cache.find_burst(&self.store, keys, walks, |_| true);
             hits += walks.iter().filter(|walk| walk.is_hit()).count();
         }
         hits
     }
 }
 
-/// Whole entries in a megaflow cache, as the packets of a workload leave them.
+/// A megaflow cache with the entries that the packets of a workload created.
 struct Megaflow {
     cache: MegaflowCache,
-    shelf: VecStore,
+    store: VecStore,
 }
 
 impl Megaflow {
     fn of(bed: &Bed, entries_max: usize) -> Self {
-        let (mut cache, mut shelf) =
+        let (mut cache, mut store) =
             (MegaflowCache::new(KeyHasher::new(1), 1), VecStore::default());
         let Loaded { pipeline, keys, .. } = &bed.loaded;
         let mut entries_count = 0;
         for flow in &bed.packets {
             let key = &keys[*flow as usize];
             if entries_count == entries_max
-                || cache.find(key, |entry| shelf.is_live(entry.into())).is_some()
+                || cache.find(key, |entry| store.is_live(entry.into())).is_some()
             {
                 continue;
             }
             let traversal = Arc::new(pipeline.translate(key, pipeline.version()));
-            if let Some(entry) = shelf.make(&traversal, Time::ZERO) {
+            if let Some(entry) = store.make(&traversal, Time::ZERO) {
                 cache.insert(key, &traversal.mask, entry.into());
                 entries_count += 1;
             }
         }
-        Self { cache, shelf }
+        Self { cache, store }
     }
 
-    /// As [`Pieces::look_up`].
+    /// Looks these packets up as [`LtmStages::look_up`] does.
     fn look_up(&mut self, keys: &[FlowKey]) -> usize {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {
@@ -201,7 +202,7 @@ impl Megaflow {
             let mut found = [None; BURST];
             self.cache.find_burst(keys, &mut missing, |place, entry| {
                 found[place] = Some(entry.slot);
-                self.shelf.is_live(entry.into())
+                self.store.is_live(entry.into())
             });
             hits += black_box(found).iter().filter(|slot| slot.is_some()).count();
         }
@@ -215,25 +216,24 @@ fn translate_all(loaded: &Loaded, keys: &[FlowKey]) {
     }
 }
 
-/// Each of them misses, also where another's pieces would have been hit.
+/// Misses once per packet, even if existing LTM entries would hit.
 fn miss_all(loaded: &Loaded, keys: &[FlowKey], cache: &mut Gigaflow) {
-    let (mut shelf, pipeline) = (VecStore::default(), &*loaded.pipeline);
+    let (mut store, pipeline) = (VecStore::default(), &*loaded.pipeline);
     let version = pipeline.version();
     for (number, key) in (0_u64..).zip(keys) {
         let now = Time::from_nanoseconds(number);
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(cache.handle_miss(&mut shelf, miss, ProbeResult::Missed));
-        shelf.clear_notes();
+        black_box(cache.handle_miss(&mut store, miss, ProbeResult::Missed));
+        store.clear_notes();
     }
 }
 
-/// How long the iterative engine judges all these entries after a change that concerns none, in
-/// milliseconds.
-fn judge(loaded: &Loaded, shelf: &VecStore) -> f64 {
+/// Returns the milliseconds in which the iterative engine revalidates all entries.
+fn judge(loaded: &Loaded, store: &VecStore) -> f64 {
     let mut engine = Iterative::new(Arc::clone(&loaded.pipeline));
-    for (entry, traversal) in shelf.live() {
+    for (entry, traversal) in store.live() {
         let (slot, generation) = (entry.slot, entry.generation);
-        // What was made before the changes of earlier rounds is still right.
+        // Traversals from before the changes of earlier rounds are still correct.
         let traversal = Traversal { version: loaded.pipeline.version(), ..(**traversal).clone() };
         engine.installed(EntryId { owner: OwnerId(0), slot, generation }, &Arc::new(traversal));
     }
@@ -257,11 +257,13 @@ impl Times {
             Samples(rounds.map(|(what, from)| scale(*what, *from)).collect())
         };
         let extra =
-            beside(&self.pieces, &self.translated, |all, alone| 100.0 * (all / alone - 1.0));
-        let cutting = beside(&self.pieces, &self.translated, |all, alone| all - alone);
-        let beyond = beside(&self.pieces, &self.whole, |pieces, whole| pieces - whole);
+            beside(&self.ltm_miss, &self.translated, |all, alone| 100.0 * (all / alone - 1.0));
+        let cutting = beside(&self.ltm_miss, &self.translated, |all, alone| all - alone);
+        let beyond = beside(&self.ltm_miss, &self.megaflow_miss, |ltm_miss, megaflow_miss| {
+            ltm_miss - megaflow_miss
+        });
         let beyond = beside(&beyond, &self.translated, |beyond, alone| 100.0 * beyond / alone);
-        let is_more = overhead.is_some_and(|said| beyond.median() > said);
+        let is_more = overhead.is_some_and(|published_value| beyond.median() > published_value);
         let why_beyond = if is_more { WHY_MORE } else { WHY_LESS };
         let row = |name: &str, metric, unit, ours| {
             let name = format!("{pipeline} high {name}");
@@ -274,9 +276,9 @@ impl Times {
                 ..row("translation alone", MISS, "us", self.translated)
             },
             Row {
-                rival: rival(WHOLE, self.whole),
+                rival: rival(MEGAFLOWS, self.megaflow_miss),
                 why: WHY_MISS,
-                ..row("gigaflow", MISS, "us", self.pieces)
+                ..row("gigaflow", MISS, "us", self.ltm_miss)
             },
             row("gigaflow", EXTRA, "%", extra),
             row("gigaflow", BEYOND, "%", beyond).beside_published(overhead, why_beyond),
@@ -286,9 +288,9 @@ impl Times {
                 why: WHY_HIT,
                 ..row("gigaflow", HIT, "us", self.chain)
             },
-            row("megaflow", JUDGED, "ms", self.judged_whole)
-                .beside_published(published("revalidation_time", "Megaflow 32K"), WHY_WHOLE),
-            row("gigaflow", JUDGED, "ms", self.judged_pieces)
+            row("megaflow", JUDGED, "ms", self.revalidated_megaflows_ms)
+                .beside_published(published("revalidation_time", "Megaflow 32K"), WHY_MEGAFLOWS),
+            row("gigaflow", JUDGED, "ms", self.revalidated_ltm_ms)
                 .beside_published(published("revalidation_time", "Gigaflow 4x8K"), WHY_JUDGED),
         ]
     }

@@ -1,9 +1,9 @@
-//! A pipeline of ten tables on one core: what a packet costs in pieces, in whole entries, and in
-//! OVS-DPDK with each choice of its caches.
+//! CPU cycles per packet through ten tables on one core: LTM entries, megaflows, and OVS-DPDK with
+//! each cache.
 //!
-//! As `spine`, with the rules and packets of a workload: a capture comes in by each port that the
-//! workload has flows at, and a null port swallows what is sent. There is room for all entries, so
-//! once every flow has come by, packets hit.
+//! As `spine`, with the rules and packets of a workload: each port with flows replays a capture,
+//! and a null port discards the output. The caches have space for all entries, so packets hit once
+//! every flow has been seen.
 
 use std::{path::Path, thread::sleep, time::Duration};
 
@@ -19,56 +19,58 @@ use crate::{
 /// The workload: ten tables, and fewer packets than OVS-DPDK has buffers.
 const NAME: &str = "ofd:high:100k";
 const QUICK_NAME: &str = "ofd:high:10k";
-/// Pieces that each stage has room for: more than there are.
-const PIECES_MAX: u32 = 131_072;
-/// Seconds until every flow has come by, and is cached.
+/// Entries of each stage: more than the workload needs.
+const LTM_ENTRIES_MAX: u32 = 131_072;
+/// Seconds until every flow has been seen and cached.
 const WARM_UP: u64 = 10;
 
-/// A switch with its caches.
+/// A switch with its cache configuration.
 struct Subject {
     contender: Contender,
     caches: FrontCaches,
-    pieces_max: Option<u32>,
+    ltm_entries_max: Option<u32>,
     name: String,
 }
 
-/// Pieces and whole entries, with an exact-match cache in front and without, beside OVS-DPDK.
+/// Compares LTM entries and megaflows with OVS-DPDK.
+///
+/// Both run with and without an exact-match cache.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let ours = |caches, pieces_max, name: &str| Subject {
+    let ours = |caches, ltm_entries_max, name: &str| Subject {
         contender: Contender::ours(),
         caches,
-        pieces_max,
+        ltm_entries_max,
         name: format!("Shunt, {name}"),
     };
     let mut subjects = vec![
-        ours(FrontCaches::Usual, Some(PIECES_MAX), "exact match and pieces"),
-        ours(FrontCaches::Nothing, Some(PIECES_MAX), "pieces alone"),
-        ours(FrontCaches::Usual, None, "exact match and whole entries"),
-        ours(FrontCaches::Nothing, None, "whole entries alone"),
-        ours(FrontCaches::Both, Some(PIECES_MAX), "exact match of all flows and pieces"),
-        ours(FrontCaches::Both, None, "exact match of all flows and whole entries"),
+        ours(FrontCaches::Usual, Some(LTM_ENTRIES_MAX), "exact match and LTM entries"),
+        ours(FrontCaches::Nothing, Some(LTM_ENTRIES_MAX), "LTM entries alone"),
+        ours(FrontCaches::Usual, None, "exact match and megaflows"),
+        ours(FrontCaches::Nothing, None, "megaflows alone"),
+        ours(FrontCaches::Both, Some(LTM_ENTRIES_MAX), "exact match of all flows and LTM entries"),
+        ours(FrontCaches::Both, None, "exact match of all flows and megaflows"),
     ];
-    let mut pairs: Vec<Pair> = vec![("pieces, beside whole entries", 1, Some(3))];
+    let mut pairs: Vec<Pair> = vec![("LTM entries, against megaflows", 1, Some(3))];
     if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
         for (caches, words) in CHOICES {
             let name = format!("{}, {words}", rival.name());
             let (contender, caches) = (rival.clone(), *caches);
-            subjects.push(Subject { contender, caches, pieces_max: None, name });
+            subjects.push(Subject { contender, caches, ltm_entries_max: None, name });
         }
         pairs.extend([
-            ("exact match of all flows and pieces, beside SMC", 4, Some(7)),
-            ("exact match of all flows and pieces, beside both", 4, Some(8)),
-            ("exact match and pieces, beside EMC", 0, Some(6)),
-            ("exact match and pieces, beside both", 0, Some(8)),
-            ("pieces, beside none", 1, Some(9)),
-            ("exact match of all flows and whole entries, beside SMC", 5, Some(7)),
-            ("exact match of all flows and whole entries, beside both", 5, Some(8)),
-            ("exact match and whole entries, beside EMC", 2, Some(6)),
-            ("exact match and whole entries, beside both", 2, Some(8)),
-            ("whole entries, beside none", 3, Some(9)),
+            ("exact match of all flows and LTM entries, against SMC", 4, Some(7)),
+            ("exact match of all flows and LTM entries, against EMC and SMC", 4, Some(8)),
+            ("exact match and LTM entries, against EMC", 0, Some(6)),
+            ("exact match and LTM entries, against EMC and SMC", 0, Some(8)),
+            ("LTM entries, against no cache", 1, Some(9)),
+            ("exact match of all flows and megaflows, against SMC", 5, Some(7)),
+            ("exact match of all flows and megaflows, against EMC and SMC", 5, Some(8)),
+            ("exact match and megaflows, against EMC", 2, Some(6)),
+            ("exact match and megaflows, against EMC and SMC", 2, Some(8)),
+            ("megaflows, against no cache", 3, Some(9)),
         ]);
     } else {
-        pairs.push(("exact match and pieces", 0, None));
+        pairs.push(("exact match and LTM entries", 0, None));
     }
     let (rounds, seconds) = (run.either(3, 2), run.either(4, 1) as u64);
     let name = if run.is_quick { QUICK_NAME } else { NAME };
@@ -84,18 +86,18 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
     let mut rows: Vec<Row> =
         pairs.iter().flat_map(|pair| pair_rows(name, pair, &names, &samples)).collect();
-    // What it is about first.
+    // The main metric first.
     rows.sort_by_key(|row| row.unit != "cycles");
     rows
 }
 
-/// Starts a switch with the rules, lets it cache all flows, and measures for some seconds.
+/// Starts a switch with the rules, waits until all flows are cached, and measures.
 fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sample {
     let setup = Setup {
         ports: files.ports.clone(),
         cpu: Some(FORWARDING_CPU),
         caches: subject.caches,
-        pieces_max: subject.pieces_max,
+        ltm_entries_max: subject.ltm_entries_max,
         keeps_entries: true,
         ..Setup::default()
     };

@@ -1,7 +1,7 @@
-//! How often packets hit: pieces in stages, beside whole entries in one table of the same size.
+//! Hit rates: LTM entries in stages, compared with megaflows in one table of the same size.
 //!
-//! Workloads are those of `shunt-pipebench`, of five pipelines, in which flows share much (`high`) and
-//! little (`low`).
+//! The workloads are those of `shunt-pipebench`: five pipelines, each with flows that share many
+//! sub-traversals (`high`) or few (`low`).
 
 use std::ops::Range;
 
@@ -22,34 +22,37 @@ use crate::{
     experiments::loaded::{LOCALITIES, PIPELINES, WHY_OLS, why_entries},
 };
 
-/// One way of caching.
-pub(super) struct Way {
+/// One cache configuration.
+pub(super) struct CacheCase {
     name: &'static str,
     policy: PolicyName,
     fallback: Fallback,
     eviction: Eviction,
     stages: Stages,
     resume: Resume,
-    /// Which of the published figures is of the same ("GIGAFLOW: Rethinking the Fast Path", figure
-    /// 3.10).
+    /// Name of the same configuration in the published figure.
+    ///
+    /// It is figure 3.10 of "GIGAFLOW: Rethinking the Fast Path".
     published: Option<&'static str>,
 }
 
-/// How the room is divided.
+/// Division of the capacity into stages.
 #[derive(Clone, Copy)]
 enum Stages {
-    /// One table with all of it.
+    /// One table with all entries.
     One,
-    /// Four, each with a quarter.
+    /// Four stages with a quarter each.
     Four,
-    /// As many as there are tables, each as large as one of four.
+    /// As many stages as tables, each as large as one of four.
     Many,
 }
 
-/// Whether whole entries are better is only asked where entries go by use: else those that the pieces
-/// leave room for are of whoever misses first, and who hit pieces until then finds none left.
-const WAYS: &[Way] = &[
-    Way {
+/// All measured configurations.
+///
+/// Set duelling needs eviction by use. Otherwise the first packets that miss fill the space that
+/// LTM entries leave free, and later packets find none left.
+const CACHE_CASES: &[CacheCase] = &[
+    CacheCase {
         name: "megaflow",
         policy: PolicyName::Megaflow,
         fallback: Fallback::Off,
@@ -58,7 +61,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: Some("Megaflow 1x32K"),
     },
-    Way {
+    CacheCase {
         name: "gigaflow",
         policy: PolicyName::Joint,
         fallback: Fallback::Off,
@@ -67,7 +70,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: Some("Gigaflow 4x8K"),
     },
-    Way {
+    CacheCase {
         name: "gigaflow-resume",
         policy: PolicyName::Joint,
         fallback: Fallback::Off,
@@ -76,7 +79,7 @@ const WAYS: &[Way] = &[
         resume: Resume::GoOn,
         published: None,
     },
-    Way {
+    CacheCase {
         name: "first-fit",
         policy: PolicyName::FirstFit,
         fallback: Fallback::Off,
@@ -85,7 +88,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    Way {
+    CacheCase {
         name: "one-to-one",
         policy: PolicyName::OneToOne,
         fallback: Fallback::Off,
@@ -94,7 +97,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    Way {
+    CacheCase {
         name: "megaflow-lru",
         policy: PolicyName::Megaflow,
         fallback: Fallback::Off,
@@ -103,7 +106,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    Way {
+    CacheCase {
         name: "megaflow-second-use",
         policy: PolicyName::Megaflow,
         fallback: Fallback::Off,
@@ -112,7 +115,7 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    Way {
+    CacheCase {
         name: "gigaflow-lru",
         policy: PolicyName::Joint,
         fallback: Fallback::OneIn(32),
@@ -121,8 +124,8 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    // As the switch does where nobody says otherwise.
-    Way {
+    // As the default configuration of the switch.
+    CacheCase {
         name: "gigaflow-switch",
         policy: PolicyName::Joint,
         fallback: Fallback::OneIn(32),
@@ -133,13 +136,13 @@ const WAYS: &[Way] = &[
     },
 ];
 
-impl Way {
-    /// The one of this name.
+impl CacheCase {
+    /// Returns the configuration of this name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
-        WAYS.iter().find(|way| way.name == name)
+        CACHE_CASES.iter().find(|cache_case| cache_case.name == name)
     }
 
-    /// Its stages, where four have so many entries each.
+    /// Returns the stages for `entries` entries in each of four.
     pub(super) const fn capacity(&self, entries: usize) -> Capacity {
         let (stages_count, stage_entries_max) = match self.stages {
             Stages::One => (1, 4 * entries),
@@ -149,7 +152,7 @@ impl Way {
         Capacity { stages_count, stage_entries_max }
     }
 
-    /// A cache of this kind that has seen no packet.
+    /// Returns an empty cache of this configuration.
     pub(super) fn replay<'a>(&self, bed: &'a Bed, capacity: Capacity) -> Replay<'a> {
         let config = config(capacity.stages_count, capacity.stage_entries_max, self.policy);
         let config = Config { fallback: self.fallback, eviction: self.eviction, ..config };
@@ -157,83 +160,86 @@ impl Way {
     }
 }
 
-/// More entries of a stage than there are flows.
+/// Entries of a stage without a limit: more than there are flows.
 const ROOM_FOR_ALL: usize = 1 << 20;
 
-/// What a way of caching came to.
+/// Results of one configuration.
 pub(super) struct Outcome {
     pub(super) hits: u64,
     /// Hits among the last third of the packets.
     last_hits: u64,
     last_packets: u64,
     pub(super) packets: u64,
-    /// Packets that missed in software behind it as well.
+    /// Packets that also missed in the software cache behind it.
     upcalls: u64,
     pub(super) cache: Gigaflow,
 }
 
-/// What `--pipelines` chooses from.
+/// Values of `--pipelines`.
 pub(crate) fn pipelines() -> Vec<&'static str> {
     PIPELINES.to_vec()
 }
 
-/// What `--ways` chooses from.
-pub(crate) fn ways() -> Vec<&'static str> {
-    WAYS.iter().map(|way| way.name).collect()
+/// Values of `--caches`.
+pub(crate) fn cache_cases() -> Vec<&'static str> {
+    CACHE_CASES.iter().map(|cache_case| cache_case.name).collect()
 }
 
-/// All pipelines, or those of `--pipelines`, and all ways, or those of `--ways`.
+/// Runs the pipelines of `--pipelines` and the configurations of `--caches`.
+///
+/// The default is all.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines: Vec<_> =
         PIPELINES.into_iter().filter(|name| run.chooses("--pipelines", name)).collect();
-    let ways: Vec<_> = WAYS.iter().filter(|way| run.chooses("--ways", way.name)).collect();
-    run.begin(pipelines.len() * LOCALITIES.len() * (ways.len() + 1));
+    let cache_cases: Vec<_> =
+        CACHE_CASES.iter().filter(|cache_case| run.chooses("--caches", cache_case.name)).collect();
+    run.begin(pipelines.len() * LOCALITIES.len() * (cache_cases.len() + 1));
     let scale = run.either(1, 10);
     let (mut rows, mut summaries) = (Vec::new(), Vec::new());
     for pipeline in pipelines {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
             let bed = run.step(&title, |_| Bed::published(pipeline, locality, scale));
-            for way in &ways {
-                let name = format!("{title} {}", way.name);
-                let outcome = run.step(&name, |_| replay(&bed, way, scale));
+            for cache_case in &cache_cases {
+                let name = format!("{title} {}", cache_case.name);
+                let outcome = run.step(&name, |_| replay(&bed, cache_case, scale));
                 let entries_max = 4 * STAGE_ENTRIES / scale;
-                let of = (pipeline, locality, way.name);
+                let of = (pipeline, locality, cache_case.name);
                 summaries.push(Summary::of(of, &outcome, entries_max));
-                let size = way.published.filter(|_| scale == 1);
+                let size = cache_case.published.filter(|_| scale == 1);
                 let published =
                     |metric: &str| Some(Figure::find(metric, pipeline, locality, size?)?.value);
                 rows.extend(rows_of(&name, &outcome, published));
             }
         }
     }
-    // A table for each metric, in the order of the pipelines.
+    // One table per metric, in the order of the pipelines.
     rows.sort_by_key(|row: &Row| METRICS.iter().position(|metric| *metric == row.metric));
     rows.extend(means::rows(&summaries, scale == 1));
     rows
 }
 
 const METRICS: [&str; 11] = [
-    "packets that hit",
-    "packets of the last third that hit",
-    "packets that missed",
-    "packets that missed behind it too, in as many stages with room for all",
+    "hit rate",
+    "hit rate in the last third",
+    "misses",
+    "misses that also missed in software stages without a size limit",
     "entries in use",
-    "pieces that were entries already",
-    "ways through the entries",
-    "ways by pairs of neighbouring pieces",
-    "ways as published: of each partition the best two neighbours",
+    "sub-traversals that were already LTM entries",
+    "rule-space coverage, exact",
+    "rule-space coverage, pairwise",
+    "rule-space coverage, published formula",
     "tags in use",
-    "lookups in tables that misses made",
+    "table lookups of misses",
 ];
 
-/// As many ways as the count of them can hold: how many more there are is not known.
+/// Largest coverage that the counter can hold; greater values are unknown.
 const TOO_MANY: f64 = u128::MAX as f64;
 
-/// The last word of a name, the unit, which end is good, and the value.
+/// Last word of the row name, unit, better direction and value.
 type Measured = (&'static str, &'static str, Better, f64);
 
-/// What was published of a figure, by the last word of our name for it.
+/// Returns the published metric for the last word of our row name.
 fn metric_of(word: &str) -> Option<&'static str> {
     match word {
         "hit" => Some("hit_rate"),
@@ -244,7 +250,7 @@ fn metric_of(word: &str) -> Option<&'static str> {
 }
 
 fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64>) -> Vec<Row> {
-    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let percent = |part: u64, total: u64| 100.0 * part as f64 / total.max(1) as f64;
     let counts = outcome.cache.counts();
     let ltm = outcome.cache.ltm();
     let coverage = ltm.coverage();
@@ -272,46 +278,48 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
     METRICS.into_iter().zip(figures).map(row).filter(is_known).collect()
 }
 
-/// Why a figure is more, or less, than the published one.
+/// Returns the reason why a value is above or below the published one.
 fn why(word: &str, name: &str, is_more: bool) -> &'static str {
-    let is_whole = name.ends_with("megaflow");
+    let is_megaflow = name.ends_with("megaflow");
     match (word, is_more) {
-        ("published", is_more) => why_ways(name, is_more),
-        ("hit" | "misses", is_more) if is_whole => {
+        ("published", is_more) => why_coverage(name, is_more),
+        ("hit" | "misses", is_more) if is_megaflow => {
             why_entries(&name.replacen(' ', ":", 1), is_more == (word == "misses"))
         }
         ("hit", false) | ("misses", true) if name.starts_with("ols") => WHY_OLS,
         ("hit", true) => {
-            "the published partition scores pieces by their length alone; here it counts which of them are \
-             there already, so that more flows share them"
+            "the published partition scores sub-traversals by length alone; ours also counts how \
+             many of them are entries already, so more flows share them"
         }
         _ => {
-            "here it is what hits leave of as many packets as the published misses of whole entries are \
-             of; the published misses of pieces are not of one number of packets"
+            "computed from hits among as many packets as the published megaflow misses are of; \
+             the published misses with LTM entries are of different packet counts"
         }
     }
 }
 
-/// Why there are more ways through the entries than published, or fewer.
-pub(super) fn why_ways(name: &str, is_more: bool) -> &'static str {
+/// Returns the reason why rule-space coverage is above or below the published one.
+pub(super) fn why_coverage(name: &str, is_more: bool) -> &'static str {
     if is_more {
-        "cuts are where pieces are shared most, so that many meet at few tags; and which pieces there \
-         are hangs on the rules"
+        "partition points are where sub-traversals are shared most, so few tags connect many \
+         entries; and which entries exist depends on the rules"
     } else if name.starts_with("ols") {
-        "a tag here stands for all that is hidden and not for a table alone, so that fewer pieces \
-         follow on each other; and which pieces there are hangs on the rules"
+        "a tag here identifies all hidden state, not only a table, so fewer entries follow each \
+         other; and which entries exist depends on the rules"
     } else {
-        "ways multiply with the entries of each stage, and fewer of these are in use here: the published \
-         caches are filled to 76 % on average; and which pieces there are hangs on the rules"
+        "coverage grows with the product of the entries per stage, and fewer are in use here. \
+         The published caches are 76 % full on average. The entries also depend on the rules"
     }
 }
 
-/// Sends all packets through a cache, and those that miss on to one of the same kind that has room for
-/// all: what a NIC misses is not what the switch behind it translates.
-fn replay(bed: &Bed, way: &Way, scale: usize) -> Outcome {
-    let capacity = way.capacity(STAGE_ENTRIES / scale);
-    let mut replay = way.replay(bed, capacity);
-    let mut behind = way.replay(bed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
+/// Sends all packets through a cache, and its misses to an unlimited one.
+///
+/// The second cache models the switch behind a NIC: it does not translate every miss of the NIC.
+fn replay(bed: &Bed, cache_case: &CacheCase, scale: usize) -> Outcome {
+    let capacity = cache_case.capacity(STAGE_ENTRIES / scale);
+    let mut replay = cache_case.replay(bed, capacity);
+    let mut behind =
+        cache_case.replay(bed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
     let packets = bed.packets.len();
     let last = packets - packets / 3;
     let mut upcalls = 0;

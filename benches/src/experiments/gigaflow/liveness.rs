@@ -1,8 +1,8 @@
-//! What it wins that a tag names no state which nobody reads.
+//! Benefit of leaving unread state out of tags.
 //!
-//! Every rule that does not drop writes one of sixteen numbers into a register. In one case no table
-//! looks at it; in the other a rule of the last table does, which no packet meets, so that nothing
-//! else differs.
+//! Every rule that does not drop writes one of sixteen numbers into a register. In one case no
+//! table matches on it. In the other case a rule of the last table does, which no packet matches,
+//! so that nothing else differs.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -12,13 +12,14 @@ use crate::{
     experiments::loaded::PIPELINES,
 };
 
-/// Numbers that rules write.
+/// Number of values that rules write.
 const NUMBERS: usize = 16;
 
-/// Cases: what the last table looks at besides, which no packet has.
-const CASES: &[(&str, &str)] = &[("read by none", ""), ("read by one", "reg0=0xff,")];
+/// Cases: the extra match of the last table, which no packet has.
+const CASES: &[(&str, &str)] =
+    &[("matched by no table", ""), ("matched by one table", "reg0=0xff,")];
 
-const HITS: &str = "packets that hit";
+const HITS: &str = "hit rate";
 const ENTRIES: &str = "entries in use";
 const TAGS: &str = "tags in use";
 
@@ -54,7 +55,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The rules, of which each that does not drop writes; and one more, if there is something to be `read`.
+/// Makes each rule that does not drop write the register.
+///
+/// It also adds a rule that matches `read`.
 fn writing(rules: &mut Vec<String>, read: &str) {
     let writing = rules.iter_mut().filter(|rule| !rule.ends_with("actions=drop"));
     for (index, rule) in writing.enumerate() {

@@ -1,11 +1,12 @@
-//! What five pipelines come to together: the sentences of a text that gives one number for all.
+//! Means over five pipelines, for published statements that give one number for all.
 //!
-//! They are of pieces and whole entries where nothing goes and no packet goes on midway, as in
-//! A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, 3.6.2.1 and 3.6.3.
+//! They compare LTM entries with megaflows without eviction, and without packets that continue
+//! after a partial hit. Source: A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit
+//! Per Second Era*, 3.6.2.1 and 3.6.3.
 
 use shunt_pipebench::published::Figure;
 
-use super::hits::{Outcome, why_ways};
+use super::hits::{Outcome, why_coverage};
 use crate::{
     experiment::{
         Better::{Less, More, Neither},
@@ -15,44 +16,46 @@ use crate::{
 };
 
 const TOGETHER: &str = "all pipelines together";
-const SPACE: &str = "ways as published, for each whole entry that there is room for";
+const SPACE: &str = "rule-space coverage, published formula, per megaflow of capacity";
 
-/// The ways of caching that the sentences are about.
-const PIECES: &str = "gigaflow";
-const WHOLE: &str = "megaflow";
+/// The compared cache configurations.
+const GIGAFLOW: &str = "gigaflow";
+const MEGAFLOWS: &str = "megaflow";
 
-const OF_PIECES: &str = "Gigaflow 4x8K";
-const OF_WHOLE: &str = "Megaflow 32K";
+const OF_GIGAFLOW: &str = "Gigaflow 4x8K";
+const OF_MEGAFLOW: &str = "Megaflow 32K";
 const OF_BOTH: &str = "4x8K vs 32K";
 
-const WHY_WHOLE: &str = "whole entries hit more here than in the published run, whose flows hardly share \
-                         masked headers: pieces have less to win, and OLS wins nothing";
-const WHY_ROOM: &str = "cuts are where pieces are shared most: those of OFD, PSC and OTL are few, those of OLS \
-                        and ANT fill their room; the published are told of all pipelines together alone";
-const WHY_SHARING: &str = "pieces that look at few fields are shared in either locality, and how many there are \
-                           hangs on the rules";
+const WHY_MEGAFLOWS: &str = "megaflows hit more often here than in the published run, where flows \
+                         hardly share masked headers; LTM entries have less to gain, and nothing \
+                         for OLS";
+const WHY_ROOM: &str = "partition points are where sub-traversals are shared most: few entries \
+                        for OFD, PSC and OTL, full stages for OLS and ANT; the published value \
+                        covers all pipelines together";
+const WHY_SHARING: &str = "sub-traversals that read few fields are shared in either locality; \
+                           how many there are depends on the rules";
 
-/// What the sentences need of a way of caching.
+/// Values of one configuration and pipeline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
     pipeline: &'static str,
     locality: &'static str,
-    way: &'static str,
-    /// Of all packets, and so are misses.
+    cache_case: &'static str,
+    /// Hit rate over all packets; misses are the rest.
     hits: f64,
     misses: f64,
     entries: f64,
-    /// Of the entries that there is room for.
+    /// Share of the capacity in use.
     usage: f64,
-    /// Uses of a piece for each time that it was made.
+    /// Average number of uses per LTM entry.
     sharing: f64,
-    /// Ways, counted as the published ones are, for each entry that there is room for.
+    /// Rule-space coverage by the published formula, per entry of capacity.
     space: f64,
 }
 
 impl Summary {
     pub(super) fn of(
-        (pipeline, locality, way): (&'static str, &'static str, &'static str),
+        (pipeline, locality, cache_case): (&'static str, &'static str, &'static str),
         outcome: &Outcome,
         entries_max: usize,
     ) -> Self {
@@ -62,7 +65,7 @@ impl Summary {
         Self {
             pipeline,
             locality,
-            way,
+            cache_case,
             hits: outcome.hits as f64 / packets,
             misses: counts.misses as f64 / packets,
             entries,
@@ -73,36 +76,38 @@ impl Summary {
     }
 }
 
-/// The sentences, where all pipelines were measured in both ways; without what was published where
-/// workloads were smaller.
+/// Returns the means if all pipelines ran with both configurations.
+///
+/// Smaller workloads are not compared with published values.
 pub(super) fn rows(summaries: &[Summary], is_full: bool) -> Vec<Row> {
-    let of = |locality, way| {
-        let is_of = |one: &&Summary| one.locality == locality && one.way == way;
+    let of = |locality, cache_case| {
+        let is_of = |one: &&Summary| one.locality == locality && one.cache_case == cache_case;
         summaries.iter().filter(is_of).copied().collect::<Vec<_>>()
     };
-    let (pieces, whole, low) = (of("high", PIECES), of("high", WHOLE), of("low", PIECES));
-    if [&pieces, &whole, &low].iter().any(|those| those.len() != PIPELINES.len()) {
+    let (gigaflow, megaflow, low) =
+        (of("high", GIGAFLOW), of("high", MEGAFLOWS), of("low", GIGAFLOW));
+    if [&gigaflow, &megaflow, &low].iter().any(|those| those.len() != PIPELINES.len()) {
         return Vec::new();
     }
-    let all = sentences(&pieces, &whole, &low).into_iter().chain(spaces(&pieces));
+    let all = sentences(&gigaflow, &megaflow, &low).into_iter().chain(spaces(&gigaflow));
     let smaller = |row| if is_full { row } else { Row { published: None, why: "", ..row } };
     all.map(smaller).collect()
 }
 
-fn sentences(pieces: &[Summary], whole: &[Summary], low: &[Summary]) -> [Row; 8] {
+fn sentences(gigaflow: &[Summary], megaflow: &[Summary], low: &[Summary]) -> [Row; 8] {
     let sum = |those: &[Summary], what: fn(&Summary) -> f64| those.iter().map(what).sum::<f64>();
     let mean = |those, what| sum(those, what) / PIPELINES.len() as f64;
     let usage = |those| 100.0 * mean(those, |one: &Summary| one.usage);
     let sharing = |those| mean(those, |one: &Summary| one.sharing);
-    // How much more the pieces have than the whole entries, together and where it is most. Together is
-    // the ratio of the sums, which of the published figures gives the published sentences.
-    let more = |what| 100.0 * (sum(pieces, what) / sum(whole, what) - 1.0);
+    // Advantage of LTM entries over megaflows: for the sums of all pipelines, and for the best
+    // pipeline. The ratio of sums reproduces the published statements from the published values.
+    let more = |what| 100.0 * (sum(gigaflow, what) / sum(megaflow, what) - 1.0);
     let most = |sign: f64, what: fn(&Summary) -> f64| {
-        let pairs = pieces.iter().zip(whole);
-        let more = pairs.map(|(pieces, whole)| sign * (what(pieces) / what(whole) - 1.0));
+        let pairs = gigaflow.iter().zip(megaflow);
+        let more = pairs.map(|(gigaflow, megaflow)| sign * (what(gigaflow) / what(megaflow) - 1.0));
         100.0 * more.fold(0.0, f64::max)
     };
-    let said = |metric| Figure::find(metric, "-", "high", OF_BOTH);
+    let published_value = |metric| Figure::find(metric, "-", "high", OF_BOTH);
     let taken = |configuration| Figure::find("cache_usage_mean", "-", "high", configuration);
     let drop = Figure::find("sharing_frequency_drop", "-", "low vs high", "4x8K");
     let row = |name: &str, better, percent: f64, published: Option<&Figure>, why| {
@@ -111,61 +116,64 @@ fn sentences(pieces: &[Summary], whole: &[Summary], low: &[Summary]) -> [Row; 8]
     };
     [
         row(
-            "hits more than of whole entries",
+            "more hits than with megaflows",
             More,
             more(|one| one.hits),
-            said("hit_rate_gain_mean"),
-            WHY_WHOLE,
+            published_value("hit_rate_gain_mean"),
+            WHY_MEGAFLOWS,
         ),
         row(
-            "hits more, where most",
+            "more hits, best pipeline",
             More,
             most(1.0, |one| one.hits),
-            said("hit_rate_gain_max"),
-            WHY_WHOLE,
+            published_value("hit_rate_gain_max"),
+            WHY_MEGAFLOWS,
         ),
         row(
-            "misses fewer than of whole entries",
+            "fewer misses than with megaflows",
             More,
             -more(|one| one.misses),
-            said("miss_reduction_mean"),
-            WHY_WHOLE,
+            published_value("miss_reduction_mean"),
+            WHY_MEGAFLOWS,
         ),
         row(
-            "misses fewer, where most",
+            "fewer misses, best pipeline",
             More,
             most(-1.0, |one| one.misses),
-            said("miss_reduction_max"),
-            WHY_WHOLE,
+            published_value("miss_reduction_max"),
+            WHY_MEGAFLOWS,
         ),
         row(
-            "entries fewer than whole ones",
+            "fewer entries than megaflows",
             More,
             -more(|one| one.entries),
-            said("fewer_entries"),
+            published_value("fewer_entries"),
             WHY_ROOM,
         ),
-        row("room that whole entries take", Neither, usage(whole), taken(OF_WHOLE), WHY_ROOM),
-        row("room that pieces take", Less, usage(pieces), taken(OF_PIECES), WHY_ROOM),
+        row("capacity used by megaflows", Neither, usage(megaflow), taken(OF_MEGAFLOW), WHY_ROOM),
+        row("capacity used by LTM entries", Less, usage(gigaflow), taken(OF_GIGAFLOW), WHY_ROOM),
         row(
-            "uses of a piece, fewer in low locality",
+            "fewer uses of an LTM entry in low locality",
             Neither,
-            100.0 * (1.0 - sharing(low) / sharing(pieces)),
+            100.0 * (1.0 - sharing(low) / sharing(gigaflow)),
             drop,
             WHY_SHARING,
         ),
     ]
 }
 
-fn spaces(pieces: &[Summary]) -> impl Iterator<Item = Row> {
-    pieces.iter().map(|one| {
+fn spaces(gigaflow: &[Summary]) -> impl Iterator<Item = Row> {
+    gigaflow.iter().map(|one| {
         let published = Figure::find("rule_space_ratio", one.pipeline, "high", OF_BOTH);
         let name = format!("{} high", one.pipeline);
         let row = Row { better: More, ours: one.space.into(), ..Row::new(name, SPACE, "x") };
         let published = published.map(|figure| figure.value);
         row.beside_published(
             published,
-            why_ways(one.pipeline, published.is_some_and(|said| one.space > said)),
+            why_coverage(
+                one.pipeline,
+                published.is_some_and(|published_value| one.space > published_value),
+            ),
         )
     })
 }
@@ -174,32 +182,34 @@ fn spaces(pieces: &[Summary]) -> impl Iterator<Item = Row> {
 mod tests {
     use super::*;
 
-    /// Pieces that hit 90 of 100 packets beside whole entries that hit 60; of one pipeline 99.
+    /// Hit rates of 90 % with LTM entries and of 60 % with megaflows.
+    ///
+    /// One pipeline has 99 %.
     fn summaries() -> Vec<Summary> {
-        let summary = |pipeline, locality, way, hits: f64| Summary {
+        let summary = |pipeline, locality, cache_case, hits: f64| Summary {
             pipeline,
             locality,
-            way,
+            cache_case,
             hits,
             misses: 1.0 - hits,
-            entries: if way == PIECES { 60.0 } else { 80.0 },
-            usage: if way == PIECES { 0.6 } else { 0.8 },
+            entries: if cache_case == GIGAFLOW { 60.0 } else { 80.0 },
+            usage: if cache_case == GIGAFLOW { 0.6 } else { 0.8 },
             sharing: if locality == "high" { 8.0 } else { 6.0 },
             space: 459.0,
         };
         let of = |pipeline: &'static str| {
             let best = if pipeline == "psc" { 0.99 } else { 0.9 };
             [
-                summary(pipeline, "high", PIECES, best),
-                summary(pipeline, "high", WHOLE, 0.6),
-                summary(pipeline, "low", PIECES, 0.7),
+                summary(pipeline, "high", GIGAFLOW, best),
+                summary(pipeline, "high", MEGAFLOWS, 0.6),
+                summary(pipeline, "low", GIGAFLOW, 0.7),
             ]
         };
         PIPELINES.into_iter().flat_map(of).collect()
     }
 
     #[test]
-    fn each_sentence_says_what_pieces_have_over_whole_entries() {
+    fn means_compare_gigaflow_with_megaflows() {
         let rows = rows(&summaries(), true);
         let together: Vec<f64> = rows
             .iter()
@@ -213,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_part_or_of_smaller_workloads_nothing_is_said_to_be_published() {
+    fn partial_runs_show_no_published_values() {
         let all = summaries();
         assert!(rows(&all[1..], true).is_empty());
         assert!(rows(&all, false).iter().all(|row| row.published.is_none() && row.why.is_empty()));

@@ -1,10 +1,9 @@
-//! Pieces of traversals, measured: how often packets hit, and what it costs that they do.
+//! Gigaflow experiments: hit rates of LTM entries, and their cost.
 //!
-//! Every packet is looked up in the real stages, every miss goes through the real tables and is
-//! installed, so what is counted is what the switch would count. The published figures stand beside
-//! ours where there are any: those are of rules and packets that nobody has, so they say which way it
-//! goes, and no more. What is counted is the same each time, so one round says it all; what is timed
-//! takes several.
+//! Every packet is looked up in the real stages, and every miss goes through the real tables and is
+//! installed, so the counts are those of the switch. Published values are shown where they exist.
+//! They are of rules and packets that are not public, so they show a trend only. Counts never vary,
+//! so one round is enough; times need several.
 
 pub(crate) mod arrival;
 pub(crate) mod cores;

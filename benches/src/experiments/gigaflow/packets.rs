@@ -1,4 +1,4 @@
-//! What a packet costs on average, hits and misses together.
+//! Average CPU cost of a packet over hits and misses.
 
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
@@ -10,16 +10,15 @@ use crate::{
     experiments::loaded::{LOCALITIES, PIPELINES, WHY_OLS},
 };
 
-const MEAN: &str = "CPU of a packet, those that miss among them";
-const LESS: &str = "less CPU of a packet than with whole entries";
+const MEAN: &str = "CPU per packet, hits and misses";
+const LESS: &str = "CPU per packet saved compared with megaflows";
 
-const WHOLE: &str = "megaflow 32K";
+const MEGAFLOWS: &str = "megaflow 32K";
 
-const WHY: &str = "the published figure is the latency of packets on their way through a NIC, of which \
-                   about 9 us are the same for every packet; ours is what hits and misses cost a \
-                   processor";
-const WHY_WORSE: &str = "pieces save misses and make each packet that hits cost more: where whole \
-                         entries miss hardly more often, they are cheaper";
+const WHY: &str = "the published value is the latency of packets through a NIC, of which about 9 \
+                   us are constant; ours is the CPU of hits and misses";
+const WHY_WORSE: &str = "LTM entries save misses and make each hit more expensive; where \
+                         megaflows hardly miss more often, megaflows are cheaper";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(PIPELINES.len() * LOCALITIES.len() * 2);
@@ -30,10 +29,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
             let bed = run.step(&title, |_| Bed::published(pipeline, locality, scale));
-            let [pieces, whole] =
+            let [gigaflow, megaflow] =
                 run.step(&format!("{title} packets"), |_| measure(&bed, rounds, scale));
-            let less = pieces.0.iter().zip(&whole.0);
-            let less = Samples(less.map(|(own, whole)| 100.0 * (1.0 - own / whole)).collect());
+            let less = gigaflow.0.iter().zip(&megaflow.0);
+            let less =
+                Samples(less.map(|(own, megaflow)| 100.0 * (1.0 - own / megaflow)).collect());
             let published = Figure::find("latency_reduction", pipeline, locality, "4x8K vs 32K");
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
             let is_worse = less.median() < 0.0;
@@ -41,8 +41,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 Row { better: Better::More, ours: less, ..Row::new(title.clone(), LESS, "%") };
             rows.push(row.beside_published(published, if is_worse { WHY_OLS } else { WHY }));
             rows.push(Row {
-                ours: pieces,
-                rival: Some((WHOLE.to_owned(), whole)),
+                ours: gigaflow,
+                rival: Some((MEGAFLOWS.to_owned(), megaflow)),
                 why: if is_worse { WHY_WORSE } else { "" },
                 ..Row::new(title, MEAN, "us")
             });
@@ -52,14 +52,16 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Microseconds of a packet, in rounds: with pieces, and with whole entries in as much room.
+/// Returns microseconds per packet, with LTM entries and with megaflows.
+///
+/// Both caches have equal size.
 fn measure(bed: &Bed, rounds: usize, scale: usize) -> [Samples; 2] {
     let entries = STAGE_ENTRIES / scale;
-    let ways =
+    let configs =
         [config(4, entries, PolicyName::Joint), config(1, 4 * entries, PolicyName::Megaflow)];
     let mut spent = [Samples::default(), Samples::default()];
     for _ in 0..rounds {
-        for (config, samples) in ways.iter().zip(&mut spent) {
+        for (config, samples) in configs.iter().zip(&mut spent) {
             let mut replay = Replay::new(bed, *config, Resume::StartOver);
             let ns = cpu::timed(|| {
                 replay.send(0..bed.packets.len());

@@ -1,4 +1,4 @@
-//! Where to cut: the policies side by side, beside whole entries in as much room.
+//! Partition policies, compared with megaflows in a cache of equal size.
 
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
@@ -9,32 +9,32 @@ use crate::{
     experiments::loaded::{PIPELINES, WHY_OLS},
 };
 
-/// A policy, its stages, and what the published figure calls it.
-struct Way {
+/// A policy, its stages, and its name in the published figure.
+struct CacheCase {
     name: &'static str,
     policy: PolicyName,
     stages: u8,
     published: &'static str,
 }
 
-const WAYS: &[Way] = &[
-    Way {
+const CACHE_CASES: &[CacheCase] = &[
+    CacheCase {
         name: "random",
         policy: PolicyName::Random,
         stages: 4,
         published: "4x8K, random partition",
     },
-    Way {
+    CacheCase {
         name: "disjoint",
         policy: PolicyName::Disjoint,
         stages: 4,
         published: "4x8K, disjoint (DP)",
     },
-    Way { name: "joint", policy: PolicyName::Joint, stages: 4, published: "" },
-    Way { name: "profiled", policy: PolicyName::Profiled, stages: 4, published: "" },
-    Way { name: "first-fit", policy: PolicyName::FirstFit, stages: 4, published: "" },
-    // As many stages as any pipeline has tables.
-    Way {
+    CacheCase { name: "joint", policy: PolicyName::Joint, stages: 4, published: "" },
+    CacheCase { name: "profiled", policy: PolicyName::Profiled, stages: 4, published: "" },
+    CacheCase { name: "first-fit", policy: PolicyName::FirstFit, stages: 4, published: "" },
+    // As many stages as the longest pipeline has tables.
+    CacheCase {
         name: "one-to-one",
         policy: PolicyName::OneToOne,
         stages: 32,
@@ -42,11 +42,11 @@ const WAYS: &[Way] = &[
     },
 ];
 
-const FEWER: &str = "misses fewer than with whole entries";
-const USED: &str = "entries in use, of those of whole entries";
+const FEWER: &str = "misses saved compared with megaflows";
+const USED: &str = "entries in use relative to megaflows";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(PIPELINES.len() * (WAYS.len() + 2));
+    run.begin(PIPELINES.len() * (CACHE_CASES.len() + 2));
     let scale = run.either(1, 10);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
@@ -61,19 +61,20 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 (replay.cache.counts().misses as f64, used)
             })
         };
-        let whole = replay("whole entries", PolicyName::Megaflow, 1, 4 * entries);
-        for way in WAYS {
-            let (misses, used) = replay(way.name, way.policy, way.stages, entries);
-            let published = Figure::find("miss_reduction", pipeline, "-", way.published);
+        let megaflow = replay("megaflows", PolicyName::Megaflow, 1, 4 * entries);
+        for cache_case in CACHE_CASES {
+            let (misses, used) =
+                replay(cache_case.name, cache_case.policy, cache_case.stages, entries);
+            let published = Figure::find("miss_reduction", pipeline, "-", cache_case.published);
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
-            let fewer = 100.0 * (1.0 - misses / whole.0);
-            let name = format!("{pipeline} high {}", way.name);
+            let fewer = 100.0 * (1.0 - misses / megaflow.0);
+            let name = format!("{pipeline} high {}", cache_case.name);
             let row =
                 Row { better: Better::More, ours: fewer.into(), ..Row::new(&name, FEWER, "%") };
-            rows.push(row.beside_published(published, why(way.name)));
+            rows.push(row.beside_published(published, why(cache_case.name)));
             rows.push(Row {
                 better: Better::Neither,
-                ours: (100.0 * used / whole.1).into(),
+                ours: (100.0 * used / megaflow.1).into(),
                 ..Row::new(&name, USED, "%")
             });
         }
@@ -82,11 +83,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Why misses differ from the published by more than a tenth.
+/// Returns the reason why misses differ from the published ones by more than 10 %.
 fn why(policy: &str) -> &'static str {
     if policy == "random" {
-        "random cuts are drawn for each way, and meet again in ways that begin alike as the seed is \
-         one; how the published ones were drawn is not said"
+        "random partition points are chosen per traversal, and repeat in traversals that begin \
+         alike because of the fixed seed; the published procedure is unknown"
     } else {
         WHY_OLS
     }

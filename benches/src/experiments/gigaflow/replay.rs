@@ -1,4 +1,4 @@
-//! The packets of a workload, through a cache of pieces.
+//! Replays the packets of a workload through a cache of LTM entries.
 
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
@@ -13,7 +13,7 @@ use crate::experiments::loaded::{Loaded, published_name, workload};
 /// Entries of each of four stages, as published.
 pub(crate) const STAGE_ENTRIES: usize = 8000;
 
-/// Rules in a pipeline, and the packets that meet them.
+/// A loaded pipeline and its packets.
 pub(super) struct Bed {
     pub(super) loaded: Loaded,
     /// The flow of each packet.
@@ -21,13 +21,15 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// A pipeline with as many flows, packets and rules as the published one, or so many times fewer.
+    /// Loads a pipeline with the published numbers divided by `scale`.
+    ///
+    /// These are the numbers of flows, packets and rules.
     pub(super) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
         let (name, rules) = (published_name(pipeline, locality, scale), 10_000 / scale);
         Self::new(&format!("{name}:rules={rules}"))
     }
 
-    /// The same in high locality, with other rules.
+    /// Loads the same in high locality, with edited rules.
     pub(super) fn published_with(
         pipeline: &str,
         scale: usize,
@@ -37,7 +39,7 @@ impl Bed {
         Self::with(&format!("{name}:rules={rules}"), edit)
     }
 
-    /// The workload of a name.
+    /// Loads a workload by name.
     pub(super) fn new(name: &str) -> Self {
         Self::with(name, |_| {})
     }
@@ -51,23 +53,23 @@ impl Bed {
     }
 }
 
-/// What becomes of a packet that misses midway.
+/// The continuation of a packet after a partial hit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     StartOver,
     GoOn,
 }
 
-/// A cache, and how far the packets have come.
+/// A cache and the progress of the packets.
 pub(super) struct Replay<'a> {
     bed: &'a Bed,
     pub(super) cache: Gigaflow,
     resume: Resume,
-    shelf: VecStore,
+    store: VecStore,
     walk: Walk,
 }
 
-/// A cache of so many stages that makes no room, with pieces wherever the policy wants them.
+/// Returns a configuration without eviction, partitioned by the policy alone.
 pub(crate) const fn config(
     stages_count: u8,
     stage_entries_max: usize,
@@ -84,45 +86,45 @@ pub(crate) const fn config(
 }
 
 impl<'a> Replay<'a> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub(super) fn new(bed: &'a Bed, config: Config, resume: Resume) -> Self {
-        let (shelf, walk) = (VecStore::default(), Walk::default());
-        Self { bed, cache: Gigaflow::new(config), resume, shelf, walk }
+        let (store, walk) = (VecStore::default(), Walk::default());
+        Self { bed, cache: Gigaflow::new(config), resume, store, walk }
     }
 
-    /// Sends these packets, one a nanosecond. Answers how many of them hit.
+    /// Sends these packets, one per nanosecond; returns the number of hits.
     pub(super) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
         packets.filter(|number| self.one(*number)).count() as u64
     }
 
-    /// Sends one packet. Answers whether it hit.
+    /// Sends one packet; returns whether it hit.
     pub(super) fn one(&mut self, number: usize) -> bool {
         let Loaded { pipeline, keys, .. } = &self.bed.loaded;
         let key = &keys[self.bed.packets[number] as usize];
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
         let is_sampled = self.cache.is_next_sampled();
-        let is_hit = self.cache.find(&self.shelf, key, &mut self.walk);
+        let is_hit = self.cache.find(&self.store, key, &mut self.walk);
         let miss = Miss { pipeline, key, start: None, version, now };
         if is_hit {
-            self.shelf.hit(&self.walk, 64, now);
+            self.store.hit(&self.walk, 64, now);
             if is_sampled {
                 self.cache.observe(miss);
             }
         } else {
             let probe = if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
-            let (cache, shelf, walk) = (&mut self.cache, &mut self.shelf, &self.walk);
+            let (cache, store, walk) = (&mut self.cache, &mut self.store, &self.walk);
             if self.resume == Resume::StartOver {
-                cache.handle_miss(shelf, miss, probe);
-            } else if cache.resume(shelf, miss, walk, probe).is_none() {
-                cache.start_over(shelf, miss, walk, probe);
+                cache.handle_miss(store, miss, probe);
+            } else if cache.resume(store, miss, walk, probe).is_none() {
+                cache.start_over(store, miss, walk, probe);
             }
         }
-        self.shelf.clear_notes();
+        self.store.clear_notes();
         is_hit
     }
 
-    /// The cache, and the store of its entries.
+    /// Returns the cache and the store of its entries.
     pub(super) fn into_parts(self) -> (Gigaflow, VecStore) {
-        (self.cache, self.shelf)
+        (self.cache, self.store)
     }
 }

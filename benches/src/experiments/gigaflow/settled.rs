@@ -1,10 +1,11 @@
-//! Where pieces lose, once the duel has settled: OLS, ten times as many packets as published.
+//! Steady-state hit rates where Gigaflow loses: OLS with ten times the published packets.
 //!
-//! The published design loses many hits to whole entries there. Which of both is better is decided on
-//! packets that are drawn, so it takes its time; the last third of a short run has a part of that in it.
+//! The published design hits much less often than megaflows there. Set duelling decides between
+//! both from sampled packets, which takes time; in a short run even the last third includes some of
+//! it.
 
 use super::{
-    hits::Way,
+    hits::CacheCase,
     replay::{Bed, STAGE_ENTRIES},
 };
 use crate::{
@@ -12,28 +13,28 @@ use crate::{
     experiments::loaded::LOCALITIES,
 };
 
-/// Those that make room, whole and with the duel.
-const WAYS: [&str; 4] = ["megaflow-lru", "megaflow-second-use", "gigaflow-lru", "gigaflow-switch"];
+/// Configurations with eviction: megaflows, LTM entries, and set duelling.
+const NAMES: [&str; 4] = ["megaflow-lru", "megaflow-second-use", "gigaflow-lru", "gigaflow-switch"];
 
 const PACKETS: usize = 3_000_000;
 const FLOWS: usize = 100_000;
 const RULES: usize = 10_000;
 
-const LATE: &str = "packets of the last third that hit, of 3,000,000";
+const LATE: &str = "hit rate in the last third of 3,000,000 packets";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let ways = WAYS.map(|name| (name, Way::find(name)));
-    run.begin(LOCALITIES.len() * (ways.len() + 1));
+    let cache_cases = NAMES.map(|name| (name, CacheCase::find(name)));
+    run.begin(LOCALITIES.len() * (cache_cases.len() + 1));
     let scale = run.either(1, 20);
     let mut rows = Vec::new();
     for locality in LOCALITIES {
         let (flows, packets, rules) = (FLOWS / scale, PACKETS / scale, RULES / scale);
         let name = format!("ols:{locality}:{flows}:packets={packets}:rules={rules}");
         let bed = run.step(&name, |_| Bed::new(&name));
-        for (name, way) in ways {
+        for (name, cache_case) in cache_cases {
             let name = format!("ols {locality} {name}");
-            let Some(way) = way else { continue };
-            let share = run.step(&name, |_| late_hits(&bed, way, scale));
+            let Some(cache_case) = cache_case else { continue };
+            let share = run.step(&name, |_| late_hits(&bed, cache_case, scale));
             let row = Row::new(format!("{name} settled hit"), LATE, "%");
             rows.push(Row { better: Better::More, ours: share.into(), ..row });
         }
@@ -41,9 +42,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// How many of a hundred packets of the last third hit.
-fn late_hits(bed: &Bed, way: &Way, scale: usize) -> f64 {
-    let mut replay = way.replay(bed, way.capacity(STAGE_ENTRIES / scale));
+/// Returns the hit rate of the last third in percent.
+fn late_hits(bed: &Bed, cache_case: &CacheCase, scale: usize) -> f64 {
+    let mut replay = cache_case.replay(bed, cache_case.capacity(STAGE_ENTRIES / scale));
     let packets = bed.packets.len();
     let last = packets - packets / 3;
     replay.send(0..last);
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_one_of_those_that_hits_are_counted_of() {
-        assert!(WAYS.iter().all(|name| Way::find(name).is_some()));
+    fn every_name_is_a_cache_case() {
+        assert!(NAMES.iter().all(|name| CacheCase::find(name).is_some()));
     }
 }

@@ -1,4 +1,4 @@
-//! What each stage more wins: misses, entries, and the ways that entries make.
+//! Benefit of each additional stage: misses, entries and rule-space coverage.
 
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
@@ -9,30 +9,30 @@ use crate::{
     experiments::loaded::WHY_OLS,
 };
 
-/// Those whose curves were published.
+/// Pipelines with published curves.
 const PIPELINES: [&str; 3] = ["ofd", "psc", "ols"];
-/// Stages, and the entries of each: so many that none is ever full.
+/// Numbers of stages; the entries of each are enough never to be full.
 const STAGES: [u8; 5] = [1, 2, 3, 4, 5];
 const ENTRIES: usize = 100_000;
 
-const MISSES: &str = "packets that missed";
-const FEWER: &str = "misses fewer than with one stage";
+const MISSES: &str = "misses";
+const FEWER: &str = "fewer misses than with one stage";
 const USED: &str = "entries in use";
-const WAYS: &str = "ways through the entries, for each entry of one stage";
-const ENOUGH: &str = "stages with which misses are the fewest, to a hundredth of the packets";
+const COVERAGE: &str = "rule-space coverage per entry of one stage";
+const ENOUGH: &str = "number of stages with the fewest misses, within 1 % of the packets";
 
-const WHY_WAYS: &str = "every way through the tags is counted, of 100,000 flows; the published count is of the best two \
-                        neighbours of each partition, of 10,000 entries";
+const WHY_COVERAGE: &str = "ours is the exact coverage of 100,000 flows; the published formula \
+                        counts the best two neighbours of each partition, of 10,000 entries";
 
-const WHY_ENOUGH: &str = "where a pipeline can be cut with profit hangs on which rules prove that none of higher \
-                          priority matches; the published pieces hold no such proof";
+const WHY_ENOUGH: &str = "useful partition points depend on which rules prove that none of \
+                          higher priority matches; the published entries hold no such proof";
 
-/// What a number of stages came to.
+/// Results for a number of stages.
 struct Outcome {
     stages: u8,
     misses: f64,
     entries: f64,
-    ways: f64,
+    coverage: f64,
 }
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -47,7 +47,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(rows_of(pipeline, &outcomes, scale == 1));
         rows.extend(enough(pipeline, &outcomes, bed.packets.len() as f64 / 100.0));
     }
-    let metrics = [FEWER, ENOUGH, WAYS, MISSES, USED];
+    let metrics = [FEWER, ENOUGH, COVERAGE, MISSES, USED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -61,7 +61,7 @@ fn replay(bed: &Bed, stages: u8, scale: usize) -> Outcome {
         stages,
         misses: replay.cache.counts().misses as f64,
         entries: ltm.entries_count() as f64,
-        ways: ltm.coverage().chains as f64,
+        coverage: ltm.coverage().chains as f64,
     }
 }
 
@@ -73,17 +73,21 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
     let row = |outcome: &Outcome| {
         let name = format!("{pipeline} high K={}", outcome.stages);
         let is_four = is_full && outcome.stages == 4;
-        let said = |metric, configuration| published(metric, configuration).filter(|_| is_four);
+        let published_value =
+            |metric, configuration| published(metric, configuration).filter(|_| is_four);
         let of = |metric, unit, better, value: f64| Row {
             better,
             ours: value.into(),
             ..Row::new(name.clone(), metric, unit)
         };
         let fewer = of(FEWER, "%", Better::More, 100.0 * (1.0 - outcome.misses / one.misses));
-        let ways = of(WAYS, "x", Better::More, outcome.ways / one.entries);
+        let coverage = of(COVERAGE, "x", Better::More, outcome.coverage / one.entries);
         [
-            fewer.beside_published(said("miss_reduction", "K=4"), WHY_OLS),
-            ways.beside_another(said("rule_space_ratio", "K=4, 10K entries"), WHY_WAYS),
+            fewer.beside_published(published_value("miss_reduction", "K=4"), WHY_OLS),
+            coverage.beside_another(
+                published_value("rule_space_ratio", "K=4, 10K entries"),
+                WHY_COVERAGE,
+            ),
             of(MISSES, "count", Better::Neither, outcome.misses),
             of(USED, "count", Better::Neither, outcome.entries),
         ]
@@ -91,7 +95,7 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
     outcomes.iter().flat_map(row).collect()
 }
 
-/// The least number of stages that misses no more than `within` packets above the best.
+/// Returns the fewest stages within `within` packets of the fewest misses.
 fn enough(pipeline: &str, outcomes: &[Outcome], within: f64) -> Option<Row> {
     let fewest = outcomes.iter().map(|outcome| outcome.misses).fold(f64::MAX, f64::min);
     let stages = outcomes.iter().find(|outcome| outcome.misses <= fewest + within)?.stages;
@@ -109,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn enough_is_the_first_that_is_as_good_as_the_best_but_for_a_little() {
-        let outcome = |(stages, misses)| Outcome { stages, misses, entries: 1.0, ways: 1.0 };
+    fn enough_stages_are_within_the_tolerance() {
+        let outcome = |(stages, misses)| Outcome { stages, misses, entries: 1.0, coverage: 1.0 };
         let outcomes = [(1, 900.0), (2, 300.0), (3, 104.0), (4, 100.0)].map(outcome);
         let stages = |within| enough("ofd", &outcomes, within).unwrap().ours.median();
         assert_eq!([stages(3.0), stages(5.0), stages(1000.0)], [4.0, 3.0, 1.0]);

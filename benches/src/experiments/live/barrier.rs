@@ -1,10 +1,10 @@
-//! The time to eviction from end to end: from a flow-mod to the barrier reply, and until no packet
-//! goes by the old rule any more.
+//! Time from a flow-mod to the barrier reply, and until no packet follows the old rule.
 //!
-//! The two are not the same thing. A barrier reply of Open vSwitch says that the tables have changed;
-//! its cached flows are judged anew afterwards. One of Shunt says that no packet sent from then on
-//! goes by what the change made stale. So both are measured, of both: the reply at the controller,
-//! the other by packets with numbers, ten thousand a second, one flow of which the change is about.
+//! The two times differ. A barrier reply of Open vSwitch means that its tables have changed; it
+//! revalidates its cached flows afterwards. A barrier reply of Shunt means that no packet sent from
+//! then on uses a stale entry. So both times are measured for both switches: the first at the
+//! controller, the second with numbered packets, ten thousand per second, one flow of which the
+//! change affects.
 
 use std::{
     path::Path,
@@ -19,7 +19,7 @@ use shunt_pipeline::{
 use super::{
     bed::{Bed, WATCHED, elsewhere_match, rule, rule_match},
     judge::until_new,
-    probe::{Arrival, Way},
+    probe::{Arrival, Exit},
     traffic::{Rates, Stream, Traffic, under_traffic},
 };
 use crate::{
@@ -28,34 +28,37 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// Flows that are cached.
+/// Numbers of cached flows.
 pub(super) const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
 const QUICK_SIZE: &str = "10K";
 pub(super) const MANY: u32 = 1_000_000;
 
-/// How long packets may go by the old rule: a change that takes longer counts as this long.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Time between two changes of which packets show nothing.
+/// Maximum time that packets may follow the old rule.
+///
+/// Slower changes count as this long.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two changes that numbered packets do not show.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for reports of what was just cached to be taken in.
+/// Time for the eviction engine to process the entries just cached.
 const TAKE_IN: Duration = Duration::from_millis(20);
 const PRIORITY: u16 = 50_000;
 
-pub(super) const REPLY: &str = "from sending the flow-mod to the barrier reply";
-const PACKETS: &str = "from sending the flow-mod until no packet sent goes by the old rule";
+pub(super) const REPLY: &str = "from the flow-mod to the barrier reply";
+const PACKETS: &str = "from the flow-mod until no packet follows the old rule";
 const CACHED: &str = "entries cached";
-const FORWARDED: &str = "packets forwarded meanwhile";
-const TURNS: &str = "answers of the packet thread, by turns begun since the version was posted";
+const FORWARDED: &str = "packets forwarded during the changes";
+const ITERATIONS: &str = "acknowledgements of the packet thread, by iterations since the version was \
+                     published";
 
-const WHY_REPLY: &str = "the rival's reply waits for its tables, not for its cache, which goes on \
-                         by the old rule for as long as the rows below say";
+const WHY_REPLY: &str = "the rival's reply waits for its tables only; its cache follows the old \
+                         rule for the time in the rows below";
 
-/// What a change is about.
+/// The flows that a change affects.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// The flow of the numbered packets, and seven more.
     One,
-    /// No flow at all.
+    /// No flow.
     Nothing,
     /// All watched flows.
     Many,
@@ -67,8 +70,8 @@ impl Kind {
     const fn words(self) -> &'static str {
         match self {
             Self::One => "one rule",
-            Self::Nothing => "one rule that meets none",
-            Self::Many => "one rule that meets 2,048",
+            Self::Nothing => "one rule that matches no flow",
+            Self::Many => "one rule that matches 2,048 flows",
         }
     }
 
@@ -80,40 +83,40 @@ impl Kind {
         }
     }
 
-    /// A rule that comes, and that goes again.
-    fn changes(self) -> [(FlowMod, Way); 2] {
+    /// Returns the flow-mods that add and delete the rule.
+    fn changes(self) -> [(FlowMod, Exit); 2] {
         let (matching, added) = match self {
             Self::Nothing => {
                 let matching = elsewhere_match(PRIORITY);
                 (matching.clone(), format!("{matching},actions=drop"))
             }
             Self::One | Self::Many => {
-                (rule_match(PRIORITY, self.flows()), rule(PRIORITY, self.flows(), Way::B))
+                (rule_match(PRIORITY, self.flows()), rule(PRIORITY, self.flows(), Exit::B))
             }
         };
-        [(flow_mod(Add, &added), Way::B), (flow_mod(DeleteStrict, &matching), Way::A)]
+        [(flow_mod(Add, &added), Exit::B), (flow_mod(DeleteStrict, &matching), Exit::A)]
     }
 }
 
-/// What one round of one switch showed.
+/// Results of one round of one switch.
 #[derive(Default)]
 pub(super) struct Round {
     /// Microseconds of each change, for each kind.
     replies: [Samples; Kind::ALL.len()],
     packets: [Samples; Kind::ALL.len()],
     cached: f64,
-    /// Packets a second.
+    /// Packets per second.
     forwarded: f64,
-    /// Percent of the answers that took no turn more, one, two, and more; of Shunt alone.
-    turns: Vec<f64>,
+    /// Percent of acknowledgements by the number of further iterations; Shunt only.
+    iterations: Vec<f64>,
 }
 
-/// What `--sizes` chooses from.
+/// Values of `--sizes`.
 pub(crate) fn sizes() -> Vec<&'static str> {
     SIZES.iter().map(|(size, _)| *size).collect()
 }
 
-/// Both switches, with caches of all sizes, or those of `--sizes`.
+/// Runs both switches with the cache sizes of `--sizes`; all by default.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     if contenders.is_empty() {
@@ -129,7 +132,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(sizes.len() * rounds * contenders.len());
     let mut rows = Vec::new();
     for (size, flows) in &sizes {
-        // The rival's take seconds under a million.
+        // The rival needs up to seconds below a million flows.
         let pairs = if *flows < MANY { run.either(10, 5) } else { 3 };
         let mut measured: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
@@ -152,13 +155,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// By what is measured.
+/// Sorts rows by metric.
 pub(super) fn sort(rows: &mut [Row]) {
-    let order = [REPLY, PACKETS, TURNS, CACHED, FORWARDED];
+    let order = [REPLY, PACKETS, ITERATIONS, CACHED, FORWARDED];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
 }
 
-/// Starts a switch with room for so many flows, and changes its rules so many times each way.
+/// Starts a switch with space for `flows` flows, and changes its rules repeatedly.
 pub(super) fn around(
     contender: &Contender,
     folder: &Path,
@@ -178,13 +181,13 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
         controller.rest(Duration::from_secs(1));
         let mut round = Round { cached: bed.switch.cached() as f64, ..Round::default() };
         let (begin, before) = (Instant::now(), bed.arrived());
-        let answers = answers(bed);
+        let acks = acks(bed);
         for kind in Kind::ALL {
             let changes = kind.changes();
-            for (change, way) in std::iter::repeat_n(&changes, pairs).flatten() {
+            for (change, exit) in std::iter::repeat_n(&changes, pairs).flatten() {
                 bed.cache(0..kind.flows());
                 controller.rest(TAKE_IN);
-                let took = one(&mut controller, traffic, (kind, change, *way));
+                let took = one(&mut controller, traffic, (kind, change, *exit));
                 round.replies[kind as usize].0.push(took.0.as_secs_f64() * 1e6);
                 if let Some(packets) = took.1 {
                     round.packets[kind as usize].0.push(packets.as_secs_f64() * 1e6);
@@ -193,13 +196,15 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
         }
         let forwarded = f64::from(bed.arrived() - before);
         round.forwarded = forwarded / begin.elapsed().as_secs_f64();
-        round.turns = shares(&answers, &self::answers(bed));
+        round.iterations = shares(&acks, &self::acks(bed));
         round
     })
 }
 
-/// Answers of Shunt's packet thread so far, by turns; none of another switch.
-fn answers(bed: &Bed) -> Vec<f64> {
+/// Returns the acknowledgement counts of Shunt's packet thread by iterations.
+///
+/// It is empty for the rival.
+fn acks(bed: &Bed) -> Vec<f64> {
     let Some(shuntctl) = bed.switch.shuntctl() else { return Vec::new() };
     let evict = shuntctl.json("evict");
     let counts = evict["acks"].as_array();
@@ -207,18 +212,20 @@ fn answers(bed: &Bed) -> Vec<f64> {
     counts.iter().map(|count| count.as_f64().unwrap_or_default()).collect()
 }
 
-/// In percent, of those that came between two moments.
+/// Returns the shares in percent between two readings of the counts.
 fn shares(before: &[f64], after: &[f64]) -> Vec<f64> {
     let came: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     let all = came.iter().sum::<f64>().max(1.0);
     came.into_iter().map(|own| 100.0 * own / all).collect()
 }
 
-/// Makes a change; answers how long the reply took, and how long packets went by the old rule.
+/// Makes a change.
+///
+/// Returns the time to the reply, and the time until no packet follows the old rule.
 fn one(
     controller: &mut Controller,
     traffic: &Traffic<'_>,
-    (kind, change, way): (Kind, &FlowMod, Way),
+    (kind, change, exit): (Kind, &FlowMod, Exit),
 ) -> (Duration, Option<Duration>) {
     traffic.arrivals().for_each(drop);
     let changed = controller.change(std::slice::from_ref(change));
@@ -231,17 +238,17 @@ fn one(
     loop {
         controller.rest(Duration::from_millis(5));
         arrivals.extend(traffic.arrivals());
-        let until = until_new(sent, way, &arrivals);
+        let until = until_new(sent, exit, &arrivals);
         if until.is_some() {
             return (changed.took(), until);
         }
-        if changed.sent.elapsed() > PATIENCE {
-            return (changed.took(), Some(PATIENCE));
+        if changed.sent.elapsed() > TIMEOUT {
+            return (changed.took(), Some(TIMEOUT));
         }
     }
 }
 
-/// What rounds showed, beside those of a rival.
+/// Returns the rows of all rounds, with those of a rival.
 pub(super) fn rows_of(size: &str, ours: &[Round], rival: Option<(&str, &[Round])>) -> Vec<Row> {
     let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
         let samples = |rounds: &[Round]| Samples(rounds.iter().map(of).collect());
@@ -262,12 +269,12 @@ pub(super) fn rows_of(size: &str, ours: &[Round], rival: Option<(&str, &[Round])
             rows.push(row(name("slowest"), packets, &|round| round.packets[at].most()));
         }
     }
-    for (place, words) in ["in that turn", "one", "two", "more"].iter().enumerate() {
-        let turns = ours.iter().filter_map(|round| round.turns.get(place).copied());
+    for (place, words) in ["in the same iteration", "one", "two", "more"].iter().enumerate() {
+        let iterations = ours.iter().filter_map(|round| round.iterations.get(place).copied());
         rows.push(Row {
             better: Better::Neither,
-            ours: Samples(turns.collect()),
-            ..Row::new(format!("{size} flows: {words}"), TURNS, "%")
+            ours: Samples(iterations.collect()),
+            ..Row::new(format!("{size} flows: {words}"), ITERATIONS, "%")
         });
     }
     let name = || format!("{size} flows");
@@ -281,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_what_came_between() {
+    fn shares_are_of_the_difference() {
         assert_eq!(shares(&[10.0, 5.0, 0.0, 0.0], &[16.0, 7.0, 0.0, 0.0]), [75.0, 25.0, 0.0, 0.0]);
         assert_eq!(shares(&[1.0; 4], &[1.0; 4]), [0.0; 4]);
         assert!(shares(&[], &[]).is_empty());

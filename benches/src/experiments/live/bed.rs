@@ -1,4 +1,4 @@
-//! A switch with four tables, a controller and cached flows, between cables.
+//! A switch with four tables, a controller and cached flows, between virtual devices.
 
 use std::{fs, ops::Range, path::Path, thread::sleep, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         tables::{self, READ},
         windows::Sink,
     },
-    probe::{self, Way},
+    probe::{self, Exit},
 };
 use crate::{
     controller::{CONTROLLER, Controller},
@@ -16,36 +16,40 @@ use crate::{
     wire::{Frame, WireReceiver, WireSender},
 };
 
-/// Tables that every packet goes through.
+/// Number of tables that every packet passes.
 pub(crate) const TABLES: u8 = 4;
-/// Packets under way at once while flows are cached: fewer than the receive ring of a thread holds.
+/// Packets in flight while flows are cached.
+///
+/// It is less than the receive ring of a thread holds.
 const WINDOW: u32 = 128;
-/// How often flows are cached until most are.
+/// Maximum attempts until most flows are cached.
 const ATTEMPTS: usize = 2;
-/// How long a window is waited for.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Maximum time to wait for a window.
+const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Flows that leave by way A, or B; those from here on leave by a port of their own.
+/// Number of watched flows, which leave by exit A or B.
+///
+/// Later flows leave by another port.
 pub(crate) const WATCHED: u32 = 2048;
 
-/// Port numbers: in, out for all others, and the two ways.
+/// Port numbers: ingress, the exit of other flows, and the two exits.
 const IN: u32 = 1;
 const OTHERS: u32 = 2;
 const A: u32 = 3;
 const B: u32 = 4;
 
-/// A running switch with its cables.
+/// A running switch with its virtual devices.
 pub(crate) struct Bed {
     pub(crate) switch: Box<dyn Switch>,
     pub(crate) sender: WireSender,
-    /// The far ends of all ports that something leaves by.
+    /// The far ends of all exits.
     sink: Sink,
-    // They go after the switch.
+    // Dropped after the switch.
     cables: Cables,
 }
 
 impl Bed {
-    /// A switch with its rules, and nothing cached.
+    /// Creates a switch with its rules and an empty cache.
     pub(crate) fn new(contender: &Contender, folder: &Path, setup: &Setup) -> Self {
         output("ip", &["link", "set", "lo", "up"]);
         let cables = Cables::plug("live", B);
@@ -54,7 +58,7 @@ impl Bed {
         let setup = Setup { ports, controller, keeps_entries: true, ..setup.clone() };
         let switch = contender.start(folder, &setup);
         let devices = [OTHERS, A, B].map(|port| cables.far(port)).to_vec();
-        let sink = Sink { devices, stall_budget: PATIENCE };
+        let sink = Sink { devices, timeout: TIMEOUT };
         let sender = WireSender::open(&cables.far(IN));
         let bed = Self { switch, sender, sink, cables };
         bed.load();
@@ -63,16 +67,18 @@ impl Bed {
 
     fn load(&self) {
         let mut rules = tables::chain(TABLES).rules;
-        rules.push(rule(40_000, WATCHED, Way::A));
+        rules.push(rule(40_000, WATCHED, Exit::A));
         let file = self.switch.folder().join("rules");
         let written = fs::write(&file, rules.join("\n"));
         written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.switch.ofctl(&["--bundle"], "add-flows", &[&file.display().to_string()]);
-        // What the switch does after that for itself is over then.
+        // Background work of the switch has ended by then.
         sleep(Duration::from_millis(600));
     }
 
-    /// Sends a packet of each flow and awaits it, so that all are cached; answers how many arrived.
+    /// Sends one packet per flow and waits for it, so that all are cached.
+    ///
+    /// Returns how many arrived.
     pub(crate) fn cache(&self, flows: Range<u32>) -> u32 {
         let mut window: Vec<Frame> = Vec::new();
         let last = flows.end.saturating_sub(1);
@@ -86,8 +92,9 @@ impl Bed {
         })
     }
 
-    /// Caches flows, and does so again where the switch has thrown away most of them; answers how many
-    /// it has.
+    /// Caches flows, and repeats it if the switch evicted most of them.
+    ///
+    /// Returns the number of entries.
     pub(crate) fn fill(&self, flows: u32) -> u64 {
         let mut cached = 0;
         for _ in 0..ATTEMPTS {
@@ -100,47 +107,49 @@ impl Bed {
         cached
     }
 
-    /// Waits for the switch to connect, once what takes long is done.
+    /// Waits for the switch to connect; called after the slow preparations.
     pub(crate) fn controller(&self) -> Controller {
         Controller::accept()
     }
 
-    /// The far end of a way.
-    pub(crate) fn receiver(&self, way: Way) -> WireReceiver {
-        WireReceiver::open(&self.cables.far(port(way)))
+    /// Returns the far end of an exit.
+    pub(crate) fn receiver(&self, exit: Exit) -> WireReceiver {
+        WireReceiver::open(&self.cables.far(port(exit)))
     }
 
-    /// Packets that came out, by any way.
+    /// Returns the number of packets that left by any exit.
     pub(crate) fn arrived(&self) -> u32 {
         self.sink.arrived()
     }
 }
 
-/// The rule that sends the first flows by a way, in the last table: so many, a power of two.
-pub(crate) fn rule(priority: u16, flows: u32, way: Way) -> String {
-    format!("{},actions={READ},output:{}", rule_match(priority, flows), port(way))
+/// Returns the rule that sends the first `flows` flows to an exit.
+///
+/// It is a rule of the last table, and `flows` is a power of two.
+pub(crate) fn rule(priority: u16, flows: u32, exit: Exit) -> String {
+    format!("{},actions={READ},output:{}", rule_match(priority, flows), port(exit))
 }
 
-/// The same, with an action before the output.
-pub(crate) fn rule_with(priority: u16, flows: u32, (action, way): (&str, Way)) -> String {
-    format!("{},actions={READ},{action},output:{}", rule_match(priority, flows), port(way))
+/// Returns the same rule with an action before the output.
+pub(crate) fn rule_with(priority: u16, flows: u32, (action, exit): (&str, Exit)) -> String {
+    format!("{},actions={READ},{action},output:{}", rule_match(priority, flows), port(exit))
 }
 
-/// What that rule matches, as a strict deletion names it.
+/// Returns the match of that rule, for a strict deletion.
 pub(crate) fn rule_match(priority: u16, flows: u32) -> String {
     let bits = 32 - flows.max(1).ilog2();
     format!("table={},priority={priority},udp,nw_dst=10.0.0.0/{bits}", TABLES - 1)
 }
 
-/// A rule that no flow meets.
+/// Returns a match that no flow has.
 pub(crate) fn elsewhere_match(priority: u16) -> String {
     format!("table={},priority={priority},udp,nw_dst=10.255.0.0/16", TABLES - 1)
 }
 
-/// The number of the port of a way.
-pub(crate) const fn port(way: Way) -> u32 {
-    match way {
-        Way::A => A,
-        Way::B => B,
+/// Returns the port number of an exit.
+pub(crate) const fn port(exit: Exit) -> u32 {
+    match exit {
+        Exit::A => A,
+        Exit::B => B,
     }
 }

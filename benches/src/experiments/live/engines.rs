@@ -1,7 +1,7 @@
-//! The eviction engines in a running switch: what a controller and packets see of each.
+//! The eviction engines in a running switch, as the controller and packets see them.
 //!
-//! Which one is the default is decided here, not by the CPU of an engine alone: what lies around it (the
-//! connection, the tables, the threads that are woken) is the same for all.
+//! These results choose the default engine, not the CPU of the engine alone. The connection, the
+//! tables and the threads are the same for all engines.
 
 use super::barrier::{MANY, Round, SIZES, around, rows_of, sort};
 use crate::{
@@ -9,17 +9,17 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// The engines that the daemon was built with; the others are beside the first.
+/// The engines in this build; the rows compare the others with the first.
 const ENGINES: &[&str] = if cfg!(feature = "dbsp") {
     &["direct", "visits", "relational", "iterative"]
 } else {
     &["direct", "iterative"]
 };
 
-/// Flows below which nobody would see a difference.
+/// Fewer flows show no difference.
 const FLOWS_MIN: u32 = 100_000;
 
-/// Each engine, with caches of all sizes but the least.
+/// Runs each engine with all cache sizes but the smallest.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     let Some(shunt) = contenders.first() else { return Vec::new() };
@@ -29,7 +29,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(sizes.len() * rounds * ENGINES.len());
     let mut rows = Vec::new();
     for (size, flows) in sizes {
-        // Of the iterative engine each takes seconds under a million.
+        // The iterative engine needs seconds per change below a million flows.
         let pairs = if *flows < MANY { run.either(10, 3) } else { 3 };
         let mut measured: Vec<Vec<Round>> = ENGINES.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
@@ -50,7 +50,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The same row, by a name that says whose it is, and why it is worse where it is.
+/// Prefixes a row with its engine, and adds the reason if it is worse.
 fn of_engine(engine: &str, row: Row) -> Row {
     let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
     let why = if is_worse { why_worse(engine) } else { "" };
@@ -60,10 +60,10 @@ fn of_engine(engine: &str, row: Row) -> Row {
 fn why_worse(engine: &str) -> &'static str {
     match engine {
         "visits" => {
-            "a step of the circuit comes on top of the same search, and its thread is woken for it"
+            "adds a step of the circuit to the same search, and wakes the circuit's thread for it"
         }
-        "relational" => "dbsp merges what its joins hold when a step asks for it",
-        "iterative" => "every entry is translated anew",
+        "relational" => "dbsp merges the state of its joins when a step needs it",
+        "iterative" => "translates every entry again",
         _ => "",
     }
 }

@@ -1,8 +1,8 @@
-//! A rule that a controller changes again and again under traffic, and what left by it.
+//! A rule that a controller changes continuously under traffic, and the packets that it forwards.
 //!
-//! The rule sends the watched flows by one of two ways, in turns, and writes its own number into the
-//! packets. Without that number a packet that is on its way while the next change comes, back to the
-//! first way, could not be told from one that is two rules late.
+//! The rule sends the watched flows to one of two exits in turn, and writes its own number into the
+//! packets. The number separates a packet that was in flight during a change back to the first exit
+//! from a packet that follows a rule two changes old.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use shunt_pipeline::{
 use super::{
     bed::{Bed, WATCHED, rule_with},
     judge::{Judgement, judge},
-    probe::{Arrival, Way, label},
+    probe::{Arrival, Exit, label},
     traffic::{Random, Rates, Stream, Traffic, under_traffic},
 };
 use crate::{
@@ -22,50 +22,50 @@ use crate::{
     experiment::Samples,
 };
 
-/// Flows of numbered packets: enough that each thread has some.
+/// Number of flows with numbered packets: enough that each thread has some.
 const NUMBERED_FLOWS: u32 = 16;
-/// Packets a second with numbers, of all flows, and of those that each change ends.
+/// Rate of the numbered packets, and of the packets that each change affects.
 const RATE: u32 = 10_000;
-/// The rule flaps again after at most so many milliseconds.
+/// Maximum pause between two changes in milliseconds.
 const PAUSE_MS_MAX: u32 = 40;
-/// How long packets may be under way at the end.
+/// Time for packets in flight to arrive at the end.
 const DRAIN: Duration = Duration::from_millis(300);
-/// The priority of the rule that flaps.
+/// Priority of the changing rule.
 pub(crate) const PRIORITY: u16 = 50_000;
 
-/// How a rule is to flap.
+/// Parameters of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flapping {
-    /// Flows that packets are of.
+    /// Number of flows in the traffic.
     pub(crate) flows: u32,
     pub(crate) time: Duration,
-    /// What pauses depend on.
+    /// Seed of the pauses.
     pub(crate) seed: u64,
 }
 
-/// What one window of a switch showed.
+/// Results of one window of one switch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     pub(crate) flaps: f64,
-    /// Replies that the switch stood by.
+    /// Number of replies that the switch guarantees.
     pub(crate) held: f64,
     pub(crate) judgement: Judgement,
-    /// Percent of the packets with numbers.
+    /// Percentage of numbered packets that were lost.
     pub(crate) lost: f64,
     pub(crate) reply_us: f64,
 }
 
-/// A controller that has the rule flap.
+/// A controller that changes the rule.
 pub(crate) trait Flapper {
-    /// Brings rule `number` in place of the one before, and waits for the reply to a barrier behind it.
-    fn bring(&mut self, number: u32) -> Changed;
+    /// Replaces the previous rule with rule `number`, and waits for the barrier reply.
+    fn install(&mut self, number: u32) -> Changed;
 
-    /// Changes nothing for a time.
+    /// Waits without changes.
     fn rest(&mut self, time: Duration);
 }
 
 impl Flapper for Controller {
-    fn bring(&mut self, number: u32) -> Changed {
+    fn install(&mut self, number: u32) -> Changed {
         self.change(&[change(number)])
     }
 
@@ -74,27 +74,30 @@ impl Flapper for Controller {
     }
 }
 
-/// Has the flows cached, and the rule as it is before it flaps. The controller starts once what takes
-/// long is done.
+/// Caches the flows and adds the initial rule.
+///
+/// Starts the controller after the slow preparations.
 pub(crate) fn begin<F: Flapper>(bed: &Bed, flows: u32, start: impl FnOnce() -> F) -> F {
     bed.fill(flows);
     let mut flapper = start();
-    flapper.bring(0);
+    flapper.install(0);
     bed.cache(0..WATCHED);
-    // What the switch goes on to do by itself is over then.
+    // Background work of the switch has ended by then.
     flapper.rest(Duration::from_secs(1));
     flapper
 }
 
-/// Lets the rule flap for some time. `stands_by` is asked after each reply whether the switch stands by
-/// it; where it does not, the next reply that it stands by is one to the changes before it too.
+/// Changes the rule repeatedly for some time.
+///
+/// After each reply, `stands_by` returns whether the switch guarantees it. The next guaranteed
+/// reply then also covers the changes before it.
 pub(crate) fn flap(
     (bed, flapper): (&Bed, &mut impl Flapper),
     flapping: Flapping,
     mut stands_by: impl FnMut() -> bool,
 ) -> Window {
     let Flapping { flows, time, seed } = flapping;
-    // Half of the others are of the flows that each change ends, so that each has some to end.
+    // Half of the other packets are of affected flows, so each change has entries to evict.
     let others = &[Stream { rate: RATE, flows }, Stream { rate: RATE, flows: WATCHED }];
     let rates = Rates { numbered: Some(Stream { rate: RATE, flows: NUMBERED_FLOWS }), others };
     let mut random = Random(seed);
@@ -104,8 +107,8 @@ pub(crate) fn flap(
         let mut arrivals: Vec<Arrival> = Vec::new();
         let begin = Instant::now();
         while begin.elapsed() < time {
-            let changed = flapper.bring(number);
-            let reply = traffic.time(changed.acked);
+            let changed = flapper.install(number);
+            let reply = traffic.time(changed.replied);
             number += 1;
             if stands_by() {
                 confirmed.resize(number as usize, reply);
@@ -126,7 +129,7 @@ pub(crate) fn flap(
     })
 }
 
-/// Waits for packets that are under way; answers how many there were.
+/// Waits for packets in flight; returns the number of packets in the window.
 fn come_to_rest(
     traffic: &Traffic<'_>,
     flapper: &mut impl Flapper,
@@ -134,24 +137,26 @@ fn come_to_rest(
 ) -> f64 {
     let sent = traffic.next_number();
     flapper.rest(DRAIN);
-    // Later ones are not of this window.
+    // Later packets are not of this window.
     arrivals.extend(traffic.arrivals());
     arrivals.retain(|arrival| arrival.number < sent);
     sent as f64
 }
 
-/// The change that brings a rule, which is another each time: it replaces or modifies the one before.
+/// Returns the change to rule `number`.
+///
+/// Adding it replaces the previous one, or modifies it.
 fn change(number: u32) -> FlowMod {
     let command = if is_new(number) { Add } else { ModifyStrict };
-    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), outline_of(number))))
+    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), exit_of(number))))
 }
 
-/// Whether a change adds its rule, which replaces the one before; else it modifies that.
+/// Returns whether a change adds its rule; otherwise it modifies the previous one.
 pub(crate) const fn is_new(number: u32) -> bool {
     number % 4 < 2
 }
 
-/// Where a rule leads.
-pub(crate) const fn outline_of(number: u32) -> Way {
-    if number.is_multiple_of(2) { Way::A } else { Way::B }
+/// Returns the exit of a rule.
+pub(crate) const fn exit_of(number: u32) -> Exit {
+    if number.is_multiple_of(2) { Exit::A } else { Exit::B }
 }

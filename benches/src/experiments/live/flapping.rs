@@ -1,8 +1,8 @@
-//! A controller that changes one rule again and again, and packets that must not go by the old one.
+//! A controller changes one rule continuously, and no packet may follow an old one.
 //!
-//! After each barrier reply the controller notes which number the next packet will get: that packet and
-//! all after it were sent after the reply was read, so each of them that carries an older rule's number
-//! is a violation.
+//! After each barrier reply the controller notes the number of the next packet. That packet and all
+//! later ones were sent after the reply, so each of them with an older rule's number is a
+//! violation.
 
 use std::{path::Path, time::Duration};
 
@@ -16,30 +16,30 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// Packet threads of Shunt.
+/// Number of Shunt's packet threads.
 const THREADS: u16 = 3;
-/// Cached flows.
+/// Number of cached flows.
 const FLOWS: u32 = 100_000;
-const VIOLATIONS: &str = "packets sent after the barrier reply that left by the old rule";
-const LATEST: &str = "longest time after the reply at which such a packet was sent";
+const VIOLATIONS: &str = "packets sent after the barrier reply that followed the old rule";
+const LATEST: &str = "longest time between the reply and such a packet";
 const JUDGED: &str = "packets sent after a barrier reply and received";
-const LOST: &str = "packets with numbers that were lost";
+const LOST: &str = "numbered packets lost";
 const FLAPS: &str = "changes of the rule";
-const REPLY: &str = "from sending the flow-mod to the barrier reply, median";
+const REPLY: &str = "from the flow-mod to the barrier reply, median";
 
-const WHY_REPLY: &str = "the rival's reply waits for its tables, not for its cache: the packets that \
-                         went by the old rule after it are counted above";
+const WHY_REPLY: &str = "the rival's reply waits for its tables only; packets that followed the \
+                         old rule after it are counted above";
 
-/// Who changes the rule.
+/// The controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// os-ken: one switch for all of the time.
+enum ControllerKind {
+    /// os-ken, with one switch for the whole time.
     OsKen,
-    /// The controller of these experiments, which is faster: windows of switches that have just started.
+    /// The faster controller of these experiments: windows of freshly started switches.
     Own,
 }
 
-impl Who {
+impl ControllerKind {
     const ALL: [Self; 2] = [Self::OsKen, Self::Own];
 
     const fn name(self) -> &'static str {
@@ -49,7 +49,7 @@ impl Who {
         }
     }
 
-    /// How many windows there are, and how long each is.
+    /// Returns the number and the length of the windows.
     fn windows(self, run: &Run) -> (usize, Duration) {
         let (windows, seconds) = match self {
             Self::OsKen => (1, run.either(600, 10)),
@@ -59,45 +59,46 @@ impl Who {
     }
 }
 
-/// Who may be chosen.
+/// Returns the values of `--controller`.
 pub(crate) fn controllers() -> Vec<&'static str> {
-    Who::ALL.map(Who::name).to_vec()
+    ControllerKind::ALL.map(ControllerKind::name).to_vec()
 }
 
-/// What one window of one switch showed, and how many flows it had cached before.
+/// Results of one window of one switch, and the number of cached flows before it.
 type Shown = (Window, f64);
 
-/// Each controller with both switches, in turns.
+/// Runs each controller with both switches in turn.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
-    let chosen = Who::ALL.into_iter().filter(|who| run.chooses("--controller", who.name()));
-    let chosen: Vec<Who> = chosen.collect();
-    let python = if chosen.contains(&Who::OsKen) { OsKen::python() } else { None };
-    if contenders.is_empty() || chosen.contains(&Who::OsKen) && python.is_none() {
+    let chosen =
+        ControllerKind::ALL.into_iter().filter(|kind| run.chooses("--controller", kind.name()));
+    let chosen: Vec<ControllerKind> = chosen.collect();
+    let python = if chosen.contains(&ControllerKind::OsKen) { OsKen::python() } else { None };
+    if contenders.is_empty() || chosen.contains(&ControllerKind::OsKen) && python.is_none() {
         return Vec::new();
     }
-    let windows: usize = chosen.iter().map(|who| who.windows(run).0).sum();
+    let windows: usize = chosen.iter().map(|kind| kind.windows(run).0).sum();
     run.begin(windows * contenders.len());
     let rival = contenders.get(1).map(Contender::name);
     let mut rows = Vec::new();
-    for who in chosen {
+    for kind in chosen {
         let mut measured: Vec<Vec<Shown>> = contenders.iter().map(|_| Vec::new()).collect();
-        let (windows, time) = who.windows(run);
+        let (windows, time) = kind.windows(run);
         for window in 1..=windows {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
-                let what = format!("{}, window {window}, {}", who.name(), contender.name());
+                let what = format!("{}, window {window}, {}", kind.name(), contender.name());
                 let flapping = Flapping { flows: FLOWS, time, seed: window as u64 };
-                let python = python.as_deref().filter(|_| who == Who::OsKen);
+                let python = python.as_deref().filter(|_| kind == ControllerKind::OsKen);
                 let shown = run.step(&what, |folder| watch(contender, folder, (python, flapping)));
                 measured.push(shown);
             }
         }
-        rows.extend(rows_of(who, &measured, rival.as_deref()));
+        rows.extend(rows_of(kind, &measured, rival.as_deref()));
     }
     rows
 }
 
-/// One window of a switch that has just been started, with os-ken where there is a Python that has it.
+/// Runs one window of a freshly started switch; os-ken needs a Python that has it.
 fn watch(
     contender: &Contender,
     folder: &Path,
@@ -117,10 +118,10 @@ fn flapped<F: Flapper>(bed: &Bed, flapping: Flapping, start: impl FnOnce() -> F)
     (flap((bed, &mut flapper), flapping, || true), cached)
 }
 
-fn rows_of(who: Who, measured: &[Vec<Shown>], rival: Option<&str>) -> Vec<Row> {
+fn rows_of(kind: ControllerKind, measured: &[Vec<Shown>], rival: Option<&str>) -> Vec<Row> {
     type Of = fn(&Shown) -> f64;
     let row = |(of_what, metric, unit): (&str, _, _), better, of: Of, sums: bool| {
-        let name = format!("{}, 100K entries, {of_what}", who.name());
+        let name = format!("{}, 100K entries, {of_what}", kind.name());
         let samples = |windows: &Vec<Shown>| {
             let each: Vec<f64> = windows.iter().map(of).collect();
             Samples(if sums { vec![each.iter().sum()] } else { each })

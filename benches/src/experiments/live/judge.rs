@@ -1,30 +1,29 @@
-//! What numbered packets say of a switch: pure functions of what was sent and where it came out.
+//! Evaluation of numbered packets: pure functions of what was sent and where it left.
 
 use std::time::Duration;
 
-use super::probe::{Arrival, Way};
+use super::probe::{Arrival, Exit};
 
-/// How long after the last packet of the old way the new one must have been seen alone.
+/// Quiet time of the old exit after which the new rule counts as in force.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 
-/// What came out of a switch whose rule changed again and again.
+/// Evaluation of a switch with a continuously changing rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// Packets that were sent after some reply.
+    /// Packets sent after some reply.
     pub(crate) judged: u64,
-    /// Of these, those that left by a rule that was replaced before the last reply, or by a way that
-    /// their rule does not have.
+    /// Of these, packets that followed a replaced rule, or left by a wrong exit.
     pub(crate) violations: u64,
-    /// The longest time from a reply to the sending of a packet that left by what it had replaced.
+    /// Longest time from a reply to the sending of a packet of the replaced rule.
     pub(crate) latest: Duration,
 }
 
-/// Which packets went by a rule that they should not have met.
+/// Returns the packets that followed a rule they should not have matched.
 ///
-/// Rule `n` labels packets with `n` and has way A if `n` is even, else B; `confirmed[n]` is when the reply
-/// was there that confirmed rule `n`, since the traffic began. A packet that was sent after it leaves by
-/// rule `n` or a later one, which may come while the packet is on its way. A packet says when it was made,
-/// which is before it is sent.
+/// Rule `n` writes the label `n`, and has exit A if `n` is even, else B. `confirmed[n]` is the time
+/// of the reply that confirmed rule `n`, relative to the start of the traffic. A packet sent after
+/// it must follow rule `n` or a later one, which may be added while the packet is in flight. A
+/// packet carries its creation time, which is before it is sent.
 pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
     let mut judgement = Judgement::default();
     for arrival in arrivals {
@@ -32,54 +31,55 @@ pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
         let Some(due) = due.checked_sub(1) else { continue };
         judgement.judged += 1;
         let label = arrival.label as usize;
-        let way = if label.is_multiple_of(2) { Way::A } else { Way::B };
-        if label >= due && way == arrival.way {
+        let exit = if label.is_multiple_of(2) { Exit::A } else { Exit::B };
+        if label >= due && exit == arrival.exit {
             continue;
         }
         judgement.violations += 1;
-        // Since that reply the rule that it left by was gone.
+        // The rule that it followed was replaced at that reply.
         let since = confirmed.get(label + 1).copied().unwrap_or(arrival.sent);
         judgement.latest = judgement.latest.max(arrival.sent.saturating_sub(since));
     }
     judgement
 }
 
-/// From a change until no packet that was sent later left by the old way; `None` while it is not
-/// known, as the last that did is not long enough ago.
+/// Returns the time from a change until no packet sent later left by the old exit.
 ///
-/// It is the time at which the first packet was sent after the last of the old way, and after the
-/// change: never less than it was.
-pub(crate) fn until_new(changed: Duration, new: Way, arrivals: &[Arrival]) -> Option<Duration> {
-    let old = arrivals.iter().filter(|arrival| arrival.way != new);
+/// It is `None` until enough time has passed since the last such packet. The result is the sending
+/// time of the first packet after the last one at the old exit and after the change, so it is never
+/// too small.
+pub(crate) fn until_new(changed: Duration, new: Exit, arrivals: &[Arrival]) -> Option<Duration> {
+    let old = arrivals.iter().filter(|arrival| arrival.exit != new);
     let last_old = old.max_by_key(|arrival| arrival.number);
     let is_later = |arrival: &&Arrival| last_old.is_none_or(|old| arrival.number > old.number);
-    let later = || arrivals.iter().filter(|arrival| arrival.way == new).filter(is_later);
+    let later = || arrivals.iter().filter(|arrival| arrival.exit == new).filter(is_later);
     let first = later().map(|arrival| arrival.sent).filter(|sent| *sent >= changed).min()?;
     let last = later().map(|arrival| arrival.sent).max()?;
     let since = last_old.map_or(changed, |old| old.sent.max(changed));
     (last >= since + QUIET).then(|| first.saturating_sub(changed))
 }
 
-/// A dip in what is forwarded.
+/// A dip in the forwarding rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Dip {
-    /// A bucket before the change, on average.
+    /// Average of a bucket before the change.
     pub(crate) before: f64,
-    /// How far the worst bucket after it is below, in percent.
+    /// Depth of the worst bucket below that average, in percent.
     pub(crate) depth: f64,
-    /// Buckets from the change until it is over.
+    /// Buckets from the change to the end of the dip.
     pub(crate) length: usize,
-    /// Packets that are missing, in buckets of those before.
+    /// Missing packets, in average buckets before the change.
     pub(crate) missing: f64,
 }
 
-/// A bucket that is less far below those before is not in the dip, in percent.
+/// A bucket less far below the average is not in the dip, in percent.
 const WITHIN: f64 = 10.0;
-/// So many buckets in a row that are not in the dip end it.
+/// Consecutive buckets outside the dip that end it.
 const OVER: usize = 5;
 
-/// The dip after a change, from what was forwarded in buckets of equal time, of which the first
-/// `before` are those before it.
+/// Returns the dip after a change from buckets of equal time.
+///
+/// The first `before` buckets precede the change.
 pub(crate) fn dip(buckets: &[f64], before: usize) -> Dip {
     let (earlier, later) = buckets.split_at(before.min(buckets.len()));
     let mean = earlier.iter().sum::<f64>() / earlier.len().max(1) as f64;
@@ -103,20 +103,20 @@ pub(crate) fn dip(buckets: &[f64], before: usize) -> Dip {
 mod tests {
     use super::*;
 
-    /// Packet `number`, sent at as many microseconds, out by rule `label`.
+    /// Returns packet `number`, sent at that microsecond, which followed rule `label`.
     fn by_rule(number: u64, label: u32) -> Arrival {
-        let way = if label.is_multiple_of(2) { Way::A } else { Way::B };
-        Arrival { number, sent: Duration::from_micros(number), way, label }
+        let exit = if label.is_multiple_of(2) { Exit::A } else { Exit::B };
+        Arrival { number, sent: Duration::from_micros(number), exit, label }
     }
 
-    /// Rules 0 to 2, confirmed before packets 0, 100 and 200.
+    /// Returns rules 0 to 2, confirmed before packets 0, 100 and 200.
     fn rules() -> [Duration; 3] {
         [0, 100, 200].map(Duration::from_micros)
     }
 
     #[test]
     fn a_switch_that_keeps_its_word_has_no_violations() {
-        // Rule 1 is in force from packet 90 on, before it is confirmed, and rule 2 from 185 on.
+        // Rule 1 is in force from packet 90, before it is confirmed, and rule 2 from packet 185.
         let arrivals: Vec<_> =
             (0..300).map(|number| by_rule(number, (number >= 90).into())).collect();
         let arrivals: Vec<_> = arrivals
@@ -128,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_switch_is_caught_by_as_many_packets_as_it_was_stale_for() {
-        // It goes on by rule 0 for 30 packets after rule 1 was confirmed.
+    fn each_stale_packet_is_a_violation() {
+        // The switch follows rule 0 for 30 packets after rule 1 was confirmed.
         let arrivals: Vec<_> =
             (0..200).map(|number| by_rule(number, (number >= 130).into())).collect();
         let judgement = judge(&rules(), &arrivals);
@@ -138,59 +138,68 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_was_made_two_rules_ago_is_stale_though_its_way_is_that_of_now() {
+    fn an_entry_two_rules_old_is_stale_at_the_same_exit() {
         let stale = by_rule(250, 0);
-        assert_eq!(stale.way, by_rule(250, 2).way);
+        assert_eq!(stale.exit, by_rule(250, 2).exit);
         let judgement = judge(&rules(), &[stale, by_rule(251, 2)]);
         assert_eq!((judgement.judged, judgement.violations), (2, 1));
         assert_eq!(judgement.latest, Duration::from_micros(150), "since rule 1 was confirmed");
     }
 
     #[test]
-    fn a_packet_that_leaves_where_its_rule_does_not_lead_is_a_violation() {
-        let astray = Arrival { way: Way::B, ..by_rule(10, 0) };
+    fn a_wrong_exit_is_a_violation() {
+        let astray = Arrival { exit: Exit::B, ..by_rule(10, 0) };
         assert_eq!(judge(&rules(), &[astray]).violations, 1);
     }
 
     #[test]
-    fn what_was_sent_before_any_reply_is_not_judged() {
+    fn packets_before_any_reply_are_not_judged() {
         let late = [Duration::from_micros(50)];
         assert_eq!(judge(&late, &[by_rule(49, 0)]), Judgement::default());
         assert_eq!(judge(&late, &[by_rule(50, 0)]).judged, 1);
     }
 
     #[test]
-    fn the_new_rule_is_in_force_with_the_first_packet_after_the_last_by_the_old() {
+    fn the_new_rule_starts_after_the_last_old_packet() {
         let changed = Duration::from_millis(10);
-        let arrival = |number: u64, way| Arrival {
+        let arrival = |number: u64, exit| Arrival {
             number,
             sent: Duration::from_millis(number),
-            way,
+            exit,
             label: 0,
         };
-        let mut arrivals: Vec<_> = (0..30).map(|number| arrival(number, Way::A)).collect();
-        assert_eq!(until_new(changed, Way::B, &arrivals), None);
-        // Packets swap on the way: 25 went by the new one before 29 by the old.
-        arrivals[25].way = Way::B;
-        arrivals.extend((30..100).map(|number| arrival(number, Way::B)));
-        assert_eq!(until_new(changed, Way::B, &arrivals), None, "it is too early to know");
-        arrivals.extend((100..140).map(|number| arrival(number, Way::B)));
-        assert_eq!(until_new(changed, Way::B, &arrivals), Some(Duration::from_millis(20)));
-        let at_once: Vec<_> = (5..200).map(|number| arrival(number, Way::B)).collect();
-        assert_eq!(until_new(changed, Way::B, &at_once), Some(Duration::ZERO), "sent at that time");
+        let mut arrivals: Vec<_> = (0..30).map(|number| arrival(number, Exit::A)).collect();
+        assert_eq!(until_new(changed, Exit::B, &arrivals), None);
+        // Packets are reordered: 25 followed the new rule before 29 followed the old one.
+        arrivals[25].exit = Exit::B;
+        arrivals.extend((30..100).map(|number| arrival(number, Exit::B)));
+        assert_eq!(until_new(changed, Exit::B, &arrivals), None, "it is too early to know");
+        arrivals.extend((100..140).map(|number| arrival(number, Exit::B)));
+        assert_eq!(until_new(changed, Exit::B, &arrivals), Some(Duration::from_millis(20)));
+        let at_once: Vec<_> = (5..200).map(|number| arrival(number, Exit::B)).collect();
+        assert_eq!(
+            until_new(changed, Exit::B, &at_once),
+            Some(Duration::ZERO),
+            "sent at that time"
+        );
         let half = changed + Duration::from_micros(500);
         let next = Some(Duration::from_micros(500));
-        assert_eq!(until_new(half, Way::B, &at_once), next, "those before it do not count");
+        assert_eq!(
+            until_new(half, Exit::B, &at_once),
+            next,
+            "packets before the change do not \
+                                         count"
+        );
     }
 
     #[test]
-    fn a_dip_is_as_deep_as_its_worst_bucket_and_as_long_as_until_five_are_well() {
+    fn a_dip_lasts_until_five_good_buckets() {
         let mut buckets = vec![100.0; 40];
         assert_eq!(dip(&buckets, 10).length, 0);
         buckets[10] = 50.0;
         buckets[11] = 0.0;
         buckets[14] = 75.0;
-        // Noise, long after it.
+        // Noise, long after the dip.
         buckets[30] = 60.0;
         let found = dip(&buckets, 10);
         assert_eq!((found.before, found.depth, found.length), (100.0, 100.0, 5));

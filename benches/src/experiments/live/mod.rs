@@ -1,8 +1,8 @@
-//! Changes of rules on live switches: what controllers and packets see of them.
+//! Rule changes on running switches, as controllers and packets see them.
 //!
-//! Both switches have a controller that speaks OpenFlow 1.3 with them, four tables, as many cached
-//! flows as the case asks for, and packets that keep hitting these. One of two ways out is that of
-//! the packets that a change is about; these carry numbers, so what they went by is known of each.
+//! Both switches have an OpenFlow 1.3 controller, four tables, cached flows, and packets that keep
+//! hitting those flows. A change affects packets with two possible exits. These packets carry
+//! numbers, so the rule that each of them followed is known.
 
 pub(crate) mod barrier;
 mod bed;

@@ -1,10 +1,10 @@
-//! A NIC in front of the switch while a rule flaps: undisturbed, and with connections that are cut and
-//! NICs that are exchanged.
+//! A NIC in front of the switch while a rule changes continuously, with and without disturbances.
 //!
-//! While the NIC is lost nobody waits for it, so a reply is one that the switch stands by if the NIC was
-//! connected all the time since the reply before. What such a reply confirmed is gone from the NIC for
-//! good, also where its connection is cut later: a packet that leaves by it is a violation whenever it
-//! was sent.
+//! Disturbances cut the connection to the NIC or replace the NIC. The switch does not wait for a
+//! lost NIC, so a reply is guaranteed only if the NIC was connected since the previous reply. A
+//! guaranteed reply means that the NIC has removed the stale entries for good, even if its
+//! connection is cut later. A packet that follows such an entry is a violation, whenever it was
+//! sent.
 
 use std::{
     collections::BTreeSet,
@@ -29,44 +29,44 @@ use crate::{
     switch::{Contender, Setup, ShuntCtl, output},
 };
 
-/// Packet threads.
+/// Number of packet threads.
 const THREADS: u16 = 3;
-/// Cached flows: the NIC has room for the pieces of all.
+/// Number of cached flows: the NIC has space for the LTM entries of all.
 const FLOWS: u32 = 4096;
 /// Time between two disturbances.
 const EVERY: Duration = Duration::from_secs(2);
-/// One disturbance of so many is an exchange of the NIC; the others cut its connection.
+/// One disturbance in this many replaces the NIC; the others cut its connection.
 const EXCHANGE_ONE_IN: u64 = 5;
-/// How long the NIC may take to be what is meant, at the end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for the NIC to be synchronised at the end.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-const VIOLATIONS: &str = "packets sent after a barrier reply that left by the old rule";
+const VIOLATIONS: &str = "packets sent after a barrier reply that followed the old rule";
 const JUDGED: &str = "packets sent after a barrier reply and received";
 const FLAPS: &str = "changes of the rule";
-const HELD: &str = "of these, with the NIC connected all the time";
-const DISTURBED: &str = "connections cut, and NICs exchanged";
+const CONNECTED: &str = "changes with the NIC connected all the time";
+const DISTURBED: &str = "connections cut, and NICs replaced";
 const HITS: &str = "packets that the NIC forwarded alone";
-const REPLY: &str = "from sending the flow-mod to the barrier reply, median";
-const LOST: &str = "packets with numbers that were lost";
-const AMISS: &str = "entries at the end that the NIC holds and should not, or lacks";
+const REPLY: &str = "from the flow-mod to the barrier reply, median";
+const LOST: &str = "numbered packets lost";
+const AMISS: &str = "final NIC entries that are wrong or missing";
 
-/// What is done to the NIC meanwhile.
+/// Disturbance of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     Undisturbed,
     Disturbed,
 }
 
-/// What one window showed.
+/// Results of one window.
 struct Shown {
     window: Window,
     disturbances: f64,
-    /// Percent of what came to the last NIC.
+    /// Percentage of the packets to the last NIC.
     hits: f64,
     amiss: f64,
 }
 
-/// Windows without disturbances, and with them.
+/// Runs windows with and without disturbances.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     let Some(ours) = contenders.first() else { return Vec::new() };
@@ -92,14 +92,14 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             .collect();
         rows.extend(rows_of(words, &shown));
     }
-    let order = [VIOLATIONS, JUDGED, FLAPS, HELD, DISTURBED, AMISS, HITS, REPLY, LOST];
+    let order = [VIOLATIONS, JUDGED, FLAPS, CONNECTED, DISTURBED, AMISS, HITS, REPLY, LOST];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
 
-/// One window of a switch that has just been started.
+/// Runs one window of a freshly started switch.
 fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
-    let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
+    let Some(control) = bed.switch.shuntctl() else { panic!("the device is not embedded") };
     let mut controller = begin(bed, flapping.flows, || bed.controller());
     let mut before = Nic::of(control);
     let stands_by = || {
@@ -127,7 +127,7 @@ fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
     }
 }
 
-/// Cuts the connection to the NIC again and again, and exchanges the NIC now and then.
+/// Cuts the connection to the NIC repeatedly, and sometimes replaces the NIC.
 fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
     let mut last = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -137,9 +137,9 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
         }
         last = Instant::now();
         let number = disturbances.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not the last, after which a NIC would have no time to fill.
+        // Not at the end: the new NIC would have no time to fill.
         if number % EXCHANGE_ONE_IN == 2 {
-            // Another, which is slower or faster.
+            // The new NIC is slower or faster.
             let update_us = 50 * (number / EXCHANGE_ONE_IN % 2);
             let setting = format!("caches.gigaflow.offload.update_us={update_us}");
             assert!(control.ask(&["set", &setting]).is_some(), "{setting} is refused");
@@ -149,33 +149,38 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
     }
 }
 
-/// Cuts the connection to a NIC: the kernel ends both ends at once, as if the other had gone.
+/// Cuts the connection to a NIC: the kernel closes both ends at once.
 pub(super) fn cut(nic: &Nic) {
     let port = nic.address.rsplit(':').next().unwrap_or_default();
     output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", port]);
 }
 
-/// Counts what the NIC holds other than it is meant to. Once it is said to be whole it is read, and its
-/// connection is cut: the switch then reads it, compares it with what is meant, and repairs it; so what
-/// is read afterwards and was not there before was lacking, and the other way round.
+/// Counts NIC entries that are wrong or missing.
+///
+/// Once the switch reports the NIC as synchronised, its entries are read and its connection is cut.
+/// The switch then reads the NIC, compares it with the desired state, and repairs it. An entry read
+/// before and not after the repair was wrong; the opposite was missing.
 fn amiss(control: &ShuntCtl) -> f64 {
     let start = Instant::now();
-    let is_over = || start.elapsed() > PATIENCE;
+    let is_over = || start.elapsed() > TIMEOUT;
     loop {
-        let nic = when(control, is_over, Nic::is_whole);
+        let nic = when(control, is_over, Nic::is_synchronised);
         let before = held(&nic);
         cut(&nic);
         let seen = nic.stale_count;
-        let restored = when(control, is_over, |nic| nic.stale_count > seen && nic.is_whole());
+        let restored =
+            when(control, is_over, |nic| nic.stale_count > seen && nic.is_synchronised());
         let after = held(&restored);
-        // What was asked for meanwhile is no repair.
+        // Operations requested in between are not repairs.
         if restored.operations == nic.operations || is_over() {
             return (before.symmetric_difference(&after).count() as u64 + restored.to_come) as f64;
         }
     }
 }
 
-/// What is said of the NIC once something is so, or nobody waits any more.
+/// Waits for a NIC state in which `is_so` holds.
+///
+/// Returns the last state if `is_over` holds first.
 fn when(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> bool) -> Nic {
     loop {
         let nic = Nic::of(control);
@@ -186,37 +191,37 @@ fn when(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> 
     }
 }
 
-/// What anybody reads of the NIC: the entries of its tables, with all that the wire says of them.
+/// Returns the entries of all NIC tables, as read over P4Runtime.
 fn held(nic: &Nic) -> BTreeSet<String> {
     let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
     runtime.block_on(async {
         let client = P4RuntimeClient::connect(format!("http://{}", nic.address)).await;
         let mut client =
             client.unwrap_or_else(|error| panic!("no NIC at {}: {error}", nic.address));
-        // Default entries are read only where they are asked for.
+        // Default entries are returned only to explicit reads.
         let all = entity::Entity::TableEntry(Box::default());
         let entities = vec![Entity { entity: Some(all) }];
         let device_id = Settings::new(String::new()).device_id;
         let request = ReadRequest { device_id, entities, ..ReadRequest::default() };
-        let answers = client.read(request).await;
-        let mut answers = answers.unwrap_or_else(|error| panic!("not read: {error}")).into_inner();
+        let replies = client.read(request).await;
+        let mut replies = replies.unwrap_or_else(|error| panic!("not read: {error}")).into_inner();
         let mut held = BTreeSet::new();
-        while let Ok(Some(answer)) = answers.message().await {
+        while let Ok(Some(answer)) = replies.message().await {
             held.extend(answer.entities.iter().map(|entity| format!("{entity:?}")));
         }
         held
     })
 }
 
-/// What the daemon says of the NIC.
+/// The NIC state that the daemon reports.
 #[derive(Debug)]
 pub(super) struct Nic {
     is_connected: bool,
     pub(super) stale_count: u64,
     pub(super) entries: u64,
-    /// Entries that are to come, and to go.
+    /// Entries still to insert or to remove.
     to_come: u64,
-    /// Insertions and removals that were asked for.
+    /// Insertions and removals requested.
     operations: u64,
     pub(super) hits: u64,
     missed: u64,
@@ -224,12 +229,12 @@ pub(super) struct Nic {
 }
 
 impl Nic {
-    /// Whether it is said to hold all that it is meant to, and nothing else.
-    pub(super) const fn is_whole(&self) -> bool {
+    /// Returns whether the NIC is reported to hold exactly the desired entries.
+    pub(super) const fn is_synchronised(&self) -> bool {
         self.is_connected && self.to_come == 0
     }
 
-    /// Packets that came to it.
+    /// Returns the number of packets that the NIC received.
     pub(super) const fn received(&self) -> u64 {
         self.hits + self.missed
     }
@@ -266,7 +271,7 @@ fn rows_of(case: &str, shown: &[Shown]) -> Vec<Row> {
         sum(VIOLATIONS, Better::Less, |one| one.window.judgement.violations as f64),
         sum(JUDGED, Better::Neither, |one| one.window.judgement.judged as f64),
         sum(FLAPS, Better::Neither, |one| one.window.flaps),
-        sum(HELD, Better::Neither, |one| one.window.held),
+        sum(CONNECTED, Better::Neither, |one| one.window.held),
         sum(DISTURBED, Better::Neither, |one| one.disturbances),
         sum(AMISS, Better::Less, |one| one.amiss),
         row((HITS, "%"), Better::More, |one| one.hits),

@@ -1,8 +1,8 @@
-//! How long the packets of a new flow miss the NIC, and how long a NIC lacks what it is meant to hold.
+//! Time until the NIC forwards the packets of a new flow, and until it is synchronised.
 //!
 //! The packets of a flow are sent one after the other, and the NIC counts those that it forwards
-//! alone. They are the last ones, so their number says which packet was the first of them, and when
-//! that one was sent.
+//! alone. These are the last ones, so their number identifies the first of them and its sending
+//! time.
 
 use std::{
     thread::sleep,
@@ -19,30 +19,32 @@ use crate::{
     switch::{Contender, Setup, ShuntCtl},
 };
 
-/// Packets of one flow, and the time between two of them, as far as the sender wakes in time.
+/// Packets of one flow, and the target time between two of them.
 const PACKETS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(20);
-/// Flows that the NIC has pieces of already, all that a new one does not share with them is new.
+/// Flows that already have LTM entries.
+///
+/// A new flow needs only the entries that it does not share.
 const FLOWS: u32 = 4096;
-/// How many entries the NIC holds when its connection is cut.
+/// Entries in the NIC when its connection is cut.
 const SIZES: &[(&str, u32)] = &[("4K", 4096), ("32K", 32_768)];
-/// How long counters and the NIC are waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time to wait for counters and the NIC.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const MISSED: &str = "from the first packet of a flow to the first that the NIC forwarded alone";
 const GAP: &str = "between two packets of a flow";
 const NEVER: &str = "flows that the NIC had not learned by their last packet";
-const RESTORED: &str = "from the end of the connection until the NIC holds all that is meant";
+const RESTORED: &str = "from the connection cut until the NIC is synchronised";
 
-/// What one round showed.
+/// Results of one round.
 struct Round {
-    /// Microseconds of each flow.
+    /// Microseconds for each flow.
     missed: Vec<f64>,
     gaps: Vec<f64>,
     never: u32,
 }
 
-/// New flows one after the other, and connections that are cut.
+/// Measures new flows one after the other, and connection cuts.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     let Some(ours) = contenders.first() else { return Vec::new() };
@@ -63,7 +65,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = rows_of(&shown);
     for (size, entries) in sizes {
         let (held, times) = run.step(&format!("{size} flows, connections cut"), |folder| {
-            let setup = Setup { pieces_max: Some(*entries), ..setup() };
+            let setup = Setup { ltm_entries_max: Some(*entries), ..setup() };
             let bed = Bed::new(ours, folder, &setup);
             bed.fill(*entries);
             restored(control(&bed), rounds)
@@ -77,7 +79,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 fn control(bed: &Bed) -> &ShuntCtl {
-    let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
+    let Some(control) = bed.switch.shuntctl() else { panic!("the device is not embedded") };
     control
 }
 
@@ -96,7 +98,7 @@ fn new_flows(bed: &Bed, flows: std::ops::Range<u32>) -> Round {
         }
         let after = settled(control, before.received() + PACKETS as u64);
         let hits = usize::try_from(after.hits.saturating_sub(before.hits)).unwrap_or_default();
-        assert!(hits <= PACKETS, "{hits} hits of {PACKETS} packets: others send as well");
+        assert!(hits <= PACKETS, "{hits} hits of {PACKETS} packets: another sender is active");
         let us = |later: Instant, earlier: Instant| (later - earlier).as_secs_f64() * 1e6;
         round.gaps.extend(sent.windows(2).map(|pair| us(pair[1], pair[0])));
         match PACKETS.checked_sub(hits).and_then(|first| sent.get(first)) {
@@ -107,31 +109,33 @@ fn new_flows(bed: &Bed, flows: std::ops::Range<u32>) -> Round {
     round
 }
 
-/// Waits until so many packets have come to the NIC, and all is there that was to come.
+/// Waits until the NIC has received `received` packets and has no pending entries.
 fn settled(control: &ShuntCtl, received: u64) -> Nic {
     let start = Instant::now();
     loop {
         let nic = Nic::of(control);
-        if nic.is_whole() && nic.received() >= received {
+        if nic.is_synchronised() && nic.received() >= received {
             return nic;
         }
-        assert!(start.elapsed() < PATIENCE, "the NIC does not come to rest: {nic:?}");
+        assert!(start.elapsed() < TIMEOUT, "the NIC does not settle: {nic:?}");
         sleep(Duration::from_millis(1));
     }
 }
 
-/// How many entries the NIC holds, and the milliseconds that it takes to hold them again after each
-/// cut of its connection. It keeps them meanwhile: they are read back and compared.
+/// Returns the number of NIC entries, and the milliseconds to synchronise.
+///
+/// The time starts at each connection cut. The NIC keeps its entries during the cut; the switch
+/// reads them back and compares them.
 fn restored(control: &ShuntCtl, rounds: usize) -> (u64, Samples) {
     let mut nic = settled(control, 0);
     let held = nic.entries;
     let times = (0..rounds).map(|_| {
         let start = Instant::now();
         cut(&nic);
-        let is_back = |now: &Nic| now.stale_count > nic.stale_count && now.is_whole();
+        let is_back = |now: &Nic| now.stale_count > nic.stale_count && now.is_synchronised();
         let mut now = Nic::of(control);
         while !is_back(&now) {
-            assert!(start.elapsed() < PATIENCE, "the NIC does not come back: {now:?}");
+            assert!(start.elapsed() < TIMEOUT, "the NIC does not reconnect: {now:?}");
             now = Nic::of(control);
         }
         let took = start.elapsed().as_secs_f64() * 1e3;
@@ -150,17 +154,17 @@ fn rows_of(shown: &[Round]) -> Vec<Row> {
         .into_iter()
         .map(|(percent, word)| Row {
             ours: each(|round| &round.missed, percent),
-            ..Row::new(format!("one new flow after the other {word}"), MISSED, "us")
+            ..Row::new(format!("new flows one by one {word}"), MISSED, "us")
         })
         .collect();
     rows.push(Row {
         better: Better::Neither,
         ours: each(|round| &round.gaps, 50),
-        ..Row::new("one new flow after the other p50", GAP, "us")
+        ..Row::new("new flows one by one p50", GAP, "us")
     });
     rows.push(Row {
         ours: f64::from(shown.iter().map(|round| round.never).sum::<u32>()).into(),
-        ..Row::new("one new flow after the other, all rounds", NEVER, "")
+        ..Row::new("new flows one by one, all rounds", NEVER, "")
     });
     rows
 }

@@ -1,7 +1,8 @@
-//! os-ken as the controller: others' OpenFlow, driven by lines of JSON.
+//! os-ken as the controller: a third-party OpenFlow implementation, controlled by lines of JSON.
 //!
-//! Its application (`benches/tools/os_ken_flapper.py`) makes the flow-mod and the barrier request, and
-//! tells when it began and when the reply was there, by the clock that this side has too.
+//! Its application (`benches/tools/os_ken_flapper.py`) sends the flow-mod and the barrier request.
+//! It reports the times of the request and the reply on the monotonic clock, which this process
+//! shares.
 
 use std::{
     env,
@@ -19,43 +20,44 @@ use serde_json::json;
 
 use super::{
     bed::{TABLES, WATCHED, port},
-    flap::{Flapper, PRIORITY, is_new, outline_of},
+    flap::{Flapper, PRIORITY, exit_of, is_new},
     probe::label_address,
 };
 use crate::controller::Changed;
 
-/// The Python that has os-ken, as `cargo xtask bench` names it.
+/// Variable with the Python that has os-ken; `cargo xtask bench` sets it.
 const PYTHON: &str = "SHUNT_OS_KEN_PYTHON";
-/// Where the application finds this side.
+/// Environment variable with the address of this process, for the application.
 const FLAPPER: &str = "SHUNT_FLAPPER";
-/// How long the switch and the application may take to connect.
+/// Maximum time for the switch and the application to connect.
 const CONNECT: Duration = Duration::from_secs(40);
-/// How long a barrier may take.
-const ANSWER: Duration = Duration::from_secs(120);
+/// Maximum time until a barrier reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running os-ken with a switch.
 #[derive(Debug)]
 pub(crate) struct OsKen {
     orders: TcpStream,
-    answers: BufReader<TcpStream>,
+    replies: BufReader<TcpStream>,
     _process: Process,
 }
 
 impl OsKen {
-    /// The Python that has it; `None` where there is none, which is said.
+    /// Returns the Python with os-ken; `None`, with a message, if there is none.
     pub(crate) fn python() -> Option<PathBuf> {
         let python = env::var_os(PYTHON).map(PathBuf::from);
         if python.is_none() {
-            println!("without os-ken: {PYTHON} is not set, which `cargo xtask bench` does");
+            println!("without os-ken: {PYTHON} is not set; `cargo xtask bench` sets it");
         }
         python
     }
 
-    /// Starts it, and waits until a switch has connected.
+    /// Starts os-ken, and waits until a switch has connected.
+    ///
     ///
     /// # Panics
     ///
-    /// When none does.
+    /// If none connects.
     pub(crate) fn start(python: &Path, folder: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("{error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("{error}"));
@@ -71,15 +73,15 @@ impl OsKen {
         let process = Process(process);
         let orders = accepted(&listener, &log);
         let ready = orders.set_nodelay(true);
-        let ready = ready.and_then(|()| orders.set_read_timeout(Some(ANSWER)));
-        let answers = ready.and_then(|()| orders.try_clone()).map(BufReader::new);
-        let answers = answers.unwrap_or_else(|error| panic!("os-ken: {error}"));
-        Self { orders, answers, _process: process }
+        let ready = ready.and_then(|()| orders.set_read_timeout(Some(REPLY_TIMEOUT)));
+        let replies = ready.and_then(|()| orders.try_clone()).map(BufReader::new);
+        let replies = replies.unwrap_or_else(|error| panic!("os-ken: {error}"));
+        Self { orders, replies, _process: process }
     }
 }
 
 impl Flapper for OsKen {
-    fn bring(&mut self, number: u32) -> Changed {
+    fn install(&mut self, number: u32) -> Changed {
         let order = json!({
             "number": number,
             "command": if is_new(number) { "add" } else { "modify_strict" },
@@ -87,39 +89,39 @@ impl Flapper for OsKen {
             "priority": PRIORITY,
             "network": format!("10.0.0.0/{}", Ipv4Addr::from(!(WATCHED - 1))),
             "label": label_address(number),
-            "output": port(outline_of(number)),
+            "output": port(exit_of(number)),
         });
         let written = self.orders.write_all(format!("{order}\n").as_bytes());
         written.unwrap_or_else(|error| panic!("os-ken: {error}"));
         let mut answer = String::new();
-        let read = self.answers.read_line(&mut answer);
-        read.unwrap_or_else(|error| panic!("os-ken has no barrier reply: {error}"));
+        let read = self.replies.read_line(&mut answer);
+        read.unwrap_or_else(|error| panic!("os-ken reports no barrier reply: {error}"));
         let words: Result<Vec<u64>, _> =
             answer.split(' ').map(|word| word.trim().parse()).collect();
         match words.as_deref() {
-            Ok(&[own, sent, acked]) if own == u64::from(number) => {
-                Changed { sent: moment(sent), acked: moment(acked) }
+            Ok(&[own, sent, replied]) if own == u64::from(number) => {
+                Changed { sent: moment(sent), replied: moment(replied) }
             }
             _ => panic!("os-ken: {answer}"),
         }
     }
 
     fn rest(&mut self, time: Duration) {
-        // os-ken answers the switch that asks whether it is there.
+        // os-ken answers the echo requests of the switch.
         sleep(time);
     }
 }
 
-/// When the system's monotonic clock said so many nanoseconds, which is not long ago.
+/// Converts a recent reading of the monotonic clock in nanoseconds.
 fn moment(nanoseconds: u64) -> Instant {
     let clock = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
     let clock = clock.unwrap_or_else(|error| panic!("the clock: {error}"));
-    // Read after the clock, so that a moment seems to be later, if anything: no packet is held against a
-    // switch for that.
+    // `Instant` is read after the clock, so the result is never too early: that avoids false
+    // violations.
     Instant::now() - clock.saturating_sub(Duration::from_nanos(nanoseconds))
 }
 
-/// A process that is ended when this is dropped.
+/// A process that is killed on drop.
 #[derive(Debug)]
 struct Process(Child);
 
@@ -141,8 +143,8 @@ fn accepted(listener: &TcpListener, log: &Path) -> TcpStream {
             }
             Err(_) if start.elapsed() < CONNECT => sleep(Duration::from_millis(20)),
             Err(_) => {
-                let said = fs::read_to_string(log).unwrap_or_default();
-                panic!("no switch has connected to os-ken: {said}");
+                let published_value = fs::read_to_string(log).unwrap_or_default();
+                panic!("no switch has connected to os-ken: {published_value}");
             }
         }
     }

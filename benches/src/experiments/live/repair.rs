@@ -1,9 +1,9 @@
-//! What a change of many entries does to what is forwarded: the dip, and how repair fills it.
+//! The throughput dip after a change of many entries, with and without repair.
 //!
-//! Packets come at a steady rate, and what comes out is counted every ten milliseconds. A rule sends
-//! 8,192 cached flows another way; their entries go, and each is translated again by its next packet,
-//! or by repair before that. Open vSwitch gives its entries other actions in their places, some time
-//! after it has answered; so it forwards on, by the old rule for that time.
+//! Packets are sent at a constant rate, and the output is counted every ten milliseconds. A rule
+//! moves 8,192 cached flows to another exit. Their entries are evicted, and each is translated
+//! again by its next packet, or earlier by repair. Open vSwitch updates the actions of its entries
+//! in place, some time after its reply; until then it forwards by the old rule.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,7 +16,7 @@ use shunt_pipeline::FlowModCommand::Add;
 use super::{
     bed::{Bed, rule},
     judge::{Dip, dip},
-    probe::Way,
+    probe::Exit,
     traffic::{Rates, Stream, under_traffic},
 };
 use crate::{
@@ -25,59 +25,60 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// Cached flows.
+/// Number of cached flows.
 const FLOWS: u32 = 100_000;
-/// Those that a change is about.
+/// Number of flows that a change affects.
 const CHANGED: u32 = 8192;
-/// Packets a second.
+/// Packets per second.
 const RATE: u32 = 100_000;
 
-/// Time that a bucket is long.
+/// Length of a bucket.
 const BUCKET: Duration = Duration::from_millis(10);
-/// Buckets before the change, and after it.
+/// Number of buckets before the change, and after it.
 const BEFORE: usize = 40;
 const AFTER: usize = 120;
-/// Buckets at either end that are not looked at.
+/// Ignored buckets at either end.
 const MARGIN: usize = 10;
 const PRIORITY: u16 = 45_000;
 
-const DEPTH: &str = "dip after the change: worst 10 ms, below the mean before";
-const LENGTH: &str = "dip after the change: until within a tenth for 50 ms";
-const MISSING: &str = "dip after the change: packets missing, in time at the rate before";
-const BUCKETS: &str = "packets forwarded of those sent, every 10 ms";
-const BEFOREHAND: &str = "packets forwarded of those sent, before the change";
+const DEPTH: &str = "dip after the change: worst 10 ms, relative to the mean before";
+const LENGTH: &str = "dip after the change: time until 50 ms are within 10 %";
+const MISSING: &str = "dip after the change: missing packets, as time at the previous rate";
+const BUCKETS: &str = "forwarded share of the packets sent, every 10 ms";
+const BEFOREHAND: &str = "forwarded share of the packets sent, before the change";
 const FATES: &str = "entries in all changes of a round";
 
-/// What becomes of entries with repair on, as `shuntctl evict` counts it: those that were evicted are the
-/// sum of the others, but for those that wait still, went by a flush, or were hit by nobody within the
-/// last second.
+/// Counters of `shuntctl evict` for evicted entries with repair on.
+///
+/// They add up to the evicted entries, except for entries that still wait, were flushed, or had no
+/// hit within the last second.
 const FATE_COUNTS: [(&str, &str); 5] = [
     ("evicted", "evicted"),
-    ("repaired_same", "repaired, actions the same"),
-    ("repaired_changed", "repaired, actions others"),
-    ("repair_covered", "not repaired, as others took their packets"),
-    ("repair_dropped", "not repaired, as they waited for too long"),
+    ("repaired_same", "repaired, same actions"),
+    ("repaired_changed", "repaired, other actions"),
+    ("repair_covered", "not repaired, already retranslated after a miss"),
+    ("repair_dropped", "not repaired, waited too long"),
 ];
 
-const WHY: &str = "the rival's entries get other actions in their places: no packet waits, and until \
-                   then packets go by the old rule";
+const WHY: &str = "the rival updates entries in place: no packet waits, and packets follow the \
+                   old rule until then";
 
-const WHY_REPAIR: &str = "repair translates what was hit of late beside the packets that miss, half of what \
-                          a turn may translate and an eighth while packets wait; without it each waits \
-                          for its next packet";
+const WHY_REPAIR: &str = "repair translates recently hit entries in addition to misses, with \
+                          half of the translations of an iteration, or an eighth while packets \
+                          wait; without it each entry waits for its next packet";
 
-/// Which flows the packets are of.
+/// The flows of the traffic.
 const CASES: [(&str, u32); 2] =
-    [("8K of 100K, all hit", FLOWS), ("8K of 100K, these hit", CHANGED)];
+    [("8K of 100K, traffic hits all", FLOWS), ("8K of 100K, traffic hits the 8K", CHANGED)];
 
-/// What one change did.
+/// Results of one change.
 struct Shown {
     dip: Dip,
-    /// Percent of what was sent, in each bucket.
+    /// Percentage of the packets sent, for each bucket.
     buckets: Vec<f64>,
 }
 
-/// What had been sent and what had come out at a moment.
+/// Packets sent and received up to a time.
 #[derive(Clone, Copy)]
 struct Count {
     at: Instant,
@@ -85,7 +86,7 @@ struct Count {
     arrived: f64,
 }
 
-/// Repair off, repair on, and Open vSwitch, in turns.
+/// Runs repair off, repair on, and Open vSwitch in turn.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     let Some((ours, rivals)) = contenders.split_first() else { return Vec::new() };
@@ -138,14 +139,14 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Changes the rule under traffic of so many flows, and counts what comes out.
+/// Changes the rule under traffic, and counts the output.
 fn change(bed: &Bed, controller: &mut Controller, (flows, turn): (u32, usize)) -> Shown {
-    // All are cached by the rule that goes.
-    let way = |turn: usize| if turn.is_multiple_of(2) { Way::A } else { Way::B };
-    controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, way(turn)))]);
+    // All flows are cached by the rule that will be replaced.
+    let exit = |turn: usize| if turn.is_multiple_of(2) { Exit::A } else { Exit::B };
+    controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn)))]);
     controller.rest(Duration::from_millis(500));
     bed.cache(0..CHANGED);
-    let change = flow_mod(Add, &rule(PRIORITY, CHANGED, way(turn + 1)));
+    let change = flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn + 1)));
     let others = &[Stream { rate: RATE, flows }];
     under_traffic(bed, Rates { numbered: None, others }, |traffic| {
         let stop = AtomicBool::new(false);
@@ -163,7 +164,7 @@ fn change(bed: &Bed, controller: &mut Controller, (flows, turn): (u32, usize)) -
     })
 }
 
-/// How many packets had been sent and had come out at many moments.
+/// Samples the numbers of packets sent and received.
 fn count(bed: &Bed, sent: &AtomicU64, stop: &AtomicBool) -> Vec<Count> {
     let mut counts = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -174,9 +175,10 @@ fn count(bed: &Bed, sent: &AtomicU64, stop: &AtomicBool) -> Vec<Count> {
     counts
 }
 
-/// What part of what was sent came out in each bucket around a change, in percent; between two
-/// moments packets are sent and come evenly. A bucket in which less than half of what was due was sent,
-/// as others had the CPU, says nothing, and counts as the one before.
+/// Returns the received percentage of the sent packets for each bucket.
+///
+/// Rates are constant between two samples. A bucket with less than half of the due packets sent,
+/// because the sender lacked CPU, copies the previous bucket.
 fn buckets(counts: &[Count], changed: Instant) -> Vec<f64> {
     let edge = |edge: usize| {
         let bucket = BUCKET * u32::try_from(edge).unwrap_or(u32::MAX);
@@ -204,17 +206,17 @@ fn buckets(counts: &[Count], changed: Instant) -> Vec<f64> {
 }
 
 fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row> {
-    let samples = |who: usize, of: fn(&Shown) -> f64| {
+    let samples = |kind: usize, of: fn(&Shown) -> f64| {
         let round = |round: &Vec<Shown>| Samples(round.iter().map(of).collect()).median();
-        Samples(measured[who].iter().map(round).collect())
+        Samples(measured[kind].iter().map(round).collect())
     };
-    let row = |(who, rival): (usize, Option<usize>), (metric, unit, better), of| {
-        let repair = if who == 0 { "repair off" } else { "repair on" };
-        let beside = if rival == Some(0) { " beside off" } else { "" };
+    let row = |(kind, rival): (usize, Option<usize>), (metric, unit, better), of| {
+        let repair = if kind == 0 { "repair off" } else { "repair on" };
+        let beside = if rival == Some(0) { " against off" } else { "" };
         let rival = rival.filter(|rival| *rival < names.len());
         let rival = rival.map(|rival| (names[rival].to_owned(), samples(rival, of)));
         let name = format!("{case}, {repair}{beside}");
-        let row = Row { better, ours: samples(who, of), rival, ..Row::new(name, metric, unit) };
+        let row = Row { better, ours: samples(kind, of), rival, ..Row::new(name, metric, unit) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
         let why = if beside.is_empty() { WHY } else { WHY_REPAIR };
         Row { why: if is_worse { why } else { "" }, ..row }
@@ -224,7 +226,7 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row>
     let mut rows = vec![Row {
         better: Better::Neither,
         ours: samples(0, |shown| shown.dip.before),
-        curves: (0..names.len()).map(|who| curve(names[who], &measured[who])).collect(),
+        curves: (0..names.len()).map(|kind| curve(names[kind], &measured[kind])).collect(),
         ..Row::new(case, BUCKETS, "%")
     }];
     for pair in [(0, Some(2)), (1, Some(2)), (1, Some(0))] {
@@ -232,14 +234,14 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row>
         rows.push(row(pair, (LENGTH, "ms", Better::Less), length_ms));
         rows.push(row(pair, (MISSING, "ms", Better::Less), missing_ms));
     }
-    for who in [0, 1] {
+    for kind in [0, 1] {
         let before = (BEFOREHAND, "%", Better::Neither);
-        rows.push(row((who, Some(2)), before, |shown| shown.dip.before));
+        rows.push(row((kind, Some(2)), before, |shown| shown.dip.before));
     }
     rows
 }
 
-/// The mean of all changes, bucket by bucket.
+/// Returns the mean of all changes for each bucket.
 fn curve(name: &str, rounds: &[Vec<Shown>]) -> Curve {
     let all: Vec<&Vec<f64>> = rounds.iter().flatten().map(|shown| &shown.buckets).collect();
     let mean = |at: usize| all.iter().map(|one| one[at]).sum::<f64>() / all.len().max(1) as f64;
@@ -256,7 +258,7 @@ mod tests {
     fn packets_are_counted_in_the_bucket_that_they_came_out_in() {
         let begin = Instant::now();
         let changed = begin + BUCKET * 50;
-        // 100 packets a millisecond, none comes out for 20 ms after the change.
+        // 100 packets per millisecond; none arrives for 20 ms after the change.
         let out = |ms: u32| 100.0 * f64::from(ms.min(500) + ms.saturating_sub(520));
         let look = |ms: u32| Count {
             at: begin + Duration::from_millis(ms.into()),
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(rounded[BEFORE - 1..BEFORE + 3], [100.0, 0.0, 0.0, 100.0]);
         let dip = dip(&buckets, BEFORE);
         assert_eq!((dip.length, dip.depth.round()), (2, 100.0));
-        // Nothing is sent for 20 ms before the change, so nothing comes out: that is no dip.
+        // Nothing is sent for 20 ms before the change, so nothing arrives: this is not a dip.
         let still = |count: &Count| {
             let is_before = count.at >= changed - 2 * BUCKET;
             let missing = if is_before {

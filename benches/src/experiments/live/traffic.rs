@@ -1,4 +1,4 @@
-//! Packets that keep coming at a steady rate while rules change, and what is seen of them behind.
+//! Packets at a constant rate while rules change, and the packets that leave the switch.
 
 use std::{
     sync::{
@@ -11,66 +11,66 @@ use std::{
 
 use super::{
     bed::Bed,
-    probe::{self, Arrival, Way},
+    probe::{self, Arrival, Exit},
 };
 use crate::wire::{Frame, WireReceiver};
 
 /// Packets of the first flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
-    /// So many a second.
+    /// Packets per second.
     pub(crate) rate: u32,
-    /// Of so many flows.
+    /// Number of flows.
     pub(crate) flows: u32,
 }
 
-/// What is sent.
+/// The packets to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates<'a> {
-    /// Packets with numbers, of their flows in turn.
+    /// Numbered packets, of their flows in turn.
     pub(crate) numbered: Option<Stream>,
-    /// Other packets, each drawn uniformly from its flows.
+    /// Other packets, each of a flow sampled uniformly.
     pub(crate) others: &'a [Stream],
 }
 
-/// How long the sender sleeps at least: packets go in bursts of what is due then.
+/// Minimum sleep of the sender: it sends the due packets as a burst.
 const TICK: Duration = Duration::from_micros(50);
-/// How long receivers sleep: packets wait for them meanwhile.
+/// Sleep of the receivers, during which packets queue.
 const LOOK: Duration = Duration::from_millis(2);
-/// What the sender did not come to in this time, as others had the CPU, is not made up for.
-const BEHIND: Duration = Duration::from_millis(5);
+/// Packets overdue by more than this, because the sender lacked CPU, are skipped.
+const BACKLOG_MAX: Duration = Duration::from_millis(5);
 
-/// Traffic that is under way.
+/// Running traffic.
 pub(crate) struct Traffic<'a> {
-    /// When it began.
+    /// Start time.
     pub(crate) start: Instant,
-    /// Packets sent, with numbers or without.
+    /// Packets sent, numbered and other ones.
     pub(crate) sent: &'a AtomicU64,
     next: &'a AtomicU64,
     arrivals: Receiver<Arrival>,
 }
 
 impl Traffic<'_> {
-    /// The number that the next packet will get: that one and all after it are sent after this call.
+    /// Returns the number of the next packet sent after this call.
     ///
-    /// The sender takes a number just before it sends the packet, so a packet whose number is not
-    /// taken yet is not sent yet.
+    /// The sender takes a number just before it sends the packet. So a packet with an untaken
+    /// number has not been sent.
     pub(crate) fn next_number(&self) -> u64 {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// What has come out since the last look.
+    /// Returns the packets that arrived since the last call.
     pub(crate) fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
         self.arrivals.try_iter()
     }
 
-    /// When a moment was, since the traffic began.
+    /// Converts a time to one relative to the start of the traffic.
     pub(crate) fn time(&self, moment: Instant) -> Duration {
         moment.saturating_duration_since(self.start)
     }
 }
 
-/// Does something while packets flow through a switch.
+/// Runs a closure while packets flow through a switch.
 pub(crate) fn under_traffic<T>(
     bed: &Bed,
     rates: Rates<'_>,
@@ -79,15 +79,15 @@ pub(crate) fn under_traffic<T>(
     let (next, sent, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let (arrived, arrivals) = channel();
     let start = Instant::now();
-    let ways: &[Way] = if rates.numbered.is_some() { &[Way::A, Way::B] } else { &[] };
-    let receivers: Vec<_> = ways.iter().map(|way| (*way, bed.receiver(*way))).collect();
+    let exits: &[Exit] = if rates.numbered.is_some() { &[Exit::A, Exit::B] } else { &[] };
+    let receivers: Vec<_> = exits.iter().map(|exit| (*exit, bed.receiver(*exit))).collect();
     scope(|scope| {
         scope.spawn(|| send(bed, rates, (start, &stop), (&next, &sent)));
-        for (way, receiver) in receivers {
+        for (exit, receiver) in receivers {
             let (arrived, stop) = (arrived.clone(), &stop);
-            scope.spawn(move || receive(&receiver, way, &arrived, stop));
+            scope.spawn(move || receive(&receiver, exit, &arrived, stop));
         }
-        // The threads end also if the work panics.
+        // The threads also end if the closure panics.
         let _stop = StopAtEnd(&stop);
         work(&Traffic { start, next: &next, sent: &sent, arrivals })
     })
@@ -131,10 +131,10 @@ fn send(
     }
 }
 
-fn receive(receiver: &WireReceiver, way: Way, arrived: &Sender<Arrival>, stop: &AtomicBool) {
+fn receive(receiver: &WireReceiver, exit: Exit, arrived: &Sender<Arrival>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         while let Some(frame) = receiver.receive() {
-            if let Some(arrival) = probe::read(&frame, way) {
+            if let Some(arrival) = probe::read(&frame, exit) {
                 let _ = arrived.send(arrival);
             }
         }
@@ -142,7 +142,7 @@ fn receive(receiver: &WireReceiver, way: Way, arrived: &Sender<Arrival>, stop: &
     }
 }
 
-/// How many packets of a steady rate are due.
+/// Computes how many packets of a constant rate are due.
 struct Due {
     every: Duration,
     until: Duration,
@@ -154,7 +154,7 @@ impl Due {
     }
 
     fn take(&mut self, now: Duration) -> u32 {
-        self.until = self.until.max(now.saturating_sub(BEHIND));
+        self.until = self.until.max(now.saturating_sub(BACKLOG_MAX));
         let mut due = 0;
         while self.until + self.every <= now {
             self.until += self.every;
@@ -164,11 +164,11 @@ impl Due {
     }
 }
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers with a fixed seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steady_rate_is_kept_and_what_was_missed_for_long_is_not_made_up_for() {
+    fn a_constant_rate_skips_a_long_backlog() {
         let mut due = Due::new(10_000);
         let sum: u32 = (1..=1000).map(|tick| due.take(Duration::from_micros(130 * tick))).sum();
         assert!((1299..=1300).contains(&sum), "{sum}");

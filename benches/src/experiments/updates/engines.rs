@@ -1,4 +1,4 @@
-//! The pipelines and the engines that are measured.
+//! The measured pipelines and eviction engines.
 
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
@@ -19,7 +19,7 @@ pub(super) struct Engine {
     pub(super) name: &'static str,
     pub(super) new: fn(&Pipeline) -> Box<dyn Evictor>,
     pub(super) clock: Clock,
-    /// Thousands of entries that it has memory for.
+    /// Maximum entries in thousands, limited by memory.
     pub(super) thousands_max: usize,
 }
 
@@ -44,7 +44,7 @@ pub(super) const ENGINES: &[Engine] = &[
         clock: Clock::Circuit,
         thousands_max: usize::MAX,
     },
-    // Kairo as published; it has a packet once for each tuple of each table.
+    // Kairo as published; it stores a packet once for each tuple of each table.
     #[cfg(feature = "dbsp")]
     Engine {
         name: "mirror",
@@ -54,8 +54,9 @@ pub(super) const ENGINES: &[Engine] = &[
     },
 ];
 
-/// A mirror that has the published two seconds between any two events, so that all packets are where they belong
-/// when a change comes.
+/// Creates the published design with two virtual seconds between events.
+///
+/// So it settles before each change.
 #[cfg(feature = "dbsp")]
 pub(super) fn mirror(pipeline: &Pipeline, settings: PublishedSettings) -> PublishedKairo {
     let apart = PublishedSettings::default().propagation.unwrap_or_default();

@@ -1,8 +1,9 @@
 //! The changes P1 to P5 for every engine, with the same rules, entries and changes.
 //!
-//! `kairo-updates` has them for the engine as installed, beside the iterative one, in more rounds; here
-//! the engines in circuits stand beside both, and the published design with its holes: where it evicts
-//! fewer, it has missed some. What was published of it stands beside it and beside no other engine.
+//! `kairo-updates` measures the default engine and the iterative one in more rounds. This
+//! experiment adds the engines that run as circuits, and the published design with its defects:
+//! where it evicts fewer entries, it missed some. Published values are shown for the published
+//! design only.
 
 use std::sync::Arc;
 
@@ -16,29 +17,28 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Thousands of flows.
+/// Flows in thousands.
 const FLOWS: usize = 100;
 
-const CHANGE: &str = "one change, by engines";
-const EVICTED: &str = "entries evicted by a change, by engines";
-const STALE: &str =
-    "packets that meet what is stale, at 100 Gbit/s of 64 bytes, by engines (computed)";
+const CHANGE: &str = "one change, by engine";
+const EVICTED: &str = "entries evicted by a change, by engine";
+const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes, by engine (computed)";
 
-const FASTER: &str = "times faster than the iterative engine, by engines";
-const FEWER: &str = "times fewer packets that meet what is stale, by engines (computed)";
-const MEAN: &str = "one change, mean of P1 to P5, by engines";
+const FASTER: &str = "times faster than the iterative engine, by engine";
+const FEWER: &str = "times fewer stale packets, by engine (computed)";
+const MEAN: &str = "one change, mean of P1 to P5, by engine";
 
-/// The published design, by its name among the engines.
+/// Name of the published design among the engines.
 const PUBLISHED: &str = "mirror";
 
-const WHY_PUBLISHED: &str = "the same design on another machine and for other rules: how many packets a \
-                             rule has, and how wide it is, decides what a step of its circuit costs, and \
+const WHY_PUBLISHED: &str = "the same design on another machine with other rules; the cost of a \
+                             circuit step depends on packets per rule and on rule width, and \
                              neither was published";
 
-const WHY_MIRROR: &str = "the published design: a step of its circuit goes through every table behind the \
-                          change, for all packets of rules that are as wide as a table";
-const WHY_RELATIONAL: &str = "each rule of a change is a question, and what it finds is wider than what it \
-                              ends; both are looked up in traces of batches";
+const WHY_MIRROR: &str = "the published design: a step of its circuit processes every later \
+                          table for all packets of rules that are as wide as a table";
+const WHY_RELATIONAL: &str = "each rule of a change is a query with more results than evictions; \
+                              both are looked up in batched traces";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
@@ -89,24 +89,26 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// What a kind of change came to with an engine.
+/// Results of a kind of change with an engine.
 struct Outcome {
     engine: &'static str,
-    /// Microseconds: of the engine, and of the iterative one.
+    /// Microseconds of the engine, and of the iterative one.
     us: [f64; 2],
-    /// How many times fewer packets meet what is stale.
+    /// How many times fewer packets are stale.
     fewer: f64,
 }
 
-/// Microseconds that were published of the published design.
+/// Returns the published microseconds of the published design.
 fn published_us(pipeline: &str, kind: &str, (engine, is_quick): (&str, bool)) -> Option<f64> {
     let is_of_it = engine == PUBLISHED && !is_quick;
     let figure = Figure::find("tte", pipeline, "-", kind).filter(|_| is_of_it);
     figure.map(|figure| figure.value * 1e3)
 }
 
-/// An engine over all kinds of changes: how many times faster it is by the means of its times, so that
-/// the changes that cost most weigh most, as in the published ratio.
+/// Returns the means of an engine over all kinds of changes.
+///
+/// The speed-up is the ratio of mean times, so that expensive changes weigh most, as in the
+/// published ratio.
 fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool) -> [Row; 3] {
     let mean = |of: fn(&Outcome) -> f64| {
         let own = outcomes.iter().filter(|outcome| outcome.engine == engine);
@@ -135,7 +137,7 @@ fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool)
     ]
 }
 
-/// The rules of a scene come and go so often.
+/// Number of times that the rules of a scene are added and removed.
 pub(super) fn measure(
     scene: &Scene,
     (engine, clock): (Box<dyn Evictor>, Clock),
@@ -145,7 +147,7 @@ pub(super) fn measure(
     watched.load(scene);
     for _ in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-            watched.meet(&scene.change(command, &scene.changing), scene);
+            watched.apply_and_restore(&scene.change(command, &scene.changing), scene);
         }
     }
     watched
@@ -163,7 +165,8 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
         Row { why: if is_worse { why(name) } else { "" }, ..row }
     };
     let change = row(CHANGE, "us", ours.spent.in_pairs(), theirs.spent.in_pairs());
-    // Each entry of the iterative engine goes when its turn comes, in the middle on average.
+    // The iterative engine evicts entries one by one, so an entry is stale for half of its run on
+    // average.
     let stale = row(STALE, "count", stale(ours), stale(theirs).map(|packets| packets / 2.0));
     let evicted = row(EVICTED, "%", share(ours), share(theirs));
     [change, stale, Row { better: Better::Neither, why: "", ..evicted }]

@@ -1,13 +1,14 @@
 //! Gates and the timer of the published engine, on and off.
 //!
-//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, figure 4.8: two
-//! updates five seconds apart, the first of the fifth-last table that packets visit, the second ever
-//! later.
-//! What a gate holds since the first is paid by the second, unless the timer opens the gate in between.
+//! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
+//! Era*, figure 4.8: two updates five seconds apart, the first in the fifth-last visited table, the
+//! second in a later one. The second update pays for what a gate holds since the first, unless the
+//! timer opens the gate in between.
 //!
-//! And what figure 4.7a says of it without both: that large updates of the two pipelines with most
-//! lookups cost it more than the iterative engine. It goes through all tables in one step then, and with
-//! a hundred thousand flows that has no end; so these are under ten thousand.
+//! It also checks the statement of figure 4.7a without both: large updates of the two pipelines
+//! with most lookups cost more than with the iterative engine. Without both, one step processes all
+//! tables, which takes unbounded time with a hundred thousand flows; so these cases have ten
+//! thousand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,35 +29,35 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Between the two updates.
+/// Time between the two updates.
 const APART: Duration = Duration::from_secs(5);
-/// How many tables the second update may lie behind the first.
+/// Maximum distance in tables between the two updates.
 const DISTANCES: usize = 4;
 
-/// Where large updates are said to cost more than with the iterative engine.
+/// Pipelines with large updates that cost more than with the iterative engine.
 const LARGE_OF: [&str; 2] = ["ols", "ant"];
-/// One of a table, and one of a tenth of all rules.
+/// Updates: one of a table, and one of a tenth of all rules.
 const LARGE: [&str; 2] = ["p1", "p2"];
 
-/// As published, and without both parts.
+/// Variants: as published, and without both parts.
 const OF_LARGE: [(&str, bool, bool); 2] = [VARIANTS[0], VARIANTS[2]];
 
 const ONE_LARGE: &str = "one large update, by gates and timer";
 const EVICTED: &str = "entries evicted by a large update, by gates and timer";
 
-const WHY_SLOWER: &str = "as published, where it has neither gates nor timer; each rule goes in at each \
-                          tuple, and what moves goes through all tables behind";
+const WHY_SLOWER: &str = "as published without gates and timer: each rule is inserted at each \
+                          tuple, and each change passes through all later tables";
 
-const WHY_FEWER: &str = "without the timer, packets that do not fill a batch never go in, and rules \
-                         overtake them: the race that the published design loses";
+const WHY_FEWER: &str = "without the timer, packets that do not fill a batch are never inserted, \
+                         and rules overtake them: this is the race of the published design";
 
-const SECOND: &str = "the second of two updates, by how many tables it lies behind the first";
+const SECOND: &str = "the second of two updates, by its distance from the first in tables";
 
-const WHY_ALONE: &str = "what its gates hold since the first update is paid by the second; without gates \
-                         the first has paid for itself, so that of the second alone the published \
-                         order, in which neither is dearest, does not follow";
+const WHY_ALONE: &str = "the second update pays for what its gates hold since the first. Without \
+                         gates the first has paid already. So the second alone does not show the \
+                         published order of the variants";
 
-/// The published design, and what it is without its parts: whether it has gates, and the timer.
+/// Variants of the published design: whether it has gates, and the timer.
 const VARIANTS: [(&str, bool, bool); 3] =
     [("gates and timer", true, true), ("gates alone", true, false), ("neither", false, false)];
 
@@ -82,7 +83,7 @@ fn second_rows(run: &mut Run) -> Vec<Row> {
         let updates = [&tables[place], &tables[place + distance]];
         for (variant, has_gates, has_timer) in VARIANTS {
             let settings = settings(has_gates, has_timer);
-            let title = format!("ols {variant}, tables behind: {distance}");
+            let title = format!("ols {variant}, distance in tables: {distance}");
             let spent = run.step(&title, |_| {
                 let rounds = (0..rounds).map(|_| second(&scene, settings, updates));
                 Samples(rounds.collect())
@@ -100,7 +101,9 @@ fn settings(has_gates: bool, has_timer: bool) -> PublishedSettings {
     PublishedSettings { has_gates, propagation, ..published }
 }
 
-/// Each large update with gates and timer and with neither, beside the iterative engine.
+/// Measures large updates with gates and timer and with neither.
+///
+/// The rival is the iterative engine.
 fn large_rows(run: &mut Run) -> Vec<Row> {
     let (flows, rounds) = (run.either(10, 2), run.either(3, 1));
     let mut rows = Vec::new();
@@ -127,7 +130,7 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// What a large update cost the mirror and the iterative engine, and what each evicted.
+/// Returns the cost and evictions of a large update with both engines.
 fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     let row = |metric, unit, of: &dyn Fn(&Watched) -> Samples| {
         let [ours, theirs] = both.map(of);
@@ -146,7 +149,7 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     ]
 }
 
-/// The tables that some packet is looked up in.
+/// Returns the tables that some packet is looked up in.
 fn visited(scene: &Scene) -> BTreeSet<u8> {
     let version = scene.pipeline.version();
     let tables = |key| {
@@ -156,7 +159,7 @@ fn visited(scene: &Scene) -> BTreeSet<u8> {
     scene.keys.iter().flat_map(tables).collect()
 }
 
-/// Six in a hundred of all rules from each table that has any, or as many as it has.
+/// Returns 6 % of all rules from each table, or as many as it has.
 fn tables(rules: &[String]) -> BTreeMap<u8, Vec<String>> {
     let mut tables: BTreeMap<u8, Vec<String>> = BTreeMap::new();
     for rule in rules {
@@ -169,7 +172,7 @@ fn tables(rules: &[String]) -> BTreeMap<u8, Vec<String>> {
     tables
 }
 
-/// Microseconds of CPU of the second of two updates.
+/// Returns the CPU microseconds of the second of two updates.
 fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]) -> f64 {
     for rules in updates {
         scene.change(FlowModCommand::DeleteStrict, rules);

@@ -1,17 +1,17 @@
-//! What a change of rules costs the eviction engine.
+//! Cost of rule changes in the eviction engine.
 //!
-//! What is timed is the engine's own CPU, from the deltas to the list of entries. What was evicted is
-//! translated and installed again before the next change, so that every round begins with the same
+//! The measured time is the engine's CPU from the deltas to the list of entries. Evicted entries
+//! are translated and installed again before the next change, so every round starts with the same
 //! entries.
 
 mod engines;
 pub(crate) mod every_engine;
 #[cfg(feature = "dbsp")]
 pub(crate) mod gates;
+pub(crate) mod ltm_entries;
 mod one_rule;
 pub(crate) mod overhead;
 mod patterns;
-pub(crate) mod pieces;
 pub(crate) mod revalidation;
 mod scene;
 pub(crate) mod sizes;

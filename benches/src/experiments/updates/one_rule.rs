@@ -1,15 +1,15 @@
-//! Rules of all tables go and come one by one, under many and under very many entries: the tail tells
-//! how long a barrier waits at worst.
+//! Single rules of all tables are added and removed with many entries; the tail is the worst wait
+//! for a barrier.
 //!
-//! A second time they go and come without pause: nothing that an engine puts off is done between two
-//! changes, but for what it does while it takes up entries.
+//! A second pass does not pause between changes, so the engine has no time for deferred work,
+//! except while it registers entries.
 //!
-//! Last, rules come of masks that no rule of their table had: what an index has for the masks of rules it
-//! has not for these, and what it then makes is made in slices.
+//! The last pass adds rules with masks that are new to their table. The index is not prepared for
+//! these masks, and extends itself in slices.
 //!
-//! A rule that many entries depend on takes all of them with it, and each costs; so the rules that
-//! take at most [`FEW`] stand apart from all of them. Each engine has a process of its own, so that the
-//! memory counted is its own.
+//! A rule that many entries depend on evicts all of them, and each eviction costs. So rules that
+//! evict at most [`FEW`] entries have separate rows. Each engine has its own process, so that its
+//! memory is counted alone.
 
 use serde_json::{Value, json};
 use shunt_pipeline::{Change, FlowModCommand};
@@ -20,19 +20,21 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples, quantile};
 
-/// Flows under which one rule changes: as they are called, in thousands, and so in a quick run.
+/// A number of entries.
+///
+/// It has a label, thousands of flows, and thousands in a quick run.
 type Size = (&'static str, usize, usize);
 
-/// Some flows share an entry: so many more make a million of them.
+/// Flows may share an entry: a million entries need more flows.
 const SIZES: [Size; 2] = [("100K", 102, 10), ("1M", 1160, 20)];
 
-/// Entries that one rule takes with it, at most, where it is not one of the great ones.
+/// Maximum evictions of a rule that counts as small.
 const FEW: f64 = 2000.0;
 
-/// Masks that are new, of each kind.
+/// Number of new masks of each kind.
 const NEW_MASKS: usize = 100;
 
-/// What they are masks of, with a rule's fields for twelve bits.
+/// Kinds of new masks, and their matches with twelve bits set.
 const KINDS: [(&str, Matched); 2] = [
     ("an address", |[b, c, d]| format!("ip,nw_dst=0.{b}.{c}.{d}/255.{b}.{c}.{d}")),
     ("two addresses and a port", |[b, c, d]| {
@@ -43,22 +45,22 @@ const KINDS: [(&str, Matched); 2] = [
     }),
 ];
 
-/// What a rule matches of a mask: three bytes in which its bits are set.
+/// Returns the match of a rule for a mask given as three bytes.
 type Matched = fn([u8; 3]) -> String;
 
 const CHANGE: &str = "one rule";
-const NEW_MASK: &str = "one rule of a new mask";
-const SLICE: &str = "what is put off by rules of new masks, the longest that is done at once";
-const EVICTED: &str = "entries that one rule takes with it";
-const LOAD: &str = "one entry taken up";
-const LOAD_OF_EIGHT: &str = "eight visits of an entry taken up";
+const NEW_MASK: &str = "one rule with a new mask";
+const SLICE: &str = "longest slice of deferred work after rules with new masks";
+const EVICTED: &str = "entries evicted by one rule";
+const LOAD: &str = "registration of one entry";
+const LOAD_OF_EIGHT: &str = "registration of eight visits of an entry";
 const MEMORY: &str = "memory of a visit";
 
 pub(super) fn steps() -> usize {
     parts().count()
 }
 
-/// Each engine, and under how many entries it is.
+/// Returns all engines and numbers of entries.
 fn parts() -> impl Iterator<Item = (&'static str, &'static Engine)> {
     let sizes = SIZES.iter().flat_map(|size| ENGINES.iter().map(move |engine| (size, engine)));
     let has_room = |(size, engine): &(&Size, &Engine)| size.1 <= engine.thousands_max;
@@ -76,7 +78,7 @@ pub(super) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// One engine under so many entries: prints what each change cost, and what it took.
+/// Runs one engine, and prints the cost and evictions of each change.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
     let found = part.split_once(' ').and_then(|(engine, label)| {
         let engine = ENGINES.iter().find(|one| one.name == engine)?;
@@ -94,48 +96,51 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
     let empty = (engine.new)(&scene.pipeline);
     let mut watched = Watched::new(empty, scene.keys.len(), engine.clock);
     let load = watched.load(&scene);
-    let mut go_and_come = |meet: fn(&mut Watched, &Change, &Scene)| {
+    let mut go_and_come = |apply_and_restore: fn(&mut Watched, &Change, &Scene)| {
         (watched.spent, watched.evicted) = Default::default();
         for rule in scene.base.iter().step_by(apart) {
             for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
                 let change = scene.change(command, std::slice::from_ref(rule));
-                meet(&mut watched, &change, &scene);
+                apply_and_restore(&mut watched, &change, &scene);
             }
         }
         (watched.spent.0.clone(), watched.evicted.0.clone())
     };
-    let (spent, evicted) = go_and_come(Watched::meet);
-    let (spent_untidy, evicted_untidy) = go_and_come(Watched::meet_untidy);
-    let new_masks = KINDS.map(|(_, matched)| meet_new_masks(&mut watched, &scene, matched));
+    let (spent, evicted) = go_and_come(Watched::apply_and_restore);
+    let (spent_untidy, evicted_untidy) = go_and_come(Watched::apply_without_maintenance);
+    let new_masks = KINDS.map(|(_, matched)| apply_new_masks(&mut watched, &scene, matched));
     json!({
         "new masks": new_masks,
         "entries": scene.keys.len(),
         "spent": spent,
         "evicted": evicted,
-        "spent untidy": spent_untidy,
-        "evicted untidy": evicted_untidy,
+        "spent without maintenance": spent_untidy,
+        "evicted without maintenance": evicted_untidy,
         "load": load.us,
         "load of eight": load.us * 8.0 / load.visits,
         "bytes": load.bytes,
     })
 }
 
-/// Microseconds of each rule of a new mask, and of the longest slice of what that made the engine put off.
-fn meet_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
+/// Returns the microseconds of each rule with a new mask.
+///
+/// The second value is the longest slice of deferred work.
+fn apply_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
     watched.run_maintenance();
     let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
         let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
         table.unwrap_or("0")
     });
-    // Of as many bits each, so that none is within another; and of no flow's addresses.
+    // Masks with the same number of bits do not contain each other; the values are no flow's
+    // addresses.
     let masks = (0..1_u32 << 24).filter(|bits| bits.count_ones() == 12).take(NEW_MASKS);
     let mut slice: f64 = 0.0;
     let spent = masks.map(|bits| {
         let [_, address @ ..] = bits.to_be_bytes();
         let rule = format!("table={table},priority=65000,{},actions=drop", matched(address));
         watched.spent.0.clear();
-        watched.meet_untidy(&scene.change(FlowModCommand::Add, &[rule]), scene);
-        slice = slice.max(watched.tidy_us());
+        watched.apply_without_maintenance(&scene.change(FlowModCommand::Add, &[rule]), scene);
+        slice = slice.max(watched.longest_slice_us());
         watched.spent.0[0]
     });
     let spent = spent.collect();
@@ -154,10 +159,10 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
     let name = format!("{engine}, one rule {label} entries");
     let kinds = [
         ("", spent.clone()),
-        (" of at most 2,000 evictions", few(&spent, &evicted)),
+        (" with at most 2,000 evictions", few(&spent, &evicted)),
         (
-            " of at most 2,000 evictions, nothing tidied",
-            few(&list("spent untidy"), &list("evicted untidy")),
+            " with at most 2,000 evictions, no maintenance",
+            few(&list("spent without maintenance"), &list("evicted without maintenance")),
         ),
     ];
     let mut rows = Vec::new();

@@ -1,11 +1,12 @@
-//! What an engine costs while nothing changes: CPU of a flow that is set up, and memory.
+//! Overhead of an engine without rule changes: CPU of flow set-up, and memory.
 //!
-//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, Table 4.4: the
-//! overhead over the iterative engine, with 200,000 flows and P2 every ten seconds. Its time of set-up is
-//! that of starting a switch, with circuits to compile; here it is that of a flow.
+//! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
+//! Era*, Table 4.4: the overhead over the iterative engine with 200,000 flows and one P2 every ten
+//! seconds. The published set-up time is that of starting a switch and compiling its circuits; here
+//! it is that of a flow.
 //!
-//! Its overhead of memory is a part of what OVS-DPDK has, so OVS-DPDK is given the same rules and flows: as
-//! many as its buffers hold the packets of.
+//! The published memory overhead is relative to OVS-DPDK. So OVS-DPDK gets the same rules, and as
+//! many of the flows as its buffers have packets for.
 
 use std::{path::Path, sync::Arc};
 
@@ -29,32 +30,31 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-const WHY_SET_UP: &str = "published is the time to set up a switch, in which circuits are compiled; here there are \
-                          none, and it is the CPU of what a flow's first packet asks of the engine and of its \
-                          translation";
+const WHY_SET_UP: &str = "published is the time to set up a switch and compile circuits; ours is \
+                          the CPU of engine and translation for a flow's first packet";
 
-const SET_UP: &str = "more CPU of a flow that is set up than with the iterative engine";
-const MEMORY: &str = "more memory than with the iterative engine";
-const OF_RIVAL: &str = "memory of the engine, of that of OVS-DPDK with the same flows";
+const SET_UP: &str = "extra CPU of flow set-up compared with the iterative engine";
+const MEMORY: &str = "extra memory compared with the iterative engine";
+const OF_RIVAL: &str = "memory of the engine relative to OVS-DPDK with the same flows";
 const ENGINE: &str = "memory of the engine";
 const CPU: &str =
-    "more CPU of ten cores than with the iterative engine, one P2 in ten seconds (computed)";
+    "extra CPU of ten cores compared with the iterative engine, one P2 in ten seconds (computed)";
 const RESIDENT: &str = "memory of a process with tables and a full cache";
 
 /// Ten seconds of ten cores, in microseconds.
 const TEN_SECONDS_OF_TEN: f64 = 1e8;
 
-const WHY_OF_RIVAL: &str = "the published engine keeps a copy of every table as a circuit, in 3 GB; OVS-DPDK has \
-                            1 GB of huge pages here, and these are half as many flows";
-const WHY_CPU: &str = "the published engine costs more while it takes up flows than it saves at \
-                       changes; the iterative one of ours is cheap between changes and dear at each";
+const WHY_OF_RIVAL: &str = "the published engine keeps a copy of every table as a circuit, in 3 \
+                            GB; OVS-DPDK has 1 GB of huge pages here, and half as many flows";
+const WHY_CPU: &str = "the published engine costs more for flow set-up than it saves at changes; \
+                       our iterative engine is cheap between changes and expensive at each";
 
-/// The engines: without an index, and ours.
+/// The engines: without an index, and the default one.
 const ENGINES: [&str; 2] = ["iterative", "direct"];
 
-/// Thousands of flows.
+/// Flows in thousands.
 const FLOWS: usize = 200;
-/// Thousands of flows that OVS-DPDK is given as well.
+/// Flows that OVS-DPDK gets as well, in thousands.
 const FLOWS_OF_RIVAL: usize = 100;
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -79,17 +79,18 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Both engines with so many thousands of flows.
+/// Measures both engines with this many thousand flows.
 fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
     ENGINES.map(|engine| {
         Measured::of(&run.part("kairo-overhead", &format!("{pipeline} {engine} {flows}")))
     })
 }
 
-/// Bytes that a switch has with the rules and so many thousands of flows of a pipeline, its huge pages
-/// among them.
+/// Returns the memory of a switch with the rules and flows of a pipeline.
+///
+/// It includes huge pages.
 fn memory_of(rival: &Contender, (pipeline, flows): (&str, usize), folder: &Path) -> f64 {
-    // A packet for each flow.
+    // One packet per flow.
     let files = Files::of(&format!("{pipeline}:low:{flows}k:packets={flows}k"), folder);
     let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
     let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
@@ -114,19 +115,19 @@ fn rows_of_rival(
         Row {
             better: Better::Neither,
             ours: mebibytes(engine),
-            rival: Some((format!("all of {rival}"), mebibytes(bytes))),
+            rival: Some((format!("all memory of {rival}"), mebibytes(bytes))),
             ..Row::new(pipeline, ENGINE, "MiB")
         },
     ]
 }
 
-/// What one engine costs, measured in a process of its own.
+/// Overhead of one engine, measured in a separate process.
 struct Measured {
-    /// Microseconds of CPU of a flow, in rounds.
+    /// CPU microseconds per flow, in rounds.
     set_up: Samples,
     /// Bytes of the process.
     resident: f64,
-    /// Microseconds of CPU of a change.
+    /// CPU microseconds of a change.
     change: f64,
 }
 
@@ -168,7 +169,7 @@ fn resident(name: &str, measured: &Measured) -> Row {
     Row { better: Better::Neither, ours, ..Row::new(name, RESIDENT, "MiB") }
 }
 
-/// One pipeline with one engine and so many thousands of flows: prints what it costs.
+/// Runs one pipeline with one engine, and prints the results.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
     let [pipeline, engine, flows] = words[..] else { panic!("there is no part {part}") };
@@ -191,36 +192,36 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     watched.load(&scene);
     for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
         let change = scene.change(command, &scene.changing);
-        watched.meet(&change, &scene);
+        watched.apply_and_restore(&change, &scene);
     }
     let change = watched.spent.0.iter().sum::<f64>() / watched.spent.0.len().max(1) as f64;
     println!("{}", json!({ "set_up": set_up, "resident": resident, "change": change }));
 }
 
-/// A cache of whole entries.
+/// A megaflow cache.
 struct Cache {
     cache: MegaflowCache,
-    shelf: VecStore,
+    store: VecStore,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { cache: MegaflowCache::new(KeyHasher::new(1), 1), shelf: VecStore::default() }
+        Self { cache: MegaflowCache::new(KeyHasher::new(1), 1), store: VecStore::default() }
     }
 }
 
 impl Cache {
-    /// Sets up every flow. Answers with microseconds of CPU for each.
+    /// Sets up every flow; returns the CPU microseconds per flow.
     fn fill(&mut self, scene: &Scene, engine: &mut dyn Evictor) -> f64 {
         let (pipeline, version) = (&scene.pipeline, scene.pipeline.version());
         let ns = cpu::timed(|| {
             for key in &scene.keys {
                 let traversal = Arc::new(pipeline.translate(key, version));
-                if let Some(made) = self.shelf.make(&traversal, Time::ZERO) {
+                if let Some(made) = self.store.make(&traversal, Time::ZERO) {
                     self.cache.insert(key, &traversal.mask, made.into());
                     engine.installed(entry(made.slot, made.generation), &traversal);
                 }
-                self.shelf.clear_notes();
+                self.store.clear_notes();
             }
         });
         ns as f64 / 1e3 / scene.keys.len().max(1) as f64

@@ -1,6 +1,8 @@
-//! The changes of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*,
-//! Table 4.3: a table that has more rules than the update is chosen, and that many of its rules come
-//! as one batch and go as one batch. `flap` is one rule.
+//! The changes P1 to P5 of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per
+//! Second Era*, Table 4.3.
+//!
+//! A change selects a table with more rules than the update, adds that many of its rules as one
+//! batch, and removes them as one batch. `flap` is one rule.
 
 use std::sync::Arc;
 
@@ -15,55 +17,57 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// The changes of that table by their names.
+/// Names of the changes of that table.
 pub(super) const PATTERNS: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
 /// One rule.
 const FLAP: &str = "flap";
-/// How often all entries are taken up anew.
+/// Number of times that all entries are registered again.
 const LOADS: usize = 3;
-/// Rounds in which the rival takes part.
+/// Number of rounds with the rival.
 const RIVAL_ROUNDS: usize = 4;
 
 const CHANGE: &str = "one change";
 const MEAN: &str = "times faster than the iterative engine";
-const FEWER: &str = "times fewer packets that meet what is stale (computed)";
-const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
+const FEWER: &str = "times fewer stale packets (computed)";
+const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "entries evicted by a change";
-const KEPT: &str = "evicted entries whose actions are the same afterwards";
-const LOAD: &str = "one entry taken up, by pipelines";
-const LOAD_OF_EIGHT: &str = "eight visits of an entry taken up, by pipelines";
+const KEPT: &str = "evicted entries with unchanged actions";
+const LOAD: &str = "registration of one entry, by pipeline";
+const LOAD_OF_EIGHT: &str = "registration of eight visits of an entry, by pipeline";
 
-/// Changes of all kinds but the single rule, by the name of the mean over them.
+/// Label of the mean over all kinds of changes except the single rule.
 pub(super) const ALL_KINDS: &str = "P1 to P5";
 
-/// Packets of 64 bytes in a microsecond of 100 Gbit/s, with gap and preamble.
+/// Packets of 64 bytes per microsecond at 100 Gbit/s, including gap and preamble.
 pub(super) const PACKETS_PER_US: f64 = 148.8;
 
-/// What part of its pass an entry is stale for on average: all of it where all end at its end, half
-/// where each ends when its turn comes.
+/// Mean fraction of the engine's run that an entry is stale.
+///
+/// It is 1 if all are evicted at the end, and 0.5 if one by one.
 const AT_ITS_END: f64 = 1.0;
-const ON_ITS_WAY: f64 = 0.5;
+const ONE_BY_ONE: f64 = 0.5;
 
-const WHY_STALE: &str = "published are packets of rounds under traffic; here they follow from what a change \
-                         costs and evicts, and which rules the published change had is not known";
+const WHY_STALE: &str = "the published values are packets in rounds under traffic; ours are \
+                         computed from cost and evictions of a change, and the published rules \
+                         are unknown";
 
-const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
-                        found by their regions, at what they cost";
+const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; ours \
+                        finds entries by their regions, at the cost shown";
 
-const WHY_LOAD: &str = "the iterative engine keeps a list, and pays for it with each change: it translates \
-                        every entry anew";
+const WHY_LOAD: &str = "the iterative engine keeps only a list, and pays at each change: it \
+                        translates every entry again";
 
-/// What one update came to.
+/// Results of one update.
 struct Outcome {
     name: String,
     entries: f64,
     ours: Watched,
     theirs: Watched,
-    /// Microseconds to take up an entry: ours, and theirs.
+    /// Microseconds to register an entry: ours, and the rival's.
     load: [Samples; 2],
-    /// On average.
+    /// Average number of visits.
     visits: f64,
-    /// What was published of packets that meet what is stale: by the published engine.
+    /// Published number of stale packets with the published engine.
     published_stale: Option<f64>,
 }
 
@@ -71,7 +75,7 @@ const fn pipelines(run: &Run) -> &'static [&'static str] {
     if run.is_quick { PIPELINES.split_at(1).0 } else { PIPELINES }
 }
 
-/// Updates of every kind, and one rule under many entries and very many.
+/// Runs updates of every kind, and single rules with many entries.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(pipelines(run).len() * (PATTERNS.len() + 1) + one_rule::steps());
     let mut rows = rows(run);
@@ -97,7 +101,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
             } else {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
-                // That of one kind stands for itself only where it was published.
+                // A single kind has its own mean row only if it was published.
                 let row =
                     compared((pipeline, &kind), FEWER, &fewer[fewer.len() - 1..], run.is_quick);
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
@@ -114,8 +118,9 @@ fn rows(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// The mean of such ratios to the iterative engine, beside what was published. The published ratio of
-/// times is that of their means, so that the updates that cost most weigh most.
+/// Returns the mean ratios to the iterative engine, with the published ones.
+///
+/// The published speed-up is the ratio of mean times, so that expensive updates weigh most.
 fn compared(
     (pipeline, kinds): (&str, &str),
     metric: &'static str,
@@ -156,10 +161,10 @@ fn measure(workload: &str, (pipeline, update): (&str, &str), rounds: usize) -> O
     for round in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
             let change = scene.change(command, &scene.changing);
-            ours.meet(&change, &scene);
-            // It takes most of a second, each time the same.
+            ours.apply_and_restore(&change, &scene);
+            // It takes most of a second, with little variation.
             if round < RIVAL_ROUNDS {
-                theirs.meet(&change, &scene);
+                theirs.apply_and_restore(&change, &scene);
             }
         }
     }
@@ -170,18 +175,18 @@ fn measure(workload: &str, (pipeline, update): (&str, &str), rounds: usize) -> O
 }
 
 impl Outcome {
-    /// What the middle one of the changes cost, with our engine and with theirs.
+    /// Returns the median cost of the changes with our engine and with the rival.
     fn times(&self) -> [f64; 2] {
         [&self.ours, &self.theirs].map(|watched| watched.spent.in_pairs().median())
     }
 
-    /// How many times fewer packets meet what is stale, in the middle.
+    /// Returns the median of how many times fewer packets are stale.
     fn times_fewer(&self) -> f64 {
         let stale = |watched, part| self.stale(watched, part).median();
-        stale(&self.theirs, ON_ITS_WAY) / stale(&self.ours, AT_ITS_END)
+        stale(&self.theirs, ONE_BY_ONE) / stale(&self.ours, AT_ITS_END)
     }
 
-    /// Packets that meet what is stale, of all that come.
+    /// Returns the number of stale packets at full rate.
     fn stale(&self, watched: &Watched, part: f64) -> Samples {
         watched.stale_us(self.entries).in_pairs().map(|us| us * part * PACKETS_PER_US)
     }
@@ -197,7 +202,7 @@ impl Outcome {
             },
             Row {
                 ours: self.stale(&self.ours, AT_ITS_END),
-                rival: rival(self.stale(&self.theirs, ON_ITS_WAY)),
+                rival: rival(self.stale(&self.theirs, ONE_BY_ONE)),
                 ..Row::new(&self.name, STALE, "count")
             }
             .beside_another(self.published_stale, WHY_STALE),

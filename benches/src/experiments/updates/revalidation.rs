@@ -1,14 +1,13 @@
-//! The changes P1 to P5 beside Open vSwitch, which judges all cached flows anew after each.
+//! The changes P1 to P5 compared with Open vSwitch, which revalidates all cached flows after each.
 //!
-//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, section 4.5:
-//! its iterative baseline is Open vSwitch with DPDK, so of the published ratios these here are of the
-//! same thing.
+//! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
+//! Era*, section 4.5. Its iterative baseline is Open vSwitch with DPDK, so these ratios are
+//! directly comparable with the published ones.
 //!
-//! OVS-DPDK has the same rules and plays a packet of each flow again and again. A change comes as a
-//! bundle, and its revalidators are waited for; of their CPU is taken off what as many looks at all
-//! flows take them without a change, as they look at their leisure too. Then the flows that were
-//! evicted come back. Our engine meets the changes before the rival is started, which keeps both
-//! processors busy.
+//! OVS-DPDK has the same rules and replays one packet per flow. A change is sent as a bundle, and
+//! the experiment waits for the revalidators. Their CPU is corrected by what the same number of
+//! revalidation rounds costs without a change. Then the evicted flows return. Our engine is
+//! measured before the rival starts, because the rival keeps both processors busy.
 
 use std::{fs, path::Path};
 
@@ -30,21 +29,21 @@ use crate::{
     switch::{Contender, Setup, Switch},
 };
 
-/// Thousands of flows.
+/// Flows in thousands.
 const FLOWS: usize = 100;
 
 const FASTER: &str = "times less CPU than Open vSwitch's revalidators";
-const CHANGE: &str = "CPU of what evicts entries, after one change";
+const CHANGE: &str = "CPU of eviction after one change";
 const MEAN_OF_RIVAL: &str = "CPU of Open vSwitch's revalidators after one change";
 const MEAN_OF_OURS: &str = "CPU of the engine after one change";
-const ENTRIES: &str = "entries that a change is met with";
-const EVICTED: &str = "entries evicted by a change, beside Open vSwitch";
+const ENTRIES: &str = "entries before a change";
+const EVICTED: &str = "entries evicted by a change, with Open vSwitch";
 
-const WHY_FASTER: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
-                          found by their regions, at what they cost";
-const WHY_TIMES: &str = "published is time on another machine, here it is CPU";
+const WHY_FASTER: &str = "the published engine keeps a copy of every table as a circuit; ours \
+                          finds entries by their regions, at the cost shown";
+const WHY_TIMES: &str = "published is time on another machine, ours is CPU";
 
-/// What one update came to.
+/// Results of one update.
 struct Outcome {
     title: String,
     entries: f64,
@@ -52,7 +51,7 @@ struct Outcome {
     theirs: OfRival,
 }
 
-/// What Open vSwitch came to.
+/// Results of Open vSwitch.
 #[derive(Default)]
 struct OfRival {
     spent_us: Samples,
@@ -94,7 +93,7 @@ fn measure(
     ours.load(&scene);
     let commands = [FlowModCommand::Add, FlowModCommand::DeleteStrict];
     for command in (0..rounds).flat_map(|_| commands) {
-        ours.meet(&scene.change(command, &scene.changing), &scene);
+        ours.apply_and_restore(&scene.change(command, &scene.changing), &scene);
     }
     let files = Files::of(workload, folder);
     let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
@@ -103,13 +102,13 @@ fn measure(
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
     let mut theirs = OfRival::default();
     for command in (0..rounds).flat_map(|_| commands) {
-        theirs.meet(&*switch, &written(command, &scene.changing, folder));
+        theirs.apply_and_restore(&*switch, &written(command, &scene.changing, folder));
     }
     let title = format!("{title}, {} rules", scene.changing.len());
     Outcome { title, entries: scene.keys.len() as f64, ours, theirs }
 }
 
-/// A file with the changes to some rules, as `ovs-ofctl` reads them.
+/// Writes a file with the changes to some rules in the syntax of `ovs-ofctl`.
 fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
     let line = |rule: &String| match command {
         FlowModCommand::Add => format!("add {rule}\n"),
@@ -122,8 +121,8 @@ fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
 }
 
 impl OfRival {
-    /// Makes a change when all flows are there.
-    fn meet(&mut self, switch: &dyn Switch, changes: &str) {
+    /// Makes a change once all flows are cached.
+    fn apply_and_restore(&mut self, switch: &dyn Switch, changes: &str) {
         switch.allow_flows();
         await_flows(switch);
         self.entries.0.push(switch.cached() as f64);
@@ -131,13 +130,14 @@ impl OfRival {
         let spent = spent_us(switch, || {
             switch.ofctl(&["--bundle"], "add-flows", &[changes]);
         });
-        // Less than nothing is noise as well as too much is.
+        // A negative difference is noise, and so is an equally large positive one.
         self.spent_us.0.push(spent - idle);
     }
 }
 
-/// Microseconds that the threads which evict entries run until a change is done with, from the end of
-/// a look at all flows on.
+/// Returns the CPU microseconds of the evicting threads for a change.
+///
+/// The change is made between two revalidation rounds.
 fn spent_us(switch: &dyn Switch, change: impl FnOnce()) -> f64 {
     switch.await_look();
     let before = switch.evicting_ns();
@@ -167,8 +167,9 @@ impl Outcome {
     }
 }
 
-/// The means over all updates of a pipeline, beside what was published, and the ratio of the means, as
-/// the published one is.
+/// Returns the means over all updates of a pipeline, and their ratio.
+///
+/// The published values are next to them.
 fn means(pipeline: &str, measured: &[Outcome], is_quick: bool) -> [Row; 3] {
     let mean = |of: &dyn Fn(&Outcome) -> f64| {
         measured.iter().map(of).sum::<f64>() / measured.len().max(1) as f64

@@ -1,4 +1,4 @@
-//! Tables full of rules, the rules that come and go, and an engine that watches entries.
+//! Tables full of rules, the rules that are added and removed, and an engine that watches entries.
 
 use std::sync::Arc;
 
@@ -12,53 +12,53 @@ use shunt_pipeline::{
 use crate::{cpu, experiment::Samples};
 
 pub(super) const BRIDGE: BridgeId = BridgeId::new(1);
-/// Ports that the bridge has.
+/// Number of ports of the bridge.
 const PORTS: u32 = 256;
 
-/// What dbsp calls the threads that step circuits.
+/// Name prefix of the threads in which dbsp runs circuits.
 #[cfg(feature = "dbsp")]
 const WORKERS: &str = "dbsp-worker";
 
-/// Whose CPU an engine uses.
+/// The threads that an engine's CPU time includes.
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
     Thread,
-    /// That of its circuit too; not of those that merge what lies in traces, at their leisure.
+    /// Its circuit threads too, without the background threads that merge traces.
     #[cfg(feature = "dbsp")]
     Circuit,
 }
 
-/// A pipeline with its flows, and the rules that come and go.
+/// A pipeline with its flows, and the rules that are added and removed.
 pub(super) struct Scene {
     pub(super) pipeline: Arc<Pipeline>,
-    /// Rules that are there from the beginning.
+    /// Rules that are present from the start.
     pub(super) base: Vec<String>,
     pub(super) changing: Vec<String>,
-    /// A packet of each entry.
+    /// One packet per entry.
     pub(super) keys: Vec<FlowKey>,
 }
 
-/// An engine, and which entries it watches.
+/// An engine and the entries that it watches.
 pub(super) struct Watched {
     engine: Box<dyn Evictor>,
     clock: Clock,
     generations: Vec<u32>,
-    /// How each is translated now.
+    /// Current traversal of each entry.
     traversals: Vec<Arc<Traversal>>,
-    /// Microseconds of CPU for each change.
+    /// CPU microseconds of each change.
     pub(super) spent: Samples,
     pub(super) evicted: Samples,
-    /// Of those that a change evicted, the percentage whose actions are the same after it.
+    /// Percentage of evicted entries with unchanged actions, for each change.
     pub(super) kept: Samples,
 }
 
-/// What it costs to take up all entries.
+/// Cost of registering all entries.
 pub(super) struct Load {
-    /// Microseconds of CPU for each.
+    /// CPU microseconds per entry.
     pub(super) us: f64,
-    /// Bytes for each visit, besides the traversals.
+    /// Bytes per visit, without the traversals.
     pub(super) bytes: f64,
-    /// Visits of an entry, on average.
+    /// Average visits per entry.
     pub(super) visits: f64,
 }
 
@@ -74,14 +74,14 @@ impl Scene {
         let base: Vec<_> = workload.base_rules().map(|rule| rule.text.clone()).collect();
         let mods: Vec<_> = base.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
         let applied = pipeline.apply(BRIDGE, &mods, Time::ZERO);
-        assert!(applied.is_ok(), "the rules of {name} are legal");
+        assert!(applied.is_ok(), "the rules of {name} are valid");
         let changing = &workload.updates().changing;
         let changing = changing.iter().map(|rule| workload.rules()[*rule].text.clone()).collect();
         let keys = entries(&pipeline, workload.flows().iter().map(|flow| flow.key()));
         Self { pipeline, base, changing, keys }
     }
 
-    /// Rules come, or go.
+    /// Adds or removes rules.
     pub(super) fn change(&self, command: FlowModCommand, rules: &[String]) -> Change {
         let mods = rules.iter().map(|rule| match command {
             FlowModCommand::Add => parsed(command, rule),
@@ -95,12 +95,12 @@ impl Scene {
     }
 }
 
-/// What a rule matches, as a strict deletion names it.
+/// Returns the match of a rule, for a strict deletion.
 pub(super) fn match_of(rule: &str) -> &str {
     rule.split("actions=").next().unwrap_or_default().trim_end_matches(',')
 }
 
-/// A packet of each entry that a cache of masked headers makes for packets.
+/// Returns one packet per entry of a cache of masked headers.
 fn entries(pipeline: &Pipeline, keys: impl Iterator<Item = FlowKey>) -> Vec<FlowKey> {
     let mut seen = std::collections::HashSet::new();
     let placed = keys.map(|mut key| {
@@ -126,7 +126,7 @@ impl Watched {
         Self { engine, clock, generations, traversals, spent, evicted, kept }
     }
 
-    /// Installs all entries.
+    /// Registers all entries.
     pub(super) fn load(&mut self, scene: &Scene) -> Load {
         let version = scene.pipeline.version();
         let translate = |key| Arc::new(scene.pipeline.translate(key, version));
@@ -148,14 +148,16 @@ impl Watched {
         }
     }
 
-    /// Microseconds of each change, weighed by the share of so many entries that it evicted: for so
-    /// long every packet would meet what is stale, if it stays so to the end of the change.
+    /// Returns the microseconds of each change, weighted by its evicted share.
+    ///
+    /// The share is relative to `entries`. For this time every packet would be stale, if entries
+    /// stay until the end of the change.
     pub(super) fn stale_us(&self, entries: f64) -> Samples {
         let each = self.spent.0.iter().zip(&self.evicted.0);
         Samples(each.map(|(us, evicted)| us * evicted / entries).collect())
     }
 
-    /// Meets a change. Answers with what it lost.
+    /// Applies a change; returns the evicted entries.
     pub(super) fn apply(&mut self, change: &Change) -> Vec<EntryId> {
         let mut evicted = Vec::new();
         let engine = &mut self.engine;
@@ -165,13 +167,13 @@ impl Watched {
         evicted
     }
 
-    /// Does what was put off.
+    /// Runs deferred work.
     pub(super) fn run_maintenance(&mut self) {
         while self.engine.run_maintenance() {}
     }
 
-    /// Does what was put off; answers with the microseconds of the longest piece that is done at once.
-    pub(super) fn tidy_us(&mut self) -> f64 {
+    /// Runs deferred work; returns the microseconds of its longest slice.
+    pub(super) fn longest_slice_us(&mut self) -> f64 {
         let mut longest: f64 = 0.0;
         let mut is_more = true;
         while is_more {
@@ -181,14 +183,14 @@ impl Watched {
         longest
     }
 
-    /// Meets a change, takes up again what it lost, and does what was put off.
-    pub(super) fn meet(&mut self, change: &Change, scene: &Scene) {
-        self.meet_untidy(change, scene);
+    /// Applies a change, registers the evicted entries again, and runs deferred work.
+    pub(super) fn apply_and_restore(&mut self, change: &Change, scene: &Scene) {
+        self.apply_without_maintenance(change, scene);
         self.run_maintenance();
     }
 
-    /// Meets a change, and then takes up again what it lost. What the engine puts off it keeps.
-    pub(super) fn meet_untidy(&mut self, change: &Change, scene: &Scene) {
+    /// Applies a change and registers the evicted entries, without deferred work.
+    pub(super) fn apply_without_maintenance(&mut self, change: &Change, scene: &Scene) {
         let evicted = self.apply(change);
         let mut kept = 0;
         for id in &evicted {
@@ -207,7 +209,7 @@ impl Watched {
 }
 
 impl Clock {
-    /// Nanoseconds of CPU that `run` needs.
+    /// Returns the CPU nanoseconds of `run`.
     fn timed(self, run: impl FnOnce()) -> f64 {
         match self {
             Self::Thread => cpu::timed(run) as f64,

@@ -1,9 +1,9 @@
-//! The same update in sizes: of the update, and of the cache.
+//! One update in several sizes, and with caches of several sizes.
 //!
-//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, figures 4.7a
-//! to 4.7c: a part of the rules of one table goes and comes (P2 is a tenth of all rules), under as
-//! many entries as flows make. From the same samples follows how many entries a cache may have where a
-//! million packets may meet what is stale.
+//! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
+//! Era*, figures 4.7a to 4.7c: a share of the rules of one table is added and removed (P2 is a
+//! tenth of all rules), with as many entries as the flows need. The same samples give the maximum
+//! cache size for a million stale packets.
 
 use std::sync::Arc;
 
@@ -18,42 +18,41 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run};
 
-/// Hundredths of all rules.
+/// Percentages of all rules.
 const SHARES: [usize; 5] = [2, 4, 6, 8, 10];
-/// Thousands of flows.
+/// Flows in thousands.
 const FLOWS: [usize; 3] = [50, 100, 250];
-/// Thousands of flows where there is memory for their traversals: of pipelines with few tables.
+/// Flows in thousands for pipelines with few tables, which fit in memory.
 const MANY_FLOWS: usize = 1000;
 const SHORT_PIPELINES: [&str; 2] = ["ofd", "psc"];
-/// Flows that the published mean is over, in thousands.
+/// Flows that the published mean covers, in thousands.
 const OF_MEAN: [usize; 2] = [100, 250];
 
-const BY_SHARE: &str = "one change, by the share of all rules";
+const BY_SHARE: &str = "one change, by share of all rules";
 const BY_ENTRIES: &str = "one change of a tenth of all rules, by entries";
-const EVICTED_BY_SHARE: &str = "entries evicted by a change, by the share of all rules";
+const EVICTED_BY_SHARE: &str = "entries evicted by a change, by share of all rules";
 const EVICTED_BY_ENTRIES: &str = "entries evicted by a change of a tenth of all rules, by entries";
-const FASTER: &str = "times faster than the iterative engine, by the share of all rules";
+const FASTER: &str = "times faster than the iterative engine, by share of all rules";
 const FASTER_BY_FLOWS: &str =
     "times faster than the iterative engine, a tenth of all rules, by flows";
 
-const LARGEST: &str =
-    "entries of a cache of which 1M packets may meet what is stale, one P2 (computed)";
+const LARGEST: &str = "cache entries for at most 1M stale packets, one P2 (computed)";
 const LARGER: &str =
     "times larger a cache than with the iterative engine, mean of the pipelines (computed)";
 
 /// Gbit/s.
 const RATES: [f64; 5] = [50.0, 100.0, 200.0, 400.0, 800.0];
-/// How many packets may meet what is stale.
+/// Maximum number of stale packets.
 const STALE_MAX: f64 = 1e6;
 
-const WHY_LARGER: &str = "where a change costs less than the published one at any size, a million packets \
-                          are reached later; most of these caches are smaller than all that were measured, and \
-                          some are larger";
+const WHY_LARGER: &str = "our change costs less than the published one at any size, so a million \
+                          stale packets need a larger cache. Most of these caches are smaller \
+                          than all measured ones, and some are larger";
 
-const WHY: &str = "here a change costs what it evicts, the published engine's what it reads; how many \
-                   entries the published one evicted is not said";
+const WHY: &str = "ours costs what it evicts, the published engine what it reads; how many \
+                   entries the published one evicted is unknown";
 
-/// The metrics as a reader meets them.
+/// The metrics in reading order.
 const ORDER: [&str; 8] = [
     FASTER,
     FASTER_BY_FLOWS,
@@ -84,7 +83,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let scene = run.step(&name, |_| Scene::of(&name));
         for share in SHARES {
             let title = format!("{pipeline} {share} %");
-            // What P2 changes is a tenth of all rules.
+            // P2 changes a tenth of all rules.
             let rules = (scene.changing.len() * share / 10).max(1);
             let measured = run.step(&title, |_| measure(&scene, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
@@ -119,7 +118,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let [ours, theirs] = curves.each_ref().map(|curve| curve.largest(*rate));
             ratios.push(ours / theirs);
             rows.push(Row {
-                // Computed from what was fitted: there are no rounds that could agree.
+                // Computed from a fit: there are no rounds to compare.
                 better: Better::Neither,
                 ours: ours.into(),
                 rival: Some((RIVAL.to_owned(), theirs.into())),
@@ -137,7 +136,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// How much larger a cache may be, at each rate: the mean of the pipelines.
+/// Returns the mean factor over the pipelines at each rate.
 fn larger_rows(larger: &[Vec<f64>; RATES.len()], is_full: bool) -> impl Iterator<Item = Row> {
     RATES.iter().zip(larger).map(move |(rate, ratios)| {
         let figure = Figure::find("cache_size_ratio", "-", "-", &format!("{rate} Gbps"));
@@ -149,7 +148,7 @@ fn larger_rows(larger: &[Vec<f64>; RATES.len()], is_full: bool) -> impl Iterator
     })
 }
 
-/// How many times less the middle one of our changes cost.
+/// Returns the median speed-up of our changes.
 fn times_faster([ours, theirs]: &[Watched; 2]) -> f64 {
     theirs.spent.in_pairs().median() / ours.spent.in_pairs().median()
 }
@@ -159,7 +158,7 @@ fn faster((name, metric): (String, &'static str), times: f64, published: Option<
         .beside_published(published, WHY)
 }
 
-/// What a change cost, and the share of so many entries that it evicted.
+/// Returns the cost of a change, and the evicted share of `entries`.
 fn rows_of(
     name: String,
     [cost, evicted]: [&'static str; 2],
@@ -183,7 +182,7 @@ fn rows_of(
     ]
 }
 
-/// So many rules go and come, three times; first ours, then the rival.
+/// Adds and removes `rules` rules three times: first ours, then the rival.
 fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
     let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
     let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
@@ -199,18 +198,19 @@ fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
             let change = scene.change(command, changing);
             for watched in &mut both {
-                watched.meet(&change, scene);
+                watched.apply_and_restore(&change, scene);
             }
         }
     }
     both
 }
 
-/// For how long packets meet what is stale, by the entries of a cache: a power of their number, as the
-/// published fit has it.
+/// Stale time by the entries of a cache.
+///
+/// It is a power of their number, as in the published fit.
 #[derive(Default)]
 struct Curve {
-    /// Logarithms of entries, and of microseconds in which every packet would meet what is stale.
+    /// Logarithms of entries, and of the microseconds of full staleness.
     points: Vec<(f64, f64)>,
 }
 
@@ -219,7 +219,7 @@ impl Curve {
         self.points.push((entries.ln(), stale_us.ln()));
     }
 
-    /// The largest cache of which no more than [`STALE_MAX`] packets meet what is stale, at a rate.
+    /// Returns the largest cache with at most [`STALE_MAX`] stale packets at a rate.
     fn largest(&self, gigabits: f64) -> f64 {
         let count = self.points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>() / count;
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_cache_is_where_the_power_reaches_what_is_allowed() {
+    fn the_largest_cache_meets_the_stale_limit() {
         let mut curve = Curve::default();
         // Each entry costs a hundredth of a microsecond.
         [1e4, 1e5, 1e6].into_iter().for_each(|entries| curve.add(entries, entries / 100.0));

@@ -1,48 +1,48 @@
-//! Makes destination addresses: like sources, but some follow the source of their filter.
+//! Generates destination addresses: like sources, but some follow the source of their filter.
 //!
-//! From the root each filter's destination has the bits of its source, for as long as the parameters'
-//! correlation holds; where it breaks, the next bit is the opposite one, and from there on the
-//! destination branches as the others do. A destination must not run into its own source's prefix,
-//! so it also parts where that ends.
+//! From the root, each filter's destination has the bits of its source for as long as the
+//! parameters' correlation holds. Where it breaks, the next bit is inverted, and from there the
+//! destination branches like the others. A destination must not run into the prefix of its own
+//! source, so it also diverges where that prefix ends.
 
 use super::{
-    filter::Prefix,
-    generate::Draft,
+    filter::AddressPrefix,
+    generate::FilterDraft,
     parameters::Branching,
-    source::{Node, Side, at_nesting_limit, heavy},
+    source::{ChildSide, TreeNode, at_nesting_limit, heavy},
 };
 use crate::RandomStream;
 
-/// Gives each filter a destination address of its length; sources are there already.
+/// Gives each filter a destination address of its length; sources exist already.
 pub(super) fn grow_destinations(
-    drafts: &mut [Draft],
+    drafts: &mut [FilterDraft],
     branching: &Branching,
     correlation: &[f64; 33],
     stream: &mut RandomStream,
 ) {
     let following = (0..drafts.len()).collect();
-    let tree = &mut Tree { drafts, branching, correlation, stream };
-    tree.grow(Node::ROOT, Below { following, free: Vec::new() });
+    let tree = &mut DestinationTree { drafts, branching, correlation, stream };
+    tree.grow(TreeNode::ROOT, Below { following, free: Vec::new() });
 }
 
 /// The filters below a node.
 #[derive(Debug, Default)]
 struct Below {
-    /// Those whose destination has been their source so far.
+    /// Filters with a destination equal to their source so far.
     following: Vec<usize>,
     /// The others.
     free: Vec<usize>,
 }
 
-struct Tree<'a> {
-    drafts: &'a mut [Draft],
+struct DestinationTree<'a> {
+    drafts: &'a mut [FilterDraft],
     branching: &'a Branching,
     correlation: &'a [f64; 33],
     stream: &'a mut RandomStream,
 }
 
-impl Tree<'_> {
-    fn grow(&mut self, node: Node, mut below: Below) {
+impl DestinationTree<'_> {
+    fn grow(&mut self, node: TreeNode, mut below: Below) {
         if let ([], [only]) = (&*below.following, &*below.free) {
             let (only, length) = (*only, self.length(*only));
             let prefix = node.alone(length, self.stream);
@@ -57,15 +57,15 @@ impl Tree<'_> {
 
         let mut children = self.follow(node.length, nesting, &mut below);
         self.spread(node.length, nesting, below.free, &mut children);
-        for (side, child) in Side::BOTH.into_iter().zip(children) {
+        for (side, child) in ChildSide::BOTH.into_iter().zip(children) {
             if !(child.following.is_empty() && child.free.is_empty()) {
                 self.grow(node.child(side, nesting), child);
             }
         }
     }
 
-    fn end_here(&mut self, node: Node, filters: &mut Vec<usize>) {
-        let here = Prefix::new(node.address, node.length);
+    fn end_here(&mut self, node: TreeNode, filters: &mut Vec<usize>) {
+        let here = AddressPrefix::new(node.address, node.length);
         filters.retain(|filter| {
             let ends = self.length(*filter) == node.length;
             if ends {
@@ -75,7 +75,7 @@ impl Tree<'_> {
         });
     }
 
-    /// Sends those that follow their sources to the children; some become free.
+    /// Sends the following filters to the children; some become free.
     fn follow(&mut self, length: u8, nesting: u32, below: &mut Below) -> [Below; 2] {
         let mut children = [Below::default(), Below::default()];
         let following = std::mem::take(&mut below.following);
@@ -90,7 +90,7 @@ impl Tree<'_> {
         for filter in following {
             let Some(source) = self.drafts.get(filter).map(|draft| draft.source) else { continue };
             let one = source.address().checked_shr(31_u32.saturating_sub(length.into()));
-            let side = if one.unwrap_or(0) & 1 == 1 { Side::One } else { Side::Zero };
+            let side = if one.unwrap_or(0) & 1 == 1 { ChildSide::One } else { ChildSide::Zero };
             if source.length() <= length {
                 below.free.push(filter);
             } else if source.length() > next && self.stream.chance(holds) {
@@ -102,8 +102,9 @@ impl Tree<'_> {
         children
     }
 
-    /// Sends those that are free to the children, so that with those that are there already the
-    /// two are as uneven as the parameters say.
+    /// Sends the free filters to the children.
+    ///
+    /// The total split then has the skew of the parameters.
     fn spread(
         &mut self,
         length: u8,
@@ -115,10 +116,10 @@ impl Tree<'_> {
             return;
         }
         let [zero, one] = children.each_ref().map(|child| child.following.len() + child.free.len());
-        let random = Side::random(self.stream);
+        let random = ChildSide::random(self.stream);
         let side = match zero.cmp(&one) {
-            std::cmp::Ordering::Greater => Side::Zero,
-            std::cmp::Ordering::Less => Side::One,
+            std::cmp::Ordering::Greater => ChildSide::Zero,
+            std::cmp::Ordering::Less => ChildSide::One,
             std::cmp::Ordering::Equal => random,
         };
         let next = length.saturating_add(1);
@@ -135,7 +136,7 @@ impl Tree<'_> {
         let level = self.branching.levels.get(usize::from(length)).copied().unwrap_or_default();
         let both_there = zero > 0 && one > 0;
         if self.stream.chance(level.single) && !both_there {
-            // The one child that there is, or else either, is the heavier side.
+            // The only child, or else either, is the heavier side.
             give(side, children, free);
             return;
         }
@@ -156,13 +157,13 @@ impl Tree<'_> {
         self.drafts.get(filter).map_or(0, |draft| draft.destination.length())
     }
 
-    fn end(&mut self, filter: usize, prefix: Prefix) {
+    fn end(&mut self, filter: usize, prefix: AddressPrefix) {
         if let Some(draft) = self.drafts.get_mut(filter) {
             draft.destination = prefix;
         }
     }
 }
 
-fn give(side: Side, children: &mut [Below; 2], filters: Vec<usize>) {
+fn give(side: ChildSide, children: &mut [Below; 2], filters: Vec<usize>) {
     side.of(children).free.splice(0..0, filters);
 }

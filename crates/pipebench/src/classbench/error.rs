@@ -1,29 +1,29 @@
-//! What can be wrong with filter files, parameter files, and requests for rule-sets.
+//! Errors of filter files, parameter files, and requests for rule sets.
 
-use crate::nearest::Meant;
+use crate::nearest::Suggestion;
 
-/// A place in a text that is not as it should be.
+/// A syntax error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: expected {expected}, found {}", Found(found))]
+#[error("line {line}, column {column}: expected {expected}, found {}", FoundText(found))]
 pub struct TextError {
     /// The line, from 1.
     pub line: usize,
-    /// The character of the line, from 1.
+    /// The character in the line, from 1.
     pub column: usize,
-    /// The byte of the text.
+    /// The byte offset in the text.
     pub offset: usize,
-    /// How many bytes are wrong.
+    /// Number of wrong bytes.
     pub length: usize,
-    /// What should be there.
+    /// The expected text.
     pub expected: &'static str,
-    /// What is there; empty at the end of the line.
+    /// The found text; empty at the end of the line.
     pub found: String,
 }
 
-/// What was found, for a message.
-struct Found<'a>(&'a str);
+/// The found text, formatted for a message.
+struct FoundText<'a>(&'a str);
 
-impl std::fmt::Display for Found<'_> {
+impl std::fmt::Display for FoundText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             f.write_str("the end of the line")
@@ -33,28 +33,28 @@ impl std::fmt::Display for Found<'_> {
     }
 }
 
-/// Parameters that no rule-set can be made from.
+/// Parameters that describe no rule set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
     /// A line that cannot be read.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A section of an unknown name.
-    #[error("line {}: there is no section `-{}`{}", place.line, place.found, Meant(*nearest, "-"))]
+    /// A section with an unknown name.
+    #[error("line {}: there is no section `-{}`{}", place.line, place.found, Suggestion(*nearest, "-"))]
     Section {
-        /// Where it is.
+        /// Its position.
         place: TextError,
-        /// The name that was probably meant.
+        /// The nearest known name.
         nearest: Option<&'static str>,
     },
-    /// A section that is not there.
+    /// A missing section.
     #[error("the section `-{section}` is missing")]
     Missing {
         /// Its name.
         section: &'static str,
     },
-    /// No protocol has a share.
+    /// No protocol has a positive share.
     #[error("no protocol in `-prots` has a share")]
     NoProtocol,
     /// A protocol has no classes of ports.
@@ -63,44 +63,44 @@ pub enum ParameterError {
         /// Its number.
         protocol: u8,
     },
-    /// A class of ports is used and not described.
+    /// A class of ports is used but not described.
     #[error("protocol {protocol} has ports of the class {pair}, but `-{section}` has no row")]
     Unsupplied {
         /// The protocol.
         protocol: u8,
         /// The class.
         pair: &'static str,
-        /// The section that has nothing to offer.
+        /// The empty section.
         section: &'static str,
     },
 }
 
-/// A request for a rule-set that cannot be met.
+/// An invalid request for a rule set.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RequestError {
+pub enum FilterRequestError {
     /// A number of rules out of range.
-    #[error("{rules} rules were asked for: a set has from 1 to {max}")]
+    #[error("{rules} rules were requested: a set has from 1 to {max}")]
     Rules {
-        /// How many.
+        /// The requested number.
         rules: u32,
-        /// The most.
+        /// The maximum.
         max: u32,
     },
     /// A smoothness out of range.
     #[error("the smoothness is {smoothness}: it goes from 0 to {max}")]
     Smoothness {
-        /// What was asked for.
+        /// The requested value.
         smoothness: u8,
-        /// The most.
+        /// The maximum.
         max: u8,
     },
     /// A scope out of range.
     #[error("the {what} scope is {scope}: it goes from -1 to 1")]
     Scope {
-        /// Of addresses or ports.
+        /// Addresses or ports.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         scope: f64,
     },
 }

@@ -1,7 +1,7 @@
-//! One filter of a rule-set, and the files that hold many.
+//! One filter of a rule set, and files of filters.
 //!
 //! A line is `@source/length destination/length low : high low : high protocol/mask flags/mask`;
-//! the flags may be missing. The first line has the highest priority.
+//! the flags are optional. The first line has the highest priority.
 
 use std::{fmt, net::Ipv4Addr};
 
@@ -11,15 +11,15 @@ use super::{
 };
 use crate::TextError;
 
-/// Addresses that begin alike.
+/// Addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
+pub struct AddressPrefix {
     address: u32,
     length: u8,
 }
 
-impl Prefix {
-    /// The prefix of this many bits; what the address has beyond them is ignored.
+impl AddressPrefix {
+    /// Returns the prefix of this many bits; further bits of the address are ignored.
     ///
     /// Lengths above 32 count as 32.
     #[must_use]
@@ -28,51 +28,51 @@ impl Prefix {
         Self { address: address & prefix_mask(length), length }
     }
 
-    /// The longest prefix, a single address.
+    /// The longest prefix: a single address.
     pub const LENGTH_MAX: u8 = 32;
 
-    /// The lowest address.
+    /// Returns the lowest address.
     #[must_use]
     pub const fn address(self) -> u32 {
         self.address
     }
 
-    /// How many bits count.
+    /// Returns the number of prefix bits.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// Those bits.
+    /// Returns the mask of the prefix bits.
     #[must_use]
     pub fn mask(self) -> u32 {
         prefix_mask(self.length)
     }
 
-    /// The highest address.
+    /// Returns the highest address.
     #[must_use]
     pub fn last(self) -> u32 {
         self.address | !self.mask()
     }
 
-    /// Whether it has that address.
+    /// Returns whether the prefix contains an address.
     #[must_use]
     pub fn contains(self, address: u32) -> bool {
         address & self.mask() == self.address
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for AddressPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", Ipv4Addr::from(self.address), self.length)
     }
 }
 
 fn prefix_mask(length: u8) -> u32 {
-    u32::MAX.checked_shl(u32::from(Prefix::LENGTH_MAX.saturating_sub(length))).unwrap_or(0)
+    u32::MAX.checked_shl(u32::from(AddressPrefix::LENGTH_MAX.saturating_sub(length))).unwrap_or(0)
 }
 
-/// What a filter asks of TCP flags.
+/// The TCP flags that a filter matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TcpFlags {
     value: u16,
@@ -80,22 +80,24 @@ pub struct TcpFlags {
 }
 
 impl TcpFlags {
-    /// Nothing.
+    /// No flags.
     pub const ANY: Self = Self { value: 0, mask: 0 };
 
-    /// These values of these bits; ClassBench writes bits outside the mask too, and they stay.
+    /// Matches these values under this mask.
+    ///
+    /// ClassBench writes value bits outside the mask, and they stay.
     #[must_use]
     pub const fn new(value: u16, mask: u16) -> Self {
         Self { value, mask }
     }
 
-    /// The values.
+    /// Returns the values.
     #[must_use]
     pub const fn value(self) -> u16 {
         self.value
     }
 
-    /// The bits.
+    /// Returns the mask.
     #[must_use]
     pub const fn mask(self) -> u16 {
         self.mask
@@ -112,21 +114,21 @@ impl fmt::Display for TcpFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
     /// Source addresses.
-    pub source: Prefix,
+    pub source: AddressPrefix,
     /// Destination addresses.
-    pub destination: Prefix,
+    pub destination: AddressPrefix,
     /// Source ports.
     pub source_ports: PortRange,
     /// Destination ports.
     pub destination_ports: PortRange,
-    /// The protocol above IP, or any.
+    /// The IP protocol; `None` for any.
     pub protocol: Option<u8>,
     /// TCP flags.
     pub flags: TcpFlags,
 }
 
 impl fmt::Display for Filter {
-    /// The line of a filter file, without its end.
+    /// Formats the line of a filter file, without line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, destination, source_ports, destination_ports, protocol, flags } = self;
         let (number, mask) = protocol.map_or((0, 0), |number| (number, 0xff));
@@ -138,11 +140,12 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Reads the text of a filter file; lines that begin with `#` are comments.
+/// Parses a filter file; lines that begin with `#` are comments.
+///
 ///
 /// # Errors
 ///
-/// The first place that is not as it should be, and what was expected there.
+/// The first syntax error, and the expected text.
 pub fn read_filters(text: &str) -> Result<Vec<Filter>, TextError> {
     let is_filter = |scan: &Scan<'_>| !scan.rest().trim_start().starts_with('#');
     Scan::lines(text).filter(is_filter).map(read_filter).collect()
@@ -160,16 +163,16 @@ fn read_filter(mut scan: Scan<'_>) -> Result<Filter, TextError> {
     Ok(Filter { source, destination, source_ports, destination_ports, protocol, flags })
 }
 
-fn read_prefix(scan: &mut Scan<'_>, expected: &'static str) -> Result<Prefix, TextError> {
+fn read_prefix(scan: &mut Scan<'_>, expected: &'static str) -> Result<AddressPrefix, TextError> {
     let address: Ipv4Addr = scan.value(expected, |word| word.parse().ok())?;
     scan.mark('/', "`/` and a prefix length")?;
     let length = scan.value("a prefix length from 0 to 32", |word| {
-        decimal(word).filter(|length| *length <= Prefix::LENGTH_MAX)
+        decimal(word).filter(|length| *length <= AddressPrefix::LENGTH_MAX)
     })?;
-    Ok(Prefix::new(address.into(), length))
+    Ok(AddressPrefix::new(address.into(), length))
 }
 
-/// Reads `low : high`, as filter and parameter files have it.
+/// Parses `low : high`, as in filter and parameter files.
 pub(super) fn read_range(scan: &mut Scan<'_>) -> Result<PortRange, TextError> {
     let low = scan.value("a port from 0 to 65535", decimal)?;
     scan.mark(':', "`:` between the lowest and the highest port")?;
@@ -185,7 +188,7 @@ fn read_protocol(scan: &mut Scan<'_>) -> Result<Option<u8>, TextError> {
     Ok((mask == 0xff).then_some(number))
 }
 
-/// Reads `value/mask`.
+/// Parses `value/mask`.
 pub(super) fn read_flags(scan: &mut Scan<'_>) -> Result<TcpFlags, TextError> {
     let value = scan.value("TCP flags as in `0x1000/0x1000`", hexadecimal)?;
     scan.mark('/', "`/` and the mask of the flags")?;
@@ -211,7 +214,7 @@ mod tests {
     #[test]
     fn bits_beyond_the_prefix_are_ignored() {
         let filters = read_filters(LINE).unwrap();
-        assert_eq!(filters[0].source, Prefix::new(0xc000_0200, 24));
+        assert_eq!(filters[0].source, AddressPrefix::new(0xc000_0200, 24));
         assert_eq!(filters[0].to_string(), LINE.replace("2.1/24", "2.0/24"));
     }
 
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_with_place_and_expectation() {
+    fn a_syntax_error_has_position_and_expectation() {
         let second = |bad: &str| format!("{LINE}\n{bad}\n");
         let cases = [
             (LINE.replace('@', ""), 1, "`@`, with which each filter begins", "192.0.2.1"),

@@ -1,27 +1,29 @@
-//! Makes a rule-set from its parameters, as ClassBench does.
+//! Generates a rule set from parameters, as ClassBench does.
 //!
-//! First each filter gets what does not depend on the others: protocol, flags, ports, and lengths of
-//! its prefixes ([`Draft`]). Then all source addresses are made together, bit by bit from the root
-//! of a binary tree ([`source`](super::source)), then all destinations, which may follow the sources
-//! ([`destination`](super::destination)). Equal filters are one, so a set has fewer than were asked
-//! for; the most specific come first.
+//! First each filter gets its independent parts: protocol, flags, ports, and prefix lengths
+//! ([`FilterDraft`]). Then all source addresses are generated together, bit by bit from the root of a
+//! binary tree ([`source`](super::source)). Then come all destinations, which may follow the
+//! sources ([`destination`](super::destination)). Duplicate filters are dropped, so a set has fewer
+//! than requested. The most specific filters come first.
 
 use super::{
     destination::grow_destinations,
-    filter::{Filter, Prefix, TcpFlags},
-    lengths::LengthChooser,
+    filter::{AddressPrefix, Filter, TcpFlags},
+    lengths::PrefixLengthSampler,
     parameters::{Branching, PAIR_NAMES, Parameters, PortShares},
     ranges::PortRange,
     source::grow_sources,
 };
-use crate::{Progress, RandomStream, RequestError, Seed, Weighted};
+use crate::{FilterRequestError, Progress, RandomStream, Seed, WeightedIndices};
 
-/// How many filters to make, and how freely.
+/// The number of filters to generate, and the deviation from the parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request {
-    /// How many; the set has somewhat fewer, as equal ones are one.
+pub struct FilterRequest {
+    /// Number of filters.
+    ///
+    /// The result has slightly fewer, because duplicates are dropped.
     pub rules: u32,
-    /// By how many bits prefix lengths may differ from those of the parameters, 0 to 64.
+    /// Maximum difference of prefix lengths from the parameters in bits, 0 to 64.
     pub smoothness: u8,
     /// From -1 for longer prefixes to 1 for shorter ones.
     pub address_scope: f64,
@@ -29,60 +31,62 @@ pub struct Request {
     pub port_scope: f64,
 }
 
-impl Request {
-    /// The most filters of a set.
+impl FilterRequest {
+    /// Maximum number of filters in a set.
     pub const RULES_MAX: u32 = 10_000_000;
-    /// The greatest smoothness.
+    /// Maximum smoothness.
     pub const SMOOTHNESS_MAX: u8 = 64;
 
-    /// That many filters, with the freedom that published sets were made with: smoothness 2,
-    /// address scope 0.5, port scope -0.1.
+    /// Requests this many filters with the published settings.
+    ///
+    /// They are smoothness 2, address scope 0.5 and port scope -0.1.
     #[must_use]
     pub const fn new(rules: u32) -> Self {
         Self { rules, smoothness: 2, address_scope: 0.5, port_scope: -0.1 }
     }
 
-    fn check(&self) -> Result<(), RequestError> {
+    fn check(&self) -> Result<(), FilterRequestError> {
         if !(1..=Self::RULES_MAX).contains(&self.rules) {
-            return Err(RequestError::Rules { rules: self.rules, max: Self::RULES_MAX });
+            return Err(FilterRequestError::Rules { rules: self.rules, max: Self::RULES_MAX });
         }
         if self.smoothness > Self::SMOOTHNESS_MAX {
             let (smoothness, max) = (self.smoothness, Self::SMOOTHNESS_MAX);
-            return Err(RequestError::Smoothness { smoothness, max });
+            return Err(FilterRequestError::Smoothness { smoothness, max });
         }
         for (what, scope) in [("address", self.address_scope), ("port", self.port_scope)] {
             if !(-1.0..=1.0).contains(&scope) {
-                return Err(RequestError::Scope { what, scope });
+                return Err(FilterRequestError::Scope { what, scope });
             }
         }
         Ok(())
     }
 }
 
-/// A filter while its addresses are made.
+/// A filter during address generation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draft {
-    pub(super) source: Prefix,
-    pub(super) destination: Prefix,
+pub(super) struct FilterDraft {
+    pub(super) source: AddressPrefix,
+    pub(super) destination: AddressPrefix,
     protocol: u8,
     flags: TcpFlags,
     ports: [PortRange; 2],
 }
 
-/// Makes a rule-set, the most specific filters first.
+/// Generates a rule set, the most specific filters first.
+///
 ///
 /// # Errors
 ///
-/// A request out of range.
+/// If the request is out of range.
 pub fn generate(
     parameters: &Parameters,
-    request: &Request,
+    request: &FilterRequest,
     seed: Seed,
     progress: &Progress,
-) -> Result<Vec<Filter>, RequestError> {
+) -> Result<Vec<Filter>, FilterRequestError> {
     request.check()?;
     let mut stream = seed.stream("filters");
-    let chooser = Chooser::new(parameters, request);
+    let chooser = FilterSampler::new(parameters, request);
     let mut drafts = Vec::new();
     for number in 1..=request.rules {
         drafts.push(chooser.draft(request, &mut stream));
@@ -96,13 +100,13 @@ pub fn generate(
     let destinations = scaled(&parameters.destination, growth);
     let correlation = &parameters.correlation;
     grow_destinations(&mut drafts, &destinations, correlation, &mut seed.stream("destinations"));
-    Ok(ordered(drafts.iter().map(Draft::filter).collect()))
+    Ok(ordered(drafts.iter().map(FilterDraft::filter).collect()))
 }
 
-/// How many filters are made between two notes of progress.
+/// Number of filters between two progress updates.
 const PROGRESS_STEP: u32 = 10_000;
 
-impl Draft {
+impl FilterDraft {
     fn filter(&self) -> Filter {
         let [source_ports, destination_ports] = self.ports;
         Filter {
@@ -116,7 +120,9 @@ impl Draft {
     }
 }
 
-/// Puts the most specific first, so that no filter is hidden by one before it, and drops copies.
+/// Sorts the most specific filters first, and drops duplicates.
+///
+/// So no filter hides a later one.
 fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
     filters.sort_unstable_by_key(|filter| {
         let address_bits = filter.source.length() + filter.destination.length();
@@ -128,14 +134,14 @@ fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
     filters
 }
 
-/// Spreads addresses over more branches for a set larger than the one the parameters came from.
+/// Spreads addresses over more branches for a larger set.
 ///
-/// Growth is spent level by level from the root: a level that would lose all its unevenness by less
-/// than what is left is made even, the next one takes part of the rest.
+/// Growth is spent level by level from the root. A level that needs less than the remaining growth
+/// to become even is made even; the next level takes part of the rest.
 fn scaled(branching: &Branching, growth: f64) -> Branching {
     let mut scaled = branching.clone();
     let mut left = if growth > 1.0 { growth } else { 0.0 };
-    for level in scaled.levels.iter_mut().take(usize::from(Prefix::LENGTH_MAX)) {
+    for level in scaled.levels.iter_mut().take(usize::from(AddressPrefix::LENGTH_MAX)) {
         if left <= 0.0 {
             break;
         }
@@ -155,35 +161,41 @@ fn scaled(branching: &Branching, growth: f64) -> Branching {
     scaled
 }
 
-/// The distributions of the parameters, ready to draw from.
-struct Chooser<'a> {
+/// The distributions of the parameters, ready to sample.
+struct FilterSampler<'a> {
     parameters: &'a Parameters,
-    protocols: Option<Weighted>,
-    pairs: Vec<Option<Weighted>>,
-    flags: Vec<(u8, Option<Weighted>)>,
-    ports: [PortChooser<'a>; 2],
-    lengths: Vec<Option<LengthChooser>>,
+    protocols: Option<WeightedIndices>,
+    pairs: Vec<Option<WeightedIndices>>,
+    flags: Vec<(u8, Option<WeightedIndices>)>,
+    ports: [PortSampler<'a>; 2],
+    lengths: Vec<Option<PrefixLengthSampler>>,
 }
 
-impl<'a> Chooser<'a> {
-    fn new(parameters: &'a Parameters, request: &Request) -> Self {
+impl<'a> FilterSampler<'a> {
+    fn new(parameters: &'a Parameters, request: &FilterRequest) -> Self {
         let protocols = &parameters.protocols;
         let flags = parameters.flags.iter().map(|flags| {
-            (flags.protocol, Weighted::new(flags.shares.iter().map(|(_, share)| *share)).ok())
+            (
+                flags.protocol,
+                WeightedIndices::new(flags.shares.iter().map(|(_, share)| *share)).ok(),
+            )
         });
         let smoothness = usize::from(request.smoothness);
         let lengths = parameters.lengths.iter().map(|lengths| lengths.smooth(smoothness).chooser());
         Self {
             parameters,
-            protocols: Weighted::new(protocols.iter().map(|protocol| protocol.share)).ok(),
-            pairs: protocols.iter().map(|protocol| Weighted::new(protocol.pairs).ok()).collect(),
+            protocols: WeightedIndices::new(protocols.iter().map(|protocol| protocol.share)).ok(),
+            pairs: protocols
+                .iter()
+                .map(|protocol| WeightedIndices::new(protocol.pairs).ok())
+                .collect(),
             flags: flags.collect(),
-            ports: [&parameters.source_ports, &parameters.destination_ports].map(PortChooser::new),
+            ports: [&parameters.source_ports, &parameters.destination_ports].map(PortSampler::new),
             lengths: lengths.collect(),
         }
     }
 
-    fn draft(&self, request: &Request, stream: &mut RandomStream) -> Draft {
+    fn draft(&self, request: &FilterRequest, stream: &mut RandomStream) -> FilterDraft {
         let row = self.protocols.as_ref().map_or(0, |protocols| protocols.sample(stream));
         let protocol = self.parameters.protocols.get(row).map_or(0, |protocol| protocol.protocol);
         let flags = self.choose_flags(protocol, stream);
@@ -197,42 +209,44 @@ impl<'a> Chooser<'a> {
         let share = scoped(request.address_scope, stream);
         let lengths = self.lengths.get(pair).and_then(Option::as_ref);
         let (source, destination) = lengths.map_or((0, 0), |lengths| lengths.choose(share, stream));
-        let (source, destination) = (Prefix::new(0, source), Prefix::new(0, destination));
-        Draft { source, destination, protocol, flags, ports }
+        let (source, destination) =
+            (AddressPrefix::new(0, source), AddressPrefix::new(0, destination));
+        FilterDraft { source, destination, protocol, flags, ports }
     }
 
     fn choose_flags(&self, protocol: u8, stream: &mut RandomStream) -> TcpFlags {
         let rows = self.flags.iter().zip(&self.parameters.flags);
         let row = rows.into_iter().find(|((of, _), _)| *of == protocol);
-        let drawn = row.and_then(|((_, weighted), flags)| {
+        let sampled = row.and_then(|((_, weighted), flags)| {
             let index = weighted.as_ref()?.sample(stream);
             flags.shares.get(index)
         });
-        drawn.map_or(TcpFlags::ANY, |(flags, _)| *flags)
+        sampled.map_or(TcpFlags::ANY, |(flags, _)| *flags)
     }
 }
 
-/// A share from 0 to 1 that is more often low the greater the scope.
+/// Samples a share from 0 to 1; a greater scope makes low values more likely.
 fn scoped(scope: f64, stream: &mut RandomStream) -> f64 {
     let share = stream.unit();
     share * (scope * share - scope + 1.0)
 }
 
 /// The ranges and ports of one side.
-struct PortChooser<'a> {
+struct PortSampler<'a> {
     shares: &'a PortShares,
-    ranges: Option<Weighted>,
-    exact: Option<Weighted>,
+    ranges: Option<WeightedIndices>,
+    exact: Option<WeightedIndices>,
 }
 
-impl<'a> PortChooser<'a> {
+impl<'a> PortSampler<'a> {
     fn new(shares: &'a PortShares) -> Self {
-        let weighted =
-            |ports: &[(PortRange, f64)]| Weighted::new(ports.iter().map(|(_, share)| *share)).ok();
+        let weighted = |ports: &[(PortRange, f64)]| {
+            WeightedIndices::new(ports.iter().map(|(_, share)| *share)).ok()
+        };
         Self { shares, ranges: weighted(&shares.ranges), exact: weighted(&shares.exact) }
     }
 
-    /// Ports of a class, by the name that it has in the format.
+    /// Samples ports of a class, by the format's name of the class.
     fn choose(&self, class: &str, stream: &mut RandomStream) -> PortRange {
         let (ports, weighted) = match class {
             "lo" => return PortRange::LOW,
@@ -242,7 +256,7 @@ impl<'a> PortChooser<'a> {
             _ => return PortRange::ANY,
         };
         let index = weighted.as_ref().map(|weighted| weighted.sample(stream));
-        let drawn = index.and_then(|index| ports.get(index));
-        drawn.map_or(PortRange::ANY, |(range, _)| *range)
+        let sampled = index.and_then(|index| ports.get(index));
+        sampled.map_or(PortRange::ANY, |(range, _)| *range)
     }
 }

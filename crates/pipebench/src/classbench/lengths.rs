@@ -1,26 +1,28 @@
-//! How long the prefixes of a filter are: source and destination together, for each class of ports.
+//! Joint distribution of source and destination prefix lengths, for each class of ports.
 
-use super::filter::Prefix;
-use crate::{RandomStream, Weighted};
+use super::filter::AddressPrefix;
+use crate::{RandomStream, WeightedIndices};
 
-/// Longest prefixes, as indices.
-const LENGTH_MAX: usize = Prefix::LENGTH_MAX as usize;
-/// Most bits that source and destination have together.
+/// Maximum prefix length, as an index.
+const LENGTH_MAX: usize = AddressPrefix::LENGTH_MAX as usize;
+/// Maximum sum of source and destination length.
 pub(super) const TOTAL_MAX: usize = 2 * LENGTH_MAX;
 
-/// More than any length is spread by.
-const SHIFT: usize = 2 * super::generate::Request::SMOOTHNESS_MAX as usize;
+/// Offset greater than any spread.
+const SHIFT: usize = 2 * super::generate::FilterRequest::SMOOTHNESS_MAX as usize;
 
-/// The distribution of prefix lengths: of their sum, and for each sum of the source's.
+/// The distribution of prefix lengths.
+///
+/// It has the shares of their sums, and of the source lengths for each sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lengths {
     totals: [f64; TOTAL_MAX + 1],
-    /// One for each sum, indexed by the source's length.
+    /// One distribution per sum, indexed by source length.
     sources: Vec<[f64; LENGTH_MAX + 1]>,
 }
 
 impl Lengths {
-    /// None yet.
+    /// Creates an empty distribution.
     pub(super) fn empty() -> Self {
         Self { totals: [0.0; TOTAL_MAX + 1], sources: vec![[0.0; LENGTH_MAX + 1]; TOTAL_MAX + 1] }
     }
@@ -29,21 +31,21 @@ impl Lengths {
         self.totals.iter().all(|share| *share == 0.0)
     }
 
-    /// Says how likely a sum is.
+    /// Sets the share of a sum.
     pub(super) fn set_total(&mut self, total: usize, share: f64) {
         if let Some(slot) = self.totals.get_mut(total) {
             *slot = share;
         }
     }
 
-    /// Says how likely a source length is, given the sum.
+    /// Sets the share of a source length, given the sum.
     pub(super) fn set_source(&mut self, total: usize, source: usize, share: f64) {
         if let Some(slot) = self.sources.get_mut(total).and_then(|row| row.get_mut(source)) {
             *slot = share;
         }
     }
 
-    /// The sums that occur, with their shares and the source lengths that occur with them.
+    /// Returns the sums that occur, with their shares and their source lengths.
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, f64, Vec<(usize, f64)>)> {
         let rows = self.totals.iter().zip(&self.sources).enumerate();
         rows.filter(|(_, (share, _))| **share > 0.0).map(|(total, (share, sources))| {
@@ -52,11 +54,11 @@ impl Lengths {
         })
     }
 
-    /// Spreads each length over those that are at most `spread` bits away, source and destination
-    /// taken together, so that a set is not bound to the few lengths of its model.
+    /// Spreads each length over neighbours at most `spread` bits away.
     ///
-    /// What a sum borrows from its neighbours counts by their share, what it has itself in full:
-    /// the source lengths of a sum that occurs stay nearly its own.
+    /// So a set is not limited to the few lengths of its model. A sum borrows from its neighbours
+    /// by their share, and keeps its own part in full. So the source lengths of a sum stay nearly
+    /// unchanged.
     pub(super) fn smooth(&self, spread: usize) -> Self {
         let mut smooth = Self::empty();
         let across = binomial(spread.saturating_mul(2));
@@ -71,7 +73,7 @@ impl Lengths {
                 smooth.spread_source((total, source), spread, weight, share);
             }
         }
-        smooth.cut_impossible();
+        smooth.remove_impossible();
         smooth
     }
 
@@ -87,7 +89,7 @@ impl Lengths {
         for moved in 1..=spread {
             let slack = (spread - moved) / 2;
             let width = moved + slack * 2;
-            // The source is among the `moved` bits fewer, or among those more.
+            // The source has some of the `moved` bits less, or more.
             if let Some(total) = total.checked_sub(moved) {
                 self.add((total, source + SHIFT - moved - slack), width, weight * share);
             }
@@ -95,8 +97,9 @@ impl Lengths {
         }
     }
 
-    /// Adds weight around the middle of `width` steps from a source length, given with [`SHIFT`]
-    /// added so that it cannot be negative.
+    /// Adds weight around the middle of `width` steps from a source length.
+    ///
+    /// The length is given with [`SHIFT`] added, so that it cannot be negative.
     fn add(&mut self, (total, start): (usize, usize), width: usize, weight: f64) {
         let Some(row) = self.sources.get_mut(total) else { return };
         for (step, part) in binomial(width).into_iter().enumerate() {
@@ -107,8 +110,8 @@ impl Lengths {
         }
     }
 
-    /// Neither prefix is longer than an address, nor than both together.
-    fn cut_impossible(&mut self) {
+    /// Removes lengths longer than an address.
+    fn remove_impossible(&mut self) {
         for (total, row) in self.sources.iter_mut().enumerate() {
             for (source, slot) in row.iter_mut().enumerate() {
                 if source > total || total - source > LENGTH_MAX {
@@ -118,34 +121,35 @@ impl Lengths {
         }
     }
 
-    /// What draws from it; nothing if it is empty.
-    pub(super) fn chooser(&self) -> Option<LengthChooser> {
-        let totals = Weighted::new(self.totals).ok()?;
-        let sources = self.sources.iter().map(|row| Weighted::new(*row).ok()).collect();
-        Some(LengthChooser { totals, sources })
+    /// Returns the sampler of the distribution; `None` if it is empty.
+    pub(super) fn chooser(&self) -> Option<PrefixLengthSampler> {
+        let totals = WeightedIndices::new(self.totals).ok()?;
+        let sources = self.sources.iter().map(|row| WeightedIndices::new(*row).ok()).collect();
+        Some(PrefixLengthSampler { totals, sources })
     }
 }
 
-/// Draws prefix lengths.
+/// Samples prefix lengths.
 #[derive(Clone, Debug)]
-pub(super) struct LengthChooser {
-    totals: Weighted,
-    sources: Vec<Option<Weighted>>,
+pub(super) struct PrefixLengthSampler {
+    totals: WeightedIndices,
+    sources: Vec<Option<WeightedIndices>>,
 }
 
-impl LengthChooser {
-    /// Lengths of source and destination, the sum at this share of all sums.
+impl PrefixLengthSampler {
+    /// Returns lengths of source and destination for this share of all sums.
     pub(super) fn choose(&self, share: f64, stream: &mut RandomStream) -> (u8, u8) {
         let total = self.totals.at(share);
-        let drawn = self.sources.get(total).and_then(Option::as_ref);
-        let source = drawn.map_or(total / 2, |weighted| weighted.sample(stream));
-        let byte =
-            |length: usize| u8::try_from(length.min(LENGTH_MAX)).unwrap_or(Prefix::LENGTH_MAX);
+        let sampled = self.sources.get(total).and_then(Option::as_ref);
+        let source = sampled.map_or(total / 2, |weighted| weighted.sample(stream));
+        let byte = |length: usize| {
+            u8::try_from(length.min(LENGTH_MAX)).unwrap_or(AddressPrefix::LENGTH_MAX)
+        };
         (byte(source), byte(total.saturating_sub(source)))
     }
 }
 
-/// How likely each number of heads is in that many throws of a coin.
+/// Returns the probability of each number of heads in `throws` coin throws.
 fn binomial(throws: usize) -> Vec<f64> {
     let throws = u32::try_from(throws).unwrap_or(u32::MAX);
     let mut likely = (0..throws).fold(1.0, |all: f64, _| all / 2.0);

@@ -1,19 +1,20 @@
-//! Rule-sets like those of ClassBench: 5-tuple filters with the structure of real ones.
+//! ClassBench rule sets: 5-tuple filters with the structure of real ones.
 //!
 //! ClassBench (D. Taylor and J. Turner, *ClassBench: A Packet Classification Benchmark*, INFOCOM
-//! 2005) describes a real filter set by a parameter file, and makes sets of any size from it. This
-//! is an independent implementation of both halves of the format: [`Parameters`] are read and
-//! written, [`generate()`] makes filters from them, and [`read_filters`] reads what any ClassBench
-//! tool wrote. [`BuiltinSet`] has parameters of our own making.
+//! 2005) describes a real filter set by a parameter file, and generates sets of any size from it.
+//! This is an independent implementation of both halves of the format: [`Parameters`] are read and
+//! written, [`generate()`] makes filters from them, and [`read_filters`] reads the files of any
+//! ClassBench tool. [`BuiltinSet`] has parameters of our own.
+//!
 //!
 //! ```
 //! use shunt_pipebench::{
 //!     Progress, Seed,
-//!     classbench::{BuiltinSet, Request, Statistics, generate, read_filters},
+//!     classbench::{BuiltinSet, FilterRequest, Statistics, generate, read_filters},
 //! };
 //!
 //! let firewall = BuiltinSet::Firewall.parameters();
-//! let filters = generate(&firewall, &Request::new(1000), Seed::new(1), &Progress::hidden())?;
+//! let filters = generate(&firewall, &FilterRequest::new(1000), Seed::new(1), &Progress::hidden())?;
 //!
 //! let text: String = filters.iter().map(|filter| format!("{filter}\n")).collect();
 //! assert_eq!(read_filters(&text)?, filters);
@@ -35,9 +36,9 @@ mod sets;
 mod source;
 mod statistics;
 
-pub use error::{ParameterError, RequestError, TextError};
-pub use filter::{Filter, Prefix, TcpFlags, read_filters};
-pub use generate::{Request, generate};
+pub use error::{FilterRequestError, ParameterError, TextError};
+pub use filter::{AddressPrefix, Filter, TcpFlags, read_filters};
+pub use generate::{FilterRequest, generate};
 pub use parameters::Parameters;
 pub use published::{PUBLISHED, PublishedSet};
 pub use ranges::{PortMask, PortRange};

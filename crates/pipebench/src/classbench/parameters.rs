@@ -1,44 +1,47 @@
-//! The parameters of a rule-set: what a real one looks like, without its addresses.
+//! The parameters of a rule set: its structure, without its addresses.
 //!
-//! As a file they are the sections that D. Taylor and J. Turner describe in *ClassBench: A Packet
-//! Classification Benchmark*: how often each protocol occurs and with which classes of ports, TCP
-//! flags, port ranges, prefix lengths for each class, how addresses branch at each bit, and how far
-//! source and destination agree.
+//! A parameter file has the sections that D. Taylor and J. Turner describe in *ClassBench: A Packet
+//! Classification Benchmark*: the frequency of each protocol with its classes of ports, TCP flags,
+//! port ranges, prefix lengths for each class, how addresses branch at each bit, and how far source
+//! and destination agree.
 
 use std::fmt;
 
 use super::{filter::TcpFlags, lengths::Lengths, parse::parse_parameters, ranges::PortRange};
 use crate::ParameterError;
 
-/// How many pairs of port classes there are.
+/// Number of pairs of port classes.
 pub(super) const PAIRS: usize = 25;
 
-/// The pairs in the order of the format: source and destination ports, each any (`wc`), low (`lo`),
-/// high (`hi`), an arbitrary range (`ar`) or one port (`em`).
+/// The pairs of source and destination port classes, in the format's order.
+///
+/// Each class is any (`wc`), low (`lo`), high (`hi`), an arbitrary range (`ar`) or one port (`em`).
 pub(super) const PAIR_NAMES: [&str; PAIRS] = [
     "wc_wc", "wc_hi", "hi_wc", "hi_hi", "wc_lo", "lo_wc", "hi_lo", "lo_hi", "lo_lo", "wc_ar",
     "ar_wc", "hi_ar", "ar_hi", "wc_em", "em_wc", "hi_em", "em_hi", "lo_ar", "ar_lo", "lo_em",
     "em_lo", "ar_ar", "ar_em", "em_ar", "em_em",
 ];
 
-/// What a rule-set is made from.
+/// The parameters of a rule set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// How many filters the set had that they describe.
+    /// Number of filters in the described set.
     pub(super) scale: u32,
     pub(super) protocols: Vec<ProtocolShare>,
     pub(super) flags: Vec<FlagShares>,
     pub(super) source_ports: PortShares,
     pub(super) destination_ports: PortShares,
-    /// One for each pair of port classes.
+    /// One distribution for each pair of port classes.
     pub(super) lengths: Vec<Lengths>,
     pub(super) source: Branching,
     pub(super) destination: Branching,
-    /// For each length: how likely source and destination, alike so far, have this bit alike too.
+    /// For each length: probability that the next bits are equal too.
+    ///
+    /// Source and destination are equal so far.
     pub(super) correlation: [f64; 33],
 }
 
-/// How often a protocol occurs, and with which pairs of port classes.
+/// Frequency of a protocol, and of its pairs of port classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProtocolShare {
     pub(super) protocol: u8,
@@ -46,7 +49,7 @@ pub(super) struct ProtocolShare {
     pub(super) pairs: [f64; PAIRS],
 }
 
-/// What filters for a protocol ask of TCP flags.
+/// The TCP flags that filters of a protocol match.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FlagShares {
     pub(super) protocol: u8,
@@ -63,39 +66,40 @@ pub(super) struct PortShares {
 /// How the addresses of a set branch from the first bit to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Branching {
-    /// How many prefixes of the set contain each other at most.
+    /// Maximum number of nested prefixes in the set.
     pub(super) nesting: u32,
-    pub(super) levels: [Level; 33],
+    pub(super) levels: [BranchLevel; 33],
 }
 
-/// How the addresses branch behind one bit.
+/// Branching of the addresses after one bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Level {
-    /// How likely all go on by the same bit.
+pub(super) struct BranchLevel {
+    /// Probability that all continue with the same bit.
     pub(super) single: f64,
-    /// How likely they part.
+    /// Probability that they split.
     pub(super) double: f64,
-    /// How unevenly, if they part: 0 for halves, 1 for all on one side.
+    /// Skew of a split: 0 for halves, 1 for all on one side.
     pub(super) skew: f64,
 }
 
 impl Parameters {
-    /// Reads a parameter file.
+    /// Parses a parameter file.
+    ///
     ///
     /// # Errors
     ///
-    /// The first place that is not as it should be, or what is missing.
+    /// The first syntax error, or the missing section.
     pub fn parse(text: &str) -> Result<Self, ParameterError> {
         parse_parameters(text)
     }
 
-    /// How many filters the set had that they describe.
+    /// Returns the number of filters in the described set.
     #[must_use]
     pub const fn scale(&self) -> u32 {
         self.scale
     }
 
-    /// Whether each class of ports that occurs has what is needed to draw from it.
+    /// Checks that each class of ports that occurs has a distribution.
     pub(super) fn check(&self) -> Result<(), ParameterError> {
         let any = self.protocols.iter().any(|protocol| protocol.share > 0.0);
         if !any {
@@ -134,7 +138,7 @@ impl Parameters {
 }
 
 impl fmt::Display for Parameters {
-    /// The text of a parameter file.
+    /// Formats a parameter file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "-scale\n{}\n#\n-prots", self.scale)?;
         for ProtocolShare { protocol, share, pairs } in &self.protocols {

@@ -1,10 +1,11 @@
-//! Reads a parameter file: sections that begin with `-name` and end with `#`.
+//! Parser of parameter files: sections that begin with `-name` and end with `#`.
 
 use super::{
     filter::{read_flags, read_range},
     lengths::{Lengths, TOTAL_MAX},
     parameters::{
-        Branching, FlagShares, Level, PAIR_NAMES, PAIRS, Parameters, PortShares, ProtocolShare,
+        BranchLevel, Branching, FlagShares, PAIR_NAMES, PAIRS, Parameters, PortShares,
+        ProtocolShare,
     },
     ranges::PortRange,
     scan::{Scan, decimal},
@@ -13,13 +14,13 @@ use shunt_flow::text::nearest_of;
 
 use crate::{ParameterError, TextError};
 
-/// A section, by what its rows say.
+/// A section, by the meaning of its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Section {
     Scale,
     Protocols,
     Flags,
-    /// Of a later version of the format; nothing is made from it.
+    /// A section of a later version of the format, which is ignored.
     Extra,
     SourceRanges,
     SourcePorts,
@@ -33,7 +34,7 @@ enum Section {
     Correlation,
 }
 
-/// The sections besides the pairs of port classes, by name.
+/// The sections other than the pairs of port classes, by name.
 const NAMES: [(&str, Section); 13] = [
     ("scale", Section::Scale),
     ("prots", Section::Protocols),
@@ -50,7 +51,7 @@ const NAMES: [(&str, Section); 13] = [
     ("pcorr", Section::Correlation),
 ];
 
-/// Without these nothing can be made.
+/// Required sections.
 const NEEDED: [&str; 6] = ["scale", "prots", "snest", "sskew", "dnest", "dskew"];
 
 pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError> {
@@ -78,7 +79,7 @@ pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError>
 }
 
 const fn branches_nowhere() -> Branching {
-    Branching { nesting: 1, levels: [Level { single: 0.0, double: 0.0, skew: 0.0 }; 33] }
+    Branching { nesting: 1, levels: [BranchLevel { single: 0.0, double: 0.0, skew: 0.0 }; 33] }
 }
 
 fn nothing() -> Parameters {
@@ -191,8 +192,11 @@ fn read_nesting(scan: &mut Scan<'_>) -> Result<u32, TextError> {
 
 fn read_level(branching: &mut Branching, scan: &mut Scan<'_>) -> Result<(), TextError> {
     let length = read_length(scan)?;
-    let level =
-        Level { single: read_share(scan)?, double: read_share(scan)?, skew: read_share(scan)? };
+    let level = BranchLevel {
+        single: read_share(scan)?,
+        double: read_share(scan)?,
+        skew: read_share(scan)?,
+    };
     if let Some(slot) = branching.levels.get_mut(length) {
         *slot = level;
     }
@@ -216,7 +220,7 @@ mod tests {
     use crate::classbench::BuiltinSet;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn parameters_survive_printing_and_parsing() {
         for set in BuiltinSet::ALL {
             let text = set.parameters().to_string();
             let again = Parameters::parse(&text).unwrap();
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_section_is_told_with_the_nearest_name() {
+    fn a_misspelled_section_gets_the_nearest() {
         let ParameterError::Section { place, nearest } = broken("-sskew", "-skew") else {
             panic!()
         };
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_number_is_told_with_its_place() {
+    fn a_bad_number_has_a_position() {
         let ParameterError::Text(error) = broken("-dnest\n", "-dnest\nmany ") else { panic!() };
         assert_eq!((error.column, error.found.as_str()), (1, "many"));
         let ParameterError::Text(error) = broken("-pcorr\n1\t", "-pcorr\n1\t1.") else { panic!() };
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_set_needs_is_asked_for() {
+    fn missing_sections_are_reported() {
         let missing = broken("-snest", "#");
         assert!(matches!(missing, ParameterError::Text(_)), "{missing}");
         let missing = Parameters::parse("-scale\n1\n").unwrap_err();

@@ -1,15 +1,15 @@
-//! What sets of the original generator look like, to compare with.
+//! Statistics of sets from the original generator, for comparison.
 
 use std::sync::LazyLock;
 
-/// Statistics of a set that the generator of ClassBench made from one of its parameter files.
+/// Statistics of a set that the ClassBench generator made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedSet {
     /// The parameter file, as in `acl1`.
     pub seed: &'static str,
-    /// How many filters were asked for.
+    /// Number of requested filters.
     pub requested: u32,
-    /// How many there are, after duplicates were dropped.
+    /// Number of filters after duplicates were dropped.
     pub rules: u32,
     /// As in [`Statistics`](super::Statistics).
     pub address_pairs: u32,
@@ -23,11 +23,11 @@ pub struct PublishedSet {
     pub independent: f64,
 }
 
-/// All of them.
+/// All sets.
 pub static PUBLISHED: LazyLock<Vec<PublishedSet>> =
     LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 
-/// Rows of `seed requested rules address_pairs masks masks_without_ranges expansion independent`.
+/// One row per set, with columns in the order of the fields of [`PublishedSet`].
 static TABLE: &str = include_str!("../../data/classbench/original-generator.tsv");
 
 fn row(line: &'static str) -> Option<PublishedSet> {

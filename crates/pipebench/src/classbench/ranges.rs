@@ -1,11 +1,11 @@
 //! Port ranges, and the masks that cover them.
 //!
-//! OpenFlow matches a port by value and mask, so a range becomes several matches: the fewest are the
-//! largest aligned blocks that fit, taken from the low end.
+//! OpenFlow matches a port by value and mask, so a range becomes several matches. The smallest
+//! number of matches are the largest aligned blocks that fit, taken from the low end.
 
 use std::fmt;
 
-/// Ports from one to another, both included.
+/// A range of ports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRange {
     low: u16,
@@ -20,37 +20,38 @@ impl PortRange {
     /// Ports from 1024.
     pub const HIGH: Self = Self { low: 1024, high: u16::MAX };
 
-    /// The ports from `low` to `high`, unless they are the wrong way round.
+    /// Returns the ports from `low` to `high`; `None` if `low` is greater.
     #[must_use]
     pub const fn new(low: u16, high: u16) -> Option<Self> {
         if low <= high { Some(Self { low, high }) } else { None }
     }
 
-    /// One port.
+    /// Returns a single port.
     #[must_use]
     pub const fn exact(port: u16) -> Self {
         Self { low: port, high: port }
     }
 
-    /// The lowest port.
+    /// Returns the lowest port.
     #[must_use]
     pub const fn low(self) -> u16 {
         self.low
     }
 
-    /// The highest port.
+    /// Returns the highest port.
     #[must_use]
     pub const fn high(self) -> u16 {
         self.high
     }
 
-    /// How many ports there are, less one.
+    /// Returns the number of ports minus one.
     #[must_use]
     pub const fn span(self) -> u16 {
         self.high.saturating_sub(self.low)
     }
 
-    /// The fewest masked values that cover the range exactly, at most 30.
+    /// Returns the fewest masked values that cover the range exactly, at most 30.
+    ///
     ///
     /// ```
     /// use shunt_pipebench::classbench::PortRange;
@@ -76,7 +77,7 @@ impl PortRange {
     }
 }
 
-/// Ones below the lowest set bit of a value that is not 0.
+/// Returns the bits below the lowest set bit of a nonzero value.
 const fn low_bits(value: u16) -> u16 {
     !value & value.wrapping_sub(1)
 }
@@ -90,14 +91,14 @@ impl fmt::Display for PortRange {
 /// A value under a mask of leading ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortMask {
-    /// The bits asked for, zero outside the mask.
+    /// The matched bits, zero outside the mask.
     pub value: u16,
-    /// Which bits those are.
+    /// The mask.
     pub mask: u16,
 }
 
 impl fmt::Display for PortMask {
-    /// As OpenFlow text: `80`, or `0x0400/0xfc00`.
+    /// Formats as OpenFlow text: `80`, or `0x0400/0xfc00`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mask == u16::MAX {
             write!(f, "{}", self.value)
@@ -117,7 +118,7 @@ mod tests {
         range.masks().filter(|mask| port & mask.mask == mask.value).count()
     }
 
-    /// The fewest prefixes for a range, by splitting the space in half again and again.
+    /// Returns the fewest prefixes for a range, by repeatedly halving the space.
     fn fewest(low: u32, high: u32, from: u32, to: u32) -> usize {
         if high < from || low > to {
             0

@@ -1,20 +1,20 @@
-//! Words of a line of text, with the place where each stands.
+//! A scanner of words in a line of text, with their positions.
 
 use crate::TextError;
 
-/// A line that is read from left to right.
+/// A line that is scanned from left to right.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan<'a> {
     line: &'a str,
-    /// Bytes of the line that were read.
+    /// Number of scanned bytes.
     at: usize,
-    /// Where the line begins in the text.
+    /// Offset of the line in the text.
     offset: usize,
     number: usize,
 }
 
 impl<'a> Scan<'a> {
-    /// The lines of a text that are not blank, each ready to be read.
+    /// Returns scanners for the nonblank lines of a text.
     pub(crate) fn lines(text: &'a str) -> impl Iterator<Item = Self> {
         let mut offset = 0;
         let numbered = (1..).zip(text.split_inclusive('\n'));
@@ -26,12 +26,12 @@ impl<'a> Scan<'a> {
         lines.filter(|scan| !scan.line.trim().is_empty())
     }
 
-    /// What is left of the line, without spaces before it.
+    /// Returns the rest of the line, without leading spaces.
     pub(crate) fn rest(&self) -> &'a str {
         self.line.get(self.at..).unwrap_or("").trim_start()
     }
 
-    /// Goes past spaces and this punctuation mark; whether it was there.
+    /// Skips spaces and this punctuation mark; returns whether it was there.
     pub(crate) fn skip(&mut self, mark: char) -> bool {
         self.skip_spaces();
         let there = self.rest().starts_with(mark);
@@ -41,12 +41,12 @@ impl<'a> Scan<'a> {
         there
     }
 
-    /// Goes past this punctuation mark, which must be there.
+    /// Skips this punctuation mark, which is required.
     pub(crate) fn mark(&mut self, mark: char, expected: &'static str) -> Result<(), TextError> {
         if self.skip(mark) { Ok(()) } else { Err(self.error(expected)) }
     }
 
-    /// The next word: what stands before a space or any of `:,/`.
+    /// Returns the next word, up to a space or any of `:,/`.
     pub(crate) fn word(&mut self) -> &'a str {
         self.skip_spaces();
         let rest = self.rest();
@@ -56,7 +56,7 @@ impl<'a> Scan<'a> {
         word
     }
 
-    /// The next word as what it means.
+    /// Parses the next word.
     pub(crate) fn value<T>(
         &mut self,
         expected: &'static str,
@@ -67,19 +67,19 @@ impl<'a> Scan<'a> {
         read(self.word()).ok_or_else(|| before.error(expected))
     }
 
-    /// Asks that nothing is left.
+    /// Requires the end of the line.
     pub(crate) fn end(&self) -> Result<(), TextError> {
         if self.rest().is_empty() { Ok(()) } else { Err(self.error("the end of the line")) }
     }
 
-    /// Something else than this stands here.
+    /// Returns an error at this position.
     pub(crate) fn error(&self, expected: &'static str) -> TextError {
         let mut here = self.clone();
         here.skip_spaces();
         let start = here.at;
         let mut found = here.word();
         if found.is_empty() {
-            // A mark where a word is expected, or the end of the line.
+            // A mark in place of a word, or the end of the line.
             found = here.rest().get(..1).unwrap_or("");
         }
         let before = self.line.get(..start).unwrap_or("");
@@ -98,13 +98,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(crate) fn decimal<T: std::str::FromStr>(word: &str) -> Option<T> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     if digits { word.parse().ok() } else { None }
 }
 
-/// A hexadecimal number after `0x`, or a decimal one.
+/// Parses a hexadecimal number after `0x`, or a decimal one.
 pub(crate) fn hexadecimal(word: &str) -> Option<u16> {
     match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         Some(digits) => u16::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
@@ -112,7 +112,7 @@ pub(crate) fn hexadecimal(word: &str) -> Option<u16> {
     }
 }
 
-/// Characters of the user's text that a message repeats.
+/// Maximum characters of the user's text in a message.
 const FOUND_MAX: usize = 40;
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_told_in_lines_and_characters() {
+    fn positions_are_lines_and_characters() {
         let text = "one\n\n  é , two\n";
         let mut scan = Scan::lines(text).nth(1).unwrap();
         assert_eq!(scan.word(), "é");

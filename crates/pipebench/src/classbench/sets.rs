@@ -1,31 +1,32 @@
-//! Four kinds of rule-sets of our own making: access lists, firewalls, chains of IP filters, and the
-//! rules of a switch with OpenFlow.
+//! Four built-in kinds of rule sets: access lists, firewalls, IP chains, and OpenFlow switch rules.
 //!
-//! The parameter files of ClassBench were measured on sets of their owners and may not be passed on.
-//! These come from no measurement: each is a [`Shape`] of a few round numbers, chosen so that the
-//! [`Statistics`](super::Statistics) of what is made from it lie among those of the twelve original
-//! files ([`PUBLISHED`](super::PUBLISHED)). A shape becomes parameters by smooth laws: prefix lengths
-//! are peaks with weights, services are ranked by Zipf's law, branching and correlation change in
-//! straight lines from the first bit of an address to the last.
+//! The parameter files of ClassBench were measured on proprietary sets and may not be
+//! redistributed. These are not measured: each is a [`Profile`] of a few round numbers, chosen so
+//! that the [`Statistics`](super::Statistics) of the generated sets lie among those of the twelve
+//! original files ([`PUBLISHED`](super::PUBLISHED)). A profile becomes parameters by smooth laws:
+//! prefix lengths are weighted peaks, services are ranked by Zipf's law, and branching and
+//! correlation change linearly over the bits of an address.
 //!
-//! The last kind is like what J. Matoušek et al. found in the OpenFlow switches of a data centre
-//! (*ClassBench-ng: Recasting ClassBench after a Decade of Network Evolution*): whole addresses of a
-//! few hundred hosts, of which few are spoken to, each pair with several protocols, and single ports
-//! or none.
+//! The last kind follows the findings of J. Matoušek et al. in the OpenFlow switches of a data
+//! centre (*ClassBench-ng: Recasting ClassBench after a Decade of Network Evolution*): whole
+//! addresses of a few hundred hosts with few destinations, several protocols per pair, and single
+//! ports or none.
 
 use std::{fmt, str::FromStr};
 
 use super::{
     filter::TcpFlags,
     lengths::Lengths,
-    parameters::{Branching, FlagShares, Level, PAIR_NAMES, Parameters, PortShares, ProtocolShare},
+    parameters::{
+        BranchLevel, Branching, FlagShares, PAIR_NAMES, Parameters, PortShares, ProtocolShare,
+    },
     ranges::PortRange,
 };
 use shunt_flow::text::nearest_of;
 
 use crate::{UnknownName, real::pow};
 
-/// A kind of rule-set whose parameters come with the crate.
+/// A kind of rule set with built-in parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BuiltinSet {
     /// An access list: specific addresses, one destination port or range.
@@ -39,10 +40,10 @@ pub enum BuiltinSet {
 }
 
 impl BuiltinSet {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Acl, Self::Firewall, Self::Ipc, Self::OpenFlow];
 
-    /// What it is called, as ClassBench calls its like.
+    /// Returns its name, which follows ClassBench.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl BuiltinSet {
         }
     }
 
-    /// What it is.
+    /// Returns its description.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -64,7 +65,7 @@ impl BuiltinSet {
         }
     }
 
-    /// Its parameters.
+    /// Returns its parameters.
     #[must_use]
     pub fn parameters(self) -> Parameters {
         match self {
@@ -92,48 +93,49 @@ impl FromStr for BuiltinSet {
     }
 }
 
-/// What a rule-set looks like, in a few numbers.
-struct Shape {
-    /// The set that it describes has this many filters.
+/// The structure of a rule set in a few numbers.
+struct Profile {
+    /// Number of filters in the described set.
     scale: u32,
-    /// For each protocol its share, and the shares of its pairs of port classes.
+    /// The share of each protocol, with the shares of its pairs of port classes.
     protocols: &'static [(u8, f64, PairShares)],
-    /// How often a TCP filter asks for each of some flags; the others ask for none.
+    /// Shares of TCP filters that match certain flags; the others match none.
     flags: &'static [(u16, u16, f64)],
-    /// How many of [`RANGES`] occur.
+    /// Number of entries of [`RANGES`] in use.
     ranges: usize,
-    /// Lengths of source and destination prefixes that are common, with weights.
+    /// Common lengths of source and destination prefixes, with weights.
     lengths: &'static [(usize, usize, f64)],
     source: Branches,
     destination: Branches,
-    /// How likely the first bit of the destination is the source's, and the last one of those that
-    /// may be.
-    correlation: Line,
-    /// The last bit that may be.
+    /// Probability that a destination bit equals the source's.
+    ///
+    /// It changes from the first bit to the last correlated one.
+    correlation: LinearTrend,
+    /// The last correlated bit.
     correlated: usize,
 }
 
 /// Pairs of port classes by name, with their shares.
 type PairShares = &'static [(&'static str, f64)];
 
-/// How addresses branch.
+/// Branching of the addresses.
 struct Branches {
     nesting: u32,
-    /// From the first bit on, addresses surely part at so many.
+    /// Number of leading bits at which addresses always split.
     even: usize,
-    /// How likely all go on by one bit.
-    single: Line,
-    /// How unevenly they part.
-    skew: Line,
+    /// Probability that all continue with one bit.
+    single: LinearTrend,
+    /// Skew of a split.
+    skew: LinearTrend,
 }
 
-/// A number that changes evenly from the first bit of an address to the last.
-struct Line {
+/// A number that changes linearly from the first bit of an address to the last.
+struct LinearTrend {
     first: f64,
     last: f64,
 }
 
-impl Line {
+impl LinearTrend {
     fn at(&self, length: usize, last: usize) -> f64 {
         let part = |length: usize| f64::from(u32::try_from(length).unwrap_or(u32::MAX));
         self.first + (self.last - self.first) * part(length) / part(last.max(1))
@@ -163,12 +165,12 @@ const RANGES: &[(u16, u16)] = &[
     (67, 68),
 ];
 
-/// The usual scale.
+/// The default scale.
 const SCALE: u32 = 1000;
-/// How fast services become rarer with their rank.
+/// Zipf exponent of the services.
 const SERVICE_EXPONENT: f64 = 0.9;
 
-impl Shape {
+impl Profile {
     fn parameters(&self) -> Parameters {
         let services = || PortShares {
             ranges: ranked(
@@ -217,10 +219,10 @@ impl Shape {
 
 impl Branches {
     fn branching(&self) -> Branching {
-        let mut levels = [Level::default(); 33];
+        let mut levels = [BranchLevel::default(); 33];
         for (length, level) in levels.iter_mut().enumerate() {
             let single = if length < self.even { 0.0 } else { self.single.at(length, 32) };
-            *level = Level { single, double: 1.0 - single, skew: self.skew.at(length, 32) };
+            *level = BranchLevel { single, double: 1.0 - single, skew: self.skew.at(length, 32) };
         }
         Branching { nesting: self.nesting, levels }
     }
@@ -231,7 +233,7 @@ fn protocol_share((protocol, share, pairs): &(u8, f64, PairShares)) -> ProtocolS
     ProtocolShare { protocol: *protocol, share: *share, pairs: PAIR_NAMES.map(of) }
 }
 
-/// Gives each a share by its rank.
+/// Gives each item a share by its rank.
 fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
     let weights: Vec<(PortRange, f64)> = ports
         .zip(1_u32..)
@@ -244,7 +246,7 @@ fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
 const TCP: u8 = 6;
 const SYN_ONLY: (u16, u16) = (0x0002, 0x0012);
 
-const ACL: Shape = Shape {
+const ACL: Profile = Profile {
     scale: SCALE,
     protocols: &[
         (0, 0.10, &[("wc_wc", 1.0)]),
@@ -272,20 +274,20 @@ const ACL: Shape = Shape {
     source: Branches {
         nesting: 4,
         even: 0,
-        single: Line { first: 0.9, last: 0.4 },
-        skew: Line { first: 0.8, last: 0.4 },
+        single: LinearTrend { first: 0.9, last: 0.4 },
+        skew: LinearTrend { first: 0.8, last: 0.4 },
     },
     destination: Branches {
         nesting: 5,
         even: 0,
-        single: Line { first: 0.7, last: 0.92 },
-        skew: Line { first: 0.8, last: 0.5 },
+        single: LinearTrend { first: 0.7, last: 0.92 },
+        skew: LinearTrend { first: 0.8, last: 0.5 },
     },
-    correlation: Line { first: 0.6, last: 1.0 },
+    correlation: LinearTrend { first: 0.6, last: 1.0 },
     correlated: 20,
 };
 
-const FIREWALL: Shape = Shape {
+const FIREWALL: Profile = Profile {
     scale: SCALE,
     protocols: &[
         (0, 0.05, &[("wc_wc", 1.0)]),
@@ -309,20 +311,20 @@ const FIREWALL: Shape = Shape {
     source: Branches {
         nesting: 4,
         even: 0,
-        single: Line { first: 0.6, last: 0.6 },
-        skew: Line { first: 0.7, last: 0.4 },
+        single: LinearTrend { first: 0.6, last: 0.6 },
+        skew: LinearTrend { first: 0.7, last: 0.4 },
     },
     destination: Branches {
         nesting: 4,
         even: 0,
-        single: Line { first: 0.6, last: 0.6 },
-        skew: Line { first: 0.7, last: 0.4 },
+        single: LinearTrend { first: 0.6, last: 0.6 },
+        skew: LinearTrend { first: 0.7, last: 0.4 },
     },
-    correlation: Line { first: 0.5, last: 0.9 },
+    correlation: LinearTrend { first: 0.5, last: 0.9 },
     correlated: 24,
 };
 
-const IPC: Shape = Shape {
+const IPC: Profile = Profile {
     scale: SCALE,
     protocols: &[
         (0, 0.20, &[("wc_wc", 1.0)]),
@@ -357,20 +359,20 @@ const IPC: Shape = Shape {
     source: Branches {
         nesting: 6,
         even: 0,
-        single: Line { first: 0.4, last: 0.7 },
-        skew: Line { first: 0.6, last: 0.5 },
+        single: LinearTrend { first: 0.4, last: 0.7 },
+        skew: LinearTrend { first: 0.6, last: 0.5 },
     },
     destination: Branches {
         nesting: 6,
         even: 0,
-        single: Line { first: 0.4, last: 0.7 },
-        skew: Line { first: 0.6, last: 0.5 },
+        single: LinearTrend { first: 0.4, last: 0.7 },
+        skew: LinearTrend { first: 0.6, last: 0.5 },
     },
-    correlation: Line { first: 0.7, last: 0.9 },
+    correlation: LinearTrend { first: 0.7, last: 0.9 },
     correlated: 24,
 };
 
-const OPENFLOW: Shape = Shape {
+const OPENFLOW: Profile = Profile {
     scale: 10_000,
     protocols: &[
         (0, 0.30, &[("wc_wc", 1.0)]),
@@ -384,15 +386,15 @@ const OPENFLOW: Shape = Shape {
     source: Branches {
         nesting: 1,
         even: 8,
-        single: Line { first: 0.94, last: 0.94 },
-        skew: Line { first: 0.3, last: 0.3 },
+        single: LinearTrend { first: 0.94, last: 0.94 },
+        skew: LinearTrend { first: 0.3, last: 0.3 },
     },
     destination: Branches {
         nesting: 1,
         even: 5,
-        single: Line { first: 0.945, last: 0.945 },
-        skew: Line { first: 0.3, last: 0.3 },
+        single: LinearTrend { first: 0.945, last: 0.945 },
+        skew: LinearTrend { first: 0.3, last: 0.3 },
     },
-    correlation: Line { first: 0.0, last: 0.0 },
+    correlation: LinearTrend { first: 0.0, last: 0.0 },
     correlated: 0,
 };

@@ -1,49 +1,49 @@
-//! Makes source addresses: all of a set together, from the root of a binary tree.
+//! Generates the source addresses of a set together, from the root of a binary tree.
 //!
-//! At each bit the filters of a branch go on together or part, as the parameters say, until their
-//! prefixes are as long as they should be. The tree itself is never stored: a call holds the filters
-//! below one node. Calls nest as deep as an address has bits.
+//! At each bit the filters of a branch continue together or split, as the parameters say, until
+//! their prefixes have their lengths. The tree is never stored: a call holds the filters below one
+//! node. Recursion is as deep as an address has bits.
 
-use super::{filter::Prefix, generate::Draft, parameters::Branching};
+use super::{filter::AddressPrefix, generate::FilterDraft, parameters::Branching};
 use crate::RandomStream;
 
-/// A node of the tree, and which filters are below it.
+/// A node of the tree, as a prefix.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     /// The bits so far, from the highest.
     pub(super) address: u32,
-    /// How many.
+    /// Number of bits.
     pub(super) length: u8,
-    /// How many prefixes end at nodes above.
+    /// Number of prefixes that end at nodes above.
     pub(super) nesting: u32,
 }
 
-impl Node {
+impl TreeNode {
     pub(super) const ROOT: Self = Self { address: 0, length: 0, nesting: 0 };
 
-    /// The child on a side.
-    pub(super) fn child(self, side: Side, nesting: u32) -> Self {
+    /// Returns the child on a side.
+    pub(super) fn child(self, side: ChildSide, nesting: u32) -> Self {
         let bit = (1_u32 << 31).checked_shr(self.length.into()).unwrap_or(0);
-        let address = if side == Side::One { self.address | bit } else { self.address };
+        let address = if side == ChildSide::One { self.address | bit } else { self.address };
         Self { address, length: self.length.saturating_add(1), nesting }
     }
 
-    /// The prefix of that length that a single filter gets, whose bits nothing else constrains.
-    pub(super) fn alone(self, length: u8, stream: &mut RandomStream) -> Prefix {
+    /// Completes the prefix of a single filter with random bits.
+    pub(super) fn alone(self, length: u8, stream: &mut RandomStream) -> AddressPrefix {
         let free = u32::MAX.checked_shr(self.length.into()).unwrap_or(0);
         let random = u32::try_from(stream.bits() >> 32).unwrap_or(0);
-        Prefix::new(self.address | (random & free), length)
+        AddressPrefix::new(self.address | (random & free), length)
     }
 }
 
-/// Which child of a node.
+/// One of the two children of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ChildSide {
     Zero,
     One,
 }
 
-impl Side {
+impl ChildSide {
     pub(super) const BOTH: [Self; 2] = [Self::Zero, Self::One];
 
     pub(super) fn random(stream: &mut RandomStream) -> Self {
@@ -57,7 +57,7 @@ impl Side {
         }
     }
 
-    /// Which of two things.
+    /// Selects one of two items.
     pub(super) const fn of<T>(self, pair: &mut [T; 2]) -> &mut T {
         let [zero, one] = pair;
         match self {
@@ -68,19 +68,23 @@ impl Side {
 }
 
 /// Gives each filter a source address of its length.
-pub(super) fn grow_sources(drafts: &mut [Draft], branching: &Branching, stream: &mut RandomStream) {
+pub(super) fn grow_sources(
+    drafts: &mut [FilterDraft],
+    branching: &Branching,
+    stream: &mut RandomStream,
+) {
     let all = (0..drafts.len()).collect();
-    Tree { drafts, branching, stream }.grow(Node::ROOT, all);
+    SourceTree { drafts, branching, stream }.grow(TreeNode::ROOT, all);
 }
 
-struct Tree<'a> {
-    drafts: &'a mut [Draft],
+struct SourceTree<'a> {
+    drafts: &'a mut [FilterDraft],
     branching: &'a Branching,
     stream: &'a mut RandomStream,
 }
 
-impl Tree<'_> {
-    fn grow(&mut self, node: Node, filters: Vec<usize>) {
+impl SourceTree<'_> {
+    fn grow(&mut self, node: TreeNode, filters: Vec<usize>) {
         if let [only] = *filters {
             let length = self.length(only);
             let prefix = node.alone(length, self.stream);
@@ -89,30 +93,30 @@ impl Tree<'_> {
         }
         let (ended, rest): (Vec<_>, Vec<_>) =
             filters.into_iter().partition(|filter| self.length(*filter) == node.length);
-        let here = Prefix::new(node.address, node.length);
+        let here = AddressPrefix::new(node.address, node.length);
         ended.iter().for_each(|filter| self.end(*filter, here));
         if rest.is_empty() {
             return;
         }
         let nesting = node.nesting.saturating_add(u32::from(!ended.is_empty()));
         let [zero, one] = self.split(node.length, nesting, rest);
-        for (side, filters) in Side::BOTH.into_iter().zip([zero, one]) {
+        for (side, filters) in ChildSide::BOTH.into_iter().zip([zero, one]) {
             if !filters.is_empty() {
                 self.grow(node.child(side, nesting), filters);
             }
         }
     }
 
-    /// Which filters go to which child.
+    /// Splits filters between the children.
     fn split(&mut self, length: u8, nesting: u32, mut filters: Vec<usize>) -> [Vec<usize>; 2] {
-        let side = Side::random(self.stream);
+        let side = ChildSide::random(self.stream);
         let mut children = [Vec::new(), Vec::new()];
         let next = length.saturating_add(1);
         let ends_next = |tree: &Self, filter: &usize| tree.length(*filter) == next;
         if at_nesting_limit(self.branching, nesting, length, filters.len())
             && filters.iter().any(|filter| ends_next(self, filter))
         {
-            // What ends at the next bit must not contain the rest.
+            // A prefix that ends at the next bit must not contain the rest.
             let (ending, rest) = filters.into_iter().partition(|filter| ends_next(self, filter));
             *side.of(&mut children) = ending;
             *side.other().of(&mut children) = rest;
@@ -132,14 +136,14 @@ impl Tree<'_> {
         self.drafts.get(filter).map_or(0, |draft| draft.source.length())
     }
 
-    fn end(&mut self, filter: usize, prefix: Prefix) {
+    fn end(&mut self, filter: usize, prefix: AddressPrefix) {
         if let Some(draft) = self.drafts.get_mut(filter) {
             draft.source = prefix;
         }
     }
 }
 
-/// Whether one more prefix around others would be one too many.
+/// Returns whether one more enclosing prefix would exceed the nesting limit.
 pub(super) fn at_nesting_limit(
     branching: &Branching,
     nesting: u32,
@@ -147,10 +151,12 @@ pub(super) fn at_nesting_limit(
     filters: usize,
 ) -> bool {
     let full = nesting.saturating_add(1) >= branching.nesting;
-    full && filters > 1 && length < Prefix::LENGTH_MAX - 1
+    full && filters > 1 && length < AddressPrefix::LENGTH_MAX - 1
 }
 
-/// How many of these go to the heavier side: from half with no skew to all with skew 1.
+/// Returns the number of filters on the heavier side.
+///
+/// It is half with no skew, and all with skew 1.
 pub(super) fn heavy(filters: usize, skew: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "a set has fewer filters than 2^53")]
     let heavy = (filters as f64 / (2.0 - skew)).floor();

@@ -1,4 +1,4 @@
-//! What matters of a rule-set to whoever classifies by it.
+//! Statistics of a rule set that matter to classifiers.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl FilterField {
         Self::Protocol,
     ];
 
-    /// The values that a filter accepts in the field, first and last.
+    /// Returns the first and last value that a filter accepts in the field.
     fn range(self, filter: &Filter) -> (u32, u32) {
         let ports = |range: PortRange| (u32::from(range.low()), u32::from(range.high()));
         match self {
@@ -55,30 +55,34 @@ impl fmt::Display for FilterField {
     }
 }
 
-/// What matters of a rule-set.
+/// Statistics of a rule set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
-    /// How many filters.
+    /// Number of filters.
     pub rules: usize,
-    /// Different pairs of prefix lengths.
+    /// Number of distinct pairs of prefix lengths.
     pub address_pairs: usize,
-    /// Different masks, if each port range is a mask of its own.
+    /// Number of distinct masks, with each port range as a separate mask.
     pub masks: usize,
-    /// Different masks, if a range of ports counts as any port; tuple spaces see these.
+    /// Number of distinct masks, with a port range as a wildcard.
+    ///
+    /// Tuple space search sees these masks.
     pub masks_without_ranges: usize,
-    /// Masked matches for each filter, once its port ranges are expanded.
+    /// Masked matches per filter, after port ranges are expanded.
     pub expansion: f64,
-    /// The greatest share of filters of which no two overlap in a field.
+    /// Greatest share of filters that do not overlap each other in a field.
     pub independent: f64,
     /// That field.
     pub independent_in: FilterField,
-    /// How often on average each value that occurs does: of the destination; of both addresses;
-    /// with the protocol; with the destination ports; of all five fields.
+    /// Mean number of filters per value of growing sets of fields.
+    ///
+    /// The sets are: destination; both addresses; with the protocol; with the destination ports;
+    /// all five fields.
     pub recurrence: [f64; 5],
 }
 
 impl Statistics {
-    /// The statistics of these filters.
+    /// Returns the statistics of these filters.
     #[must_use]
     pub fn of(filters: &[Filter]) -> Self {
         let lengths = |filter: &Filter| (filter.source.length(), filter.destination.length());
@@ -127,8 +131,9 @@ fn recurrences(filters: &[Filter]) -> [f64; 5] {
     counts.map(|count| ratio(filters.len(), count))
 }
 
-/// How many filters there are to each tuple of header fields that occurs: the mean over all choices of
-/// one field, of two, up to all five.
+/// Returns the mean number of filters per tuple of header fields.
+///
+/// Entry k is the mean over all choices of k + 1 fields.
 #[must_use]
 pub fn tuple_recurrence(filters: &[Filter]) -> [f64; 5] {
     let mut sums = [0.0; 5];
@@ -151,7 +156,7 @@ pub fn tuple_recurrence(filters: &[Filter]) -> [f64; 5] {
     all
 }
 
-/// How many different keys the filters have.
+/// Returns the number of distinct keys of the filters.
 fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
     let mut keys: Vec<K> = filters.iter().map(key).collect();
     keys.sort_unstable();
@@ -159,9 +164,9 @@ fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
     keys.len()
 }
 
-/// The field in which most filters do not overlap, and how many those are.
+/// Returns the field in which most filters do not overlap, and their number.
 ///
-/// Taking the range that ends first, again and again, gives the most in each field.
+/// Repeatedly taking the range that ends first gives the maximum in each field.
 fn most_independent(filters: &[Filter]) -> (usize, FilterField) {
     let counts = FilterField::ALL.map(|field| {
         let mut ranges: Vec<(u32, u32)> = filters
@@ -213,7 +218,7 @@ mod tests {
         let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
                     @10.0.0.0/8\t2.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n";
         let [one, two, .., five] = tuple_recurrence(&read_filters(text).unwrap());
-        // All but the destination recur; of ten pairs of fields six are without it.
+        // All but the destination recur; six of ten pairs of fields do not include it.
         assert_eq!((one, two, five), ((4.0 * 2.0 + 1.0) / 5.0, (6.0 * 2.0 + 4.0) / 10.0, 1.0));
     }
 

@@ -1,61 +1,61 @@
-//! The keys of a name: what each sets, and how it is printed.
+//! The keys of a name: the setting of each, and its printed form.
 
 use super::{
     number::{count, hundredths, parse_count, parse_digits, parse_hundredths, parse_time, time},
     source::{FilterName, SourceName},
-    value::{Arrival, Name, Terminals, Updates},
+    value::{FlowArrival, RuleUpdates, Terminals, WorkloadName},
 };
 use crate::{
-    populate::Form,
+    populate::RuleForm,
     traffic::{FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind},
 };
 
 /// A key that a name can have.
 #[derive(Clone, Copy)]
-pub struct Key {
-    /// The word in front of the equals sign.
+pub struct NameKey {
+    /// The word before the equals sign.
     pub name: &'static str,
-    /// What can stand behind it, for people.
+    /// Description of its values.
     pub values: &'static str,
-    /// What it says, for people.
+    /// Description of the key.
     pub what: &'static str,
-    /// Words that can stand behind it: what a misspelled one is compared with.
+    /// Words among its values, for suggestions.
     pub(super) words: &'static [&'static str],
-    /// Whether it is printed even where it says the usual.
+    /// True if it is printed even with its default value.
     pub(super) is_always_shown: bool,
-    /// Whether it can be said of a source.
+    /// Returns whether it applies to a source.
     pub(super) is_for: fn(&SourceName) -> bool,
-    /// Sets it; `None`: the value is none.
-    pub(super) set: fn(&mut Name, &str) -> Option<()>,
-    /// Prints its value.
-    pub(super) show: fn(&Name) -> String,
+    /// Sets it; returns `None` for an invalid value.
+    pub(super) set: fn(&mut WorkloadName, &str) -> Option<()>,
+    /// Formats its value.
+    pub(super) show: fn(&WorkloadName) -> String,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for NameKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// All keys, in the order in which a name prints them.
-pub const KEYS: &[Key] = &[
-    Key {
+/// All keys, in their printed order.
+pub const KEYS: &[NameKey] = &[
+    NameKey {
         is_always_shown: true,
         set: |name, value| parse_digits(value).map(|seed| name.seed = seed),
         show: |name| name.seed.to_string(),
-        ..key("seed", "a number", "which of all workloads that are otherwise alike")
+        ..key("seed", "a number", "selects one of the workloads that are otherwise equal")
     },
-    Key {
+    NameKey {
         is_for: |source| *source != SourceName::Coflow,
         set: |name, value| positive(value, RULES_MAX).map(|rules| name.rules = rules),
         show: |name| count(name.rules.into()),
         ..key(
             "rules",
             "1 to 1m",
-            "filters that rules are made of; a file of filters or rules is taken whole",
+            "number of filters for the rules; a file of filters or rules is used completely",
         )
     },
-    Key {
+    NameKey {
         words: FilterName::WORDS,
         is_for: is_pipeline,
         set: |name, value| FilterName::find(value).map(|filters| name.filters = filters),
@@ -63,10 +63,10 @@ pub const KEYS: &[Key] = &[
         ..key(
             "filters",
             "of, acl, fw, ipc, or a file of filters or parameters",
-            "what those filters are like",
+            "kind of those filters",
         )
     },
-    Key {
+    NameKey {
         words: &["output", "all"],
         is_for: is_pipeline,
         set: |name, value| terminals(value).map(|terminals| name.terminals = terminals),
@@ -76,13 +76,13 @@ pub const KEYS: &[Key] = &[
         },
         ..key("terminals", "output or all", "traversals: those that forward, or all")
     },
-    Key {
+    NameKey {
         words: &["plain", "real"],
         is_for: is_pipeline,
         set: |name, value| form(value).map(|form| name.form = form),
         show: |name| match name.form {
-            Form::Plain => "plain".to_owned(),
-            Form::Real => "real".to_owned(),
+            RuleForm::Plain => "plain".to_owned(),
+            RuleForm::Real => "real".to_owned(),
         },
         ..key(
             "form",
@@ -90,52 +90,57 @@ pub const KEYS: &[Key] = &[
             "rules: without or with registers, marks and rewritten headers",
         )
     },
-    Key {
+    NameKey {
         set: |name, value| {
             parse_count(value)
                 .filter(|packets| *packets > 0)
                 .map(|packets| name.packets = Some(packets))
         },
         show: |name| name.packets.map_or_else(String::new, count),
-        ..key("packets", "1 or more, as in 100k", "packets in all; 30 for each flow unless said")
+        ..key("packets", "1 or more, as in 100k", "total packets; default 30 per flow")
     },
-    Key {
+    NameKey {
         words: SIZES,
         set: |name, value| sizes(value).map(|sizes| name.sizes = sizes),
         show: |name| show_sizes(name.sizes),
         ..key(
             "sizes",
             "caida, mawi, campus, zipf, zipf-0.8, hadoop, search or fixed",
-            "how packets are distributed over flows",
+            "distribution of packets over flows",
         )
     },
-    Key {
+    NameKey {
         words: &["imix", "campus"],
         set: |name, value| bytes(value).map(|bytes| name.bytes = bytes),
         show: |name| show_bytes(name.bytes),
         ..key("bytes", "64 to 9018, imix or campus", "bytes of a packet on the wire")
     },
-    Key {
+    NameKey {
         words: GAPS,
         set: |name, value| gaps(value).map(|gaps| name.gaps = gaps),
         show: |name| show_gaps(name.gaps).to_owned(),
-        ..key("gaps", "caida, mawi, poisson or constant", "how the times between packets vary")
+        ..key(
+            "gaps",
+            "caida, mawi, poisson or constant",
+            "distribution of the times between \
+                                         packets",
+        )
     },
-    Key {
+    NameKey {
         set: |name, value| positive(value, RATE_MAX).map(|rate| name.rate = Some(rate)),
         show: |name| name.rate.map_or_else(String::new, |rate| count(rate.into())),
-        ..key("rate", "1 to 1000m", "packets in a second; that of the trace unless said")
+        ..key("rate", "1 to 1000m", "packets per second; default that of the trace")
     },
-    Key {
+    NameKey {
         words: &["all"],
         set: |name, value| {
             name.active = if value == "all" { None } else { Some(positive(value, FLOWS_MAX)?) };
             Some(())
         },
         show: |name| name.active.map_or_else(|| "all".to_owned(), |active| count(active.into())),
-        ..key("active", "1 to 10m, or all", "flows that are under way at a time")
+        ..key("active", "1 to 10m, or all", "flows that are active at a time")
     },
-    Key {
+    NameKey {
         is_for: |source| *source != SourceName::Coflow,
         set: |name, value| arrival(value).map(|arrival| name.arrival = Some(arrival)),
         show: |name| {
@@ -146,10 +151,10 @@ pub const KEYS: &[Key] = &[
         ..key(
             "arrival",
             "1 to 10m flows and 0% to 99%: 50k@50%",
-            "more flows, and after which share of the others' packets they come",
+            "additional flows, and the share of the other flows' packets after which they arrive",
         )
     },
-    Key {
+    NameKey {
         words: UPDATES,
         set: |name, value| updates(value).map(|updates| name.updates = Some(updates)),
         show: |name| {
@@ -160,10 +165,10 @@ pub const KEYS: &[Key] = &[
         ..key(
             "updates",
             "p1 to p5, flap or burst, and a period of 1ms or more: p2@10s",
-            "rules that come and go, and how often",
+            "rules that are added and deleted during the traffic, and their period",
         )
     },
-    Key {
+    NameKey {
         is_for: |source| *source == SourceName::Coflow,
         set: |name, value| {
             let percent =
@@ -176,11 +181,11 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// Most flows of a workload.
+/// Maximum number of flows in a workload.
 pub(super) const FLOWS_MAX: u32 = 10_000_000;
 const RULES_MAX: u32 = 1_000_000;
 const RATE_MAX: u32 = 1_000_000_000;
-/// The shortest time between two updates.
+/// Minimum time between two updates.
 const PERIOD_MIN_MS: u32 = 1;
 const PERIOD_MS: u32 = 1000;
 
@@ -188,9 +193,9 @@ const SIZES: &[&str] = &["caida", "mawi", "campus", "zipf", "hadoop", "search", 
 const GAPS: &[&str] = &["caida", "mawi", "poisson", "constant"];
 const UPDATES: &[&str] = &["p1", "p2", "p3", "p4", "p5", "flap", "burst"];
 
-/// A key that every source can have, and that neither sets nor shows anything yet.
-const fn key(name: &'static str, values: &'static str, what: &'static str) -> Key {
-    Key {
+/// Returns a key for every source that sets and shows nothing yet.
+const fn key(name: &'static str, values: &'static str, what: &'static str) -> NameKey {
+    NameKey {
         name,
         values,
         what,
@@ -206,7 +211,7 @@ const fn is_pipeline(source: &SourceName) -> bool {
     matches!(source, SourceName::Pipeline(_) | SourceName::PipelineFile(_))
 }
 
-/// Reads a count that is at least one.
+/// Parses a count of at least one.
 pub(super) fn positive(text: &str, max: u32) -> Option<u32> {
     let number = u32::try_from(parse_count(text)?).ok()?;
     (1..=max).contains(&number).then_some(number)
@@ -220,10 +225,10 @@ fn terminals(text: &str) -> Option<Terminals> {
     }
 }
 
-fn form(text: &str) -> Option<Form> {
+fn form(text: &str) -> Option<RuleForm> {
     match text {
-        "plain" => Some(Form::Plain),
-        "real" => Some(Form::Real),
+        "plain" => Some(RuleForm::Plain),
+        "real" => Some(RuleForm::Real),
         _ => None,
     }
 }
@@ -289,18 +294,18 @@ const fn show_gaps(gaps: Gaps) -> &'static str {
     }
 }
 
-fn arrival(text: &str) -> Option<Arrival> {
+fn arrival(text: &str) -> Option<FlowArrival> {
     let (flows, percent) = text.split_once('@')?;
     let percent = u8::try_from(parse_digits(percent.strip_suffix('%')?)?).ok()?;
     let percent = Some(percent).filter(|percent| *percent < 100)?;
-    Some(Arrival { flows: positive(flows, FLOWS_MAX)?, percent })
+    Some(FlowArrival { flows: positive(flows, FLOWS_MAX)?, percent })
 }
 
-fn updates(text: &str) -> Option<Updates> {
+fn updates(text: &str) -> Option<RuleUpdates> {
     let (kind, period) = match text.split_once('@') {
         Some((kind, period)) => (kind, parse_time(period)?),
         None => (text, PERIOD_MS),
     };
     let period_ms = Some(period).filter(|period| *period >= PERIOD_MIN_MS)?;
-    Some(Updates { kind: UpdateKind::find(kind)?, period_ms })
+    Some(RuleUpdates { kind: UpdateKind::find(kind)?, period_ms })
 }

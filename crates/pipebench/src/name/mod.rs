@@ -1,13 +1,14 @@
 //! One-line names of workloads: `psc:high:100k:seed=1`.
 //!
-//! A name says all of a workload: what the rules are made of, how flows are drawn from them, how
-//! many there are, and what else differs from the usual. Whoever has the name has the workload.
+//! A name defines a workload completely: the source of its rules, how flows are sampled from them,
+//! their number, and all settings other than the defaults.
+//!
 //!
 //! ```text
 //! SOURCE [:LOCALITY] [:FLOWS] [:KEY=VALUE]..
 //! ```
 //!
-//! [`SOURCES`] and [`KEYS`] list what can stand there.
+//! [`SOURCES`] and [`KEYS`] list the possible parts.
 
 mod key;
 mod number;
@@ -17,8 +18,8 @@ mod source;
 mod tests;
 mod value;
 
-pub use key::{KEYS, Key};
+pub use key::{KEYS, NameKey};
 pub use number::parse_count;
 pub(crate) use number::{count, time};
-pub use source::{FilterName, SOURCES, Source, SourceName};
-pub use value::{Arrival, Name, Terminals, Updates};
+pub use source::{FilterName, SOURCES, SourceName, SourceWord};
+pub use value::{FlowArrival, RuleUpdates, Terminals, WorkloadName};

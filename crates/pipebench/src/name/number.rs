@@ -1,6 +1,6 @@
 //! Numbers in names: `100k`, `3m`, `1500ms`, `zipf-0.9`.
 
-/// A count as it is printed: in thousands or millions where it is a whole number of them.
+/// Formats a count: in thousands or millions where it is a multiple of them.
 pub(crate) fn count(number: u64) -> String {
     match number {
         0 => "0".to_owned(),
@@ -10,7 +10,7 @@ pub(crate) fn count(number: u64) -> String {
     }
 }
 
-/// Reads a count: digits, perhaps with a `k` for thousands or an `m` for millions.
+/// Parses a count: digits, with an optional `k` for thousands or `m` for millions.
 #[must_use]
 pub fn parse_count(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
@@ -24,7 +24,7 @@ pub fn parse_count(text: &str) -> Option<u64> {
     parse_digits(digits)?.checked_mul(unit)
 }
 
-/// A time as it is printed: in seconds where it is a whole number of them.
+/// Formats a time: in seconds where it is a multiple of them.
 pub(crate) fn time(milliseconds: u32) -> String {
     match milliseconds {
         ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
@@ -32,7 +32,7 @@ pub(crate) fn time(milliseconds: u32) -> String {
     }
 }
 
-/// Reads a time, in milliseconds.
+/// Parses a time in milliseconds.
 pub(super) fn parse_time(text: &str) -> Option<u32> {
     let (digits, unit) = match text.strip_suffix("ms") {
         Some(digits) => (digits, 1),
@@ -41,13 +41,13 @@ pub(super) fn parse_time(text: &str) -> Option<u32> {
     u32::try_from(parse_digits(digits)?.checked_mul(unit)?).ok()
 }
 
-/// Hundredths as a decimal number without needless zeros.
+/// Formats hundredths as a decimal number without trailing zeros.
 pub(super) fn hundredths(number: u16) -> String {
     let text = format!("{}.{:02}", number / 100, number % 100);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Reads a decimal number with at most two places, in hundredths.
+/// Parses a decimal number with at most two decimals, in hundredths.
 pub(super) fn parse_hundredths(text: &str) -> Option<u16> {
     let (whole, places) = text.split_once('.').unwrap_or((text, "0"));
     if places.is_empty() || places.len() > 2 {
@@ -57,7 +57,7 @@ pub(super) fn parse_hundredths(text: &str) -> Option<u16> {
     u16::try_from(parse_digits(whole)?.checked_mul(100)?.checked_add(places)?).ok()
 }
 
-/// Digits alone: no sign, no blank.
+/// Parses digits only: no sign, no blank.
 pub(super) fn parse_digits(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn non_numbers_are_refused() {
         for text in ["", "k", "-1", "+1", "1 k", "1.5k", "1kk", "99999999999999999999", "1e3"] {
             assert_eq!(parse_count(text), None, "{text}");
         }

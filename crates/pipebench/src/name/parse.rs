@@ -1,18 +1,18 @@
-//! Reading a name, and finding the name that a misspelled one was meant to be.
+//! Parser of names, and suggestions for misspelled ones.
 
 use std::str::FromStr;
 
 use shunt_flow::text::nearest_of;
 
 use super::{
-    Key,
+    NameKey,
     key::{FLOWS_MAX, KEYS, positive},
     source::{SOURCES, SourceName},
-    value::Name,
+    value::WorkloadName,
 };
 use crate::{NameError, NameProblem, traffic::Locality};
 
-impl FromStr for Name {
+impl FromStr for WorkloadName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
@@ -23,33 +23,33 @@ impl FromStr for Name {
     }
 }
 
-/// What is wrong with a name, where, and what may be meant.
+/// A mistake in a name: the problem, its position, and a suggestion.
 struct Wrong {
     at: usize,
     problem: NameProblem,
-    /// The part that is wrong, and what it may be instead.
+    /// The wrong part, and its replacement.
     instead: Option<(usize, String)>,
 }
 
-/// A part of a name, and where it begins.
+/// A part of a name, and its offset.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct NamePart<'a> {
     at: usize,
     text: &'a str,
 }
 
-fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+fn parts(text: &str) -> impl Iterator<Item = NamePart<'_>> {
     text.split(':').scan(0_usize, |next, text| {
         let at = *next;
         *next = at.saturating_add(text.len()).saturating_add(1);
-        Some(Part { at, text })
+        Some(NamePart { at, text })
     })
 }
 
-fn parse(text: &str) -> Result<Name, Wrong> {
+fn parse(text: &str) -> Result<WorkloadName, Wrong> {
     let mut rest = parts(text);
-    let source = rest.next().unwrap_or(Part { at: 0, text: "" });
-    let mut name = Name::of(SourceName::find(source.text).ok_or_else(|| {
+    let source = rest.next().unwrap_or(NamePart { at: 0, text: "" });
+    let mut name = WorkloadName::of(SourceName::find(source.text).ok_or_else(|| {
         unknown("source", source, SOURCES.iter().map(|source| source.word).collect())
     })?);
     let mut seen: Vec<&str> = Vec::new();
@@ -72,8 +72,14 @@ fn parse(text: &str) -> Result<Name, Wrong> {
     Ok(name)
 }
 
-/// Takes a part without a key: the locality or the number of flows, wherever it stands.
-fn bare(name: &mut Name, place: usize, part: Part<'_>) -> Result<Option<&'static str>, Wrong> {
+/// Parses a part without a key.
+///
+/// It is the locality or the number of flows, in any position.
+fn bare(
+    name: &mut WorkloadName,
+    place: usize,
+    part: NamePart<'_>,
+) -> Result<Option<&'static str>, Wrong> {
     if begins_with_digit(part.text) {
         name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| {
             let mut wrong = value("flows", part, NUMBER);
@@ -86,12 +92,12 @@ fn bare(name: &mut Name, place: usize, part: Part<'_>) -> Result<Option<&'static
         name.locality = locality;
         return Ok(Some("locality"));
     }
-    // Where the locality usually stands, a word is a misspelled one.
+    // In the usual position of the locality, an unknown word is a misspelled locality.
     let is_locality = place == 0;
     if is_locality { Err(unknown("locality", part, Locality::WORDS.to_vec())) } else { Ok(None) }
 }
 
-fn set(name: &mut Name, key: &Key, part: Part<'_>) -> Result<(), Wrong> {
+fn set(name: &mut WorkloadName, key: &NameKey, part: NamePart<'_>) -> Result<(), Wrong> {
     if !(key.is_for)(&name.source) {
         let subject = name.source.to_string();
         return Err(wrong(part.at, NameProblem::NotFor { key: key.name, subject }));
@@ -104,21 +110,21 @@ fn set(name: &mut Name, key: &Key, part: Part<'_>) -> Result<(), Wrong> {
     })
 }
 
-/// Splits a part into its key and its value.
-fn key_of(part: Part<'_>) -> Result<(&'static Key, Part<'_>), Wrong> {
+/// Splits a part into key and value.
+fn key_of(part: NamePart<'_>) -> Result<(&'static NameKey, NamePart<'_>), Wrong> {
     let names = || KEYS.iter().map(|key| key.name).collect();
     let Some((name, text)) = part.text.split_once('=') else {
         return Err(unknown("key", part, names()));
     };
     let key = KEYS.iter().find(|key| key.name == name);
-    let key = key.ok_or_else(|| unknown("key", Part { at: part.at, text: name }, names()))?;
+    let key = key.ok_or_else(|| unknown("key", NamePart { at: part.at, text: name }, names()))?;
     let at = part.at.saturating_add(name.len()).saturating_add(1);
-    Ok((key, Part { at, text }))
+    Ok((key, NamePart { at, text }))
 }
 
 const NUMBER: &str = "1 to 10m, as in 500, 100k or 1m";
 
-/// A number in which letters stand for the digits that they look like.
+/// Replaces letters that look like digits in a number.
 fn as_digits(text: &str) -> Option<String> {
     let digits = text.replace(['O', 'o'], "0").replace(['I', 'l'], "1");
     positive(&digits, FLOWS_MAX).map(|_| digits)
@@ -132,23 +138,23 @@ const fn wrong(at: usize, problem: NameProblem) -> Wrong {
     Wrong { at, problem, instead: None }
 }
 
-fn value(key: &'static str, part: Part<'_>, expected: &'static str) -> Wrong {
+fn value(key: &'static str, part: NamePart<'_>, expected: &'static str) -> Wrong {
     let problem = NameProblem::Value { key, value: part.text.to_owned(), expected };
     wrong(part.at, problem)
 }
 
-fn unknown(what: &'static str, part: Part<'_>, known: Vec<&'static str>) -> Wrong {
+fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> Wrong {
     let instead = near(part.text, &known).map(|word| (part.at, word.to_owned()));
     let problem = NameProblem::Unknown { what, word: part.text.to_owned(), known };
     Wrong { at: part.at, problem, instead }
 }
 
-/// The word that is most like this one, if any is.
+/// Returns the most similar word, if any is similar.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_of(word, known.iter().copied())
 }
 
-/// Corrects a name, one wrong word after the other, until it is one.
+/// Corrects one wrong word after the other, until the name is valid.
 fn repair(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     let mut words: Vec<String> = Vec::new();
@@ -156,9 +162,9 @@ fn repair(text: &str) -> Option<String> {
         match parse(&text) {
             Ok(name) => {
                 let whole = name.to_string();
-                // What is usual goes unsaid, but not if it is what was meant.
-                let is_said = words.iter().all(|word| whole.contains(word));
-                return Some(if is_said { whole } else { text });
+                // Defaults are omitted, but not if the user gave them.
+                let is_given = words.iter().all(|word| whole.contains(word));
+                return Some(if is_given { whole } else { text });
             }
             Err(wrong) => {
                 let (at, word) = wrong.instead?;
@@ -172,5 +178,5 @@ fn repair(text: &str) -> Option<String> {
     None
 }
 
-/// Wrong words that are corrected in one name.
+/// Maximum number of corrected words in one name.
 const REPAIRS_MAX: usize = 20;

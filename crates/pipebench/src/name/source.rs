@@ -1,21 +1,21 @@
-//! What the rules of a workload are made of.
+//! The source of a workload's rules.
 
 use std::fmt;
 
 /// The first part of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SourceName {
-    /// A pipeline that comes with the crate, by its name.
+    /// A built-in pipeline by name.
     Pipeline(&'static str),
-    /// A pipeline in a file.
+    /// A pipeline file.
     PipelineFile(String),
-    /// One table of filters; if they are those of a file, it may have the rules of a switch instead.
+    /// One table of filters; a file may contain the rules of a switch instead.
     ClassBench(FilterName),
     /// A cluster with coflows.
     Coflow,
 }
 
-/// Where filters come from.
+/// The source of filters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FilterName {
     /// Access lists.
@@ -26,35 +26,35 @@ pub enum FilterName {
     Ipc,
     /// Rules of a switch with OpenFlow.
     OpenFlow,
-    /// A file of filters or of parameters in the format of ClassBench.
+    /// A file of filters or of parameters in ClassBench format.
     File(String),
 }
 
-/// A word that can stand first in a name, and what it means.
+/// A first word of a name, and its description.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct SourceWord {
     /// The word.
     pub word: &'static str,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
 }
 
-/// All words that can stand first; a path to a file can, too.
-pub const SOURCES: &[Source] = &[
-    Source { word: "ofd", what: "OF-DPA as in CORD: 10 tables, 5 traversals" },
-    Source { word: "psc", what: "PISCES L2, L3 and access list: 7 tables, 2 traversals" },
-    Source { word: "ols", what: "OVN logical switch: 30 tables, 23 traversals" },
-    Source { word: "ant", what: "Antrea: 22 tables, 20 traversals" },
-    Source { word: "otl", what: "ONF table type pattern: 8 tables, 11 traversals" },
-    Source { word: "classbench-acl", what: "one table of an access list" },
-    Source { word: "classbench-fw", what: "one table of a firewall" },
-    Source { word: "classbench-ipc", what: "one table of an IP chain" },
-    Source { word: "classbench-of", what: "one table of a switch with OpenFlow" },
-    Source { word: "coflow", what: "a cluster whose UDP flows come in coflows" },
+/// All first words; a path to a file is also allowed.
+pub const SOURCES: &[SourceWord] = &[
+    SourceWord { word: "ofd", what: "OF-DPA as in CORD: 10 tables, 5 traversals" },
+    SourceWord { word: "psc", what: "PISCES L2, L3 and access list: 7 tables, 2 traversals" },
+    SourceWord { word: "ols", what: "OVN logical switch: 30 tables, 23 traversals" },
+    SourceWord { word: "ant", what: "Antrea: 22 tables, 20 traversals" },
+    SourceWord { word: "otl", what: "ONF table type pattern: 8 tables, 11 traversals" },
+    SourceWord { word: "classbench-acl", what: "one table of an access list" },
+    SourceWord { word: "classbench-fw", what: "one table of a firewall" },
+    SourceWord { word: "classbench-ipc", what: "one table of an IP chain" },
+    SourceWord { word: "classbench-of", what: "one table of a switch with OpenFlow" },
+    SourceWord { word: "coflow", what: "a cluster with UDP flows in coflows" },
 ];
 
 impl SourceName {
-    /// Reads a word of [`SOURCES`], or a path.
+    /// Parses a word of [`SOURCES`], or a path.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         if is_path(word) {
@@ -75,10 +75,10 @@ impl SourceName {
 }
 
 impl FilterName {
-    /// The words that [`find`](Self::find) knows beside paths.
+    /// The words of [`find`](Self::find) other than paths.
     pub(super) const WORDS: &[&str] = &["acl", "fw", "ipc", "of"];
 
-    /// Reads a word, or a path.
+    /// Parses a word, or a path.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         match word {
@@ -92,7 +92,7 @@ impl FilterName {
     }
 }
 
-/// Words of a name have neither dots nor slashes, paths of files hardly lack both.
+/// Returns whether a word is a path: names contain no dots and no slashes.
 fn is_path(word: &str) -> bool {
     word.contains(['/', '.'])
 }

@@ -1,10 +1,10 @@
-//! Names read back from what they print, and misspelled ones are told the nearest.
+//! Names survive printing and parsing, and misspelled ones get the nearest suggestion.
 
 use proptest::{option, prelude::*, sample::select};
 
 use super::*;
 use crate::{
-    populate::Form,
+    populate::RuleForm,
     traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind},
 };
 
@@ -20,7 +20,7 @@ fn sizes() -> impl Strategy<Value = FlowSizes> {
     prop_oneof![select(words.to_vec()), Just(FlowSizes::Search), Just(FlowSizes::Fixed), zipf]
 }
 
-fn names() -> impl Strategy<Value = Name> {
+fn names() -> impl Strategy<Value = WorkloadName> {
     let bytes = prop_oneof![
         Just(PacketSizes::Imix),
         Just(PacketSizes::Campus),
@@ -28,19 +28,19 @@ fn names() -> impl Strategy<Value = Name> {
     ];
     let gaps = select(vec![Gaps::Caida, Gaps::Mawi, Gaps::Poisson, Gaps::Constant]);
     let arrival =
-        (1_u32..1_000_000, 0_u8..100).prop_map(|(flows, percent)| Arrival { flows, percent });
+        (1_u32..1_000_000, 0_u8..100).prop_map(|(flows, percent)| FlowArrival { flows, percent });
     let updates = (select(UpdateKind::ALL.to_vec()), 1_u32..100_000)
-        .prop_map(|(kind, period_ms)| Updates { kind, period_ms });
+        .prop_map(|(kind, period_ms)| RuleUpdates { kind, period_ms });
     let traffic = (sizes(), bytes, gaps, option::of(1..u64::MAX), option::of(1_u32..1_000_000_000));
     let changes = (option::of(1_u32..1000), option::of(arrival), option::of(updates));
     let rules = (1_u32..1_000_000, select(vec!["acl", "fw", "ipc", "of", "x/y"]), any::<bool>());
     let base = (sources(), any::<bool>(), 1_u32..10_000_000, any::<u64>(), 0_u8..=100);
     (base, rules, traffic, changes).prop_map(|(base, rules, traffic, changes)| {
-        let usual = Name::of(base.0);
+        let usual = WorkloadName::of(base.0);
         let is_coflow = usual.source == SourceName::Coflow;
         let is_pipeline =
             matches!(usual.source, SourceName::Pipeline(_) | SourceName::PipelineFile(_));
-        Name {
+        WorkloadName {
             locality: if base.1 { Locality::High } else { Locality::Low },
             flows: base.2,
             seed: base.3,
@@ -48,7 +48,7 @@ fn names() -> impl Strategy<Value = Name> {
             rules: if is_coflow { usual.rules } else { rules.0 },
             filters: FilterName::find(if is_pipeline { rules.1 } else { "of" }).unwrap(),
             terminals: if is_pipeline && rules.2 { Terminals::All } else { Terminals::Output },
-            form: if is_pipeline && rules.0 % 2 == 0 { Form::Real } else { Form::Plain },
+            form: if is_pipeline && rules.0 % 2 == 0 { RuleForm::Real } else { RuleForm::Plain },
             sizes: traffic.0,
             bytes: traffic.1,
             gaps: traffic.2,
@@ -64,26 +64,26 @@ fn names() -> impl Strategy<Value = Name> {
 
 proptest! {
     #[test]
-    fn a_name_reads_back_from_what_it_prints(name in names()) {
+    fn a_name_survives_printing_and_parsing(name in names()) {
         let text = name.to_string();
-        prop_assert_eq!(text.parse::<Name>().map_err(|error| error.to_string()), Ok(name), "{}", text);
+        prop_assert_eq!(text.parse::<WorkloadName>().map_err(|error| error.to_string()), Ok(name), "{}", text);
     }
 
     #[test]
     fn no_text_makes_the_reader_panic(text in "[a-z0-9:=@%.-]{0,40}|\\PC{0,20}") {
-        if let Err(error) = text.parse::<Name>() {
+        if let Err(error) = text.parse::<WorkloadName>() {
             prop_assert!(error.at <= text.len());
             if let Some(nearest) = error.nearest {
-                prop_assert!(nearest.parse::<Name>().is_ok(), "{nearest}");
+                prop_assert!(nearest.parse::<WorkloadName>().is_ok(), "{nearest}");
             }
         }
     }
 
     #[test]
-    fn a_name_with_one_wrong_letter_is_told_a_name(name in names(), at: prop::sample::Index) {
+    fn one_wrong_letter_gets_a_suggestion(name in names(), at: prop::sample::Index) {
         let whole = name.to_string();
         let mut parts: Vec<String> = whole.split(':').map(str::to_owned).collect();
-        // The words that are known: sources, localities and keys, not what users call their files.
+        // The known words: sources, localities and keys, but not file names.
         let is_word = |part: &String| {
             let word = part.split('=').next().unwrap();
             !word.contains(['/', '.']) && word.starts_with(char::is_alphabetic)
@@ -93,7 +93,7 @@ proptest! {
         let length = parts[place].split('=').next().unwrap().len();
         parts[place].replace_range(1..2, "~");
         let text = parts.join(":");
-        let nearest = text.parse::<Name>().unwrap_err().nearest;
+        let nearest = text.parse::<WorkloadName>().unwrap_err().nearest;
         let Some(nearest) = nearest else { return Err(TestCaseError::fail(text)) };
         let is_found = nearest.parse() == Ok(name);
         // Short words have several neighbours.
@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_usual_is_left_out() {
+fn defaults_are_omitted() {
     let cases = [
         ("psc", "psc:high:100k:seed=1"),
         ("psc:low", "psc:low:100k:seed=1"),
@@ -116,17 +116,17 @@ fn what_is_usual_is_left_out() {
         ("./a.json:low:sizes=zipf-1.00", "./a.json:low:100k:seed=1:sizes=zipf"),
     ];
     for (text, expected) in cases {
-        assert_eq!(text.parse::<Name>().unwrap().to_string(), expected);
+        assert_eq!(text.parse::<WorkloadName>().unwrap().to_string(), expected);
     }
 }
 
 #[test]
-fn a_mistake_is_told_with_the_nearest_name() {
+fn a_mistake_gets_the_nearest_name() {
     let cases = [
-        ("pcs:high:100k", "no source is called `pcs`", Some("psc:high:100k:seed=1")),
-        ("psc:hgih:100k", "no locality is called `hgih`", Some("psc:high:100k:seed=1")),
-        ("psc:high:100k:seeds=2", "no key is called `seeds`", Some("psc:high:100k:seed=2")),
-        ("psx:lwo:1k:bites=imx", "no source is called `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
+        ("pcs:high:100k", "there is no source `pcs`", Some("psc:high:100k:seed=1")),
+        ("psc:hgih:100k", "there is no locality `hgih`", Some("psc:high:100k:seed=1")),
+        ("psc:high:100k:seeds=2", "there is no key `seeds`", Some("psc:high:100k:seed=2")),
+        ("psx:lwo:1k:bites=imx", "there is no source `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
         (
             "psc:high:1k:sizes=caidda",
             "sizes=caidda is not caida, mawi",
@@ -145,9 +145,9 @@ fn a_mistake_is_told_with_the_nearest_name() {
             "updates=p2@0s is not p1 to p5, flap or burst, and a period of 1ms or more: p2@10s",
             None,
         ),
-        ("psc:seed=1:seed=2", "seed is said twice", None),
-        ("psc:low:high", "locality is said twice", None),
-        ("psc:1k:2k", "flows is said twice", None),
+        ("psc:seed=1:seed=2", "seed is given twice", None),
+        ("psc:low:high", "locality is given twice", None),
+        ("psc:1k:2k", "flows is given twice", None),
         ("psc:bytes=20", "bytes=20 is not 64 to 9018, imix or campus", None),
         ("psc:coflowiness=1", "psc has no coflowiness", None),
         (
@@ -157,7 +157,7 @@ fn a_mistake_is_told_with_the_nearest_name() {
         ),
     ];
     for (text, problem, nearest) in cases {
-        let error = text.parse::<Name>().unwrap_err();
+        let error = text.parse::<WorkloadName>().unwrap_err();
         assert!(error.to_string().starts_with(problem), "{text}: {error}");
         assert_eq!(error.nearest.as_deref(), nearest, "{text}");
     }

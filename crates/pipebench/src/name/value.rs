@@ -1,4 +1,4 @@
-//! What a name says.
+//! The parsed name of a workload.
 
 use std::fmt;
 
@@ -9,81 +9,82 @@ use super::{
 };
 use crate::{
     Seed,
-    populate::Form,
+    populate::RuleForm,
     traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind, published},
 };
 
-/// The name of a workload, taken apart.
+/// The parsed name of a workload.
 ///
-/// Printed, it reads back as itself.
+/// Its printed form parses to the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
-    /// What the rules are made of.
+pub struct WorkloadName {
+    /// The source of the rules.
     pub source: SourceName,
-    /// How flows are drawn from the rules.
+    /// The locality of the flows.
     pub locality: Locality,
-    /// How many flows there are from the beginning.
+    /// Number of flows at the start.
     pub flows: u32,
-    /// What all randomness comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How many filters are made, of which each becomes rules in several tables; those of a file are
-    /// taken whole.
+    /// Number of generated filters, each of which becomes rules in several tables.
+    ///
+    /// A file is used completely.
     pub rules: u32,
-    /// Where filters come from, if the source is a pipeline.
+    /// Source of the filters of a pipeline.
     pub filters: FilterName,
-    /// Which traversals get rules and flows.
+    /// Traversals that get rules and flows.
     pub terminals: Terminals,
-    /// How much of a pipeline its rules do.
-    pub form: Form,
-    /// How many packets there are; `None`: 30 for each flow, in coflows as the sizes say.
+    /// Actions that the rules use.
+    pub form: RuleForm,
+    /// Number of packets; `None` for 30 per flow, or for the sizes of coflows.
     pub packets: Option<u64>,
-    /// How packets are distributed over flows.
+    /// Distribution of packets over flows.
     pub sizes: FlowSizes,
-    /// How long packets are.
+    /// Lengths of packets.
     pub bytes: PacketSizes,
-    /// How the times between packets are distributed.
+    /// Distribution of the times between packets.
     pub gaps: Gaps,
-    /// Packets in a second; `None`: that of the gaps, in coflows the published one.
+    /// Packets per second; `None` for the rate of the gaps, or of published coflows.
     pub rate: Option<u32>,
-    /// How many flows are under way at a time; `None`: all.
+    /// Number of flows active at a time; `None` for all.
     pub active: Option<u32>,
-    /// More flows that come later.
-    pub arrival: Option<Arrival>,
-    /// Changes of rules while packets come.
-    pub updates: Option<Updates>,
-    /// How many percent of the associated flows of coflows are predicted.
+    /// Additional flows that arrive later.
+    pub arrival: Option<FlowArrival>,
+    /// Rule changes during the traffic.
+    pub updates: Option<RuleUpdates>,
+    /// Percentage of the associated flows of coflows that are predicted.
     pub coflowiness: u8,
 }
 
-/// Which traversals of a pipeline get rules and flows.
+/// Traversals of a pipeline that get rules and flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terminals {
-    /// Those that forward.
+    /// Traversals that forward.
     Output,
-    /// Those that drop or ask a controller, too.
+    /// All traversals, including those that drop or ask a controller.
     All,
 }
 
-/// Flows that come while others run.
+/// Flows that arrive while others are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Arrival {
-    /// How many.
+pub struct FlowArrival {
+    /// Number of flows.
     pub flows: u32,
-    /// After how many percent of the packets of those that were there before.
+    /// Percentage of the initial flows' packets after which they arrive.
     pub percent: u8,
 }
 
-/// Changes of rules while packets come.
+/// Rule changes during the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Updates {
-    /// What changes.
+pub struct RuleUpdates {
+    /// Kind of the change.
     pub kind: UpdateKind,
-    /// Time between one change and the next.
+    /// Time between two changes.
     pub period_ms: u32,
 }
 
-impl Name {
-    /// The name of the usual workload of a source.
+impl WorkloadName {
+    /// Returns the default workload of a source.
     #[must_use]
     pub fn of(source: SourceName) -> Self {
         let coflows = &published().coflows;
@@ -96,7 +97,7 @@ impl Name {
             rules: 10_000,
             filters: FilterName::OpenFlow,
             terminals: Terminals::Output,
-            form: Form::Plain,
+            form: RuleForm::Plain,
             packets: None,
             sizes: if is_coflow { FlowSizes::Hadoop } else { FlowSizes::Caida },
             bytes: PacketSizes::Fixed(if is_coflow { coflows.frame_bytes } else { 64 }),
@@ -109,13 +110,13 @@ impl Name {
         }
     }
 
-    /// All flows, those that come later with them.
+    /// Returns the total number of flows, including later ones.
     #[must_use]
     pub fn flows_of_all(&self) -> u32 {
         self.flows.saturating_add(self.arrival.map_or(0, |arrival| arrival.flows))
     }
 
-    /// How many packets there are; `None`: as many as the sizes say.
+    /// Returns the number of packets; `None` if the sizes determine it.
     #[must_use]
     pub fn packets_wanted(&self) -> Option<u64> {
         let replay = &published().replay;
@@ -123,7 +124,7 @@ impl Name {
         self.packets.or_else(|| (self.source != SourceName::Coflow).then_some(usual))
     }
 
-    /// Packets in a second.
+    /// Returns the packets per second.
     #[must_use]
     pub fn rate_wanted(&self) -> u32 {
         self.rate.unwrap_or_else(|| match self.source {
@@ -132,14 +133,14 @@ impl Name {
         })
     }
 
-    /// What all randomness comes from.
+    /// Returns the seed of all randomness.
     #[must_use]
     pub const fn seed_of(&self) -> Seed {
         Seed::new(self.seed)
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for WorkloadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::of(self.source.clone());
         write!(f, "{}:{}:{}", self.source, self.locality, count(self.flows.into()))?;

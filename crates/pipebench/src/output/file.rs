@@ -1,9 +1,9 @@
-//! A file that is there whole or not at all.
+//! A file that is written completely or not at all.
 //!
-//! It is written under another name beside its own, and gets its own name when it is finished. What
-//! is not finished is removed, so that a full disk or an interrupted run leaves no file that looks
-//! like a result. A symbolic link is followed: what it points at is replaced, and not the link. What
-//! is no regular file, such as a pipe or a terminal, is written to as it is.
+//! It is written under a temporary name in the same folder, and renamed when finished. An
+//! unfinished file is removed, so a full disk or an interrupted run leaves no file that looks like
+//! a result. A symbolic link is followed: its target is replaced, not the link. Special files, such
+//! as a pipe or a terminal, are written directly.
 
 use std::{
     fs::{self, File},
@@ -11,104 +11,109 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::parts::Part;
+use super::parts::UnfinishedPath;
 use crate::OutputError;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    place: Place,
+    place: Destination,
     writer: BufWriter<File>,
 }
 
-/// Where what is written goes until it is finished.
+/// Destination of the data until the file is finished.
 #[derive(Debug)]
-enum Place {
-    /// Beside the file that it becomes.
-    Beside { part: Part, target: PathBuf },
-    /// Where it is read: there is nothing to be replaced.
+enum Destination {
+    /// A temporary file next to the target.
+    Beside { part: UnfinishedPath, target: PathBuf },
+    /// The target itself: there is no file to replace.
     Direct,
 }
 
-/// Bytes that are collected for one system call, of all files that are written side by side.
+/// Total buffer size in bytes of all files written in parallel.
 const BUFFER: usize = 1 << 20;
 
-/// Bytes that are collected for one file at least.
+/// Minimum buffer size of one file.
 const BUFFER_MIN: usize = 1 << 14;
 
 impl OutputFile {
-    /// Begins a file, in a folder that exists.
+    /// Starts a file in an existing folder.
+    ///
     ///
     /// # Errors
     ///
-    /// When it is a folder, or its folder cannot be written to.
+    /// If it is a folder, or its folder cannot be written to.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         Self::create_beside(path, 1)
     }
 
-    /// Begins one of so many files that are written side by side.
+    /// Starts one of `count` files that are written in parallel.
+    ///
     ///
     /// # Errors
     ///
-    /// When it is a folder, or its folder cannot be written to.
+    /// If it is a folder, or its folder cannot be written to.
     pub fn create_beside(path: &Path, count: usize) -> Result<Self, OutputError> {
         let failed = |error| OutputError::new("write", path, error);
         let (place, file) = match target(path).map_err(failed)? {
             Some(target) => {
-                let part = Part::beside(&target).map_err(failed)?;
+                let part = UnfinishedPath::beside(&target).map_err(failed)?;
                 let file = File::create(part.path()).map_err(failed)?;
-                (Place::Beside { part, target }, file)
+                (Destination::Beside { part, target }, file)
             }
             None => {
                 let file = File::options().write(true).open(path).map_err(failed)?;
-                (Place::Direct, file)
+                (Destination::Direct, file)
             }
         };
         let writer = BufWriter::with_capacity((BUFFER / count.max(1)).max(BUFFER_MIN), file);
         Ok(Self { path: path.to_owned(), place, writer })
     }
 
-    /// Tells whether a file of this name can be written, before there is anything to write.
+    /// Checks that a file of this name can be written, before any work.
+    ///
     ///
     /// # Errors
     ///
-    /// When it cannot.
+    /// If it cannot.
     pub fn check(path: &Path) -> Result<(), OutputError> {
         let failed = |error| OutputError::new("write", path, error);
         match target(path).map_err(failed)? {
             Some(_) => Self::create(path).map(drop),
-            // Whoever waits for it would take what is opened and closed for all there is.
+            // A reader of a pipe would take opening and closing it for the end of the data.
             None => Ok(()),
         }
     }
 
-    /// Gives the file its name; one that had it before is gone.
+    /// Renames the file to its name; a previous file is replaced.
+    ///
     ///
     /// # Errors
     ///
-    /// When the rest of the file cannot be written, or the name cannot be given.
+    /// If the rest of the file cannot be written, or the rename fails.
     pub fn finish(mut self) -> Result<(), OutputError> {
         self.writer.flush().map_err(|error| self.failed(error))?;
-        if let Place::Beside { part, target } = &self.place {
+        if let Destination::Beside { part, target } = &self.place {
             fs::rename(part.path(), target)
                 .map_err(|error| OutputError::new("name", &self.path, error))?;
         }
         Ok(())
     }
 
-    /// Says of an error that it came of writing this file.
+    /// Returns an error that names this file.
     #[must_use]
     pub fn failed(&self, error: io::Error) -> OutputError {
         match self.place {
-            Place::Beside { .. } => OutputError::new("write", &self.path, error),
-            Place::Direct => OutputError::direct(&self.path, error),
+            Destination::Beside { .. } => OutputError::new("write", &self.path, error),
+            Destination::Direct => OutputError::direct(&self.path, error),
         }
     }
 }
 
-/// The regular file that a path is the name of, or will be, behind all links; `None` if it is the name
-/// of something else that can be written to.
+/// Returns the regular file that a path names or will name, behind all links.
+///
+/// Returns `None` for a special file that can be written directly.
 fn target(path: &Path) -> io::Result<Option<PathBuf>> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_what_it_points_at_is_replaced() {
+    fn a_link_stays_and_its_target_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("rules.txt"), folder.path().join("link"));
         fs::write(&path, "old").unwrap();
@@ -207,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_named_with_what_to_do() {
+    fn write_errors_have_path_and_advice() {
         let error = OutputFile::create(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.to_string().starts_with("cannot write /nowhere/at/all: "), "{error}");
         let folder = tempfile::tempdir().unwrap();

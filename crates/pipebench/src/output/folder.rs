@@ -1,51 +1,54 @@
-//! A folder of files that are there all or not at all.
+//! A folder of files that are written all or none.
 //!
-//! They are written into a folder within it, and moved when all of them are finished, so that a full
-//! disk leaves no folder that looks like a workload. One of the files tells of all others: it goes
-//! first and comes last, so that it is there only if they are. What the folder had from the last time
-//! and has no longer goes with it.
+//! They are written into a temporary folder within it, and moved when all are finished, so a full
+//! disk leaves no folder that looks like a workload. One file lists all others. It is removed first
+//! and written last, so it exists only with all of them. Files from the previous run that are not
+//! written again are removed.
 
 use std::{
     fs, io,
     path::{Component, Path, PathBuf},
 };
 
-use super::parts::Part;
+use super::parts::UnfinishedPath;
 use crate::OutputError;
 
 /// A folder that is being filled.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
-    /// Where its files are until all are finished.
-    part: Part,
+    /// Temporary location of its files.
+    part: UnfinishedPath,
 }
 
 impl OutputFolder {
-    /// Begins a folder, which is made if it is not there, with those that it lies in.
+    /// Starts a folder, and creates it with its parents if needed.
+    ///
     ///
     /// # Errors
     ///
-    /// When it cannot be made or written to.
+    /// If it cannot be created or written to.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let folder = Self { path: path.to_owned(), part: Part::within(path) };
+        let folder = Self { path: path.to_owned(), part: UnfinishedPath::within(path) };
         fs::create_dir_all(folder.files())
-            .map_err(|error| OutputError::new("make the folder", path, error))?;
+            .map_err(|error| OutputError::new("create the folder", path, error))?;
         Ok(folder)
     }
 
-    /// Where its files are to be written.
+    /// Returns the temporary folder for its files.
     #[must_use]
     pub fn files(&self) -> &Path {
         self.part.path()
     }
 
-    /// Moves all files to where they belong; those that had their names before are gone, and so are
-    /// `old` ones. The file `manifest` is there only when all others are.
+    /// Moves all files to their names, and removes previous and `old` files.
+    ///
+    /// The file `manifest` exists only when all others do.
+    ///
     ///
     /// # Errors
     ///
-    /// When one cannot be moved.
+    /// If a file cannot be moved.
     pub fn finish(self, manifest: &str, old: &[String]) -> Result<(), OutputError> {
         self.moved(manifest, old)
             .map_err(|error| OutputError::new("move files into", &self.path, error))
@@ -64,7 +67,7 @@ impl OutputFolder {
     }
 }
 
-/// Whether it names a file in a folder, and nothing elsewhere.
+/// Returns whether it is a plain file name.
 fn is_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_the_folder_stays_when_a_new_one_fails() {
+    fn a_failed_folder_leaves_the_old_files() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("rules.txt"), "old").unwrap();
         let output = OutputFolder::create(folder.path()).unwrap();
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn old_files_go_and_what_is_elsewhere_stays() {
+    fn old_files_are_removed_within_the_folder_only() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("workload");
         fs::create_dir(&path).unwrap();
@@ -139,7 +142,7 @@ mod tests {
     fn a_folder_that_cannot_be_filled_is_left_without_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(MANIFEST), "old").unwrap();
-        // A file cannot take the place of a folder.
+        // A file cannot replace a folder.
         fs::create_dir(folder.path().join("rules.txt")).unwrap();
         let output = OutputFolder::create(folder.path()).unwrap();
         for file in ["rules.txt", MANIFEST] {

@@ -1,12 +1,12 @@
-//! Packets onto a network device, at their times.
+//! Sends packets on a network device at their times.
 //!
 //! A packet socket sends whole frames ([packet(7)]); it is bound to a device and receives nothing.
-//! The sender waits for the time of each packet, asleep while that is far and awake when it is near,
-//! and never skips one: a packet that is late goes at once, and is counted.
+//! The sender waits for the time of each packet, asleep if it is far and spinning if it is near. It
+//! never skips a packet: a late one is sent at once, and counted.
 //!
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 
-#![expect(clippy::disallowed_methods, reason = "packets go out by the clock of the wall")]
+#![expect(clippy::disallowed_methods, reason = "packets are sent by wall-clock time")]
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -21,7 +21,7 @@ use nix::{
 
 use crate::{
     LiveError,
-    traffic::{Flow, Packet},
+    traffic::{Flow, ScheduledPacket},
 };
 
 /// A device that packets are sent on.
@@ -31,34 +31,35 @@ pub struct LivePort {
     device: String,
 }
 
-/// What came of playing a workload.
+/// Results of sending a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Played {
     /// Packets sent.
     pub packets: u64,
     /// Bytes sent, with their check sequences.
     pub bytes: u64,
-    /// Packets that went later than a tenth of a millisecond after their time.
+    /// Packets sent more than a tenth of a millisecond late.
     pub late: u64,
-    /// How often the device took nothing for a moment.
+    /// Number of times that the device was busy.
     pub full: u64,
-    /// From the first packet to the last.
+    /// Time from the first packet to the last.
     pub duration: Duration,
 }
 
-/// What is later than this is counted as late.
+/// A packet later than this counts as late.
 const LATE: Duration = Duration::from_micros(100);
-/// What is farther away than this is slept for, but for as long.
+/// The sender sleeps until this long before a packet, then spins.
 const NEAR: Duration = Duration::from_micros(500);
-/// How long a device may refuse a packet.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that a device may refuse a packet.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl LivePort {
-    /// Opens a device by its name.
+    /// Opens a device by name.
+    ///
     ///
     /// # Errors
     ///
-    /// When there is no such device, or no right to send raw frames.
+    /// If there is no such device, or no permission to send raw frames.
     pub fn open(device: &str) -> Result<Self, LiveError> {
         let failed = |doing| {
             move |errno: Errno| LiveError::System { doing, device: device.to_owned(), errno }
@@ -85,15 +86,18 @@ impl LivePort {
         Ok(Self { socket, device: device.to_owned() })
     }
 
-    /// Sends the packets of a schedule, each at its time from now on; `watch` hears of every one.
+    /// Sends the packets of a schedule at their times from now on.
+    ///
+    /// It calls `watch` for each.
+    ///
     ///
     /// # Errors
     ///
-    /// When the device goes down or takes nothing for seconds, or a flow has no frame.
+    /// If the device goes down or refuses packets for seconds, or a flow has no frame.
     pub fn play(
         &self,
         flows: &[Flow],
-        packets: impl IntoIterator<Item = Packet>,
+        packets: impl IntoIterator<Item = ScheduledPacket>,
         mut watch: impl FnMut(),
     ) -> Result<Played, LiveError> {
         let mut played = Played::default();
@@ -114,7 +118,7 @@ impl LivePort {
         Ok(played)
     }
 
-    /// Sends one frame; answers how often it had to be tried again.
+    /// Sends one frame; returns the number of retries.
     fn send(&self, frame: &[u8]) -> Result<u64, LiveError> {
         let mut refused = 0;
         let mut since = None;
@@ -124,7 +128,7 @@ impl LivePort {
             };
             let is_full = matches!(errno, Errno::ENOBUFS | Errno::EAGAIN | Errno::EINTR);
             let since = *since.get_or_insert_with(Instant::now);
-            if !is_full || since.elapsed() > PATIENCE {
+            if !is_full || since.elapsed() > TIMEOUT {
                 let device = self.device.clone();
                 return Err(match errno {
                     Errno::ENETDOWN => LiveError::Down { device },
@@ -138,7 +142,7 @@ impl LivePort {
     }
 }
 
-/// Waits for a time; answers by how much it is over.
+/// Waits for a time; returns how late it is.
 fn wait(start: Instant, due: Duration) -> Duration {
     loop {
         let now = start.elapsed();

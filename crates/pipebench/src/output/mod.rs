@@ -1,4 +1,4 @@
-//! Where workloads go: capture files, memory for benches, a network device.
+//! Outputs of workloads: capture files, memory for benches, a network device.
 
 mod file;
 mod folder;
@@ -10,4 +10,4 @@ pub use file::OutputFile;
 pub use folder::OutputFolder;
 pub use live::{LivePort, Played};
 pub use parts::remove_parts;
-pub use trace::{Trace, TracePacket};
+pub use trace::{PacketTrace, TracePacket};

@@ -1,7 +1,7 @@
-//! What an interrupted run would leave behind, so that it can be removed.
+//! Registry of unfinished files, to remove them after a signal.
 //!
-//! A signal that ends the program runs no destructors. Whoever wants parts of files to be gone even
-//! then waits for the signal and calls [`remove_parts`].
+//! A signal that ends the program runs no destructors. A program can wait for the signal and call
+//! [`remove_parts`].
 
 use std::{
     collections::BTreeMap,
@@ -11,17 +11,17 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// A file or folder that is not finished; removed when dropped.
+/// An unfinished file or folder; removed on drop.
 #[derive(Debug)]
-pub(super) struct Part(PathBuf);
+pub(super) struct UnfinishedPath(PathBuf);
 
-/// All that there are, each with the folder that was made for it alone.
-type Parts = BTreeMap<PathBuf, Option<PathBuf>>;
+/// All unfinished files, each with the folder that was created for it.
+type UnfinishedPaths = BTreeMap<PathBuf, Option<PathBuf>>;
 
-static PARTS: Mutex<Parts> = Mutex::new(BTreeMap::new());
+static PARTS: Mutex<UnfinishedPaths> = Mutex::new(BTreeMap::new());
 
-impl Part {
-    /// The part of a file that is to have this name.
+impl UnfinishedPath {
+    /// Returns a temporary file next to the target.
     pub(super) fn beside(target: &Path) -> io::Result<Self> {
         let mut name = target
             .file_name()
@@ -33,28 +33,29 @@ impl Part {
         Ok(Self(path))
     }
 
-    /// The part of what is to lie in this folder, which need not be there yet.
+    /// Returns a temporary location within a folder, which need not exist yet.
     pub(super) fn within(folder: &Path) -> Self {
         let path = folder.join(suffix());
         parts().insert(path.clone(), (!folder.exists()).then(|| folder.to_owned()));
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Part {
+impl Drop for UnfinishedPath {
     fn drop(&mut self) {
         let made = parts().remove(&self.0).flatten();
         remove(&self.0, made.as_deref());
     }
 }
 
-/// Removes all files and folders that are not finished, and then does `end` while none can be begun:
-/// for a program that is about to end.
+/// Removes all unfinished files and folders, then runs `end`.
+///
+/// No new ones can start before `end`.
 pub fn remove_parts(end: impl FnOnce()) {
     let parts = parts();
     parts.iter().for_each(|(part, made)| remove(part, made.as_deref()));
@@ -65,12 +66,13 @@ fn suffix() -> String {
     format!(".{}.part", std::process::id())
 }
 
-fn parts() -> MutexGuard<'static, Parts> {
+fn parts() -> MutexGuard<'static, UnfinishedPaths> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes a part if it is there, and the folder that was made for it if that is empty. What cannot be
-/// removed says by its name that it is a part.
+/// Removes an unfinished file, and the folder created for it if empty.
+///
+/// A file that cannot be removed has a name that marks it as unfinished.
 fn remove(path: &Path, made: Option<&Path>) {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };

@@ -1,21 +1,21 @@
-//! A workload in memory, for benches: nothing is computed while it is played.
+//! A workload in memory, for benches: replaying it computes nothing.
 //!
-//! Packets of one flow and length are one frame, and all frames lie in one piece of memory: a trace
-//! of many packets takes 24 bytes for each.
+//! Packets of one flow and length share one frame, and all frames are contiguous in memory: each
+//! packet of a trace takes 24 bytes.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
     FrameError,
-    traffic::{Flow, Packet},
+    traffic::{Flow, ScheduledPacket},
 };
 
 /// Packets in the order of their times, with their frames.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
-    /// All frames, one behind the other.
+pub struct PacketTrace {
+    /// All frames, one after the other.
     arena: Vec<u8>,
-    /// Where each frame lies.
+    /// Range of each frame.
     frames: Vec<Range<usize>>,
     packets: Vec<TracePacket>,
 }
@@ -23,7 +23,7 @@ pub struct Trace {
 /// A packet of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracePacket {
-    /// When it comes, from the beginning.
+    /// Time since the start.
     pub time_ns: u64,
     /// The index of its flow.
     pub flow: u32,
@@ -31,15 +31,16 @@ pub struct TracePacket {
     frame: u32,
 }
 
-impl Trace {
-    /// The packets of a schedule.
+impl PacketTrace {
+    /// Creates a trace from the packets of a schedule.
+    ///
     ///
     /// # Errors
     ///
-    /// A flow that no frame can be made of.
+    /// If a flow has no frame.
     pub fn new(
         flows: &[Flow],
-        packets: impl IntoIterator<Item = Packet>,
+        packets: impl IntoIterator<Item = ScheduledPacket>,
     ) -> Result<Self, FrameError> {
         let mut trace = Self::default();
         let mut known = BTreeMap::new();
@@ -68,20 +69,20 @@ impl Trace {
         index
     }
 
-    /// The packets, in the order of their times.
+    /// Returns the packets in the order of their times.
     #[must_use]
     pub fn packets(&self) -> &[TracePacket] {
         &self.packets
     }
 
-    /// The frame of a packet of this trace.
+    /// Returns the frame of a packet of this trace.
     #[must_use]
     pub fn frame(&self, packet: TracePacket) -> &[u8] {
         let range = usize::try_from(packet.frame).ok().and_then(|index| self.frames.get(index));
         range.and_then(|range| self.arena.get(range.clone())).unwrap_or_default()
     }
 
-    /// How many frames differ.
+    /// Returns the number of distinct frames.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.frames.len()
@@ -105,9 +106,9 @@ mod tests {
             Flow::new(&key, 0)
         };
         let flows = [flow(1), flow(2)];
-        let packet = |time_ns, flow, bytes| Packet { time_ns, flow, bytes };
+        let packet = |time_ns, flow, bytes| ScheduledPacket { time_ns, flow, bytes };
         let packets = [packet(0, 0, 64), packet(1, 1, 64), packet(5, 0, 64), packet(9, 0, 1518)];
-        let trace = Trace::new(&flows, packets).unwrap();
+        let trace = PacketTrace::new(&flows, packets).unwrap();
         assert_eq!((trace.packets().len(), trace.frames()), (4, 3));
         for (packet, played) in packets.iter().zip(trace.packets()) {
             let frame = trace.frame(*played);

@@ -1,28 +1,28 @@
-//! The five pipelines that come with the crate.
+//! The five built-in pipelines.
 //!
 //! They are those of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, thesis, University of Michigan, 2026, Table 3.1. Its author's own descriptions were never
-//! published; these were made from the public documents that each file names under `provenance`,
+//! Era*, thesis, University of Michigan, 2026, Table 3.1. Its author's own descriptions were not
+//! published. These were made from the public documents that each file names under `provenance`,
 //! and each file says what was inferred.
 
-/// A pipeline that comes with the crate.
+/// A built-in pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// What it is called on the command line and in the names of workloads.
+    /// Name on the command line and in the names of workloads.
     pub name: &'static str,
     /// The text of its file.
     pub json: &'static str,
 }
 
 impl Builtin {
-    /// The one of this name.
+    /// Returns the pipeline of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         BUILTIN.iter().find(|builtin| builtin.name == name)
     }
 }
 
-/// All of them, in the order of the table that they come from.
+/// All of them, in the order of the published table.
 pub const BUILTIN: &[Builtin] = &[
     Builtin { name: "ofd", json: include_str!("../../data/pipelines/ofd.json") },
     Builtin { name: "psc", json: include_str!("../../data/pipelines/psc.json") },

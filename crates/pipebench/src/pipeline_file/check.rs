@@ -1,12 +1,12 @@
-//! What a pipeline must be, beyond its form: a graph whose traversals are ways through it.
+//! Semantic checks of a pipeline: a graph without loops, and traversals that follow its edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Edge,
     describe::list,
-    error::{Misfit, Part, PipelineFault},
-    model::{PipelineFile, Traversal},
+    error::{FilePart, Misfit, PipelineFault},
+    model::{PipelineFile, PipelineTraversal},
 };
 
 pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Misfit> {
@@ -14,7 +14,7 @@ pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Misfit> {
     let start = check_start(pipeline)?;
     for (index, traversal) in pipeline.traversals.iter().enumerate() {
         let checked = check_traversal(pipeline, traversal);
-        checked.map_err(|fault| Part::Traversal(index).misfit(fault))?;
+        checked.map_err(|fault| FilePart::PipelineTraversal(index).misfit(fault))?;
     }
     check_loops(pipeline)?;
     check_reachable(pipeline, start)
@@ -25,14 +25,14 @@ fn check_tables(pipeline: &PipelineFile) -> Result<(), Misfit> {
     for (index, table) in pipeline.tables.iter().enumerate() {
         if !known.insert(table.id) {
             let fault = PipelineFault::TwoTables { table: table.id };
-            return Err(Part::Table(index).misfit(fault));
+            return Err(FilePart::PipelineTable(index).misfit(fault));
         }
     }
     for (index, edge) in pipeline.edges.iter().enumerate() {
         for table in [edge.from, edge.to] {
             if !known.contains(&table) {
                 let of = format!("the edge [{}, {}]", edge.from, edge.to);
-                return Err(Part::Edge(index).misfit(PipelineFault::NoTable { table, of }));
+                return Err(FilePart::Edge(index).misfit(PipelineFault::NoTable { table, of }));
             }
         }
     }
@@ -41,11 +41,11 @@ fn check_tables(pipeline: &PipelineFile) -> Result<(), Misfit> {
 
 fn check_start(pipeline: &PipelineFile) -> Result<u8, Misfit> {
     let start = pipeline.traversals.first().map(|first| first.steps.first().map(|step| step.table));
-    let missing = || Part::Traversals.misfit(PipelineFault::NoTraversal);
+    let missing = || FilePart::Traversals.misfit(PipelineFault::NoTraversal);
     let start = start.ok_or_else(missing)?;
     let mut ids = BTreeSet::new();
     for (index, traversal) in pipeline.traversals.iter().enumerate() {
-        let misfit = |fault| Part::Traversal(index).misfit(fault);
+        let misfit = |fault| FilePart::PipelineTraversal(index).misfit(fault);
         let id = || traversal.id.clone();
         let first = traversal.steps.first().map(|step| step.table);
         let (Some(table), Some(start)) = (first, start) else {
@@ -61,7 +61,10 @@ fn check_start(pipeline: &PipelineFile) -> Result<u8, Misfit> {
     start.ok_or_else(missing)
 }
 
-fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(), PipelineFault> {
+fn check_traversal(
+    pipeline: &PipelineFile,
+    traversal: &PipelineTraversal,
+) -> Result<(), PipelineFault> {
     let of = || format!("the traversal `{}`", traversal.id);
     for step in &traversal.steps {
         let Some(table) = pipeline.table(step.table) else {
@@ -95,17 +98,16 @@ fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(),
     Ok(())
 }
 
-/// How often a traversal may visit one table.
+/// Maximum visits of one table in a traversal.
 const VISITS_MAX: usize = 2;
 
-/// A way that leads back would let packets circle. A table may follow itself on a condition.
+/// Checks that no edges form a loop. A table may follow itself under a condition.
 fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
     let again = |edge: &Edge| edge.from == edge.to && edge.condition.is_none();
     if let Some(edge) = pipeline.edges.iter().find(|edge| again(edge)) {
         return Err(misfit_loop(pipeline, vec![edge.from, edge.to]));
     }
-    // Tables that nothing leads to are taken away again and again; what is left lies on loops, or
-    // behind them.
+    // Tables without predecessors are removed repeatedly; the rest lies on loops or after them.
     let mut left: BTreeSet<u8> = pipeline.tables.iter().map(|table| table.id).collect();
     loop {
         let entered: BTreeSet<u8> = edges_within(pipeline, &left).map(|(_, to)| to).collect();
@@ -115,26 +117,26 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
         left = entered;
     }
     let Some(mut table) = left.first().copied() else { return Ok(()) };
-    // Each has one before it: going back long enough stays on a loop.
-    let mut way = vec![table];
+    // Each has a predecessor: going back long enough stays on a loop.
+    let mut path = vec![table];
     while let Some((from, _)) = edges_within(pipeline, &left).find(|(_, to)| *to == table) {
-        if let Some(place) = way.iter().position(|seen| *seen == from) {
-            let mut tables = way.split_off(place);
+        if let Some(place) = path.iter().position(|seen| *seen == from) {
+            let mut tables = path.split_off(place);
             tables.push(from);
             tables.reverse();
             return Err(misfit_loop(pipeline, tables));
         }
-        way.push(from);
+        path.push(from);
         table = from;
     }
     Ok(())
 }
 
-/// A loop, at the edge that closes it.
+/// Returns a loop, at the edge that closes it.
 fn misfit_loop(pipeline: &PipelineFile, tables: Vec<u8>) -> Misfit {
     let closes = |edge: &Edge| tables.ends_with(&[edge.from, edge.to]);
     let index = pipeline.edges.iter().position(closes).unwrap_or_default();
-    Part::Edge(index).misfit(PipelineFault::Loop { tables })
+    FilePart::Edge(index).misfit(PipelineFault::Loop { tables })
 }
 
 fn edges_within<'a>(
@@ -148,8 +150,9 @@ fn edges_within<'a>(
 fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Misfit> {
     let mut reached = BTreeSet::from([start]);
     loop {
-        let ways = pipeline.edges.iter().filter(|edge| reached.contains(&edge.from));
-        let more: BTreeSet<u8> = ways.map(|edge| edge.to).chain(reached.iter().copied()).collect();
+        let outgoing = pipeline.edges.iter().filter(|edge| reached.contains(&edge.from));
+        let more: BTreeSet<u8> =
+            outgoing.map(|edge| edge.to).chain(reached.iter().copied()).collect();
         if more.len() == reached.len() {
             break;
         }
@@ -159,7 +162,11 @@ fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Misfit> {
     match tables.find(|(_, table)| !reached.contains(&table.id)) {
         Some((index, table)) => {
             let (table, name) = (table.id, table.name.clone());
-            Err(Part::Table(index).misfit(PipelineFault::Unreachable { table, name, start }))
+            Err(FilePart::PipelineTable(index).misfit(PipelineFault::Unreachable {
+                table,
+                name,
+                start,
+            }))
         }
         None => Ok(()),
     }
@@ -202,7 +209,7 @@ mod tests {
         assert!(file("0 1 2", r#"[[0,1],[1,2],[0,2],[1,1,"again"]]"#, &[0, 1, 1, 2]).is_ok());
     }
 
-    /// What is wrong with a file that has this graph.
+    /// Returns the fault of a file with this graph.
     fn fault(tables: &str, edges: &str, path: &[u8]) -> PipelineFault {
         match file(tables, edges, path) {
             Err(PipelineError::Fault { fault, .. }) => fault,
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_told_by_its_tables() {
+    fn a_loop_is_reported_with_its_tables() {
         let fault_of = fault("0 1 2 3", "[[0,1],[1,2],[2,3],[3,1]]", &[0, 1]);
         let PipelineFault::Loop { tables } = &fault_of else { panic!("{fault_of}") };
         assert_eq!(tables.first(), tables.last());
@@ -220,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_way_through_the_graph_is_refused() {
+    fn traversals_must_follow_edges() {
         let unreachable = fault("0 1 2", "[[0,1],[2,1]]", &[0, 1]);
         assert!(matches!(unreachable, PipelineFault::Unreachable { table: 2, .. }));
         let missing = fault("0 1", "[[0,1],[1,7]]", &[0, 1]);
@@ -231,7 +238,7 @@ mod tests {
         assert!(matches!(fault("0", "[]", &[]), PipelineFault::NoSteps { .. }));
     }
 
-    /// A pipeline of a line for each part.
+    /// A pipeline with one line for each part.
     const LINES: &str = r#"{"pipeline": "x",
 "tables": [
   {"id": 0, "match_fields": ["eth_dst"]},
@@ -246,7 +253,7 @@ mod tests {
 ]}"#;
 
     #[test]
-    fn what_is_wrong_with_a_part_is_told_with_its_line_and_column() {
+    fn faults_have_line_and_column() {
         assert!(PipelineFile::parse(LINES).is_ok());
         for (right, wrong, expected) in [
             ("[0, 1]", "[0, 7]", "line 7, column 3: the edge [0, 7] goes through table 7"),
@@ -261,11 +268,11 @@ mod tests {
                 "line 11, column 3: the",
             ),
         ] {
-            let told =
+            let message =
                 PipelineFile::parse(&LINES.replacen(right, wrong, 1)).unwrap_err().to_string();
-            assert!(told.starts_with(expected), "{wrong}: {told}");
+            assert!(message.starts_with(expected), "{wrong}: {message}");
         }
-        // What is no edge is told where the reader has seen that.
+        // An invalid edge is reported at the position of the reader.
         for (wrong, expected) in [
             ("[0]", "invalid length 1, expected an edge: [from, to]"),
             ("[0, 1, \"x\", 2]", "invalid length 4"),
@@ -281,30 +288,33 @@ mod tests {
             assert!((3..=end).contains(column) && message.starts_with(expected), "{error}");
         }
         let none = r#"{"pipeline": "x", "tables": [], "edges": [], "traversals": []}"#;
-        let told = PipelineFile::parse(none).unwrap_err().to_string();
-        assert!(told.starts_with("line 1, column 60: the pipeline has no traversal"), "{told}");
+        let message = PipelineFile::parse(none).unwrap_err().to_string();
+        assert!(
+            message.starts_with("line 1, column 60: the pipeline has no traversal"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn a_step_that_matches_what_its_table_does_not_is_told() {
-        let told = LINES.replacen("\"match\": []", "\"match\": [\"tp_src\", \"eth_dst\"]", 1);
-        let told = PipelineFile::parse(&told).unwrap_err().to_string();
+    fn a_step_must_match_fields_of_its_table() {
+        let message = LINES.replacen("\"match\": []", "\"match\": [\"tp_src\", \"eth_dst\"]", 1);
+        let message = PipelineFile::parse(&message).unwrap_err().to_string();
         let expected = "line 10, column 3: the traversal `a` matches tp_src in table 0, whose \
                         `match_fields` are eth_dst:";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]
-    fn a_step_that_writes_what_its_table_does_not_is_told() {
-        let told = LINES.replacen("\"match\": []", "\"match\": [], \"set\": [\"ip_src\"]", 1);
-        let told = PipelineFile::parse(&told).unwrap_err().to_string();
+    fn a_step_must_write_fields_of_its_table() {
+        let message = LINES.replacen("\"match\": []", "\"match\": [], \"set\": [\"ip_src\"]", 1);
+        let message = PipelineFile::parse(&message).unwrap_err().to_string();
         let expected = "line 10, column 3: the traversal `a` writes ip_src in table 0, whose `writes` \
                         are nothing:";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]
-    fn a_misspelled_key_is_told_with_place_and_nearest_name() {
+    fn a_misspelled_key_gets_position_and_nearest_name() {
         let text = BUILTIN[1].json.replacen("\"tables\": [", "\"tabels\": [", 1);
         let error = PipelineFile::parse(&text).unwrap_err();
         let PipelineError::Json { line, column, offset, nearest, .. } = &error else {

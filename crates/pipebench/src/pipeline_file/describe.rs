@@ -1,14 +1,14 @@
-//! A pipeline in words: tables, fields, paths, and where a path falls into parts.
+//! A description of a pipeline: tables, fields, paths, and partition points of paths.
 
 use std::fmt;
 
 use super::{field::Field, model::PipelineFile};
 
-/// A pipeline, to be printed.
+/// Formats a pipeline for people.
 #[derive(Clone, Copy, Debug)]
-pub struct Description<'a>(pub &'a PipelineFile);
+pub struct PipelineDescription<'a>(pub &'a PipelineFile);
 
-impl fmt::Display for Description<'_> {
+impl fmt::Display for PipelineDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pipeline = self.0;
         writeln!(f, "{}", pipeline.heading())?;
@@ -27,7 +27,7 @@ impl fmt::Display for Description<'_> {
     }
 }
 
-impl Description<'_> {
+impl PipelineDescription<'_> {
     fn write_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "tables")?;
         for table in &self.0.tables {
@@ -55,15 +55,17 @@ impl Description<'_> {
         writeln!(f)
     }
 
-    /// `|` stands where no field decides both before and after.
+    /// Writes the traversals.
+    ///
+    /// `|` marks a partition point, where no field matters both before and after.
     fn write_traversals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driven = &self.0.fields8;
-        writeln!(f, "traversals (`|`: no driven field decides both before and after)")?;
+        writeln!(f, "traversals (`|`: no driven field matters both before and after)")?;
         for traversal in &self.0.traversals {
-            let cuts = traversal.cuts(driven);
+            let partition_points = traversal.partition_points(driven);
             let mut path = String::new();
             for (place, table) in traversal.path().enumerate() {
-                let before = if cuts.contains(&place) { " | " } else { " " };
+                let before = if partition_points.contains(&place) { " | " } else { " " };
                 path.push_str(if place == 0 { "" } else { before });
                 path.push_str(&table.to_string());
             }

@@ -1,49 +1,49 @@
-//! What can be wrong with the file of a pipeline.
+//! Errors of pipeline files.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use shunt_flow::text::nearest_of;
 
-use crate::nearest::Meant;
+use crate::nearest::Suggestion;
 
-/// A file that is no pipeline.
+/// An invalid pipeline file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// It is not the JSON that it should be.
-    #[error("line {line}, column {column}: {message}{}", Meant(nearest.as_deref(), ""))]
+    /// It is not valid JSON of the expected form.
+    #[error("line {line}, column {column}: {message}{}", Suggestion(nearest.as_deref(), ""))]
     Json {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// The byte of the text.
+        /// The byte offset in the text.
         offset: usize,
-        /// How many bytes are wrong.
+        /// Number of wrong bytes.
         length: usize,
-        /// What is wrong.
+        /// The error.
         message: String,
-        /// The name that was probably meant, if a name is wrong.
+        /// The nearest name, if a name is wrong.
         nearest: Option<String>,
     },
-    /// Its tables, edges and traversals do not fit together.
+    /// Its tables, edges and traversals are inconsistent.
     #[error("line {line}, column {column}: {fault}")]
     Fault {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// The byte of the text.
+        /// The byte offset in the text.
         offset: usize,
-        /// How many bytes of that line are meant.
+        /// Number of affected bytes in that line.
         length: usize,
-        /// What does not fit.
+        /// The inconsistency.
         fault: PipelineFault,
     },
 }
 
-/// What does not fit together in a pipeline.
+/// An inconsistency of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineFault {
@@ -53,56 +53,58 @@ pub enum PipelineFault {
         /// The number.
         table: u8,
     },
-    /// A table is named that is not there.
+    /// A referenced table does not exist.
     #[error("{of} goes through table {table}, which is not among `tables`")]
     NoTable {
         /// The table.
         table: u8,
-        /// What names it.
+        /// The referencing part.
         of: String,
     },
-    /// There is nothing to go through.
+    /// There is no traversal.
     #[error("the pipeline has no traversal: give at least one, with its steps")]
     NoTraversal,
-    /// A traversal goes nowhere.
+    /// A traversal has no steps.
     #[error("the traversal `{of}` has no steps")]
     NoSteps {
         /// Its id.
         of: String,
     },
-    /// Two traversals have one name.
-    #[error("two traversals are called `{id}`: each needs its own id")]
+    /// Two traversals have the same id.
+    #[error("two traversals have the id `{id}`: each needs its own")]
     TwoTraversals {
-        /// The name.
+        /// The id.
         id: String,
     },
-    /// Not all traversals start in the same table.
+    /// The traversals do not start in the same table.
     #[error(
-        "the traversal `{of}` starts in table {table}, the first one in table {start}: all packets enter by one table"
+        "the traversal `{of}` starts in table {table}, the first one in table {start}: all \
+         traversals must start in one table"
     )]
     Start {
         /// Its id.
         of: String,
-        /// Where it starts.
+        /// Its first table.
         table: u8,
-        /// Where the first one does.
+        /// First table of the first traversal.
         start: u8,
     },
-    /// A traversal leaves the graph.
+    /// A traversal uses a missing edge.
     #[error(
-        "{of} goes from table {from} to {to}: add [{from}, {to}] to `edges`, or mend the steps"
+        "{of} goes from table {from} to {to}: add [{from}, {to}] to `edges`, or correct the steps"
     )]
     NoEdge {
         /// The traversal.
         of: String,
-        /// The table before.
+        /// The previous table.
         from: u8,
-        /// The table behind.
+        /// The next table.
         to: u8,
     },
-    /// A traversal matches in a table what that table does not match.
+    /// A traversal matches a field that its table does not match.
     #[error(
-        "{of} matches {field} in table {table}, whose `match_fields` are {has}: add it there, or mend the step"
+        "{of} matches {field} in table {table}, which has the `match_fields` {has}: add it \
+         there, or correct the step"
     )]
     NoField {
         /// The traversal.
@@ -111,12 +113,13 @@ pub enum PipelineFault {
         table: u8,
         /// The field.
         field: String,
-        /// Those that the table has.
+        /// The fields of the table.
         has: String,
     },
-    /// A traversal writes in a table what that table does not write.
+    /// A traversal writes a field that its table does not write.
     #[error(
-        "{of} writes {field} in table {table}, whose `writes` are {has}: add it there, or mend the step"
+        "{of} writes {field} in table {table}, which has the `writes` {has}: add it there, or \
+         correct the step"
     )]
     NoWrite {
         /// The traversal.
@@ -125,7 +128,7 @@ pub enum PipelineFault {
         table: u8,
         /// The field.
         field: String,
-        /// Those that the table has.
+        /// The fields of the table.
         has: String,
     },
     /// A traversal visits a table too often.
@@ -135,60 +138,60 @@ pub enum PipelineFault {
         of: String,
         /// The table.
         table: u8,
-        /// The most visits.
+        /// The maximum.
         max: usize,
     },
-    /// Packets could circle.
+    /// The edges form a loop.
     #[error(
-        "the edges lead back to where they came from: {}; a table may only follow itself, on a condition",
-        way(tables)
+        "the edges form a loop: {}; a table may only follow itself, on a condition",
+        path_text(tables)
     )]
     Loop {
-        /// The tables, the first one again at the end.
+        /// The tables, with the first one again at the end.
         tables: Vec<u8>,
     },
-    /// Nothing leads to a table.
+    /// A table is unreachable.
     #[error(
-        "no way leads from table {start} to table {table} ({name}): add an edge to it, or remove it"
+        "there is no path from table {start} to table {table} ({name}): add an edge to it, or \
+         remove it"
     )]
     Unreachable {
         /// The table.
         table: u8,
-        /// What it is called.
+        /// Its name.
         name: String,
-        /// Where packets enter.
+        /// The first table.
         start: u8,
     },
 }
 
 impl PipelineError {
-    /// What `serde_json` says of a text, at the word that it speaks of, with the nearest of the names
-    /// that it would have taken.
+    /// Converts an error of `serde_json` to a position and a suggestion.
     pub(crate) fn json(text: &str, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let message = whole.rsplit_once(" at line ").map_or(&*whole, |(message, _)| message);
-        // It quotes what it found first, and then what may be there.
+        // The message quotes what was found first, then the valid names.
         let mut quoted = message.split('`').skip(1).step_by(2);
         let found = quoted.next();
         let unknown = message.starts_with("unknown ");
         let near = found.filter(|_| unknown).and_then(|found| nearest_of(found, quoted));
         let end = offset_of(text, error.line(), error.column());
-        // The reader is past the word when it complains.
+        // The reader is past the word when it reports it.
         let word = found.map(|found| format!("\"{found}\""));
         let place = word.as_ref().and_then(|word| text.get(..end)?.rfind(word.as_str()));
         let (offset, length) =
             place.map_or((end, 0), |place| (place, word.as_ref().map_or(0, String::len)));
         let (line, column) = line_and_column(text, offset);
-        // Numbers of tables are the only ones of this width.
+        // Table numbers are the only numbers of this width.
         let message = message.replace("expected u8", "expected the number of a table: 0 to 255");
         let nearest = near.map(str::to_owned);
         Self::Json { line, column, offset, length, message, nearest }
     }
 
-    /// A fault, at the place in the text where its part stands.
+    /// Creates a fault at the position of its part in the text.
     pub(crate) fn misfit(text: &str, misfit: Misfit) -> Self {
         let Misfit { part, fault } = misfit;
-        let part = Parts::of(text).and_then(|parts| parts.find(part)).unwrap_or(text);
+        let part = FileParts::of(text).and_then(|parts| parts.find(part)).unwrap_or(text);
         let offset = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let (line, column) = line_and_column(text, offset);
         let length = part.lines().next().map_or(0, str::len);
@@ -196,32 +199,32 @@ impl PipelineError {
     }
 }
 
-/// What does not fit, and which part of the file says so.
+/// An inconsistency, and the part of the file that causes it.
 #[derive(Debug)]
 pub(crate) struct Misfit {
-    pub(crate) part: Part,
+    pub(crate) part: FilePart,
     pub(crate) fault: PipelineFault,
 }
 
-/// A part of a file, by its place in its list.
+/// A part of a file, by its index in its list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Table(usize),
+pub(crate) enum FilePart {
+    PipelineTable(usize),
     Edge(usize),
-    Traversal(usize),
+    PipelineTraversal(usize),
     Traversals,
 }
 
-impl Part {
-    /// What does not fit in this part.
+impl FilePart {
+    /// Creates an inconsistency of this part.
     pub(crate) const fn misfit(self, fault: PipelineFault) -> Misfit {
         Misfit { part: self, fault }
     }
 }
 
-/// The parts of a file as they are written: slices of its text.
+/// The parts of a file as slices of its text.
 #[derive(Deserialize)]
-struct Parts<'a> {
+struct FileParts<'a> {
     #[serde(borrow)]
     tables: Vec<&'a RawValue>,
     #[serde(borrow)]
@@ -230,18 +233,18 @@ struct Parts<'a> {
     traversals: &'a RawValue,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> FileParts<'a> {
     fn of(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    fn find(&self, part: Part) -> Option<&'a str> {
+    fn find(&self, part: FilePart) -> Option<&'a str> {
         let traversals = self.traversals.get();
         match part {
-            Part::Table(index) => self.tables.get(index).map(|table| table.get()),
-            Part::Edge(index) => self.edges.get(index).map(|edge| edge.get()),
-            Part::Traversals => Some(traversals),
-            Part::Traversal(index) => {
+            FilePart::PipelineTable(index) => self.tables.get(index).map(|table| table.get()),
+            FilePart::Edge(index) => self.edges.get(index).map(|edge| edge.get()),
+            FilePart::Traversals => Some(traversals),
+            FilePart::PipelineTraversal(index) => {
                 let list: Vec<&RawValue> = serde_json::from_str(traversals).ok()?;
                 list.get(index).map(|traversal| traversal.get())
             }
@@ -249,7 +252,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Line and column of a byte, both from 1.
+/// Returns line and column of a byte, both from 1.
 fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.matches('\n').count().saturating_add(1);
@@ -257,13 +260,13 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// The byte of a line and column, both from 1.
+/// Returns the byte of a line and column, both from 1.
 fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let before = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len);
     let offset = before.sum::<usize>().saturating_add(column).min(text.len());
     (0..=offset).rev().find(|offset| text.is_char_boundary(*offset)).unwrap_or(0)
 }
 
-fn way(tables: &[u8]) -> String {
+fn path_text(tables: &[u8]) -> String {
     tables.iter().map(u8::to_string).collect::<Vec<_>>().join(" -> ")
 }

@@ -1,4 +1,4 @@
-//! The fields that tables of a pipeline match and write, by name.
+//! The fields that pipeline tables match and write, by name.
 
 use std::fmt;
 
@@ -8,18 +8,20 @@ use shunt_flow::text::nearest_of;
 
 use crate::UnknownName;
 
-/// What a table matches or writes: a header field, something a switch keeps beside the headers, or
-/// an effect.
+/// A field that a table matches or writes.
+///
+/// It is a header field, switch metadata, or an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Field(Box<str>);
 
 impl Field {
-    /// The field of this name.
+    /// Returns the field of this name.
+    ///
     ///
     /// # Errors
     ///
-    /// A name that is not known, with the nearest one that is.
+    /// With the nearest known name.
     pub fn new(name: &str) -> Result<Self, UnknownName> {
         let name =
             OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name);
@@ -32,13 +34,13 @@ impl Field {
         Err(UnknownName::new("field", name, nearest_of(name, names), std::iter::once(known)))
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// The header field that rules of a workload match for it, of a TCP packet over IPv4.
+    /// Returns the header field that rules match for it, for TCP over IPv4.
     #[must_use]
     pub fn driven(&self) -> Option<FieldId> {
         KNOWN.iter().find(|(known, _)| **known == *self.0).and_then(|(_, field)| *field)
@@ -60,7 +62,7 @@ impl<'de> Deserialize<'de> for Field {
 
 const REGISTER: &str = "reg:";
 
-/// What `ovs-ofctl` and others call fields that have a name here.
+/// Aliases used by `ovs-ofctl` and others.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("dl_src", "eth_src"),
     ("dl_dst", "eth_dst"),
@@ -78,7 +80,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("udp_dst", "tp_dst"),
 ];
 
-/// The names there are; those that workloads can drive with the field that they do it by.
+/// Known names; those that workloads drive have a header field.
 const KNOWN: &[(&str, Option<FieldId>)] = &[
     ("eth_type", Some(FieldId::EthType)),
     ("eth_src", Some(FieldId::EthSrc)),
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelled_field_is_told_with_the_nearest_one() {
+    fn a_misspelled_field_gets_the_nearest() {
         let error = Field::new("ip_scr").unwrap_err();
         assert_eq!(error.nearest.as_deref(), Some("ip_src"));
         assert!(Field::new("reg:role").is_ok() && Field::new("reg:").is_err());

@@ -1,6 +1,7 @@
-//! Pipelines as files: tables, the ways between them, and the traversals that packets take.
+//! Pipeline files: tables, the edges between them, and the traversals of packets.
 //!
-//! A pipeline is JSON. Only `pipeline`, `tables`, `edges` and `traversals` must be there:
+//! A pipeline is JSON. Only `pipeline`, `tables`, `edges` and `traversals` are required:
+//!
 //!
 //! ```
 //! use shunt_pipebench::pipeline_file::PipelineFile;
@@ -20,16 +21,16 @@
 //!   ]
 //! }"#;
 //! let pipeline = PipelineFile::parse(text)?;
-//! assert_eq!(pipeline.traversals[0].cuts(&pipeline.fields8).len(), 1);
+//! assert_eq!(pipeline.traversals[0].partition_points(&pipeline.fields8).len(), 1);
 //!
 //! let typo = PipelineFile::parse(&text.replace("eth_src", "eth_scr")).unwrap_err();
 //! assert!(typo.to_string().contains("did you mean `eth_src`?"));
 //! # Ok::<(), shunt_pipebench::PipelineError>(())
 //! ```
 //!
-//! Fields have names like those of OpenFlow (`eth_dst`, `ip_src`, `tp_dst`); a register's role is
-//! `reg:role`. `fields8` are the fields that workloads drive; without it they are the eight of
-//! Ethernet, IP and ports.
+//! Fields have OpenFlow names (`eth_dst`, `ip_src`, `tp_dst`); a register's role is `reg:role`.
+//! `fields8` are the fields that workloads drive; by default they are the eight of Ethernet, IP and
+//! ports.
 
 mod builtin;
 mod check;
@@ -40,8 +41,10 @@ mod model;
 mod picture;
 
 pub use builtin::{BUILTIN, Builtin};
-pub use describe::Description;
+pub use describe::PipelineDescription;
 pub use error::{PipelineError, PipelineFault};
 pub use field::Field;
-pub use model::{Edge, PipelineFile, PublishedCounts, Step, Table, Terminal, Traversal};
+pub use model::{
+    Edge, PipelineFile, PipelineTable, PipelineTraversal, PublishedCounts, Terminal, TraversalStep,
+};
 pub use picture::picture;

@@ -1,4 +1,4 @@
-//! A pipeline as its file has it.
+//! The data model of a pipeline file.
 
 use std::fmt;
 
@@ -16,31 +16,31 @@ use crate::{PipelineError, groups::connected};
 pub struct PipelineFile {
     /// Its short name.
     pub pipeline: String,
-    /// What it is.
+    /// Title.
     #[serde(default)]
     pub title: String,
-    /// What was published of it.
+    /// Published counts.
     #[serde(default)]
     pub paper_table_3_1: Option<PublishedCounts>,
-    /// How many OpenFlow rules 10,000 filters are said to become.
+    /// Published number of OpenFlow rules for 10,000 filters.
     #[serde(default)]
     pub openflow_rules_from_10k_classbench: Option<u32>,
-    /// Where its tables come from.
+    /// Documents that the tables were derived from.
     #[serde(default)]
     pub provenance: Vec<String>,
-    /// What was inferred, and what else there is to know.
+    /// Inferred facts, and other notes.
     #[serde(default)]
     pub notes: Vec<String>,
     /// The fields that workloads drive.
     #[serde(default = "eight_fields")]
     pub fields8: Vec<Field>,
     /// Its tables.
-    pub tables: Vec<Table>,
-    /// Which table may follow which.
+    pub tables: Vec<PipelineTable>,
+    /// Pairs of tables that may follow each other.
     pub edges: Vec<Edge>,
-    /// The ways that packets take.
-    pub traversals: Vec<Traversal>,
-    /// What follows from the rest, and is not read.
+    /// The traversals of packets.
+    pub traversals: Vec<PipelineTraversal>,
+    /// Derived counts, which are not read.
     #[serde(default, rename = "counts")]
     _counts: IgnoredAny,
     #[serde(default, rename = "traversal_paths")]
@@ -53,7 +53,7 @@ fn eight_fields() -> Vec<Field> {
     names.iter().filter_map(|name| Field::new(name).ok()).collect()
 }
 
-/// Counts that were published of a pipeline.
+/// Published counts of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedCounts {
@@ -66,29 +66,29 @@ pub struct PublishedCounts {
 /// A table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct PipelineTable {
     /// Its number.
     pub id: u8,
-    /// What it is called.
+    /// Its name.
     #[serde(default)]
     pub name: String,
     /// The fields that its rules match.
     pub match_fields: Vec<Field>,
-    /// The fields that its rules write, and their other effects.
+    /// The fields that its rules write, and other effects.
     #[serde(default)]
     pub writes: Vec<Field>,
     #[serde(default, rename = "match8")]
     _match8: IgnoredAny,
 }
 
-/// From one table to another, perhaps with a condition.
+/// An edge from one table to another, with an optional condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The table before.
+    /// The previous table.
     pub from: u8,
-    /// The table behind.
+    /// The next table.
     pub to: u8,
-    /// When a packet goes this way.
+    /// Condition for a packet to take this edge.
     pub condition: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Edge {
     }
 }
 
-/// Reads an edge: two numbers, perhaps with words.
+/// Parses an edge: two numbers, and an optional condition.
 struct EdgeReader;
 
 impl<'de> Visitor<'de> for EdgeReader {
@@ -119,27 +119,27 @@ impl<'de> Visitor<'de> for EdgeReader {
     }
 }
 
-/// A way that packets take.
+/// A sequence of table visits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Traversal {
+pub struct PipelineTraversal {
     /// Its short name.
     pub id: String,
-    /// Which packets take it.
+    /// The packets that take it.
     #[serde(default)]
     pub name: String,
-    /// What becomes of them.
+    /// Its end.
     pub terminal: Terminal,
     /// How it is known.
     #[serde(default)]
     pub basis: String,
-    /// The tables, in their order.
-    pub steps: Vec<Step>,
+    /// The table visits in order.
+    pub steps: Vec<TraversalStep>,
     #[serde(default, rename = "path")]
     _path: IgnoredAny,
 }
 
-/// What becomes of packets in the end.
+/// The end of a traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Terminal {
@@ -147,7 +147,7 @@ pub enum Terminal {
     Output,
     /// They go to a group.
     Group,
-    /// They leave by the port that they came in by.
+    /// They leave by the port that they arrived on.
     InPort,
     /// They go to the controller.
     Controller,
@@ -156,13 +156,13 @@ pub enum Terminal {
 }
 
 impl Terminal {
-    /// Whether packets are forwarded.
+    /// Returns whether packets are forwarded.
     #[must_use]
     pub const fn forwards(self) -> bool {
         matches!(self, Self::Output | Self::Group)
     }
 
-    /// What a file calls it.
+    /// Returns its name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -178,16 +178,16 @@ impl Terminal {
 /// A visit of a table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct TraversalStep {
     /// The table.
     pub table: u8,
-    /// The fields that decide there.
+    /// The fields that the visit matches.
     #[serde(rename = "match")]
     pub matches: Vec<Field>,
     /// The fields that are written, and other effects.
     #[serde(default)]
     pub set: Vec<Field>,
-    /// What else there is to know.
+    /// A note.
     #[serde(default)]
     pub note: String,
     #[serde(default, rename = "match8")]
@@ -197,11 +197,12 @@ pub struct Step {
 }
 
 impl PipelineFile {
-    /// Reads and checks a file.
+    /// Parses and checks a file.
+    ///
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and how to mend it.
+    /// With the mistake, and how to correct it.
     pub fn parse(text: &str) -> Result<Self, PipelineError> {
         let pipeline: Self =
             serde_json::from_str(text).map_err(|error| PipelineError::json(text, &error))?;
@@ -209,7 +210,7 @@ impl PipelineFile {
         Ok(pipeline)
     }
 
-    /// Its name, and what it is if that is said.
+    /// Returns its name, and its title if it has one.
     pub(super) fn heading(&self) -> String {
         match self.title.as_str() {
             "" => self.pipeline.clone(),
@@ -217,13 +218,13 @@ impl PipelineFile {
         }
     }
 
-    /// The table of a number.
+    /// Returns the table of a number.
     #[must_use]
-    pub fn table(&self, id: u8) -> Option<&Table> {
+    pub fn table(&self, id: u8) -> Option<&PipelineTable> {
         self.tables.iter().find(|table| table.id == id)
     }
 
-    /// How many OpenFlow rules so many filters would become as published.
+    /// Returns the published number of OpenFlow rules, scaled to this many filters.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "filters are few")]
     pub fn published_rules(&self, filters: usize) -> Option<f64> {
@@ -231,38 +232,39 @@ impl PipelineFile {
         Some(f64::from(rules) * filters as f64 / PUBLISHED_FILTERS)
     }
 
-    /// The table in which every traversal starts.
+    /// Returns the table in which every traversal starts.
     #[must_use]
     pub fn start(&self) -> Option<u8> {
         self.traversals.first()?.steps.first().map(|step| step.table)
     }
 }
 
-/// Filters that published counts of rules are of.
+/// Number of filters of the published rule counts.
 const PUBLISHED_FILTERS: f64 = 10_000.0;
 
-impl Step {
-    /// The fields that decide there, of those that workloads drive.
+impl TraversalStep {
+    /// Returns the driven fields that the visit matches.
     pub fn driven<'a>(&'a self, driven: &'a [Field]) -> impl Iterator<Item = &'a Field> {
         self.matches.iter().filter(|field| driven.contains(field))
     }
 }
 
-impl Traversal {
-    /// The tables that it goes through.
+impl PipelineTraversal {
+    /// Returns the visited tables.
     pub fn path(&self) -> impl Iterator<Item = u8> {
         self.steps.iter().map(|step| step.table)
     }
 
-    /// Where it can be cut so that no field decides both before and after: numbers of steps before.
+    /// Returns its partition points, as step numbers.
     ///
-    /// A step that no driven field decides belongs to what is before it.
+    /// No field matters both before and after such a step. A step without driven fields belongs to
+    /// the part before it.
     #[must_use]
-    pub fn cuts(&self, driven: &[Field]) -> Vec<usize> {
-        let fields = |steps: &[Step]| -> Vec<Field> {
+    pub fn partition_points(&self, driven: &[Field]) -> Vec<usize> {
+        let fields = |steps: &[TraversalStep]| -> Vec<Field> {
             steps.iter().flat_map(|step| step.driven(driven)).cloned().collect()
         };
-        let decides = |step: &Step| step.driven(driven).next().is_some();
+        let decides = |step: &TraversalStep| step.driven(driven).next().is_some();
         let places = (1..self.steps.len()).filter(|place| {
             let (before, after) = self.steps.split_at(*place);
             let (earlier, later) = (fields(before), fields(after));
@@ -272,8 +274,9 @@ impl Traversal {
         places.collect()
     }
 
-    /// The driven fields in groups: two are in one group if some table looks at both, or a chain of
-    /// tables links them.
+    /// Returns the driven fields in groups.
+    ///
+    /// Fields that a table matches together are connected, also indirectly.
     #[must_use]
     pub fn groups(&self, driven: &[Field]) -> Vec<Vec<Field>> {
         connected(self.steps.iter().map(|step| step.driven(driven).cloned().collect()))

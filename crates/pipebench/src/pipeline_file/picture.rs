@@ -1,18 +1,18 @@
-//! A picture of the graph of tables, as SVG.
+//! An SVG picture of the graph of tables.
 //!
-//! Tables are boxes in rows: each stands below all that lead to it. Ways are lines, the thicker the
-//! more traversals take them; those that skip rows bend around the boxes between.
+//! Tables are boxes in rows; each is below all its predecessors. Edges are lines, thicker with more
+//! traversals; those that skip rows bend around the boxes between.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::model::{Edge, PipelineFile, Table};
+use super::model::{Edge, PipelineFile, PipelineTable};
 
 /// Draws the graph of tables.
 #[must_use]
 pub fn picture(pipeline: &PipelineFile) -> String {
-    let places = places(pipeline);
-    let rows = places.values().map(|(row, _)| row + 1).max().unwrap_or(0);
-    let columns = places.values().map(|(_, column)| column + 1).max().unwrap_or(0);
+    let grid_cells = grid_cells(pipeline);
+    let rows = grid_cells.values().map(|(row, _)| row + 1).max().unwrap_or(0);
+    let columns = grid_cells.values().map(|(_, column)| column + 1).max().unwrap_or(0);
     let title = format!(
         "{} ({} tables, {} traversals)",
         pipeline.heading(),
@@ -33,12 +33,12 @@ pub fn picture(pipeline: &PipelineFile) -> String {
         escaped(&title),
     );
     for edge in &pipeline.edges {
-        if let (Some(from), Some(to)) = (places.get(&edge.from), places.get(&edge.to)) {
+        if let (Some(from), Some(to)) = (grid_cells.get(&edge.from), grid_cells.get(&edge.to)) {
             draw_edge(&mut svg, edge, (*from, *to), taken(pipeline, edge));
         }
     }
     for table in &pipeline.tables {
-        if let Some(place) = places.get(&table.id) {
+        if let Some(place) = grid_cells.get(&table.id) {
             draw_table(&mut svg, table, *place);
         }
     }
@@ -47,22 +47,22 @@ pub fn picture(pipeline: &PipelineFile) -> String {
 }
 
 /// Row and column.
-type Place = (usize, usize);
+type GridCell = (usize, usize);
 
 const MARGIN: usize = 40;
-/// About how wide a character of the heading is.
+/// Approximate width of a heading character.
 const TITLE_CHARACTER: usize = 8;
 const COLUMN: usize = 260;
 const ROW: usize = 86;
 const BOX_WIDTH: usize = 190;
 const BOX_HEIGHT: usize = 44;
-/// Characters of a line in a box.
+/// Maximum characters of a line in a box.
 const LINE_MAX: usize = 36;
 
-/// The row of a table is the longest way to it.
-fn places(pipeline: &PipelineFile) -> BTreeMap<u8, Place> {
+/// Returns the positions of the tables; the row is the length of the longest path.
+fn grid_cells(pipeline: &PipelineFile) -> BTreeMap<u8, GridCell> {
     let mut rows: BTreeMap<u8, usize> = pipeline.tables.iter().map(|table| (table.id, 0)).collect();
-    // There are no loops, so the longest way has fewer steps than there are tables.
+    // There are no loops, so the longest path has fewer steps than there are tables.
     for _ in &pipeline.tables {
         for edge in pipeline.edges.iter().filter(|edge| edge.from != edge.to) {
             let below = rows.get(&edge.from).map_or(0, |row| row + 1);
@@ -81,29 +81,30 @@ fn places(pipeline: &PipelineFile) -> BTreeMap<u8, Place> {
     rows.into_iter().map(place).collect()
 }
 
-/// How many traversals take a way.
+/// Returns the number of traversals that use an edge.
 fn taken(pipeline: &PipelineFile, edge: &Edge) -> usize {
     let takes = |path: Vec<u8>| path.windows(2).any(|step| step == [edge.from, edge.to]);
     pipeline.traversals.iter().filter(|traversal| takes(traversal.path().collect())).count()
 }
 
-fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (Place, Place), taken: usize) {
-    let middle = |(_, column): Place| MARGIN + column * COLUMN + BOX_WIDTH / 2;
-    let top = |(row, _): Place| MARGIN + row * ROW;
+fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), taken: usize) {
+    let middle = |(_, column): GridCell| MARGIN + column * COLUMN + BOX_WIDTH / 2;
+    let top = |(row, _): GridCell| MARGIN + row * ROW;
     let (x, y) = (middle(from), top(from) + BOX_HEIGHT);
     let (end_x, end_y) = (middle(to), top(to));
-    // Words stand beside the middle of the way.
+    // The condition is next to the middle of the edge.
     let (mut label_x, label_y) = (x.midpoint(end_x) + 4, y.midpoint(end_y));
     let path = if edge.from == edge.to {
         let (right, y) = (x + BOX_WIDTH / 2, top(from) + BOX_HEIGHT / 2);
         let aside = right + 36;
         format!("M{right} {} C{aside} {} {aside} {} {right} {}", y - 8, y - 20, y + 20, y + 8)
     } else if to.0 > from.0 + 1 {
-        // The curve comes three quarters of the way to its control points: beyond the boxes between.
+        // The curve reaches three quarters of the distance to its control points: beyond the boxes
+        // between.
         let beyond = BOX_WIDTH / 2 + 10 * (to.0 - from.0).min(5);
         let aside = x.max(end_x) + beyond * 4 / 3;
         label_x = x.max(end_x) + beyond + 4;
-        // It ends beside the ways that come from right above.
+        // It ends next to the edges that come from directly above.
         let end_x = end_x + BOX_WIDTH / 4;
         format!("M{x} {y} C{aside} {} {aside} {} {end_x} {end_y}", y + ROW / 2, end_y - ROW / 2)
     } else {
@@ -127,7 +128,7 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (Place, Place), taken: u
     }
 }
 
-fn draw_table(svg: &mut String, table: &Table, (row, column): Place) {
+fn draw_table(svg: &mut String, table: &PipelineTable, (row, column): GridCell) {
     let (x, y) = (MARGIN + column * COLUMN, MARGIN + row * ROW);
     let fields: Vec<&str> = table.match_fields.iter().map(super::Field::name).collect();
     let fields = fields.join(" ");
@@ -164,9 +165,9 @@ mod tests {
     fn every_table_stands_below_all_that_lead_to_it() {
         for builtin in BUILTIN {
             let pipeline = PipelineFile::parse(builtin.json).unwrap();
-            let places = places(&pipeline);
+            let grid_cells = grid_cells(&pipeline);
             for edge in pipeline.edges.iter().filter(|edge| edge.from != edge.to) {
-                assert!(places[&edge.from].0 < places[&edge.to].0, "{edge:?}");
+                assert!(grid_cells[&edge.from].0 < grid_cells[&edge.to].0, "{edge:?}");
             }
             let svg = picture(&pipeline);
             assert_eq!(svg.matches("<rect").count(), pipeline.tables.len() + 1);
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_skips_rows_passes_beside_the_boxes_between() {
+    fn an_edge_that_skips_rows_bends_around_boxes() {
         let pipeline = PipelineFile::parse(
             r#"{"pipeline": "x", "tables": [{"id": 0, "match_fields": []},
             {"id": 1, "match_fields": []}, {"id": 2, "match_fields": []}],

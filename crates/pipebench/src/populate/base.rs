@@ -1,11 +1,11 @@
-//! Filters with Ethernet addresses: what fills all tables of a pipeline.
+//! Filters with Ethernet addresses: the base rules that fill all tables of a pipeline.
 
 use crate::{DistributionError, Seed, Zipf, classbench::Filter};
 
-/// A filter, and the Ethernet addresses of those who speak.
+/// A filter, and the Ethernet addresses of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseRule {
-    /// What it asks of IP and ports.
+    /// Match on IP and ports.
     pub filter: Filter,
     /// The sender's address.
     pub eth_src: u64,
@@ -13,15 +13,16 @@ pub struct BaseRule {
     pub eth_dst: u64,
 }
 
-/// Draws filters at random, again and again: so published pipelines were filled, and so some filters
-/// are drawn twice and others never.
+/// Samples filters with replacement, as published pipelines were filled.
+///
+/// So some occur twice, others never.
 #[must_use]
-pub fn drawn(filters: &[Filter], count: u32, seed: Seed) -> Vec<Filter> {
+pub fn sampled(filters: &[Filter], count: u32, seed: Seed) -> Vec<Filter> {
     let mut stream = seed.stream("drawn");
     (0..count).map_while(|_| stream.pick(filters).copied()).collect()
 }
 
-/// Gives filters Ethernet addresses, of which few are common.
+/// Gives filters Ethernet addresses, a few of which are common.
 pub(super) fn base_rules(
     filters: &[Filter],
     seed: Seed,
@@ -40,9 +41,9 @@ pub(super) fn base_rules(
     Ok(filters.iter().map(&mut rule).collect())
 }
 
-/// Hosts on each side of a switch.
+/// Number of hosts on each side of a switch.
 const HOSTS: u32 = 2000;
-/// How fast hosts become rarer with their rank.
+/// Zipf exponent of the hosts.
 const HOST_EXPONENT: f64 = 0.9;
 /// Locally administered unicast addresses.
 const HOST_PREFIX: u64 = 0x0200_5e00_0000;

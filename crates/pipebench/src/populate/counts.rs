@@ -1,12 +1,12 @@
-//! How much there is in a populated pipeline, to be compared with what was published.
+//! Counts of a filled pipeline, for comparison with published ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fill::Population;
 
-/// Counts of a populated pipeline.
+/// Counts of a filled pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct PopulationCounts {
     /// Tables that have rules.
     pub tables: usize,
     /// Traversals that have rules.
@@ -15,24 +15,22 @@ pub struct Counts {
     pub rules: usize,
     /// Rules of each table.
     pub rules_by_table: BTreeMap<u8, usize>,
-    /// Base rules that found a place.
+    /// Base rules that were placed.
     pub placed: usize,
-    /// Base rules that found none.
+    /// Base rules that were not placed.
     pub rejected: usize,
-    /// Different sequences of rules from the first table to the last: what a cache of whole
-    /// traversals needs.
+    /// Distinct traversals by rule: the entries of a megaflow cache.
     pub whole: usize,
-    /// Different sequences of rules between places where a traversal can be cut: what a cache of
-    /// sub-traversals needs.
+    /// Distinct sub-traversals by rule: the entries of a sub-traversal cache.
     pub parts: usize,
-    /// Whole sequences that can be put together from those parts.
+    /// Traversals that can be combined from those sub-traversals.
     pub combinations: u64,
 }
 
 impl Population {
-    /// The counts.
+    /// Returns the counts.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PopulationCounts {
         let mut rules_by_table: BTreeMap<u8, usize> = BTreeMap::new();
         for rule in &self.rules {
             let count = rules_by_table.entry(rule.table).or_default();
@@ -47,14 +45,14 @@ impl Population {
                 of_path.entry((*path, place)).or_default().insert(part);
             }
         }
-        let ways = |path: usize| {
+        let combinations_of = |path: usize| {
             let parts = of_path.range((path, 0)..(path.saturating_add(1), 0));
-            parts.fold(1_u64, |ways, (_, parts)| {
-                ways.saturating_mul(u64::try_from(parts.len()).unwrap_or(u64::MAX))
+            parts.fold(1_u64, |combinations_of, (_, parts)| {
+                combinations_of.saturating_mul(u64::try_from(parts.len()).unwrap_or(u64::MAX))
             })
         };
         let used: BTreeSet<usize> = self.chains.iter().map(|(path, _)| *path).collect();
-        Counts {
+        PopulationCounts {
             tables: rules_by_table.len(),
             traversals: used.len(),
             rules: self.rules.len(),
@@ -63,15 +61,15 @@ impl Population {
             rejected: self.rejected,
             whole: whole.len(),
             parts: parts.len(),
-            combinations: used.into_iter().map(ways).fold(0, u64::saturating_add),
+            combinations: used.into_iter().map(combinations_of).fold(0, u64::saturating_add),
         }
     }
 
     fn cut<'a>(&self, path: usize, chain: &'a [usize]) -> Vec<&'a [usize]> {
-        let cuts = self.paths.get(path).map_or(&[][..], |path| &path.cuts);
+        let partition_points = self.paths.get(path).map_or(&[][..], |path| &path.partition_points);
         let mut parts = Vec::new();
         let mut rest = chain;
-        for cut in cuts.iter().rev() {
+        for cut in partition_points.iter().rev() {
             if let Some((before, after)) = rest.split_at_checked(*cut) {
                 parts.push(after);
                 rest = before;

@@ -1,7 +1,6 @@
 //! The rules of a real switch, as `ovs-ofctl dump-flows` prints them.
 //!
-//! A dump is a pipeline as well: its tables are those that have rules, its ways those that actions
-//! lead.
+//! A dump is also a pipeline: its tables are those with rules, and its edges follow the actions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,37 +12,40 @@ use shunt_pipeline::{Action, FlowMod, FlowModCommand, TableSelector, text::parse
 
 use crate::DumpError;
 
-/// Rules that a switch had.
+/// The rules of a switch.
 #[derive(Clone, Debug)]
-pub struct Dump {
+pub struct SwitchDump {
     rules: Vec<FlowMod>,
-    /// The text of each, without what the switch has counted.
+    /// The text of each rule, without counters.
     texts: Vec<String>,
     left_out: Vec<DumpError>,
 }
 
-/// What a dump has in one table.
+/// One table of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpTable {
     /// Its number.
     pub id: u8,
-    /// How many rules it has.
+    /// Number of rules.
     pub rules: usize,
-    /// Different masks among them.
+    /// Number of distinct masks.
     pub masks: usize,
     /// The fields that some rule matches.
     pub fields: BTreeSet<FieldId>,
-    /// The tables that some rule leads to.
+    /// The tables that some rule continues to.
     pub next: BTreeSet<u8>,
 }
 
-impl Dump {
-    /// Reads a dump; its headings and comments are left out, and so are rules of which the switch knows
-    /// more than this crate does.
+impl SwitchDump {
+    /// Parses a dump.
+    ///
+    /// Headings, comments, and rules with unsupported features are left out.
+    ///
     ///
     /// # Errors
     ///
-    /// A line that is no rule, with its place; or that no rule can be read, with the place of the first.
+    /// If a line is not a rule, with its position; or if no rule can be parsed, with the position
+    /// of the first.
     pub fn read(text: &str) -> Result<Self, DumpError> {
         let (mut rules, mut texts, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0;
@@ -66,25 +68,25 @@ impl Dump {
         Ok(Self { rules, texts, left_out })
     }
 
-    /// Why which rules were left out.
+    /// Returns the errors of the rules that were left out.
     #[must_use]
     pub fn left_out(&self) -> &[DumpError] {
         &self.left_out
     }
 
-    /// The rules.
+    /// Returns the rules.
     #[must_use]
     pub fn rules(&self) -> &[FlowMod] {
         &self.rules
     }
 
-    /// The rules as text that `ovs-ofctl add-flows` reads, each with its table.
+    /// Returns the rules as text for `ovs-ofctl add-flows`, each with its table.
     pub fn lines(&self) -> impl Iterator<Item = (u8, String)> {
         let tables = self.rules.iter().map(table_of);
         tables.zip(self.texts.iter().cloned())
     }
 
-    /// The rules of the table that packets enter by: text and match of each.
+    /// Returns text and match of the rules in the first table.
     pub fn first_table(&self) -> impl Iterator<Item = (&str, &Match)> {
         let rules = self.rules.iter().zip(&self.texts);
         rules
@@ -92,7 +94,7 @@ impl Dump {
             .map(|(rule, text)| (text.as_str(), &rule.matching))
     }
 
-    /// The tables, ascending.
+    /// Returns the tables in ascending order.
     #[must_use]
     pub fn tables(&self) -> Vec<DumpTable> {
         let mut by_table: BTreeMap<u8, Vec<&FlowMod>> = BTreeMap::new();
@@ -111,11 +113,11 @@ impl DumpTable {
         let mut fields = BTreeSet::new();
         for rule in rules {
             let (key, mask) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
-            // Fields of other protocols may be the same bits.
-            let is_asked = |field: &FieldId| {
+            // Fields of other protocols may share the same bits.
+            let is_matched_field = |field: &FieldId| {
                 mask.field(*field) != 0 && prerequisite::is_met(*field, &key, &mask)
             };
-            fields.extend(FieldId::all().filter(is_asked));
+            fields.extend(FieldId::all().filter(is_matched_field));
         }
         let mut next = BTreeSet::new();
         for rule in rules {
@@ -127,7 +129,7 @@ impl DumpTable {
     }
 }
 
-/// Adds the tables that actions lead to; how deep they nest is bounded where they are read.
+/// Adds the tables that actions lead to; the parser limits the nesting.
 fn add_next(actions: &[Action], here: u8, next: &mut BTreeSet<u8>) {
     for action in actions {
         match action {
@@ -148,7 +150,7 @@ fn table_of(rule: &FlowMod) -> u8 {
     }
 }
 
-/// A rule as it stands, without what the switch has counted.
+/// Returns a rule without its counters.
 fn uncounted(line: &str) -> String {
     let line = line.trim();
     let (asked, actions) = match line.find("actions=") {
@@ -161,10 +163,10 @@ fn uncounted(line: &str) -> String {
     format!("{} {actions}", asked.join(",")).trim().to_owned()
 }
 
-/// What a switch has counted of a rule.
+/// The counters of a rule in a dump.
 const COUNTS: [&str; 5] = ["duration=", "n_packets=", "n_bytes=", "idle_age=", "hard_age="];
 
-/// Whether a line has no rule: it is blank, a comment, or says what was asked.
+/// Returns whether a line has no rule: it is blank, a comment, or a reply heading.
 fn is_heading(line: &str) -> bool {
     line.is_empty()
         || line.starts_with('#')
@@ -185,7 +187,7 @@ fn read_rule(line: &str, number: usize, offset: usize) -> Result<FlowMod, DumpEr
     })
 }
 
-impl fmt::Display for Dump {
+impl fmt::Display for SwitchDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tables = self.tables();
         writeln!(f, "{} rules in {} tables", self.rules.len(), tables.len())?;
@@ -210,8 +212,8 @@ mod tests {
         \x20cookie=0x2, table=8, priority=50,ip,nw_dst=10.0.0.0/8 actions=goto_table:20\n";
 
     #[test]
-    fn a_dump_tells_its_tables() {
-        let dump = Dump::read(DUMP).unwrap();
+    fn a_dump_lists_its_tables() {
+        let dump = SwitchDump::read(DUMP).unwrap();
         let tables = dump.tables();
         let short: Vec<_> =
             tables.iter().map(|table| (table.id, table.rules, table.masks)).collect();
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn rules_stand_as_they_are_but_for_what_was_counted() {
-        let dump = Dump::read(DUMP).unwrap();
+        let dump = SwitchDump::read(DUMP).unwrap();
         let lines: Vec<(u8, String)> = dump.lines().collect();
         let expected = "cookie=0x1,table=0,priority=100,in_port=1 actions=resubmit(,8)";
         assert_eq!((lines.len(), &lines[0]), (3, &(0, expected.to_owned())));
@@ -231,23 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_bad_rule_is_that_of_its_wrong_word() {
+    fn an_error_points_to_the_wrong_word() {
         let text = DUMP.replace("goto_table:20", "gto_table:20");
-        let told = Dump::read(&text).map(|dump| dump.rules);
-        let Err(DumpError::Rule { line: 4, offset, length, .. }) = told else { panic!("{told:?}") };
+        let message = SwitchDump::read(&text).map(|dump| dump.rules);
+        let Err(DumpError::Rule { line: 4, offset, length, .. }) = message else {
+            panic!("{message:?}")
+        };
         assert!(text[offset..offset + length].starts_with("gto_table"));
     }
 
     #[test]
     fn a_text_without_a_rule_is_no_dump() {
-        assert!(matches!(Dump::read("# nothing\n"), Err(DumpError::Empty)));
-        assert!(matches!(Dump::read("nothing\n"), Err(DumpError::Rule { line: 1, .. })));
+        assert!(matches!(SwitchDump::read("# nothing\n"), Err(DumpError::Empty)));
+        assert!(matches!(SwitchDump::read("nothing\n"), Err(DumpError::Rule { line: 1, .. })));
     }
 
     const RULE: &str = "table=0,priority=7,in_port=1 actions=resubmit(,1)\n";
 
     #[test]
-    fn a_line_that_is_no_rule_is_refused_with_its_place() {
+    fn an_invalid_rule_is_refused_with_position() {
         for (line, column) in [
             ("table=1,ip,nw_dsst=10.0.0.0/8 actions=drop", 12),
             ("table=1,priority=high,ip actions=drop", 18),
@@ -256,22 +260,22 @@ mod tests {
             ("table=1,ip actions=resubmit(,2", 20),
             ("table=1,ip", 11),
         ] {
-            let told = Dump::read(&format!("{RULE}{line}\n")).map(|dump| dump.left_out);
-            let Err(DumpError::Rule { line: 2, column: found, .. }) = told else {
-                panic!("{line}: {told:?}")
+            let message = SwitchDump::read(&format!("{RULE}{line}\n")).map(|dump| dump.left_out);
+            let Err(DumpError::Rule { line: 2, column: found, .. }) = message else {
+                panic!("{line}: {message:?}")
             };
             assert_eq!(found, column, "{line}");
         }
     }
 
     #[test]
-    fn what_another_switch_knows_is_left_out_and_told() {
+    fn unsupported_rules_are_left_out_and_reported() {
         for line in [
             "table=1,ip actions=set_field:1->tun_metadata0",
             "table=1,ip actions=teleport(7)",
             "table=1,ip,quark_spin=3 actions=drop",
         ] {
-            let dump = Dump::read(&format!("{RULE}{line}\n")).unwrap();
+            let dump = SwitchDump::read(&format!("{RULE}{line}\n")).unwrap();
             assert_eq!((dump.rules.len(), dump.left_out.len()), (1, 1), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with what a pipeline is filled from, and with dumps of rules.
+//! Errors of filling a pipeline, and of dumps.
 
 use shunt_flow::text::MatchError;
 use shunt_pipeline::text::{RuleTextError, RuleTextProblem};
@@ -9,62 +9,64 @@ use crate::DistributionError;
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PopulateError {
-    /// There is nothing to fill it with.
+    /// There is no filter.
     #[error("there is no filter to fill the tables with")]
     NoFilter,
     /// No traversal forwards.
     #[error("no traversal of the pipeline forwards: fill all of them instead")]
     NothingForwards,
-    /// More tables than OpenFlow has.
-    #[error("the traversals use {tables} tables: a switch has {max}")]
+    /// There are too many tables.
+    #[error("the traversals use {tables} tables: a switch has at most {max}")]
     Tables {
-        /// How many.
+        /// Number of tables.
         tables: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// Hosts cannot be drawn.
+    /// Invalid parameters of the host distribution.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
 }
 
-/// A text that is no dump of rules, or a rule of one that this crate cannot read.
+/// A text that is not a dump, or a rule of a dump that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// A rule that cannot be read.
+    /// A rule that cannot be parsed.
     #[error("line {line}, column {column}: {source}{}", of_names(source))]
     Rule {
         /// The line, from 1.
         line: usize,
-        /// The character of the line, from 1.
+        /// The character in the line, from 1.
         column: usize,
-        /// The byte of the text.
+        /// The byte offset in the text.
         offset: usize,
-        /// How many bytes are wrong.
+        /// Number of wrong bytes.
         length: usize,
-        /// What is wrong.
+        /// The error.
         source: Box<RuleTextError>,
     },
-    /// No rule at all.
-    #[error("there is no rule in it: give what `ovs-ofctl dump-flows BRIDGE` prints")]
+    /// There is no rule.
+    #[error("it contains no rule: use the output of `ovs-ofctl dump-flows BRIDGE`")]
     Empty,
 }
 
-/// What to do about a port that a dump calls by its name.
+/// Returns advice for a port that a dump names.
 fn of_names(error: &RuleTextError) -> &'static str {
     match &error.problem {
         RuleTextProblem::UnknownPort { .. }
         | RuleTextProblem::Match(MatchError::BadValue {
             name: "in_port" | "in_phy_port", ..
-        }) => "; names of ports are a switch's own: dump with `ovs-ofctl --no-names`",
+        }) => "; port names are specific to a switch: dump with `ovs-ofctl --no-names`",
         _ => "",
     }
 }
 
 impl DumpError {
-    /// Whether another switch may well have such a rule: what it says is known and not built, or like
-    /// nothing that is known. All else is a mistake in the text.
+    /// Returns whether another switch may accept the rule.
+    ///
+    /// It is then known but not supported, or unlike anything known. Otherwise the text has a
+    /// mistake.
     pub(crate) fn is_foreign(&self) -> bool {
         let Self::Rule { source, .. } = self else { return false };
         match &source.problem {

@@ -1,13 +1,13 @@
-//! Fills the tables of a pipeline from a rule-set.
+//! Fills the tables of a pipeline from a rule set.
 //!
-//! Each base rule goes to a traversal drawn at random, and its fields are projected into each table
-//! of it: one rule there for what that table looks at. So tables that look at few fields have few
-//! rules, shared by many base rules, and sub-traversals recur.
+//! Each base rule is assigned to a random traversal, and its fields are projected into each table:
+//! one rule there for the fields that the table matches. So tables with few fields have few rules,
+//! which many base rules share, and sub-traversals recur.
 //!
-//! Two things that the original leaves open are decided here. A table that leads to several others
-//! by fields that do not tell them apart could not choose: its rules ask for the port as well, and each
-//! traversal has a port of its own. And where two traversals would want the same match in a table to
-//! lead to different tables, the later base rule tries the other traversals.
+//! Two details that the original leaves open are decided here. First, a table may have several next
+//! tables that its fields do not distinguish. Its rules then also match the ingress port, and each
+//! traversal has its own port. Second, two traversals may need the same match with different next
+//! tables. The later base rule then tries the other traversals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,50 +22,51 @@ use shunt_pipeline::{
 
 use super::{
     base::{BaseRule, base_rules},
-    carried::{Carried, Registers},
     matching::{Beside, StepMatch, step_matches},
+    packet_state::{PacketState, Registers},
 };
 use crate::{
     PopulateError, Progress, RandomStream, Seed,
     classbench::Filter,
-    pipeline_file::{Field, PipelineFile, Step, Terminal, Traversal},
+    pipeline_file::{Field, PipelineFile, PipelineTraversal, Terminal, TraversalStep},
 };
 
-/// Which traversals get rules.
+/// Traversals that get rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filling {
-    /// Those that forward, as in published workloads.
+pub enum TraversalSelection {
+    /// Traversals that forward, as in published workloads.
     Forwarding,
-    /// All of them; some drop, answer, or ask the controller.
+    /// All traversals; some drop, answer, or ask the controller.
     All,
 }
 
-/// How much of a pipeline its rules do.
+/// Actions that the rules use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// They match the driven fields and rewrite nothing, as in published workloads.
+pub enum RuleForm {
+    /// Match the driven fields and rewrite nothing, as in published workloads.
     #[default]
     Plain,
-    /// They write and match registers and marks, and rewrite headers, as the file says. What needs a
-    /// connection tracked, a packet parsed again or a rule learned is left out.
+    /// Write and match registers and marks, and rewrite headers, as the file says.
+    ///
+    /// Connection tracking, recirculation and learning are left out.
     Real,
 }
 
 /// A rule in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PopulatedRule {
-    /// The table, numbered from 0 in the order of the pipeline's.
+    /// The table, numbered from 0 in the order of the pipeline.
     pub table: u8,
     /// Its priority.
     pub priority: u16,
-    /// What it asks of packets, as OpenFlow text; empty if nothing.
+    /// Its match as OpenFlow text; empty if it matches everything.
     pub matching: String,
-    /// What it does, as OpenFlow text.
+    /// Its actions as OpenFlow text.
     pub actions: String,
 }
 
 impl fmt::Display for PopulatedRule {
-    /// The line that `ovs-ofctl add-flows` reads.
+    /// Formats the rule for `ovs-ofctl add-flows`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, priority, matching, actions } = self;
         let comma = if matching.is_empty() { "" } else { "," };
@@ -76,20 +77,20 @@ impl fmt::Display for PopulatedRule {
 /// A traversal that has rules.
 #[derive(Clone, Debug)]
 pub struct PopulatedPath {
-    /// The id that the pipeline's file gives it.
+    /// The id in the pipeline file.
     pub id: String,
-    /// What becomes of packets.
+    /// Its end.
     pub terminal: Terminal,
-    /// The tables that it goes through, by the numbers of its rules.
+    /// The tables that it visits, by the numbers of its rules.
     pub tables: Vec<u8>,
-    /// The port that its packets come in by.
+    /// The ingress port of its packets.
     pub in_port: u16,
-    /// The header fields that its rules look at, step by step.
+    /// The header fields that its rules match, for each step.
     pub fields: Vec<Vec<FieldId>>,
-    /// The base rules that were projected into it, as indices.
+    /// Indices of the base rules that were projected into it.
     pub base_rules: Vec<usize>,
-    /// Where it can be cut so that no field decides before and after, as numbers of steps before.
-    pub cuts: Vec<usize>,
+    /// Its partition points: step numbers where no field matters both before and after.
+    pub partition_points: Vec<usize>,
 }
 
 /// A pipeline with rules.
@@ -97,10 +98,10 @@ pub struct PopulatedPath {
 pub struct Population {
     pub(super) rules: Vec<PopulatedRule>,
     pub(super) paths: Vec<PopulatedPath>,
-    /// The number that each table has in the file, by that of its rules.
+    /// The file's number of each table, by the number in its rules.
     pub(super) tables: BTreeMap<u8, u8>,
     pub(super) base: Vec<BaseRule>,
-    /// For each base rule that has a place: its path, and one rule for each step.
+    /// For each placed base rule: its path, and one rule for each step.
     pub(super) chains: Vec<(usize, Vec<usize>)>,
     pub(super) rejected: usize,
 }
@@ -109,35 +110,36 @@ impl Population {
     /// The port that forwarded packets leave by.
     pub const OUTPUT_PORT: u16 = 2;
 
-    /// The rules, table by table, as they were made.
+    /// Returns the rules, table by table.
     #[must_use]
     pub fn rules(&self) -> &[PopulatedRule] {
         &self.rules
     }
 
-    /// The traversals.
+    /// Returns the traversals.
     #[must_use]
     pub fn paths(&self) -> &[PopulatedPath] {
         &self.paths
     }
 
-    /// The number that each table has in the pipeline's file, by the number that its rules have.
+    /// Returns the file's number of each table, by the number in its rules.
     #[must_use]
     pub const fn tables(&self) -> &BTreeMap<u8, u8> {
         &self.tables
     }
 
-    /// The filters with Ethernet addresses that the rules were made from.
+    /// Returns the base rules that the rules were made from.
     #[must_use]
     pub fn base(&self) -> &[BaseRule] {
         &self.base
     }
 
-    /// The rules as requests to a pipeline.
+    /// Returns the rules as flow-mods.
+    ///
     ///
     /// # Errors
     ///
-    /// None: the text of each rule is one that the pipeline reads.
+    /// None: the parser accepts the text of each rule.
     pub fn flow_mods(&self) -> Result<Vec<FlowMod>, RuleTextError> {
         let read =
             |rule: &PopulatedRule| parse_rule(FlowModCommand::Add, &rule.to_string(), &NoPortNames);
@@ -145,23 +147,26 @@ impl Population {
     }
 }
 
-/// Fills a pipeline with rules made from a rule-set.
+/// Fills a pipeline with rules from a rule set.
+///
 ///
 /// # Errors
 ///
-/// No filter, no traversal of the kind asked for, or more tables than OpenFlow has.
+/// If there is no filter, no traversal of the requested kind, or too many tables.
 pub fn populate(
     pipeline: &PipelineFile,
     filters: &[Filter],
-    (filling, form): (Filling, Form),
+    (filling, form): (TraversalSelection, RuleForm),
     seed: Seed,
     progress: &Progress,
 ) -> Result<Population, PopulateError> {
     if filters.is_empty() {
         return Err(PopulateError::NoFilter);
     }
-    let wanted = |traversal: &&Traversal| filling == Filling::All || traversal.terminal.forwards();
-    let traversals: Vec<&Traversal> = pipeline.traversals.iter().filter(wanted).collect();
+    let wanted = |traversal: &&PipelineTraversal| {
+        filling == TraversalSelection::All || traversal.terminal.forwards()
+    };
+    let traversals: Vec<&PipelineTraversal> = pipeline.traversals.iter().filter(wanted).collect();
     if traversals.is_empty() {
         return Err(PopulateError::NothingForwards);
     }
@@ -178,27 +183,27 @@ pub fn populate(
     Ok(fill.finish(base))
 }
 
-/// Filters after which progress is told.
+/// Number of filters between two progress updates.
 const PROGRESS_STEP: usize = 1000;
 
-/// The lowest priority; what a match asks for is added.
+/// The lowest priority; the weight of a match is added.
 const PRIORITY: u16 = 100;
 
 /// A table being filled: for each match the rule, its weight and its actions.
-type Filled = BTreeMap<String, (usize, u16, String)>;
+type FilledTable = BTreeMap<String, (usize, u16, String)>;
 
 struct Fill<'a> {
     pipeline: &'a PipelineFile,
-    /// Of the real form.
+    /// Registers, in the real form.
     registers: Option<Registers>,
-    traversals: &'a [&'a Traversal],
-    /// New numbers of tables, the first one 0.
+    traversals: &'a [&'a PipelineTraversal],
+    /// New table numbers; the first is 0.
     numbers: BTreeMap<u8, u8>,
-    /// Tables whose rules ask for the port.
+    /// Tables with rules that match the ingress port.
     by_port: BTreeSet<u8>,
-    /// Tables whose rules ask for the type.
+    /// Tables with rules that match the EtherType.
     typed: BTreeSet<u8>,
-    tables: BTreeMap<u8, Filled>,
+    tables: BTreeMap<u8, FilledTable>,
     rules: usize,
     paths: Vec<PopulatedPath>,
     chains: Vec<(usize, Vec<usize>)>,
@@ -208,36 +213,36 @@ struct Fill<'a> {
 impl<'a> Fill<'a> {
     fn new(
         pipeline: &'a PipelineFile,
-        traversals: &'a [&'a Traversal],
-        form: Form,
+        traversals: &'a [&'a PipelineTraversal],
+        form: RuleForm,
     ) -> Result<Self, PopulateError> {
         let by_port = undecided(pipeline, traversals);
         let own_ports = !by_port.is_empty();
         let ports = (1..=u16::MAX).filter(|port| *port != Population::OUTPUT_PORT);
         let numbers = numbers(pipeline, traversals)?;
-        let way = |traversal: &Traversal| -> Vec<u8> {
+        let table_ids = |traversal: &PipelineTraversal| -> Vec<u8> {
             // One rule serves all visits of a table.
-            let mut way = Vec::new();
+            let mut table_ids = Vec::new();
             for table in traversal.path().filter_map(|table| numbers.get(&table)) {
-                if !way.contains(table) {
-                    way.push(*table);
+                if !table_ids.contains(table) {
+                    table_ids.push(*table);
                 }
             }
-            way
+            table_ids
         };
         let paths = traversals.iter().zip(ports).map(|(traversal, port)| PopulatedPath {
             id: traversal.id.clone(),
             terminal: traversal.terminal,
-            tables: way(traversal),
+            tables: table_ids(traversal),
             in_port: if own_ports { port } else { 1 },
             fields: looked_at(pipeline, traversal, form),
             base_rules: Vec::new(),
-            cuts: traversal.cuts(&pipeline.fields8),
+            partition_points: traversal.partition_points(&pipeline.fields8),
         });
         let paths = paths.collect();
         Ok(Self {
             pipeline,
-            registers: (form == Form::Real).then(|| Registers::of(pipeline)),
+            registers: (form == RuleForm::Real).then(|| Registers::of(pipeline)),
             traversals,
             numbers,
             by_port,
@@ -250,7 +255,7 @@ impl<'a> Fill<'a> {
         })
     }
 
-    /// Finds a traversal for a base rule and puts its rules there.
+    /// Assigns a traversal to a base rule and adds its rules.
     fn place(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
         let Some(rule) = base.get(index) else { return };
         let mut order: Vec<usize> = (0..self.traversals.len()).collect();
@@ -268,10 +273,12 @@ impl<'a> Fill<'a> {
         self.rejected = self.rejected.saturating_add(1);
     }
 
-    /// What a traversal's tables need for a base rule, unless one of them does otherwise already.
+    /// Returns the rules of a traversal's tables for a base rule.
+    ///
+    /// Returns `None` if one conflicts with an existing rule.
     fn project(&self, number: usize, rule: &BaseRule) -> Option<Vec<Projected>> {
         let (traversal, path) = (self.traversals.get(number)?, self.paths.get(number)?);
-        let mut carried = Carried::new(*rule);
+        let mut packet_state = PacketState::new(*rule);
         let mut all = Vec::new();
         for (place, step) in traversal.steps.iter().enumerate() {
             let again =
@@ -290,13 +297,13 @@ impl<'a> Fill<'a> {
                 values: Vec::new(),
             };
             if let Some(registers) = &self.registers {
-                beside.is_ip |= Carried::needs_ip(step);
-                beside.values = carried.asked(step, registers);
+                beside.is_ip |= PacketState::needs_ip(step);
+                beside.values = packet_state.asked(step, registers);
             }
-            let matches = step_matches(&fields, &carried.rule, &beside);
+            let matches = step_matches(&fields, &packet_state.rule, &beside);
             let mut actions = String::new();
             if let (Some(registers), Some(first)) = (&self.registers, matches.first()) {
-                actions = carried.write(step, registers, &first.text);
+                actions = packet_state.write(step, registers, &first.text);
             }
             actions.push_str(&self.actions(step.table, next, traversal.terminal)?);
             let table = *self.numbers.get(&step.table)?;
@@ -324,11 +331,11 @@ impl<'a> Fill<'a> {
             });
         };
         let (here, next) = (self.numbers.get(&table)?, self.numbers.get(&next)?);
-        // The standard's way on leads forward only.
+        // `goto_table` of the standard leads to later tables only.
         Some(if next > here { format!("goto_table:{next}") } else { format!("resubmit(,{next})") })
     }
 
-    /// Adds what is not there yet; the number of the first rule.
+    /// Adds missing rules; returns the number of the first.
     fn add(&mut self, step: Projected) -> usize {
         let filled = self.tables.entry(step.table).or_default();
         let mut first = None;
@@ -370,12 +377,13 @@ struct Projected {
     actions: String,
 }
 
-/// Tables that lead on, or end, in several ways, and whose fields do not tell them apart.
+/// Returns tables with several continuations that their fields do not distinguish.
 ///
-/// They do where all traversals look at the same Ethernet addresses there: each is of one rule, and that
-/// leads one way. Where one traversal looks at fewer fields than another, or at prefixes or ranges that
-/// may lie in those of another, packets that are meant for one way match rules of the other.
-fn undecided(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8> {
+/// Fields distinguish them if all traversals match the same Ethernet addresses there: each address
+/// belongs to one rule, which has one continuation. Otherwise a traversal may match fewer fields
+/// than another, or prefixes or ranges within those of another; then packets of one match rules of
+/// the other.
+fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
     let mut asked: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
     for traversal in traversals {
@@ -383,7 +391,7 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8>
             let later = traversal.steps.iter().skip(place);
             let after = later.map(|after| after.table).find(|table| *table != step.table);
             next.entry(step.table).or_default().insert(after.ok_or(traversal.terminal));
-            // The packets of a workload are all of IPv4, so that their type decides nothing.
+            // All packets of a workload are IPv4, so their type distinguishes nothing.
             let fields = step.driven(&pipeline.fields8).map(Field::name);
             let mut fields: Vec<&str> = fields.filter(|field| *field != TYPE).collect();
             fields.sort_unstable();
@@ -400,22 +408,24 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8>
     forks.filter(|table| !tells(table)).collect()
 }
 
-/// Tables in which some traversal asks for the type: there all do, so that what asks for the same of
-/// packets of IPv4 is the same match.
-fn typed(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8> {
+/// Returns tables in which some traversal matches the EtherType.
+///
+/// All rules there do, so that equal matches of IPv4 packets have equal text.
+fn typed(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let steps = traversals.iter().flat_map(|traversal| &traversal.steps);
-    let asks = |step: &&Step| step.driven(&pipeline.fields8).any(|field| field.name() == TYPE);
+    let asks =
+        |step: &&TraversalStep| step.driven(&pipeline.fields8).any(|field| field.name() == TYPE);
     steps.filter(asks).map(|step| step.table).collect()
 }
 
 const TYPE: &str = "eth_type";
-/// Fields of which every rule asks for one value.
+/// Fields that every rule matches exactly.
 const EXACT: [&str; 2] = ["eth_src", "eth_dst"];
 
-/// Numbers for the tables that are used: 0 for the first one, the others in their order.
+/// Returns new numbers for the used tables: 0 for the first, then in order.
 fn numbers(
     pipeline: &PipelineFile,
-    traversals: &[&Traversal],
+    traversals: &[&PipelineTraversal],
 ) -> Result<BTreeMap<u8, u8>, PopulateError> {
     let start = pipeline.start();
     let used: BTreeSet<u8> = traversals.iter().flat_map(|traversal| traversal.path()).collect();
@@ -427,15 +437,21 @@ fn numbers(
     Ok(numbers)
 }
 
-/// Numbers that OpenFlow has for tables: 255 means all of them, and Open vSwitch hides table 254.
+/// Number of usable table ids.
+///
+/// 255 means all tables, and Open vSwitch hides table 254.
 const TABLES_MAX: u8 = 254;
 
-/// The header fields of each step, without those that a step before it has rewritten.
-fn looked_at(pipeline: &PipelineFile, traversal: &Traversal, form: Form) -> Vec<Vec<FieldId>> {
+/// Returns the header fields of each step, without fields rewritten earlier.
+fn looked_at(
+    pipeline: &PipelineFile,
+    traversal: &PipelineTraversal,
+    form: RuleForm,
+) -> Vec<Vec<FieldId>> {
     let fields = traversal.steps.iter().enumerate().map(|(place, step)| {
         let is_rewritten = |field: &&Field| {
             let mut before = traversal.steps.iter().take(place);
-            form == Form::Real && before.any(|before| Carried::rewrites(before, field))
+            form == RuleForm::Real && before.any(|before| PacketState::rewrites(before, field))
         };
         let driven = step.driven(&pipeline.fields8).filter(|field| !is_rewritten(field));
         let mut fields: Vec<FieldId> = driven.filter_map(Field::driven).collect();

@@ -1,38 +1,38 @@
-//! What a table asks of packets for a base rule, as OpenFlow text.
+//! The matches of a table for a base rule, as OpenFlow text.
 
 use std::net::Ipv4Addr;
 
 use super::base::BaseRule;
 use crate::{
-    classbench::{PortRange, Prefix},
+    classbench::{AddressPrefix, PortRange},
     pipeline_file::Field,
 };
 
-/// A match and how much it asks for.
+/// A match and its specificity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepMatch {
     pub(crate) text: String,
-    /// How many bits of addresses and ports it asks for, and fields counted tenfold: never less than
-    /// for a wider match of the same fields.
+    /// Number of matched address and port bits, plus ten per field.
+    ///
+    /// It is never less than for a wider match of the same fields.
     pub(crate) weight: u16,
 }
 
-/// What a step asks of packets beside its driven fields.
+/// Matches of a step in addition to its driven fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// The port that they came in by.
+    /// The ingress port.
     pub(crate) port: Option<u16>,
-    /// Whether they must be of IP.
+    /// True if the packets must be IP.
     pub(crate) is_ip: bool,
     /// Registers and marks, as OpenFlow text.
     pub(crate) values: Vec<String>,
 }
 
-/// The matches that together ask of a base rule's packets what a step's fields say.
+/// Returns the matches of a step for a base rule.
 ///
-/// A port range is as many matches as it has masks, and ports of any protocol are asked of TCP and of
-/// UDP. What the base rule leaves open is not asked for, and neither are ports of a protocol that has
-/// none.
+/// A port range becomes one match per mask, and ports of any protocol are matched for TCP and UDP.
+/// Wildcards of the base rule are not matched, and neither are ports of a protocol without ports.
 pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) -> Vec<StepMatch> {
     let has = |name: &str| fields.iter().any(|field| field.name() == name);
     let filter = &rule.filter;
@@ -42,7 +42,7 @@ pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) 
     let addresses = [("ip_src", "nw_src", filter.source), ("ip_dst", "nw_dst", filter.destination)];
     let addresses =
         addresses.into_iter().filter(|(name, _, asked)| has(name) && asked.length() > 0);
-    let addresses: Vec<(&str, &str, Prefix)> = addresses.collect();
+    let addresses: Vec<(&str, &str, AddressPrefix)> = addresses.collect();
     let with_ports = names_with_ports(filter.protocol);
     let asks_ports = !ports.is_empty() && !with_ports.is_empty();
     let asks_protocol = has("ip_proto") && filter.protocol.is_some();
@@ -54,13 +54,13 @@ pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) 
         _ if asks_ports || asks_protocol => {
             with_ports.iter().map(|name| ((*name).to_owned(), FIELD)).collect()
         }
-        // It is worth less than any field that it comes with.
+        // It weighs less than any field that it occurs with.
         _ if asks_type => vec![("ip".to_owned(), 1)],
         _ => vec![(String::new(), 0)],
     };
     let mut all = Vec::new();
     for (kind, worth) in kinds {
-        let mut fixed = Asked::default();
+        let mut fixed = MatchText::default();
         if let Some(port) = beside.port {
             fixed.add(format!("in_port={port}"), 0);
         }
@@ -79,19 +79,19 @@ pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) 
         }
         all.extend(if asks_ports { fixed.with_ports(&ports) } else { vec![fixed] });
     }
-    all.into_iter().map(Asked::finish).collect()
+    all.into_iter().map(MatchText::finish).collect()
 }
 
-/// What one more field is worth.
+/// Weight of one more field.
 const FIELD: u16 = 10;
 
 #[derive(Clone, Default)]
-struct Asked {
+struct MatchText {
     items: Vec<String>,
     weight: u16,
 }
 
-impl Asked {
+impl MatchText {
     fn add(&mut self, item: String, weight: u16) {
         if !item.is_empty() {
             self.items.push(item);
@@ -99,7 +99,7 @@ impl Asked {
         self.weight = self.weight.saturating_add(weight);
     }
 
-    /// The same for each combination of the masks of these ranges.
+    /// Returns a match for each combination of the masks of these ranges.
     fn with_ports(self, ports: &[(&str, PortRange)]) -> Vec<Self> {
         let mut all = vec![self];
         for (name, range) in ports {
@@ -121,7 +121,9 @@ impl Asked {
     }
 }
 
-/// What a protocol that has ports is called; of any protocol, those that a workload's packets have.
+/// Returns the name of a protocol with ports.
+///
+/// For any protocol, it is that of a workload's packets.
 const fn names_with_ports(protocol: Option<u8>) -> &'static [&'static str] {
     match protocol {
         None => &["tcp", "udp"],
@@ -132,9 +134,9 @@ const fn names_with_ports(protocol: Option<u8>) -> &'static [&'static str] {
     }
 }
 
-fn network(prefix: Prefix) -> String {
+fn network(prefix: AddressPrefix) -> String {
     let address = Ipv4Addr::from(prefix.address());
-    if prefix.length() == Prefix::LENGTH_MAX {
+    if prefix.length() == AddressPrefix::LENGTH_MAX {
         address.to_string()
     } else {
         format!("{address}/{}", prefix.length())

@@ -1,26 +1,27 @@
-//! A pipeline filled with rules, and rules that were in a switch already.
+//! Pipelines filled with rules, and rules dumped from a switch.
 //!
-//! [`populate`] makes OpenFlow rules for all tables of a pipeline out of a rule-set, as A. Zulfiqar
-//! describes for his Pipebench (*Rearchitecting the End Host Network for the Terabit Per Second Era*,
-//! thesis, University of Michigan, 2026, section 3.6.1.4). [`Dump`] reads the rules of a real switch,
-//! such as those of OVN or Antrea, from what `ovs-ofctl dump-flows` prints.
+//! [`populate`] generates OpenFlow rules for all tables of a pipeline from a rule set, as A.
+//! Zulfiqar describes for his Pipebench (*Rearchitecting the End Host Network for the Terabit Per
+//! Second Era*, thesis, University of Michigan, 2026, section 3.6.1.4). [`SwitchDump`] reads the rules of
+//! a real switch, such as those of OVN or Antrea, from the output of `ovs-ofctl dump-flows`.
+//!
 //!
 //! ```
 //! use shunt_pipebench::{
 //!     Progress, Seed,
-//!     classbench::{BuiltinSet, Request, generate},
+//!     classbench::{BuiltinSet, FilterRequest, generate},
 //!     pipeline_file::{Builtin, PipelineFile},
-//!     populate::{Filling, Form, populate},
+//!     populate::{TraversalSelection, RuleForm, populate},
 //! };
 //!
 //! let filters = generate(
 //!     &BuiltinSet::Acl.parameters(),
-//!     &Request::new(100),
+//!     &FilterRequest::new(100),
 //!     Seed::new(1),
 //!     &Progress::hidden(),
 //! )?;
 //! let psc = PipelineFile::parse(Builtin::find("psc").expect("one of the crate's").json)?;
-//! let population = populate(&psc, &filters, (Filling::Forwarding, Form::Plain), Seed::new(1), &Progress::hidden())?;
+//! let population = populate(&psc, &filters, (TraversalSelection::Forwarding, RuleForm::Plain), Seed::new(1), &Progress::hidden())?;
 //!
 //! assert_eq!(population.counts().tables, 7);
 //! let first = population.rules()[0].to_string();
@@ -30,16 +31,16 @@
 //! ```
 
 mod base;
-mod carried;
 mod counts;
 mod dump;
 mod error;
 mod fill;
 mod matching;
+mod packet_state;
 
-pub use base::{BaseRule, drawn};
-pub use counts::Counts;
-pub use dump::{Dump, DumpTable};
+pub use base::{BaseRule, sampled};
+pub use counts::PopulationCounts;
+pub use dump::{DumpTable, SwitchDump};
 pub use error::{DumpError, PopulateError};
-pub use fill::{Filling, Form, PopulatedPath, PopulatedRule, Population, populate};
+pub use fill::{PopulatedPath, PopulatedRule, Population, RuleForm, TraversalSelection, populate};
 pub(crate) use matching::{Beside, step_matches};

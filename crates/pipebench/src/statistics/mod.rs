@@ -1,12 +1,12 @@
-//! What a workload is like, beside what it was meant to be like.
+//! Statistics of workloads, compared with their targets.
 
-mod fates;
-mod kept;
+mod cache;
+mod flow_traversals;
 mod row;
 mod traffic;
 
-pub use fates::{Class, Fates};
-pub use kept::KeptEntries;
-pub use row::{Row, Target, table};
+pub use cache::NoEvictionCache;
+pub use flow_traversals::{FlowOrigin, FlowTraversals};
+pub use row::{RowTarget, StatisticRow, table};
 pub(crate) use traffic::LATER;
 pub use traffic::TrafficStatistics;

@@ -1,61 +1,61 @@
-//! One figure beside its target, and tables of them.
+//! Measured values with their targets, and tables of them.
 
 use serde::Serialize;
 
-/// A figure that was measured.
+/// A measured value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Of what.
+pub struct StatisticRow {
+    /// Name of the value.
     pub what: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// In what; empty for a number of something.
+    /// The unit; empty for a count.
     pub unit: &'static str,
-    /// What it should be.
+    /// The target.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<Target>,
+    pub target: Option<RowTarget>,
 }
 
-/// What a figure should be.
+/// A target value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Target {
-    /// How much.
+pub struct RowTarget {
+    /// The value.
     pub value: f64,
-    /// Who says so.
-    pub whose: String,
+    /// The source of the target.
+    pub source: String,
 }
 
-impl Row {
-    /// A figure without a target.
+impl StatisticRow {
+    /// Creates a value without a target.
     #[must_use]
     pub fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self { what: what.into(), value, unit, target: None }
     }
 
-    /// A number of something.
+    /// Creates a count.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     pub fn count(what: impl Into<String>, count: usize) -> Self {
         Self::new(what, count as f64, "")
     }
 
-    /// The same with a target.
+    /// Adds a target.
     #[must_use]
-    pub fn against(mut self, value: f64, whose: impl Into<String>) -> Self {
-        self.target = Some(Target { value, whose: whose.into() });
+    pub fn against(mut self, value: f64, source: impl Into<String>) -> Self {
+        self.target = Some(RowTarget { value, source: source.into() });
         self
     }
 }
 
-/// The figures as a table for people.
+/// Formats the values as a table for people.
 #[must_use]
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[StatisticRow]) -> String {
     let cells = rows.iter().map(|row| {
         let value = format!("{} {}", number(row.value), row.unit).trim_end().to_owned();
         let target = row.target.as_ref();
         let of = target.map_or_else(String::new, |target| number(target.value));
-        let whose = target.map_or_else(String::new, |target| target.whose.clone());
-        [row.what.clone(), value, of, whose]
+        let source = target.map_or_else(String::new, |target| target.source.clone());
+        [row.what.clone(), value, of, source]
     });
     let head = ["", "measured", "target", "by"].map(str::to_owned);
     let cells: Vec<[String; 4]> = std::iter::once(head).chain(cells).collect();
@@ -64,14 +64,14 @@ pub fn table(rows: &[Row]) -> String {
         lengths.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let (first, second, third) = (width(0), width(1), width(2));
-    let line = |[what, value, target, whose]: &[String; 4]| {
-        let line = format!("{what:<first$}  {value:>second$}  {target:>third$}  {whose}");
+    let line = |[what, value, target, source]: &[String; 4]| {
+        let line = format!("{what:<first$}  {value:>second$}  {target:>third$}  {source}");
         line.trim_end().to_owned() + "\n"
     };
     cells.iter().map(line).collect()
 }
 
-/// A number in four digits or so.
+/// Formats a number with about four digits.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 1000.0 || value.fract() == 0.0 {
@@ -90,11 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_lines_up_and_leaves_empty_what_has_no_target() {
+    fn a_table_is_aligned_with_empty_targets() {
         let rows = [
-            Row::count("flows", 100).against(100.0, "the name"),
-            Row::new("mean gap", 1.683, "us").against(1.68, "CAIDA"),
-            Row::new("masks", 7.0, ""),
+            StatisticRow::count("flows", 100).against(100.0, "the name"),
+            StatisticRow::new("mean gap", 1.683, "us").against(1.68, "CAIDA"),
+            StatisticRow::new("masks", 7.0, ""),
         ];
         let expected = "          measured  target  by\n\
                         flows          100     100  the name\n\

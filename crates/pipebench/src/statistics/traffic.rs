@@ -1,59 +1,59 @@
-//! What the packets of a workload or of a capture are like.
+//! Statistics of the packets of a workload or a capture.
 
-use crate::statistics::Row;
+use crate::statistics::StatisticRow;
 
-/// Collects figures of packets, one after the other; it holds a few words for each flow.
+/// Collects statistics packet by packet; it holds a few words for each flow.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficStatistics {
     packets: u64,
     bytes: u64,
     last_ns: u64,
     first_ns: u64,
-    /// Mean of the gaps so far, and the sum of the squares of what they differ from it.
+    /// Mean of the gaps so far, and the sum of squared differences from it.
     gap_mean: f64,
     gap_squares: f64,
-    /// Of each flow: its packets, and the number of its last one.
-    flows: Vec<Seen>,
-    /// Packets whose flow had another one among the [`WINDOW`] before.
+    /// For each flow: its number of packets, and the number of the last one.
+    flows: Vec<FlowPackets>,
+    /// Packets with another packet of their flow among the [`WINDOW`] before.
     near: u64,
-    /// The first of the flows that come later, if some do.
+    /// Flows that arrive later, if there are any.
     later: Option<Later>,
 }
 
-/// Flows that come while others are under way.
+/// Flows that arrive while others are active.
 #[derive(Clone, Copy, Debug)]
 struct Later {
-    /// The first of them.
+    /// Number of the first of them.
     flow: u32,
-    /// Packets of the others before any of theirs.
+    /// Packets of the other flows before the first of theirs.
     before: u64,
-    /// Packets of the others.
+    /// Packets of the other flows.
     others: u64,
-    /// Whether they have begun.
+    /// True once one has arrived.
     has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FlowPackets {
     packets: u32,
     last: u64,
 }
 
-/// Packets back to which a flow counts as just seen.
+/// Number of packets within which a flow counts as recent.
 const WINDOW: u64 = 8192;
 
-/// What the share of packets is called that come before later flows.
+/// Row name for the share of packets before later flows.
 pub(crate) const LATER: &str = "packets of the first flows before later ones";
 
 impl TrafficStatistics {
-    /// Of traffic whose flows from this one on come later.
+    /// Creates the statistics; flows from this number on arrive later.
     #[must_use]
     pub fn with_later(flow: Option<u32>) -> Self {
         let later = |flow| Later { flow, before: 0, others: 0, has_begun: false };
         Self { later: flow.map(later), ..Self::default() }
     }
 
-    /// Adds a packet, in the order of times; `bytes` as on the wire.
+    /// Adds a packet in the order of times; `bytes` as on the wire.
     #[expect(clippy::cast_precision_loss, reason = "gaps and counts stay below 2^53")]
     pub fn add(&mut self, time_ns: u64, flow: u32, bytes: u32) {
         if self.packets == 0 {
@@ -74,41 +74,41 @@ impl TrafficStatistics {
         self.bytes = self.bytes.saturating_add(bytes.into());
         let index = usize::try_from(flow).unwrap_or(usize::MAX);
         if index >= self.flows.len() {
-            self.flows.resize(index.saturating_add(1), Seen::default());
+            self.flows.resize(index.saturating_add(1), FlowPackets::default());
         }
         if let Some(seen) = self.flows.get_mut(index) {
             let distance = self.packets.saturating_sub(seen.last);
             self.near += u64::from(seen.packets > 0 && distance <= WINDOW);
-            *seen = Seen { packets: seen.packets.saturating_add(1), last: self.packets };
+            *seen = FlowPackets { packets: seen.packets.saturating_add(1), last: self.packets };
         }
     }
 
-    /// How many packets there were.
+    /// Returns the number of packets.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// How many flows had one.
+    /// Returns the number of flows with a packet.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.flows.iter().filter(|seen| seen.packets > 0).count()
     }
 
-    /// Mean number of packets of a flow.
+    /// Returns the mean number of packets per flow.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn flow_mean(&self) -> f64 {
         self.packets as f64 / self.flows().max(1) as f64
     }
 
-    /// Mean time between packets, in microseconds.
+    /// Returns the mean time between packets in microseconds.
     #[must_use]
     pub const fn gap_mean_us(&self) -> f64 {
         self.gap_mean / 1000.0
     }
 
-    /// Deviation of the time between packets over its mean: 0 where they are all alike.
+    /// Returns the deviation of the packet gaps divided by their mean.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn burstiness(&self) -> f64 {
@@ -116,24 +116,24 @@ impl TrafficStatistics {
         if self.gap_mean > 0.0 { (self.gap_squares / gaps).sqrt() / self.gap_mean } else { 0.0 }
     }
 
-    /// Mean bytes of a packet on the wire.
+    /// Returns the mean bytes of a packet on the wire.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn packet_bytes(&self) -> f64 {
         self.bytes as f64 / self.packets.max(1) as f64
     }
 
-    /// From the first packet to the last, in seconds.
+    /// Returns the seconds from the first packet to the last.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn seconds(&self) -> f64 {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
 
-    /// The figures; targets are for the caller to add.
+    /// Returns the rows, without targets.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<StatisticRow> {
         let mut sizes: Vec<u32> =
             self.flows.iter().map(|seen| seen.packets).filter(|packets| *packets > 0).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -142,21 +142,33 @@ impl TrafficStatistics {
             sizes.iter().take(sizes.len().div_ceil(100)).map(|size| u64::from(*size)).sum();
         let single = sizes.iter().filter(|size| **size == 1).count();
         let mut rows = vec![
-            Row::count("flows", sizes.len()),
-            Row::new("packets", self.packets as f64, ""),
-            Row::new("packets per flow", self.flow_mean(), ""),
-            Row::new("packets of the largest flow", sizes.first().copied().unwrap_or(0).into(), ""),
-            Row::new("flows of one packet", 100.0 * single as f64 / sizes.len().max(1) as f64, "%"),
-            Row::new("packets of the largest 1 % of flows", of_all(top), "%"),
-            Row::new("packets whose flow was among the 8192 before", of_all(self.near), "%"),
-            Row::new("bytes per packet", self.packet_bytes(), ""),
-            Row::new("duration", self.seconds(), "s"),
-            Row::new("mean gap", self.gap_mean_us(), "us"),
-            Row::new("deviation of gaps over their mean", self.burstiness(), ""),
+            StatisticRow::count("flows", sizes.len()),
+            StatisticRow::new("packets", self.packets as f64, ""),
+            StatisticRow::new("packets per flow", self.flow_mean(), ""),
+            StatisticRow::new(
+                "packets of the largest flow",
+                sizes.first().copied().unwrap_or(0).into(),
+                "",
+            ),
+            StatisticRow::new(
+                "flows of one packet",
+                100.0 * single as f64 / sizes.len().max(1) as f64,
+                "%",
+            ),
+            StatisticRow::new("packets of the largest 1 % of flows", of_all(top), "%"),
+            StatisticRow::new(
+                "packets with their flow among the 8192 before",
+                of_all(self.near),
+                "%",
+            ),
+            StatisticRow::new("bytes per packet", self.packet_bytes(), ""),
+            StatisticRow::new("duration", self.seconds(), "s"),
+            StatisticRow::new("mean gap", self.gap_mean_us(), "us"),
+            StatisticRow::new("deviation of gaps / mean gap", self.burstiness(), ""),
         ];
         rows.extend(self.later.map(|later| {
             let share = 100.0 * later.before as f64 / later.others.max(1) as f64;
-            Row::new(LATER, share, "%")
+            StatisticRow::new(LATER, share, "%")
         }));
         rows
     }
@@ -204,16 +216,18 @@ mod tests {
         assert_eq!(value("packets per flow"), 1.5);
         assert_eq!(value("packets of the largest flow"), 2.0);
         assert_eq!(value("flows of one packet"), 50.0);
-        assert!((value("packets whose flow was among the 8192 before") - 100.0 / 3.0).abs() < 1e-9);
+        assert!(
+            (value("packets with their flow among the 8192 before") - 100.0 / 3.0).abs() < 1e-9
+        );
         assert_eq!(value("bytes per packet"), 1646.0 / 3.0);
     }
 
     #[test]
-    fn packets_before_later_flows_are_counted_among_those_of_the_first() {
+    fn packets_before_later_flows_are_counted() {
         let mut statistics = TrafficStatistics::with_later(Some(2));
         let flows = [0, 1, 0, 2, 1, 3];
         (0..).zip(flows).for_each(|(time, flow)| statistics.add(time, flow, 64));
-        assert_eq!(statistics.rows().pop(), Some(Row::new(LATER, 75.0, "%")));
+        assert_eq!(statistics.rows().pop(), Some(StatisticRow::new(LATER, 75.0, "%")));
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Flows that come together: coflows of a cluster.
+//! Coflows: flows of a cluster that belong together.
 //!
-//! An application does not open one flow but many: a *base* flow, and *associated* flows that follow
-//! it to or from the same machines. A switch that knows what follows what can have its entries ready
-//! before the first packet. The workload is that of E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron,
-//! *On the Benefits of Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the
-//! machines of a cluster to services with eight pods behind each, base flows to port 2100.
+//! An application opens many flows: a *base* flow, and *associated* flows that follow it to or from
+//! the same machines. A switch that knows these relations can prepare entries before the first
+//! packet. The workload is that of E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits
+//! of Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the machines of a
+//! cluster to services with eight pods each, with base flows to port 2100.
 //!
-//! *Coflowiness* is the share of the associated flows of each coflow that have an endpoint in common
-//! with its base flow, and can therefore be predicted; the others share neither. The sizes of
-//! coflows were not published: here the k-th has a share of 1 / k of the flows.
+//! *Coflowiness* is the share of the associated flows of each coflow that have a common endpoint
+//! with its base flow, and are therefore predictable; the others have none. The sizes of coflows
+//! were not published: here the k-th coflow has a share of 1 / k of the flows.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -16,30 +16,32 @@ use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::{
     Course,
-    flow::{Flow, Role},
+    flow::{CoflowRole, Flow},
     published::{Coflows, published},
     schedule::Appearance,
     sizes::{FlowSizes, fit},
 };
 use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
 
-/// Machines that send: those of the cluster of the trace that the published workload is made from.
+/// Number of sending machines, as in the trace of the published workload.
 const MACHINES: u32 = 3000;
 /// 10.0.0.0: the first machine has the address after it.
 const MACHINES_FROM: u32 = 0x0a00_0000;
 /// 2.0.0.0: the first service has the address after it.
 const SERVICES_FROM: u32 = 0x0200_0000;
-/// Ports of senders.
+/// Source ports.
 const SOURCE_PORTS: Range<u64> = 1024..65_536;
-/// Which part of the course of its coflow a base flow takes.
+/// A base flow takes one part in this many of its coflow's duration.
 const BASE_SHARE: u64 = 16;
-/// Which part of the course of the traffic the flows of one coflow take.
+/// A coflow takes one part in this many of the traffic.
 const COFLOW_SHARE: u64 = 8;
-/// The port that clients are behind; pods are behind those that follow.
+/// The port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;
 
-/// The rules that serve such a cluster: each service of each port is spread over all pods by the
-/// headers of the flow, so that each flow needs an entry of its own.
+/// Returns rules for such a cluster.
+///
+/// Each service port is balanced over all pods by a hash of the headers, so each flow needs its own
+/// entry.
 #[must_use]
 pub fn coflow_rules() -> Vec<String> {
     let Coflows { pods, ports, base_port, .. } = *published_coflows();
@@ -60,11 +62,12 @@ fn published_coflows() -> &'static Coflows {
     &published().coflows
 }
 
-/// Makes flows in coflows: as many of them as there are in proportion to the published ones.
+/// Generates flows in coflows, with the published proportion of coflows to flows.
+///
 ///
 /// # Errors
 ///
-/// When there are not that many different flows.
+/// If there are not that many distinct flows.
 pub fn coflows(
     flows: u32,
     coflowiness: f64,
@@ -115,19 +118,19 @@ impl Maker {
         all: &mut Vec<Flow>,
     ) -> Result<(), TrafficError> {
         let base = Endpoints { port: published_coflows().base_port, ..self.endpoints() };
-        all.push(self.flow(base, Role::Base { coflow })?);
+        all.push(self.flow(base, CoflowRole::Base { coflow })?);
         let associated = size.saturating_sub(1);
         let predicted = rounded(f64::from(associated) * coflowiness);
         let mut roles: Vec<bool> = (0..associated).map(|index| index < predicted).collect();
         self.stream.shuffle(&mut roles);
         for predicted in roles {
             let endpoints = if predicted { self.beside(base) } else { self.apart(base) };
-            all.push(self.flow(endpoints, Role::Associated { coflow, predicted })?);
+            all.push(self.flow(endpoints, CoflowRole::Associated { coflow, predicted })?);
         }
         Ok(())
     }
 
-    /// Any machine, any service, and any port but that of base flows.
+    /// Returns a random machine, service, and port other than that of base flows.
     fn endpoints(&mut self) -> Endpoints {
         let Coflows { pods, ports, base_port, .. } = *published_coflows();
         let machine = u32::try_from(self.machines.sample(&mut self.stream)).unwrap_or(0);
@@ -136,7 +139,7 @@ impl Maker {
         Endpoints { machine: MACHINES_FROM + 1 + machine, service: SERVICES_FROM + service, port }
     }
 
-    /// Endpoints of which one is one of `base`.
+    /// Returns endpoints of which one is in `base`.
     fn beside(&mut self, base: Endpoints) -> Endpoints {
         let mut endpoints = self.endpoints();
         if self.stream.chance(0.5) {
@@ -147,7 +150,7 @@ impl Maker {
         endpoints
     }
 
-    /// Endpoints that are none of `base`.
+    /// Returns endpoints of which none is in `base`.
     fn apart(&mut self, base: Endpoints) -> Endpoints {
         loop {
             let endpoints = self.endpoints();
@@ -157,11 +160,11 @@ impl Maker {
         }
     }
 
-    /// A flow between these endpoints that is not there yet.
-    fn flow(&mut self, endpoints: Endpoints, role: Role) -> Result<Flow, TrafficError> {
+    /// Returns a new flow between these endpoints.
+    fn flow(&mut self, endpoints: Endpoints, role: CoflowRole) -> Result<Flow, TrafficError> {
         let ports = SOURCE_PORTS.end - SOURCE_PORTS.start;
         let first = self.stream.below(ports);
-        // A port that is taken is replaced by the next: there are as many as there are tries.
+        // A used source port is replaced by the next one; there are as many tries as ports.
         for step in 0..ports {
             let port = SOURCE_PORTS.start + (first + step) % ports;
             let port = u16::try_from(port).unwrap_or(u16::MAX);
@@ -195,8 +198,10 @@ fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
     key
 }
 
-/// Places flows in the course of the traffic: each coflow somewhere, its base flow first, and the
-/// associated flows behind the first packet of the base flow.
+/// Places flows within the traffic.
+///
+/// Each coflow has a random place, with its base flow first, and its associated flows after the
+/// first packet of the base flow.
 #[must_use]
 pub fn place_coflows(
     flows: &[Flow],
@@ -208,10 +213,11 @@ pub fn place_coflows(
     let length = course.ticks / COFLOW_SHARE;
     let (mut begin, mut follow) = (0, 0);
     let mut place = |(index, (flow, packets)): (u32, (&Flow, &u32))| {
-        if let Role::Base { .. } = flow.role {
+        if let CoflowRole::Base { .. } = flow.role {
             begin = stream.below(course.ticks.saturating_sub(length).saturating_add(1));
             let base = length / BASE_SHARE;
-            // Its first packet is within its first slot: behind that, nobody is before it.
+            // The first packet is within the first slot: after it, no associated packet precedes
+            // it.
             follow = begin.saturating_add(base / u64::from((*packets).max(1)));
             let until = begin.saturating_add(base);
             return Appearance { flow: index, packets: *packets, from: begin, until };
@@ -258,27 +264,28 @@ mod tests {
     #[test]
     fn there_are_as_many_coflows_as_in_proportion_to_the_published() {
         let flows = made(0.5);
-        let bases = flows.iter().filter(|flow| matches!(flow.role, Role::Base { .. })).count();
+        let bases =
+            flows.iter().filter(|flow| matches!(flow.role, CoflowRole::Base { .. })).count();
         assert_eq!((flows.len(), bases), (20_000, 54));
         let differ: HashSet<_> = flows.iter().map(|flow| *flow.headers()).collect();
         assert_eq!(differ.len(), 20_000);
     }
 
     #[test]
-    fn coflowiness_is_the_share_that_has_an_endpoint_of_the_base_flow() {
+    fn coflowiness_is_the_share_with_a_common_endpoint() {
         for coflowiness in [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
             let (mut base, mut shared, mut associated) = ((0, 0), 0, 0);
             for flow in made(coflowiness) {
                 match flow.role {
-                    Role::Base { .. } => base = endpoints(&flow),
-                    Role::Associated { predicted, .. } => {
+                    CoflowRole::Base { .. } => base = endpoints(&flow),
+                    CoflowRole::Associated { predicted, .. } => {
                         let own = endpoints(&flow);
                         let shares = own.0 == base.0 || own.1 == base.1;
                         assert_eq!(shares, predicted);
                         associated += 1;
                         shared += u32::from(shares);
                     }
-                    Role::Alone => panic!("every flow is in a coflow"),
+                    CoflowRole::Alone => panic!("every flow is in a coflow"),
                 }
             }
             let share = f64::from(shared) / f64::from(associated);
@@ -290,7 +297,7 @@ mod tests {
     fn base_flows_alone_go_to_their_port() {
         for flow in made(1.0) {
             let is_base = flow.key().field(FieldId::UdpDst) == 2100;
-            assert_eq!(is_base, matches!(flow.role, Role::Base { .. }));
+            assert_eq!(is_base, matches!(flow.role, CoflowRole::Base { .. }));
         }
     }
 
@@ -305,9 +312,9 @@ mod tests {
         let mut begun = BTreeMap::new();
         for packet in Schedule::new(placed, gaps, lengths, Seed::new(1)) {
             match flows[packet.flow as usize].role {
-                Role::Base { coflow } => *begun.entry(coflow).or_insert(0) += 1,
-                Role::Associated { coflow, .. } => assert!(begun.contains_key(&coflow)),
-                Role::Alone => panic!("every flow is in a coflow"),
+                CoflowRole::Base { coflow } => *begun.entry(coflow).or_insert(0) += 1,
+                CoflowRole::Associated { coflow, .. } => assert!(begun.contains_key(&coflow)),
+                CoflowRole::Alone => panic!("every flow is in a coflow"),
             }
         }
     }

@@ -1,54 +1,57 @@
-//! One flow of a workload: its headers and where it belongs, small enough to hold a million of them.
+//! One flow of a workload: its headers and its role, small enough to hold millions.
 
 use shunt_flow::{
     FlowKey, PortNo,
     layout::{FLOW_WORDS, HEADER_START},
 };
 
-/// Words of a key that a packet fills, the ingress port among them.
+/// Words of a key that a packet fills, including the ingress port.
 const HEADERS: usize = FLOW_WORDS - HEADER_START;
 
-/// Packets with the same headers, by the same port.
+/// Packets with equal headers and ingress port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     headers: [u64; HEADERS],
-    /// Which of the classes of its source it was drawn from: a traversal of a pipeline.
+    /// Class that it was sampled from: a traversal of a pipeline.
     pub class: u16,
-    /// Its part in a coflow.
-    pub role: Role,
+    /// Its role in a coflow.
+    pub role: CoflowRole,
 }
 
-/// What a flow is to a coflow (E. Ståhl et al., *On the Benefits of Predictable Traffic in Virtual
-/// Switches*, ANRW 2025, section 4.2).
+/// The role of a flow in a coflow.
+///
+/// Source: E. Ståhl et al., *On the Benefits of Predictable Traffic in Virtual Switches*, ANRW 2025,
+/// section 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// It belongs to none.
+pub enum CoflowRole {
+    /// It is in no coflow.
     #[default]
     Alone,
-    /// It is the one that the others of its coflow follow: nobody can know of it beforehand.
+    /// The base flow of its coflow, which is not predictable.
     Base {
         /// Number of the coflow.
         coflow: u32,
     },
-    /// It follows the base flow of its coflow.
+    /// An associated flow, which follows the base flow of its coflow.
     Associated {
         /// Number of the coflow.
         coflow: u32,
-        /// Whether a switch that predicts is told of it before its first packet.
+        /// True if a predicting switch knows it before its first packet.
         predicted: bool,
     },
 }
 
 impl Flow {
-    /// The flow with the headers and the ingress port of a key; whatever else the key holds is left
-    /// out.
+    /// Creates a flow with the headers and the ingress port of a key.
+    ///
+    /// Other parts of the key are ignored.
     #[must_use]
     pub fn new(key: &FlowKey, class: u16) -> Self {
         let headers = key.words().last_chunk().copied().unwrap_or([0; HEADERS]);
-        Self { headers, class, role: Role::Alone }
+        Self { headers, class, role: CoflowRole::Alone }
     }
 
-    /// The key of its packets.
+    /// Returns the key of its packets.
     #[must_use]
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::ZERO;
@@ -58,13 +61,13 @@ impl Flow {
         key
     }
 
-    /// The port that its packets come in by.
+    /// Returns the ingress port of its packets.
     #[must_use]
     pub fn in_port(&self) -> PortNo {
         self.key().in_port()
     }
 
-    /// The headers and the ingress port: what tells flows apart.
+    /// Returns headers and ingress port, which distinguish flows.
     pub(crate) const fn headers(&self) -> &[u64; HEADERS] {
         &self.headers
     }

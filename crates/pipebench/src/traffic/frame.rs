@@ -1,34 +1,37 @@
-//! A flow as a frame: what a packet with these headers looks like on the wire.
+//! Builds the frame of a flow.
 //!
-//! The reverse of [`shunt_flow::extract`]: for every key that says nothing that frames of this crate
-//! cannot say, extracting the frame gives the key again. Lengths and checksums are right, so that
-//! hosts and other tools accept the packets. What a key does not tell is fixed: payload is zero, and
-//! the TCP window and sequence numbers never change.
+//! This is the inverse of [`shunt_flow::extract`]: for every supported key, extracting the frame
+//! gives the key again. Lengths and checksums are correct, so hosts and other tools accept the
+//! packets. Anything not in the key is fixed: the payload is zero, and TCP window and sequence
+//! numbers never change.
 //!
-//! Two VLAN tags, three MPLS labels, ARP, IPv4, IPv6, TCP, UDP, SCTP and ICMP are written. A key with
-//! IPv6 extension headers, neighbour discovery, NSH or a provider backbone tag has no frame here.
+//! Two VLAN tags, three MPLS labels, ARP, IPv4, IPv6, TCP, UDP, SCTP and ICMP are supported. IPv6
+//! extension headers, neighbour discovery, NSH and provider backbone tags are not.
 
 use shunt_flow::{FieldId, FlowKey, checksum, layout::word};
 
 use crate::FrameError;
 
-/// Bytes of the frame check sequence, which lengths on the wire count and captures leave out.
+/// Bytes of the frame check sequence, which wire lengths include and captures omit.
 pub const CHECK_SEQUENCE: usize = 4;
 
-/// The shortest frame that Ethernet allows, without its check sequence.
+/// Minimum frame length of Ethernet, without check sequence.
 pub const FRAME_MIN: usize = 60;
 
-/// The longest frame that is made, without its check sequence: a jumbo frame of 9000 bytes payload.
+/// Maximum frame length, without check sequence.
+///
+/// This is a jumbo frame with 9000 bytes of payload.
 pub const FRAME_MAX: usize = 9014;
 
 /// Replaces the content of `frame` by a frame with the headers of `key`.
 ///
-/// It has `length` bytes without the check sequence, or as many as its headers and
-/// [`FRAME_MIN`] ask for; the payload fills what is left.
+/// It has `length` bytes without the check sequence, or the minimum for its headers and
+/// [`FRAME_MIN`]; zeros fill the payload.
+///
 ///
 /// # Errors
 ///
-/// When `length` is more than [`FRAME_MAX`], or the key tells of headers that are not written.
+/// If `length` is more than [`FRAME_MAX`], or the key has unsupported headers.
 pub fn write_frame(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), FrameError> {
     frame.clear();
     if length > FRAME_MAX {
@@ -75,7 +78,7 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// Set in a tag of a key to say that there is one.
+/// Set in a tag of a key if the tag is present.
 const TAG_PRESENT: u16 = 0x1000;
 /// Set in the last entry of a label stack.
 const BOTTOM: u32 = 0x100;
@@ -96,7 +99,9 @@ fn put_ethernet(key: &FlowKey, frame: &mut Vec<u8>) {
     }
 }
 
-/// Writes the label stack; what it carries is opaque, because a key does not tell.
+/// Writes the label stack.
+///
+/// Its payload is opaque, because a key does not contain it.
 fn put_labels(key: &FlowKey, frame: &mut Vec<u8>) {
     let words = key.words();
     let [first, second] = halves(words[usize::from(word::MPLS)]);
@@ -120,7 +125,7 @@ fn put_arp(key: &FlowKey, frame: &mut Vec<u8>) {
 
 fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), FrameError> {
     const HEADER: usize = 20;
-    /// Where the header keeps its checksum.
+    /// Offset of the checksum in its header.
     const CHECKSUM: usize = 10;
     let start = frame.len();
     let protocol = byte(key, FieldId::IpProto);
@@ -133,7 +138,7 @@ fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
         0 => 0,
         FIRST_FRAGMENT => 0x2000,
         LATER_FRAGMENT => 1,
-        _ => return Err(FrameError::Unsupported { what: "a later fragment that is none" }),
+        _ => return Err(FrameError::Unsupported { what: "a later fragment without a first one" }),
     };
     put(frame, &[0, 0]);
     put(frame, &fragment_bits.to_be_bytes());
@@ -174,7 +179,7 @@ fn put_ipv6(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
     Ok(())
 }
 
-/// Bytes that the transport header of a protocol takes.
+/// Returns the length of a protocol's transport header.
 const fn transport_length(protocol: u8, fragment: u8) -> usize {
     match (protocol, fragment) {
         (_, LATER_FRAGMENT) => 0,
@@ -185,11 +190,11 @@ const fn transport_length(protocol: u8, fragment: u8) -> usize {
     }
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 struct Segment {
     protocol: u8,
     fragment: u8,
-    /// The sum of both addresses.
+    /// Checksum part of both addresses.
     addresses: u16,
     /// Bytes of header and payload.
     length: usize,
@@ -239,7 +244,7 @@ impl Segment {
         }
     }
 
-    /// The checksum over a header, its pseudo-header where there is one, and zeros behind it.
+    /// Returns the checksum over header, optional pseudo-header, and zero payload.
     fn checksum(&self, header: &[u8]) -> u16 {
         let own = u32::from(checksum::sum(header));
         let pseudo_header = match self.protocol {
@@ -249,14 +254,16 @@ impl Segment {
             }
         };
         match !checksum::sum(&(own + pseudo_header).to_be_bytes()) {
-            // In UDP zero says that there is none (RFC 768).
+            // In UDP, zero means that there is no checksum (RFC 768).
             0 if self.protocol == UDP => 0xffff,
             checksum => checksum,
         }
     }
 }
 
-/// The checksum of SCTP (RFC 9260, appendix A), bit by bit: such packets are few.
+/// Returns the checksum of SCTP (RFC 9260, appendix A), bit by bit.
+///
+/// Such packets are rare.
 fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
@@ -276,7 +283,7 @@ fn overwrite(frame: &mut [u8], at: usize, bytes: &[u8]) {
     target.iter_mut().zip(bytes).for_each(|(target, byte)| *target = *byte);
 }
 
-/// Both fields of the byte, of which `nw_tos` is the higher alone.
+/// Returns the byte of both fields, the higher of which is `nw_tos`.
 fn type_of_service(key: &FlowKey) -> u8 {
     byte(key, FieldId::IpDscp) << 2 | byte(key, FieldId::IpEcn)
 }
@@ -286,7 +293,7 @@ fn byte(key: &FlowKey, field: FieldId) -> u8 {
     byte
 }
 
-/// The lowest bytes of a value, in the order of the wire.
+/// Returns the lowest bytes of a value in network byte order.
 fn low<const N: usize>(value: u128) -> [u8; N] {
     let bytes = value.to_be_bytes();
     bytes.last_chunk().copied().unwrap_or([0; N])
@@ -297,7 +304,7 @@ const fn halves(word: u64) -> [u32; 2] {
     [(word >> 32) as u32, word as u32]
 }
 
-/// A length as its field holds it: no frame is longer than [`FRAME_MAX`].
+/// Returns a length for its field: no frame is longer than [`FRAME_MAX`].
 fn number(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
@@ -341,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn a_frame_is_as_long_as_asked_and_no_shorter_than_its_headers(
+        fn a_frame_has_the_requested_length(
             a: [u8; 4], b: [u8; 4], length in 0..FRAME_MAX,
         ) {
             let key = extracted(&PacketBuilder::ipv4(a, b).tcp(1, 2).build());
@@ -362,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Judges the checksums of an untagged TCP or UDP frame the slow way.
+    /// Checks the checksums of an untagged TCP or UDP frame with slow code.
     fn assert_sums_are_right(frame: &[u8]) {
         let is_v4 = frame[12..14] == [8, 0];
         let (addresses, protocol, at) = match is_v4 {
@@ -388,11 +395,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_can_say_is_refused_by_name() {
+    fn unsupported_headers_are_refused_by_name() {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::EthType, NSH.into());
         let refused = write_frame(&key, 60, &mut Vec::new()).unwrap_err();
-        assert_eq!(refused.to_string(), "frames with a network service header are not made");
+        assert_eq!(refused.to_string(), "frames with a network service header are not supported");
         let long = write_frame(&key, FRAME_MAX + 1, &mut Vec::new()).unwrap_err();
         assert_eq!(long.to_string(), "a frame of 9015 bytes is too long: the most is 9014");
     }

@@ -1,36 +1,36 @@
-//! The time between one packet and the next, over all flows together.
+//! The time between consecutive packets, over all flows together.
 //!
-//! CAIDA's and MAWI's gaps are lognormal with the published mean and deviation. Another rate
-//! stretches them and leaves their burstiness, the deviation over the mean, as it is.
+//! The gaps of CAIDA and MAWI are log-normal with the published mean and deviation. Another rate
+//! scales them and preserves their burstiness, which is the deviation divided by the mean.
 
 use std::time::Duration;
 
 use crate::{
     DistributionError, Exponential, LogNormal, RandomStream, Seed,
-    traffic::published::{Trace, published},
+    traffic::published::{TraceStatistics, published},
 };
 
 /// Distributions of the time between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gaps {
-    /// As bursty as CAIDA's trace.
+    /// With the burstiness of CAIDA's trace.
     Caida,
-    /// As bursty as MAWI's trace.
+    /// With the burstiness of MAWI's trace.
     Mawi,
-    /// Without memory.
+    /// Memoryless (exponential).
     Poisson,
-    /// All the same.
+    /// Constant.
     Constant,
 }
 
-/// Packets in a second where neither the name nor a trace says how many.
+/// Default packets per second without a trace.
 const RATE: u32 = 1_000_000;
 
 impl Gaps {
-    /// Packets in a second if nobody asks for another rate.
+    /// Returns the default packets per second.
     #[must_use]
     pub fn rate(self) -> u32 {
-        let rate = |trace: &Trace| {
+        let rate = |trace: &TraceStatistics| {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -46,14 +46,15 @@ impl Gaps {
         }
     }
 
-    /// What draws one gap after the other, at this rate.
+    /// Returns a sampler of gaps for this rate.
+    ///
     ///
     /// # Errors
     ///
-    /// A rate of zero.
+    /// If the rate is zero.
     pub fn sampler(self, rate: u32) -> Result<GapSampler, DistributionError> {
         let mean = 1e9 / f64::from(rate);
-        let bursty = |trace: &Trace| {
+        let bursty = |trace: &TraceStatistics| {
             LogNormal::with_mean(mean, mean * trace.gap_deviation_us / trace.gap_mean_us)
         };
         Ok(GapSampler(match self {
@@ -65,7 +66,7 @@ impl Gaps {
     }
 }
 
-/// Draws times between packets.
+/// Samples times between packets.
 #[derive(Clone, Copy, Debug)]
 pub struct GapSampler(Gap);
 
@@ -77,7 +78,7 @@ enum Gap {
 }
 
 impl GapSampler {
-    /// When the last of so many packets of a [`Schedule`](super::Schedule) of this seed comes.
+    /// Returns the time of the last packet of a [`Schedule`](super::Schedule).
     #[must_use]
     pub fn last(&self, packets: u64, seed: Seed) -> Duration {
         let mut stream = seed.stream(STREAM);
@@ -85,7 +86,7 @@ impl GapSampler {
         Duration::from_nanos(nanoseconds(time))
     }
 
-    /// One gap, in nanoseconds.
+    /// Samples one gap in nanoseconds.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         match self.0 {
             Gap::LogNormal(gap) => gap.sample(stream),
@@ -95,13 +96,13 @@ impl GapSampler {
     }
 }
 
-/// The stream that the gaps of a schedule come from.
+/// Stream name of the gaps of a schedule.
 pub(super) const STREAM: &str = "gaps";
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a time is not negative, and the nearest number is right for one that is too long"
+    reason = "a time is not negative, and saturation is right for one that is too long"
 )]
 pub(super) const fn nanoseconds(time: f64) -> u64 {
     time as u64
@@ -112,11 +113,12 @@ mod tests {
     use super::*;
     use crate::Seed;
 
-    /// A deviation forty times the mean shows in no sample. Half of the gaps of a lognormal distribution
-    /// are below its mean over the root of 1 + c², and 84.13 % below e to the root of ln(1 + c²) times
-    /// that, where c is the deviation over the mean.
+    /// Quantiles, because no sample shows a deviation of forty times the mean.
+    ///
+    /// Let c be the deviation over the mean. Half of the gaps are below the mean over the root of 1
+    /// + c². 84.13 % are below e to the root of ln(1 + c²) times that.
     #[test]
-    fn quantiles_of_the_bursty_gaps_are_those_of_the_published_mean_and_deviation() {
+    fn bursty_gaps_have_the_published_quantiles() {
         for gaps in [Gaps::Caida, Gaps::Mawi] {
             let trace = match gaps {
                 Gaps::Caida => &published().traces.caida,
@@ -137,8 +139,8 @@ mod tests {
         }
     }
 
-    /// Mean and deviation of a million gaps.
-    fn drawn(gaps: Gaps, rate: u32) -> (f64, f64) {
+    /// Returns mean and deviation of a million gaps.
+    fn sampled(gaps: Gaps, rate: u32) -> (f64, f64) {
         let (sampler, mut stream) = (gaps.sampler(rate).unwrap(), Seed::new(2).stream("gaps"));
         let all: Vec<f64> = (0..1_000_000).map(|_| sampler.sample(&mut stream)).collect();
         let mean = all.iter().sum::<f64>() / 1e6;
@@ -148,16 +150,16 @@ mod tests {
 
     #[test]
     fn mean_and_deviation_of_gaps_are_those_published() {
-        let (mean, deviation) = drawn(Gaps::Mawi, Gaps::Mawi.rate());
+        let (mean, deviation) = sampled(Gaps::Mawi, Gaps::Mawi.rate());
         assert!((3300.0..3480.0).contains(&mean), "{mean}");
         assert!((8500.0..9700.0).contains(&deviation), "{deviation}");
-        let (mean, _) = drawn(Gaps::Caida, Gaps::Caida.rate());
+        let (mean, _) = sampled(Gaps::Caida, Gaps::Caida.rate());
         assert!((1500.0..1900.0).contains(&mean), "{mean}");
     }
 
     #[test]
     fn another_rate_keeps_the_burstiness() {
-        let (slow, fast) = (drawn(Gaps::Mawi, 1000), drawn(Gaps::Mawi, 1_000_000));
+        let (slow, fast) = (sampled(Gaps::Mawi, 1000), sampled(Gaps::Mawi, 1_000_000));
         assert!((slow.0 / fast.0 - 1000.0).abs() < 0.01, "{slow:?} {fast:?}");
         assert!((slow.1 / fast.1 - 1000.0).abs() < 0.01, "{slow:?} {fast:?}");
         assert!(Gaps::Constant.sampler(0).is_err() && Gaps::Caida.sampler(0).is_err());

@@ -1,15 +1,17 @@
-//! Flows drawn from the rules that they are to match.
+//! Flows sampled from the rules that they match.
 //!
-//! A packet of a pipeline has headers for every table that it visits. A traversal's tables fall into
-//! groups of fields that some table asks for together; within a group the headers must come from one
-//! rule, across groups any combination is a flow. So ten thousand rules make millions of flows.
+//! A packet of a pipeline has headers for every table that it visits. The fields of a traversal
+//! form groups: fields that some table matches together. Within a group the headers must come from
+//! one rule; across groups any combination is a flow. So ten thousand rules give millions of flows.
 //!
 //! The same rules give traffic of two kinds (A. Zulfiqar, *Rearchitecting the End Host Network for
 //! the Terabit Per Second Era*, thesis, University of Michigan, 2026, 3.6.1.4):
 //!
-//! - **low** locality: every header tuple of a group is as likely;
-//! - **high** locality: a rule is as likely as its tuple recurs among the rules of its group, and
-//!   since that many rules have the tuple, a tuple's weight is the square of its recurrence.
+//!
+//! - **low** locality: every header tuple of a group is equally likely;
+//! - **high** locality: the probability of a rule is proportional to the recurrence of its tuple
+//!   among the rules of its group. As that many rules have the tuple, the weight of a tuple is the
+//!   square of its recurrence.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,23 +21,23 @@ use std::{
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use crate::{
-    Progress, RandomStream, TrafficError, Weighted, groups::connected, traffic::flow::Flow,
+    Progress, RandomStream, TrafficError, WeightedIndices, groups::connected, traffic::flow::Flow,
 };
 
-/// How flows are drawn from rules.
+/// The distribution from which flows are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// Header tuples that recur among the rules are drawn more often.
+    /// Header tuples that recur among the rules are sampled more often.
     High,
-    /// All header tuples are as likely.
+    /// All header tuples are equally likely.
     Low,
 }
 
 impl Locality {
-    /// The words for it.
+    /// Its names.
     pub(crate) const WORDS: &[&'static str] = &["high", "low"];
 
-    /// Reads what [`Display`](fmt::Display) prints.
+    /// Parses the [`Display`](fmt::Display) form.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         [Self::High, Self::Low].into_iter().find(|locality| locality.to_string() == word)
@@ -51,7 +53,7 @@ impl fmt::Display for Locality {
     }
 }
 
-/// The values of one field that a rule takes, all that lie between two.
+/// The values of one field that a rule matches: a closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The field.
@@ -62,21 +64,21 @@ pub struct Span {
     pub high: u128,
 }
 
-/// What one rule asks of the fields of a group, in the same order for all rules.
+/// Matches of one rule on the fields of a group, in the same order for all rules.
 pub type Tuple = Vec<Span>;
 
-/// Header tuples of fields that come from one rule.
+/// Header tuples of fields that must come from one rule.
 #[derive(Clone, Debug, Default)]
 pub struct FieldGroup {
     tuples: Vec<Tuple>,
-    /// How many rules have each.
+    /// Number of rules with each tuple.
     counts: Vec<u32>,
-    /// How likely each is where those that recur are drawn more often.
+    /// Weight of each tuple in high locality.
     weights: Vec<f64>,
 }
 
 impl FieldGroup {
-    /// The tuples of these rules, each of them once with its recurrence.
+    /// Creates a group from the tuples of these rules, with their recurrence.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = Tuple>) -> Self {
         let mut all: Vec<Tuple> = rules.into_iter().collect();
@@ -97,8 +99,10 @@ impl FieldGroup {
         group
     }
 
-    /// The same, of rules that recur in some fields alone: a rule is as likely as its values of these
-    /// fields recur, so that the weight of those values is the square of their recurrence.
+    /// Creates a group with the recurrence of some fields only.
+    ///
+    /// The probability of a rule is proportional to the recurrence of its values of these fields,
+    /// so the weight of those values is the square of their recurrence.
     #[must_use]
     pub fn recurring(rules: impl IntoIterator<Item = Tuple>, fields: &[FieldId]) -> Self {
         let mut group = Self::new(rules);
@@ -117,19 +121,19 @@ impl FieldGroup {
         group
     }
 
-    /// Whether no rule has these fields.
+    /// Returns whether no rule has these fields.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tuples.is_empty()
     }
 
-    /// How many tuples differ.
+    /// Returns the number of distinct tuples.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.tuples.len()
     }
 
-    /// How many rules there are to a tuple, on the average.
+    /// Returns the mean number of rules per tuple.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn recurrence(&self) -> f64 {
@@ -138,22 +142,21 @@ impl FieldGroup {
     }
 }
 
-/// Flows of one kind: those of a traversal.
+/// Flows of one class: those of a traversal.
 #[derive(Clone, Debug)]
 pub struct FlowClass {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The port that its packets come in by.
+    /// The ingress port of its packets.
     pub in_port: PortNo,
-    /// Groups of fields that are drawn on their own.
+    /// Groups of fields that are sampled independently.
     pub groups: Vec<FieldGroup>,
-    /// Whole rules, from which the fields come that no group has.
+    /// Complete rules, which provide the fields that are in no group.
     pub rest: FieldGroup,
 }
 
 impl FlowClass {
-    /// The flows of a traversal: `steps` are the fields that its tables ask for, `rules` what the rules
-    /// ask for that were made for it.
+    /// Creates the flows of a traversal from its steps and rules.
     #[must_use]
     pub fn of_traversal(
         name: String,
@@ -172,25 +175,26 @@ impl FlowClass {
     }
 }
 
-/// All that flows are drawn from.
+/// All classes of flows.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSource {
-    /// Each class is as likely as the others.
+    /// The classes, which are equally likely.
     pub classes: Vec<FlowClass>,
 }
 
-/// How many times as many flows are drawn as are wanted, before one gives up finding new ones.
+/// Maximum number of samples per wanted flow, before giving up.
 const TRIES: usize = 40;
 
-/// Flows after which progress is told.
+/// Number of flows between two progress updates.
 const PROGRESS_STEP: usize = 10_000;
 
 impl FlowSource {
-    /// Draws flows that differ from each other.
+    /// Samples distinct flows.
+    ///
     ///
     /// # Errors
     ///
-    /// When no class has a tuple for each group, or there are not that many flows.
+    /// If no class has a tuple for each group, or there are not that many distinct flows.
     pub fn draw(
         &self,
         count: usize,
@@ -234,22 +238,22 @@ impl FlowSource {
     }
 }
 
-/// Draws flows of one class.
+/// Samples flows of one class.
 struct ClassSampler<'a> {
     number: u16,
     class: &'a FlowClass,
-    groups: Vec<(&'a FieldGroup, Weighted)>,
+    groups: Vec<(&'a FieldGroup, WeightedIndices)>,
 }
 
 impl<'a> ClassSampler<'a> {
-    /// `None` when a group has no tuple.
+    /// Creates a sampler; `None` if a group has no tuple.
     fn new(index: usize, class: &'a FlowClass, locality: Locality) -> Option<Self> {
         let weight = |weight: &f64| match locality {
             Locality::High => *weight,
             Locality::Low => 1.0,
         };
         let weighted = |group: &'a FieldGroup| {
-            Some((group, Weighted::new(group.weights.iter().map(weight)).ok()?))
+            Some((group, WeightedIndices::new(group.weights.iter().map(weight)).ok()?))
         };
         let groups = class.groups.iter().map(weighted).collect::<Option<_>>()?;
         Some(Self { number: u16::try_from(index).ok()?, class, groups })
@@ -275,7 +279,7 @@ impl<'a> ClassSampler<'a> {
     }
 }
 
-/// What a packet is where no rule says anything.
+/// Default header fields of a packet.
 const USUAL: &[(FieldId, u128)] = &[
     (FieldId::EthDst, 0x0200_0000_0002),
     (FieldId::EthSrc, 0x0200_0000_0001),
@@ -289,11 +293,11 @@ const SCTP: u128 = 132;
 const ICMP: u128 = 1;
 const ECHO_REQUEST: u128 = 8;
 
-/// Sets the fields of a tuple, each to some value of its span.
+/// Sets the fields of a tuple, each to a random value of its interval.
 fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
     for span in tuple {
         let value = if span.field == FieldId::IpProto && span.low != span.high {
-            // Rules that take any protocol have ports all the same.
+            // Rules for any protocol may still match ports.
             if stream.chance(0.5) { TCP } else { UDP }
         } else {
             between(span.low, span.high, stream)
@@ -302,21 +306,21 @@ fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
     }
 }
 
-/// A number from `low` to `high`.
+/// Returns a random number from `low` to `high`.
 fn between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
     let width = high.saturating_sub(low);
     match u64::try_from(width) {
         Ok(u64::MAX) => low.saturating_add(stream.bits().into()),
         Ok(width) => low.saturating_add(stream.below(width.saturating_add(1)).into()),
-        // Wider than 64 bits: prefixes of IPv6, whose width is one less than a power of two.
+        // Wider than 64 bits: IPv6 prefixes, with a width of a power of two minus one.
         Err(_) => low | (u128::from(stream.bits()) << 64 | u128::from(stream.bits())) & width,
     }
 }
 
-/// Gives the packet the transport header that its protocol has.
+/// Sets the transport header that the protocol requires.
 fn settle_transport(key: &mut FlowKey) {
     match key.field(FieldId::IpProto) {
-        // A packet without a protocol is none; those of rules that ask for none are TCP.
+        // A packet needs a protocol; the default is TCP.
         0 => key.set_field(FieldId::IpProto, TCP),
         TCP | UDP | SCTP => {}
         protocol => {
@@ -347,7 +351,7 @@ mod tests {
         }
     }
 
-    fn drawn(
+    fn sampled(
         source: &FlowSource,
         count: usize,
         locality: Locality,
@@ -355,7 +359,9 @@ mod tests {
         source.draw(count, locality, &mut Seed::new(1).stream("flows"), &Progress::hidden())
     }
 
-    /// One tuple that three rules have, and three that one has; each with many ports.
+    /// Returns one tuple of three rules, and three tuples of one rule.
+    ///
+    /// Each has many ports.
     fn recurring() -> FlowSource {
         let tuple = |address| {
             let ports = Span { field: FieldId::TcpSrc, low: 0, high: 65535 };
@@ -366,7 +372,7 @@ mod tests {
     }
 
     fn share_of_first(locality: Locality) -> f64 {
-        let flows = drawn(&recurring(), 10_000, locality).unwrap();
+        let flows = sampled(&recurring(), 10_000, locality).unwrap();
         let first = flows.iter().filter(|flow| flow.key().field(FieldId::Ipv4Dst) == 1);
         first.count() as f64 / 10_000.0
     }
@@ -379,12 +385,12 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_drawn_independently_of_each_other() {
+    fn groups_are_sampled_independently() {
         let macs = FieldGroup::new((0..20).map(|mac| vec![exact(FieldId::EthSrc, mac)]));
         let addresses = FieldGroup::new((0..20).map(|ip| vec![exact(FieldId::Ipv4Dst, ip)]));
         let source = FlowSource { classes: vec![class(vec![macs, addresses])] };
-        assert_eq!(drawn(&source, 400, Locality::Low).unwrap().len(), 400);
-        let error = drawn(&source, 401, Locality::Low).unwrap_err();
+        assert_eq!(sampled(&source, 400, Locality::Low).unwrap().len(), 400);
+        let error = sampled(&source, 401, Locality::Low).unwrap_err();
         assert_eq!(error, TrafficError::TooFewFlows { found: 400, asked: 401 });
     }
 
@@ -401,8 +407,8 @@ mod tests {
         );
         // Two pairs of addresses and two ports, in any combination.
         let source = FlowSource { classes: vec![class] };
-        assert_eq!(drawn(&source, 4, Locality::High).unwrap().len(), 4);
-        assert!(drawn(&source, 5, Locality::High).is_err());
+        assert_eq!(sampled(&source, 4, Locality::High).unwrap().len(), 4);
+        assert!(sampled(&source, 5, Locality::High).is_err());
     }
 
     #[test]
@@ -417,12 +423,12 @@ mod tests {
     #[test]
     fn a_class_without_rules_for_some_group_has_no_flows() {
         let source = FlowSource { classes: vec![class(vec![FieldGroup::default()])] };
-        assert_eq!(drawn(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
+        assert_eq!(sampled(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
     }
 
     proptest! {
         #[test]
-        fn flows_lie_within_the_rules_that_they_were_drawn_from(
+        fn flows_match_the_rules_of_their_class(
             spans in prop::collection::vec((any::<u32>(), 0_u32..=32, 0_u16.., 0_u16..), 1..20),
             high: bool,
         ) {
@@ -439,7 +445,7 @@ mod tests {
             let rules: Vec<Tuple> = spans.iter().map(tuple).collect();
             let source = FlowSource { classes: vec![class(vec![FieldGroup::new(rules.clone())])] };
             let locality = if high { Locality::High } else { Locality::Low };
-            for flow in drawn(&source, 1, locality).unwrap() {
+            for flow in sampled(&source, 1, locality).unwrap() {
                 let inside = |span: &Span| (span.low..=span.high).contains(&flow.key().field(span.field));
                 prop_assert!(rules.iter().any(|tuple| tuple.iter().all(inside)));
             }

@@ -1,4 +1,4 @@
-//! Traffic: which flows there are, how large they are, and which packet comes when.
+//! Traffic: the flows, their sizes, and the order and times of their packets.
 
 mod coflow;
 mod flow;
@@ -11,16 +11,16 @@ mod sizes;
 mod updates;
 
 pub use coflow::{coflow_rules, coflows, place_coflows};
-pub use flow::{Flow, Role};
+pub use flow::{CoflowRole, Flow};
 pub use frame::{CHECK_SEQUENCE, FRAME_MAX, FRAME_MIN, write_frame};
 pub use gaps::{GapSampler, Gaps};
 pub use locality::{FieldGroup, FlowClass, FlowSource, Locality, Span, Tuple};
 pub use published::{
-    Coflows, FlowBytes, FlowLengths, LengthShare, LogNormalPart, PacketBytes, Published, Replay,
-    Trace, Traces, UniformPart, UpdateKinds, UpdateSize, published,
+    Coflows, FlowBytes, FlowLengths, LengthShare, LogNormalPart, PacketBytes, Published,
+    ReplayStatistics, TracePair, TraceStatistics, UniformPart, UpdateKinds, UpdateSize, published,
 };
-pub use schedule::{Appearance, Course, Packet, Schedule, TICKS};
+pub use schedule::{Appearance, Course, Schedule, ScheduledPacket, TICKS};
 pub use sizes::{
     BoundedPareto, FlowSizes, LengthSampler, PACKET_MAX, PACKET_MIN, PacketSizes, fit,
 };
-pub use updates::{BATCHES_MAX, Batch, Change, UpdateKind, UpdatePlan};
+pub use updates::{BATCHES_MAX, UpdateBatch, UpdateKind, UpdateOperation, UpdatePlan};

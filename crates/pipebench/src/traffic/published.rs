@@ -1,55 +1,55 @@
-//! The published figures that traffic is made after, read from `data/traffic.json`.
+//! Published statistics of traffic, read from `data/traffic.json`.
 //!
-//! Every group of figures names where it was published. Nothing in the traffic of this crate is
-//! drawn from a trace: only such statistics are, so that anybody may have all of it.
+//! Every group names its publication. The traffic of this crate uses such statistics only, and no
+//! data of a trace, so it can be redistributed.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// All figures.
+/// All statistics.
 #[derive(Debug, Deserialize)]
 pub struct Published {
     /// Traces of Internet links.
-    pub traces: Traces,
-    /// How many packets flows have.
+    pub traces: TracePair,
+    /// Number of packets per flow.
     pub flow_lengths: FlowLengths,
-    /// How long packets are.
+    /// Lengths of packets.
     pub packet_bytes: PacketBytes,
     /// A workload of coflows.
     pub coflows: Coflows,
-    /// How traffic was replayed.
-    pub replay: Replay,
-    /// How updates of rules are.
+    /// Replay of traffic to pipelines.
+    pub replay: ReplayStatistics,
+    /// Kinds of rule updates.
     pub updates: UpdateKinds,
 }
 
 /// Two traces.
 #[derive(Debug, Deserialize)]
-pub struct Traces {
+pub struct TracePair {
     /// Where they were described.
     pub cite: String,
     /// CAIDA's.
-    pub caida: Trace,
+    pub caida: TraceStatistics,
     /// MAWI's.
-    pub mawi: Trace,
+    pub mawi: TraceStatistics,
 }
 
 /// Statistics of a trace.
 #[derive(Debug, Deserialize)]
-pub struct Trace {
+pub struct TraceStatistics {
     /// Packets.
     pub packets: u64,
     /// Distinct tuples of addresses, ports and protocol.
     pub flows: u64,
     /// Mean time between packets, in microseconds.
     pub gap_mean_us: f64,
-    /// Standard deviation of that.
+    /// Standard deviation of the time between packets, in microseconds.
     pub gap_deviation_us: f64,
 }
 
-impl Trace {
-    /// Mean number of packets of a flow.
+impl TraceStatistics {
+    /// Returns the mean number of packets per flow.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn flow_mean(&self) -> f64 {
@@ -60,35 +60,35 @@ impl Trace {
 /// A mixture of distributions of packets per flow.
 #[derive(Debug, Deserialize)]
 pub struct FlowLengths {
-    /// Where it was described.
+    /// The publication.
     pub cite: String,
-    /// Mean of the flows that were observed.
+    /// Mean of the observed flows.
     pub mean: f64,
-    /// Share of flows of one packet.
+    /// Share of flows with one packet.
     pub single_packet: f64,
-    /// Parts that are uniform from zero.
+    /// Uniform parts, from zero.
     pub uniform: Vec<UniformPart>,
-    /// Parts that are lognormal.
+    /// Log-normal parts.
     pub lognormal: Vec<LogNormalPart>,
 }
 
-/// A part of a mixture: every number from zero to `most` is as likely.
+/// A uniform part of a mixture, from zero to `most`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct UniformPart {
-    /// Its share of all.
+    /// Its share.
     pub share: f64,
     /// Its upper end.
     pub most: f64,
 }
 
-/// A part of a mixture whose logarithm is normally distributed.
+/// A log-normal part of a mixture.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct LogNormalPart {
-    /// Its share of all.
+    /// Its share.
     pub share: f64,
     /// Deviation of the logarithm.
     pub sigma: f64,
-    /// The median of the numbers.
+    /// The median.
     pub median: f64,
 }
 
@@ -101,7 +101,7 @@ pub struct PacketBytes {
     pub campus_mean: f64,
 }
 
-/// How many packets are of this length.
+/// The share of packets of one length.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct LengthShare {
     /// Their share, in any unit.
@@ -148,7 +148,7 @@ pub struct FlowBytes {
 
 /// How traffic was replayed to pipelines.
 #[derive(Debug, Deserialize)]
-pub struct Replay {
+pub struct ReplayStatistics {
     /// Where it was described.
     pub cite: String,
     /// Flows.
@@ -171,7 +171,7 @@ pub struct UpdateKinds {
 pub struct UpdateSize {
     /// Its name.
     pub kind: String,
-    /// What it is for.
+    /// Its purpose.
     pub title: String,
     /// Percent of the rule-set.
     pub percent: Option<u32>,
@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn the_figures_are_those_published() {
         let published = published();
-        let means = [&published.traces.caida, &published.traces.mawi].map(Trace::flow_mean);
+        let means =
+            [&published.traces.caida, &published.traces.mawi].map(TraceStatistics::flow_mean);
         assert!((means[0] - 16.7).abs() < 0.05 && (means[1] - 15.8).abs() < 0.05, "{means:?}");
         let lengths = &published.flow_lengths;
         let shares: f64 = lengths.uniform.iter().map(|part| part.share).sum::<f64>()

@@ -1,15 +1,15 @@
-//! The packets of a workload, one after the other.
+//! The packets of a workload in order.
 //!
-//! Two clocks make a schedule. The *order* of packets comes from their flows: a flow appears
-//! somewhere in the course of the traffic, and its packets follow each other at about even
-//! distances, each at a random place of its own slot. That course is measured in [`TICKS`]: as many
-//! to a packet as make places fine. The *times* come from the gaps between packets, which are drawn
-//! one by one for all flows together, so that their mean and deviation are those asked for.
+//! A schedule has two parts. The *order* of packets comes from their flows. A flow appears at some
+//! position in the traffic, and its packets follow at about equal distances, each at a random
+//! position in its slot. Positions are measured in [`TICKS`] per packet, fine enough to avoid
+//! collisions. The *times* come from the gaps between packets, which are sampled for all flows
+//! together, so that their mean and deviation are those requested.
 //!
-//! If n flows are under way at a time, their packets are n packets apart: [`Course::active`] sets
-//! that, and with it how much of the traffic a cache of a given size has to know at once.
+//! If n flows are active at a time, their packets are n packets apart. [`Course::active`] sets n,
+//! and so the share of the traffic that a cache of a given size must hold at once.
 //!
-//! What is held is one entry for each flow and one more for each that is under way, never a packet.
+//! Memory holds one entry per flow and one more per active flow, never a packet.
 
 use std::{
     cmp::Reverse,
@@ -30,8 +30,8 @@ use crate::{
 
 /// One packet of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
-    /// When it comes, from the beginning of the traffic.
+pub struct ScheduledPacket {
+    /// Time since the start of the traffic.
     pub time_ns: u64,
     /// The index of its flow.
     pub flow: u32,
@@ -39,12 +39,15 @@ pub struct Packet {
     pub bytes: u16,
 }
 
-impl Packet {
-    /// Replaces the content of `frame` by the frame of this packet, which is one of these flows'.
+impl ScheduledPacket {
+    /// Replaces the content of `frame` by the frame of this packet.
+    ///
+    /// `flows` are the flows of its schedule.
+    ///
     ///
     /// # Errors
     ///
-    /// When no frame can be made of its flow.
+    /// If no frame can be built for its flow.
     pub fn write_frame(&self, flows: &[Flow], frame: &mut Vec<u8>) -> Result<(), FrameError> {
         let flow = usize::try_from(self.flow).ok().and_then(|index| flows.get(index));
         let key = flow.map(Flow::key).unwrap_or_default();
@@ -52,40 +55,41 @@ impl Packet {
     }
 }
 
-/// Ticks of the course of the traffic for each of its packets.
+/// Ticks per packet.
 pub const TICKS: u64 = 1 << 20;
 
-/// Where in the course of the traffic a flow has its packets.
+/// The position of a flow's packets in the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appearance {
     /// The index of the flow.
     pub flow: u32,
-    /// How many packets it has.
+    /// Its number of packets.
     pub packets: u32,
-    /// The first tick at which it may have one.
+    /// The first tick of its packets.
     pub from: u64,
-    /// The tick at which it has had all of them.
+    /// The tick after its packets.
     pub until: u64,
 }
 
-/// How the flows of a workload lie in its course.
+/// The length of the traffic, and the number of active flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// All ticks: [`TICKS`] for each packet.
+    /// Total ticks: [`TICKS`] per packet.
     pub ticks: u64,
-    /// How many flows are under way at a time, on the average; `None`: each flow has its packets all
-    /// over the course.
+    /// Average number of active flows.
+    ///
+    /// With `None` each flow is active for the whole traffic.
     pub active: Option<u32>,
 }
 
 impl Course {
-    /// The course of so many packets.
+    /// Creates the course for this many packets.
     #[must_use]
     pub const fn of(packets: u64, active: Option<u32>) -> Self {
         Self { ticks: packets.saturating_mul(TICKS), active }
     }
 
-    /// Places a flow somewhere behind tick `from`.
+    /// Places a flow somewhere after tick `from`.
     #[must_use]
     pub fn place(
         &self,
@@ -105,18 +109,18 @@ impl Course {
 }
 
 impl Appearance {
-    /// Ticks from one packet to the next.
+    /// Returns the ticks between two packets of a flow.
     fn slot(&self) -> u64 {
         self.until.saturating_sub(self.from) / u64::from(self.packets.max(1))
     }
 }
 
-/// The packets of a workload in the order of their times; an iterator.
+/// An iterator over the packets of a workload, ordered by time.
 #[derive(Debug)]
 pub struct Schedule {
-    /// Flows that have not begun, by their first tick.
+    /// Flows that have not started, by their first tick.
     waiting: Peekable<IntoIter<Appearance>>,
-    /// Flows that have, by the tick of their next packet.
+    /// Active flows, by the tick of their next packet.
     active: BinaryHeap<Reverse<Active>>,
     places: RandomStream,
     gaps: (GapSampler, RandomStream),
@@ -127,19 +131,21 @@ pub struct Schedule {
     active_max: usize,
 }
 
-/// A flow under way; ordered by its next packet.
+/// An active flow, ordered by its next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Active {
     tick: u64,
     flow: u32,
     left: u32,
-    /// Where the slot of the packet after the next begins.
+    /// Start of the slot after the next packet.
     from: u64,
     slot: u64,
 }
 
 impl Schedule {
-    /// The packets of these flows; the seed says which of all possible schedules it is.
+    /// Creates a schedule for these flows.
+    ///
+    /// The seed selects one of all possible schedules.
     #[must_use]
     pub fn new(
         mut appearances: Vec<Appearance>,
@@ -163,19 +169,19 @@ impl Schedule {
         }
     }
 
-    /// How many packets are still to come.
+    /// Returns the number of remaining packets.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.left
     }
 
-    /// The most flows that were under way at a time so far.
+    /// Returns the maximum number of active flows so far.
     #[must_use]
     pub const fn active_max(&self) -> usize {
         self.active_max
     }
 
-    /// Begins the flows that may have a packet before any that is under way.
+    /// Starts the flows that may have a packet before any active flow.
     fn begin(&mut self) {
         loop {
             let next = self.active.peek().map_or(u64::MAX, |Reverse(active)| active.tick);
@@ -193,9 +199,9 @@ impl Schedule {
 }
 
 impl Iterator for Schedule {
-    type Item = Packet;
+    type Item = ScheduledPacket;
 
-    fn next(&mut self) -> Option<Packet> {
+    fn next(&mut self) -> Option<ScheduledPacket> {
         self.begin();
         let mut top = self.active.peek_mut()?;
         let Reverse(active) = &mut *top;
@@ -214,7 +220,7 @@ impl Iterator for Schedule {
         }
         self.left = self.left.saturating_sub(1);
         let bytes = self.lengths.0.sample(&mut self.lengths.1);
-        Some(Packet { time_ns: nanoseconds(self.time_ns), flow, bytes })
+        Some(ScheduledPacket { time_ns: nanoseconds(self.time_ns), flow, bytes })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -247,7 +253,7 @@ mod tests {
         fn every_flow_has_its_packets_and_time_never_goes_back(
             sizes in prop::collection::vec(0_u32..50, 1..40), active in prop::option::of(1_u32..10),
         ) {
-            let packets: Vec<Packet> = schedule(placed(&sizes, active), 1).collect();
+            let packets: Vec<ScheduledPacket> = schedule(placed(&sizes, active), 1).collect();
             for (flow, size) in (0..).zip(&sizes) {
                 let count = packets.iter().filter(|packet| packet.flow == flow).count();
                 prop_assert_eq!(count, *size as usize);
@@ -259,7 +265,7 @@ mod tests {
         fn a_heap_gives_the_order_that_sorting_all_places_gives(
             sizes in prop::collection::vec(1_u32..20, 1..20), active in prop::option::of(1_u32..10),
         ) {
-            // Slots of one tick leave no choice, so the order can be told without the heap.
+            // Slots of one tick leave no choice, so the order is known without the heap.
             let mut appearances = placed(&sizes, active);
             for appearance in &mut appearances {
                 appearance.from /= TICKS;
@@ -277,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_come_and_go_are_held_only_while_they_are_under_way() {
+    fn only_active_flows_are_held() {
         let sizes = vec![10; 5000];
         let mut schedule = schedule(placed(&sizes, Some(100)), 1);
         assert_eq!(schedule.by_ref().count(), 50_000);
         let most = schedule.active_max();
-        // A hundred on the average, and the most of a whole course is somewhat above that.
+        // The average is a hundred, and the maximum over the traffic is slightly higher.
         assert!((100..=150).contains(&most), "{most} at a time");
     }
 

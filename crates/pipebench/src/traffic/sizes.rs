@@ -1,12 +1,12 @@
-//! How many packets the flows of a workload have, and how long the packets are.
+//! Distributions of packets per flow, and of packet lengths.
 //!
-//! Flow lengths are drawn from the published mixture of a campus link. Cut at some length, its mean
-//! is that of CAIDA's or MAWI's trace, whose own distributions were not published: that is what
-//! "like CAIDA's" means here. A workload that has to have so many packets is scaled to them
-//! ([`fit`]), which keeps the order and the proportion of its flows.
+//! Packets per flow are sampled from the published mixture of a campus link. The mixture is
+//! truncated so that its mean is that of CAIDA's or MAWI's trace, because their own distributions
+//! were not published: "like CAIDA's" means this truncation. A workload with a fixed number of
+//! packets is scaled to it ([`fit`]), which preserves the order and the proportion of its flows.
 
 use crate::{
-    DistributionError, LogNormal, RandomStream, Weighted,
+    DistributionError, LogNormal, RandomStream, WeightedIndices,
     real::pow,
     traffic::published::{FlowBytes, LogNormalPart, UniformPart, published},
 };
@@ -14,13 +14,13 @@ use crate::{
 /// Distributions of the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowSizes {
-    /// As on a campus link, cut so that the mean is that of CAIDA's trace.
+    /// As on a campus link, truncated so that the mean is that of CAIDA's trace.
     Caida,
-    /// As on a campus link, cut so that the mean is that of MAWI's trace.
+    /// As on a campus link, truncated so that the mean is that of MAWI's trace.
     Mawi,
     /// As on a campus link.
     Campus,
-    /// The k-th of the flows has a share of 1 / k^e of the packets; the exponent in hundredths.
+    /// The k-th flow has a share of 1 / k^e of the packets; the exponent in hundredths.
     Zipf {
         /// A hundred times e.
         hundredths: u16,
@@ -29,25 +29,26 @@ pub enum FlowSizes {
     Hadoop,
     /// As many bytes as the remote calls of a search engine, in packets of 1500 bytes.
     Search,
-    /// All the same.
+    /// Equal sizes.
     Fixed,
 }
 
-/// The longest flow like CAIDA's: with it the mean of the mixture is 16.7.
+/// Maximum flow length for CAIDA's mean of 16.7.
 const CAIDA_MAX: u32 = 980;
-/// The longest flow like MAWI's: with it the mean is 15.8.
+/// Maximum flow length for MAWI's mean of 15.8.
 const MAWI_MAX: u32 = 825;
-/// The longest flow of a campus: what 4 billion flows hardly exceed.
+/// Maximum flow length on a campus link: 4 billion flows hardly exceed it.
 const CAMPUS_MAX: u32 = 10_000_000;
-/// Bytes of a flow that a packet of a coflow carries.
+/// Bytes of a flow per packet of a coflow.
 const PACKET_BYTES: f64 = 1500.0;
 
 impl FlowSizes {
-    /// Packets of this many flows, in an order without meaning.
+    /// Samples the packets of this many flows, in random order.
+    ///
     ///
     /// # Errors
     ///
-    /// Published figures that are no distribution.
+    /// If published parameters are invalid.
     pub fn draw(
         self,
         flows: usize,
@@ -66,9 +67,9 @@ impl FlowSizes {
     }
 }
 
-/// The mixture of the published parts, cut at a length.
+/// The mixture of the published parts, truncated at a length.
 struct Mixture {
-    parts: Weighted,
+    parts: WeightedIndices,
     uniform: &'static [UniformPart],
     lognormal: Vec<LogNormal>,
     max: u32,
@@ -78,7 +79,8 @@ impl Mixture {
     fn campus(max: u32) -> Result<Self, DistributionError> {
         let lengths = &published().flow_lengths;
         let shares = lengths.uniform.iter().map(|part| part.share);
-        let parts = Weighted::new(shares.chain(lengths.lognormal.iter().map(|part| part.share)))?;
+        let parts =
+            WeightedIndices::new(shares.chain(lengths.lognormal.iter().map(|part| part.share)))?;
         let lognormal =
             |part: &LogNormalPart| LogNormal::new(crate::real::ln(part.median), part.sigma);
         let lognormal = lengths.lognormal.iter().map(lognormal).collect::<Result<_, _>>()?;
@@ -102,7 +104,7 @@ impl Mixture {
     }
 }
 
-/// Shares by rank, the most frequent anywhere among the flows.
+/// Returns shares by rank, in random order.
 fn zipf(flows: usize, hundredths: u16, stream: &mut RandomStream) -> Vec<u32> {
     let exponent = f64::from(hundredths) / 100.0;
     let ranks = 1..=u32::try_from(flows).unwrap_or(u32::MAX);
@@ -121,28 +123,29 @@ fn in_packets(
     Ok((0..flows).map(|_| whole((sizes.sample(stream) / PACKET_BYTES).ceil().max(1.0))).collect())
 }
 
-/// A Pareto distribution between two bounds.
+/// A bounded Pareto distribution.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPareto {
     least: f64,
-    /// The power of the least over the most.
+    /// The power of the lower over the upper bound.
     tail: f64,
     alpha: f64,
 }
 
 impl BoundedPareto {
-    /// The one with this mean, which lies between the bounds.
+    /// Creates the distribution with this mean between the bounds.
+    ///
     ///
     /// # Errors
     ///
-    /// Bounds and mean that are not in this order.
+    /// If lower bound, mean and upper bound are not in this order.
     pub fn with_mean(least: f64, most: f64, mean: f64) -> Result<Self, DistributionError> {
         let value = mean;
         if !(0.0 < least && least < mean && mean < most && most.is_finite()) {
             let expected = "between the bounds";
             return Err(DistributionError::Parameter { what: "the mean", value, expected });
         }
-        // The mean falls as alpha grows.
+        // The mean decreases with alpha.
         let (mut low, mut high) = (0.001, 20.0);
         for _ in 0..BISECTIONS {
             let middle = f64::midpoint(low, high);
@@ -151,13 +154,13 @@ impl BoundedPareto {
         Ok(Self { least, tail: pow(least / most, low), alpha: low })
     }
 
-    /// One number.
+    /// Samples one number.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         self.least * pow(1.0 - stream.unit() * (1.0 - self.tail), -1.0 / self.alpha)
     }
 }
 
-/// Halvings after which nothing changes any more.
+/// Number of bisections after which the result is stable.
 const BISECTIONS: u32 = 60;
 
 fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
@@ -165,10 +168,10 @@ fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
     scale * alpha / (alpha - 1.0) * (pow(least, 1.0 - alpha) - pow(most, 1.0 - alpha))
 }
 
-/// Scales the sizes of flows so that together they have this many packets, and each flow one at
-/// least; answers whether that is possible.
+/// Scales flow sizes to this total number of packets, at least one per flow.
 ///
-/// What a flow has beyond its first packet keeps its proportion to the others, to the packet.
+/// Returns whether that is possible. The packets of a flow beyond its first keep their proportion,
+/// rounded to packets.
 #[must_use]
 pub fn fit(sizes: &mut [u32], packets: u64) -> bool {
     let flows = u64::try_from(sizes.len()).unwrap_or(u64::MAX);
@@ -192,10 +195,10 @@ pub fn fit(sizes: &mut [u32], packets: u64) -> bool {
     given == wanted
 }
 
-/// How long the packets of a workload are, in bytes on the wire with the check sequence.
+/// Distributions of packet lengths, in bytes on the wire with the check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketSizes {
-    /// All the same.
+    /// Equal lengths.
     Fixed(u16),
     /// Seven short, four middling, one long.
     Imix,
@@ -203,18 +206,19 @@ pub enum PacketSizes {
     Campus,
 }
 
-/// The shortest packet on the wire.
+/// Minimum length on the wire.
 pub const PACKET_MIN: u16 = 64;
-/// The longest packet on the wire.
+/// Maximum length on the wire.
 pub const PACKET_MAX: u16 = 9018;
 const PACKET_LONG: u16 = 1518;
 
 impl PacketSizes {
-    /// What draws one length after the other.
+    /// Returns a sampler of lengths.
+    ///
     ///
     /// # Errors
     ///
-    /// Published figures that are no distribution.
+    /// If published parameters are invalid.
     pub fn sampler(self) -> Result<LengthSampler, DistributionError> {
         let published = &published().packet_bytes;
         let (shares, lengths): (Vec<f64>, Vec<u16>) = match self {
@@ -226,19 +230,19 @@ impl PacketSizes {
                 (vec![1.0 - long, long], vec![PACKET_MIN, PACKET_LONG])
             }
         };
-        Ok(LengthSampler { shares: Weighted::new(shares)?, lengths })
+        Ok(LengthSampler { shares: WeightedIndices::new(shares)?, lengths })
     }
 }
 
-/// Draws lengths of packets.
+/// Samples packet lengths.
 #[derive(Clone, Debug)]
 pub struct LengthSampler {
-    shares: Weighted,
+    shares: WeightedIndices,
     lengths: Vec<u16>,
 }
 
 impl LengthSampler {
-    /// The bytes of one packet on the wire.
+    /// Samples the bytes of one packet on the wire.
     pub fn sample(&self, stream: &mut RandomStream) -> u16 {
         match self.lengths.as_slice() {
             [only] => *only,
@@ -247,11 +251,11 @@ impl LengthSampler {
     }
 }
 
-/// A positive number without its fraction; numbers out of range become the nearest.
+/// Truncates a positive number; out-of-range numbers saturate.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "such a cast takes the nearest number there is"
+    reason = "such a cast saturates"
 )]
 const fn whole(value: f64) -> u32 {
     value as u32
@@ -264,7 +268,7 @@ mod tests {
     use super::*;
     use crate::Seed;
 
-    fn drawn(sizes: FlowSizes, flows: usize) -> Vec<u32> {
+    fn sampled(sizes: FlowSizes, flows: usize) -> Vec<u32> {
         sizes.draw(flows, &mut Seed::new(1).stream("sizes")).unwrap()
     }
 
@@ -280,9 +284,9 @@ mod tests {
     #[test]
     fn flows_are_as_long_as_those_of_caida_and_mawi() {
         let traces = &published().traces;
-        assert_near(mean(&drawn(FlowSizes::Caida, 1_000_000)), traces.caida.flow_mean(), 0.02);
-        assert_near(mean(&drawn(FlowSizes::Mawi, 1_000_000)), traces.mawi.flow_mean(), 0.02);
-        let campus = drawn(FlowSizes::Campus, 300_000);
+        assert_near(mean(&sampled(FlowSizes::Caida, 1_000_000)), traces.caida.flow_mean(), 0.02);
+        assert_near(mean(&sampled(FlowSizes::Mawi, 1_000_000)), traces.mawi.flow_mean(), 0.02);
+        let campus = sampled(FlowSizes::Campus, 300_000);
         let single = campus.iter().filter(|size| **size == 1).count() as f64 / 300_000.0;
         assert_near(single, published().flow_lengths.single_packet, 0.01);
     }
@@ -303,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_second_of_a_zipf_has_half_the_packets_of_the_first() {
-        let mut sizes = drawn(FlowSizes::Zipf { hundredths: 100 }, 1000);
+        let mut sizes = sampled(FlowSizes::Zipf { hundredths: 100 }, 1000);
         assert!(fit(&mut sizes, 1_000_000));
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         assert_near(f64::from(sizes[0]) / f64::from(sizes[1]), 2.0, 0.01);

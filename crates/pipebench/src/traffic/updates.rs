@@ -1,16 +1,16 @@
-//! Rules that come and go while packets are forwarded.
+//! Rules that are added and deleted while packets are forwarded.
 //!
 //! The kinds P1 to P5 are those of A. Zulfiqar, *Rearchitecting the End Host Network for the
-//! Terabit Per Second Era*, Table 4.3, and are made as there: a table that has more rules than the
-//! update is chosen, that many of its rules are taken out of the rule-set, and then they are added
-//! as one batch, deleted as one batch, and so on. Beside them there are *flapping*, one rule that
-//! comes and goes, and *bursts*, many rules that come one by one without a pause.
+//! Terabit Per Second Era*, Table 4.3. As there, a table with more rules than the update is chosen,
+//! and that many of its rules are removed from the rule set. Then they are added as one batch,
+//! deleted as one batch, and so on. There are two more kinds: *flapping*, one rule that is added
+//! and deleted; and *bursts*, many rules that are added one by one without a pause.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{RandomStream, traffic::published::published};
 
-/// What changes.
+/// The kind of a rule change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
     /// P1: access lists change.
@@ -21,19 +21,21 @@ pub enum UpdateKind {
     Recovery,
     /// P4: the members of a service change.
     Elasticity,
-    /// P5: rules that watch traffic for a while.
+    /// P5: temporary rules that monitor traffic.
     Telemetry,
-    /// One rule comes and goes.
+    /// One rule is added and deleted.
     Flapping,
-    /// Many rules come one by one, then go one by one.
+    /// Many rules are added one by one, then deleted one by one.
     Burst,
 }
 
-/// Rules of a burst, if the rule-set has as many to spare.
+/// Rules of a burst, if the rule set has enough.
 const BURST_RULES: u32 = 1000;
 /// Time between two rules of a burst.
 const BURST_GAP: Duration = Duration::from_micros(10);
-/// Most batches of a workload: beyond that the last periods have none, and its plan is cut.
+/// Maximum number of batches in a workload.
+///
+/// The plan is truncated, and the last periods have none.
 pub const BATCHES_MAX: usize = 100_000;
 
 impl UpdateKind {
@@ -48,7 +50,7 @@ impl UpdateKind {
         Self::Burst,
     ];
 
-    /// Reads what [`Display`](fmt::Display) prints.
+    /// Parses the [`Display`](fmt::Display) form.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
@@ -66,13 +68,13 @@ impl UpdateKind {
         }
     }
 
-    /// Whether it is one of those of the thesis.
+    /// Returns whether it is a kind of the thesis.
     #[must_use]
     pub const fn is_published(self) -> bool {
         !matches!(self, Self::Flapping | Self::Burst)
     }
 
-    /// How many rules of a rule-set of so many change.
+    /// Returns how many rules of a rule set of this size change.
     #[must_use]
     pub fn rules(self, total: usize) -> usize {
         let total = u64::try_from(total).unwrap_or(u64::MAX);
@@ -95,39 +97,41 @@ impl fmt::Display for UpdateKind {
     }
 }
 
-/// The changes of a rule-set, of which each rule is told by its index.
+/// The changes of a rule set; rules are identified by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdatePlan {
-    /// Rules that come and go: they are not there in the beginning. Ascending.
+    /// Rules that are added and deleted, ascending; they are absent at the start.
     pub changing: Vec<usize>,
-    /// The changes, in the order of their times.
-    pub batches: Vec<Batch>,
-    /// Whether there would be more than [`BATCHES_MAX`] of them.
-    pub is_cut: bool,
+    /// The changes, ordered by time.
+    pub batches: Vec<UpdateBatch>,
+    /// True if the plan was truncated at [`BATCHES_MAX`].
+    pub is_truncated: bool,
 }
 
-/// Changes that are made at once, or not at all.
+/// Changes that are applied as one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// When, from the beginning of the traffic.
+pub struct UpdateBatch {
+    /// Time since the start of the traffic.
     pub at: Duration,
-    /// Whether rules are added or deleted.
-    pub change: Change,
-    /// Which. Batches of the same rules share them.
+    /// The operation on the rules.
+    pub change: UpdateOperation,
+    /// The rules. Batches of the same rules share them.
     pub rules: Arc<[usize]>,
 }
 
-/// What is done with the rules of a batch.
+/// The operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// They are added.
+pub enum UpdateOperation {
+    /// The rules are added.
     Add,
-    /// They are deleted.
+    /// The rules are deleted.
     Delete,
 }
 
 impl UpdatePlan {
-    /// Changes of a rule-set for as long as the traffic lasts; `tables` tells the table of each rule.
+    /// Plans changes for the duration of the traffic.
+    ///
+    /// `tables` gives the table of each rule.
     #[must_use]
     pub fn new(
         kind: UpdateKind,
@@ -140,28 +144,29 @@ impl UpdatePlan {
         let all: Arc<[usize]> = changing.as_slice().into();
         let mut batches = Vec::new();
         let mut at = period;
-        let mut change = Change::Add;
+        let mut change = UpdateOperation::Add;
         while at <= lasts && !period.is_zero() && batches.len() < BATCHES_MAX {
             if kind == UpdateKind::Burst {
                 let room = BATCHES_MAX.saturating_sub(batches.len());
                 let times = (0..).map(|step| at.saturating_add(BURST_GAP.saturating_mul(step)));
-                let one = |(rule, at): (&usize, _)| Batch { at, change, rules: [*rule].into() };
+                let one =
+                    |(rule, at): (&usize, _)| UpdateBatch { at, change, rules: [*rule].into() };
                 batches.extend(changing.iter().zip(times).map(one).take(room));
             } else {
-                batches.push(Batch { at, change, rules: Arc::clone(&all) });
+                batches.push(UpdateBatch { at, change, rules: Arc::clone(&all) });
             }
             at = at.saturating_add(period);
             change = change.opposite();
         }
-        let is_cut = at <= lasts && batches.len() >= BATCHES_MAX;
-        // What is left of the last burst would come after the traffic.
+        let is_truncated = at <= lasts && batches.len() >= BATCHES_MAX;
+        // The rest of the last burst would be after the traffic.
         batches.retain(|batch| batch.at <= lasts);
         batches.sort_by_key(|batch| batch.at);
-        Self { changing, batches, is_cut }
+        Self { changing, batches, is_truncated }
     }
 }
 
-impl Change {
+impl UpdateOperation {
     const fn opposite(self) -> Self {
         match self {
             Self::Add => Self::Delete,
@@ -170,8 +175,9 @@ impl Change {
     }
 }
 
-/// Chooses rules of one table that has more than so many; if none has, of the largest as many as
-/// leave it one.
+/// Chooses `count` rules of one table with more rules.
+///
+/// Otherwise it chooses all but one of the largest table.
 fn choose(count: usize, tables: &[u8], stream: &mut RandomStream) -> Vec<usize> {
     let mut sizes = [0_usize; 256];
     for table in tables {
@@ -204,7 +210,7 @@ mod tests {
     #[test]
     fn updates_have_the_published_sizes() {
         let sizes = |total| [0, 1, 2, 3, 4].map(|kind: usize| UpdateKind::ALL[kind].rules(total));
-        // The rule-sets that Table 4.3 implies, and what it says of them but for its rounding.
+        // The rule sets that Table 4.3 implies, and its sizes except for rounding.
         assert_eq!(sizes(14_000), [840, 1400, 300, 110, 500]);
         assert_eq!(sizes(29_000), [1740, 2900, 300, 110, 500]);
     }
@@ -215,7 +221,7 @@ mod tests {
         assert_eq!((plan.changing.len(), plan.batches.len()), (1000, 2000));
         assert!(plan.batches.iter().all(|batch| batch.rules.len() == 1));
         assert_eq!(plan.batches[1].at - plan.batches[0].at, BURST_GAP);
-        assert_eq!(plan.batches[1000].change, Change::Delete);
+        assert_eq!(plan.batches[1000].change, UpdateOperation::Delete);
     }
 
     #[test]
@@ -225,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_too_many_batches_is_cut_and_says_so() {
+    fn a_plan_with_too_many_batches_is_truncated() {
         let plan_of = |lasts_ms| plan(UpdateKind::Pruning, 1, &[1; 1000], lasts_ms);
         let (whole, cut) = (plan_of(100_000), plan_of(10_000_000));
-        assert_eq!((whole.batches.len(), whole.is_cut), (BATCHES_MAX, false));
-        assert_eq!((cut.batches.len(), cut.is_cut), (BATCHES_MAX, true));
+        assert_eq!((whole.batches.len(), whole.is_truncated), (BATCHES_MAX, false));
+        assert_eq!((cut.batches.len(), cut.is_truncated), (BATCHES_MAX, true));
         let [first, second] = [&cut.batches[0], &cut.batches[1]].map(|batch| &batch.rules);
-        assert!(Arc::ptr_eq(first, second), "a batch has no list of its own");
+        assert!(Arc::ptr_eq(first, second), "batches share a list of rules");
     }
 
     proptest! {
@@ -247,8 +253,8 @@ mod tests {
             let mut there = vec![false; tables.len()];
             for batch in &plan.batches {
                 for rule in batch.rules.iter() {
-                    prop_assert_eq!(there[*rule], batch.change == Change::Delete);
-                    there[*rule] = batch.change == Change::Add;
+                    prop_assert_eq!(there[*rule], batch.change == UpdateOperation::Delete);
+                    there[*rule] = batch.change == UpdateOperation::Add;
                 }
             }
         }

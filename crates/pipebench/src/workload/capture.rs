@@ -1,4 +1,4 @@
-//! What a capture of any origin is like.
+//! Statistics of a capture file.
 
 use std::{collections::HashMap, io::Read};
 
@@ -10,22 +10,23 @@ use shunt_flow::{
 use shunt_pcap::{PcapError, PcapReader};
 
 use crate::{
-    statistics::{Row, TrafficStatistics},
+    statistics::{StatisticRow, TrafficStatistics},
     traffic::{CHECK_SEQUENCE, Flow, published},
 };
 
-/// The figures of a capture, beside those of CAIDA's trace; `name` is what errors call it.
+/// Returns the statistics of a capture, next to those of CAIDA's trace.
 ///
-/// Packets are of one flow if all their headers are alike but for those that change from packet to
-/// packet: TTL, TCP flags, type of service.
+/// `name` appears in errors. Packets are of one flow if all their headers are equal, except those
+/// that change from packet to packet: TTL, TCP flags, type of service.
+///
 ///
 /// # Errors
 ///
-/// What is wrong with the capture.
-pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Row>, PcapError> {
+/// If the capture is invalid.
+pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<StatisticRow>, PcapError> {
     let mut reader = PcapReader::new(name, source)?;
     let mut statistics = TrafficStatistics::default();
-    // Whoever made the capture may have chosen headers that collide: the hash has a random seed.
+    // A capture may contain headers chosen to collide, so the hash has a random seed.
     let mut flows: HashMap<Flow, u32> = HashMap::new();
     while let Some(packet) = reader.next_packet()? {
         let next = u32::try_from(flows.len()).unwrap_or(u32::MAX);
@@ -39,7 +40,7 @@ pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Row>, Pca
         .map(|row| match row.what.as_str() {
             "packets per flow" => row.against(caida.flow_mean(), "CAIDA"),
             "mean gap" => row.against(caida.gap_mean_us, "CAIDA"),
-            "deviation of gaps over their mean" => {
+            "deviation of gaps / mean gap" => {
                 row.against(caida.gap_deviation_us / caida.gap_mean_us, "CAIDA")
             }
             _ => row,

@@ -5,27 +5,31 @@ use shunt_flow::{FieldId, PortNo};
 use super::{RuleLine, material::Material};
 use crate::{
     WorkloadError,
-    classbench::{Filter, PortRange, Prefix},
+    classbench::{AddressPrefix, Filter, PortRange},
     pipeline_file::Field,
     populate::{BaseRule, Beside, step_matches},
     traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
 };
 
-/// Filters that each have a priority of their own, the first of them the highest.
+/// Maximum number of filters with separate priorities.
+///
+/// The first filter has the highest.
 const PRIORITIES: usize = 60_000;
 /// The highest priority of OpenFlow.
 const PRIORITY_MAX: usize = u16::MAX as usize;
-/// Most filters that share a priority.
+/// Maximum number of filters that share a priority.
 const SHARING_MAX: usize = 512;
-/// Rules of a table at most: two ranges of ports can make a filter hundreds of them.
+/// Maximum number of rules in a table.
+///
+/// Two port ranges can expand a filter to hundreds of rules.
 const RULES_MAX: usize = 20_000_000;
-/// Ports that rules forward to, in turn.
+/// Output ports of the rules, in turn.
 const OUTPUTS: usize = 4;
-/// What the table looks at.
+/// The fields that the table matches.
 const FIELDS: [&str; 6] = ["eth_type", "ip_src", "ip_dst", "ip_proto", "tp_src", "tp_dst"];
 
 impl Material {
-    /// One table in which the first filter wins, and flows of any of its filters.
+    /// Creates one table in which the first filter wins, and flows of its filters.
     pub(super) fn one_table(filters: &[Filter]) -> Result<Self, WorkloadError> {
         let fields: Vec<Field> = FIELDS.iter().filter_map(|name| Field::new(name).ok()).collect();
         let fields: Vec<&Field> = fields.iter().collect();
@@ -42,7 +46,7 @@ impl Material {
                 return Err(WorkloadError::TooManyRules { max: RULES_MAX });
             }
         }
-        // Filters all differ, but pairs of addresses recur among them.
+        // All filters are distinct, but pairs of addresses recur among them.
         let pair = [FieldId::Ipv4Src, FieldId::Ipv4Dst];
         let groups = vec![FieldGroup::recurring(filters.iter().map(tuple), &pair)];
         let class = FlowClass {
@@ -55,10 +59,9 @@ impl Material {
     }
 }
 
-/// Priorities by which the first of several filters wins that a packet matches.
+/// Returns priorities such that the first filter that matches a packet wins.
 ///
-/// Where there are more filters than priorities, those that follow each other share one until two of
-/// them have packets in common.
+/// With more filters than priorities, consecutive filters share one until two of them overlap.
 fn priorities(filters: &[Filter]) -> Result<Vec<usize>, WorkloadError> {
     if filters.len() <= PRIORITIES {
         return Ok((0..filters.len()).map(|index| PRIORITIES.saturating_sub(index)).collect());
@@ -79,11 +82,11 @@ fn priorities(filters: &[Filter]) -> Result<Vec<usize>, WorkloadError> {
     }
 }
 
-/// Whether some packet may match both filters; their TCP flags are not asked for.
+/// Returns whether some packet matches both filters; their TCP flags are ignored.
 fn overlap(one: &Filter, other: &Filter) -> bool {
     let meets =
         |one: PortRange, other: PortRange| one.low() <= other.high() && other.low() <= one.high();
-    let within = |one: Prefix, other: Prefix| {
+    let within = |one: AddressPrefix, other: AddressPrefix| {
         let (wide, narrow) =
             if one.length() <= other.length() { (one, other) } else { (other, one) };
         wide.contains(narrow.address())
@@ -97,7 +100,7 @@ fn overlap(one: &Filter, other: &Filter) -> bool {
         })
 }
 
-/// Whether a filter is of a protocol without ports, so that those it names are not asked for.
+/// Returns whether the filter's protocol has no ports to match.
 fn has_no_ports(filter: &Filter) -> bool {
     filter.protocol.is_some_and(|protocol| ![TCP, UDP, SCTP].contains(&protocol))
 }
@@ -106,9 +109,9 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// What a filter asks of the headers.
+/// Returns the header values that a filter matches.
 pub(super) fn tuple(filter: &Filter) -> Tuple {
-    let prefix = |field, prefix: Prefix| Span {
+    let prefix = |field, prefix: AddressPrefix| Span {
         field,
         low: prefix.address().into(),
         high: prefix.last().into(),
@@ -133,12 +136,12 @@ mod tests {
     use super::*;
     use crate::{
         Progress, Seed,
-        classbench::{BuiltinSet, Request, generate},
+        classbench::{BuiltinSet, FilterRequest, generate},
     };
 
     #[test]
-    fn of_two_filters_that_a_packet_matches_the_first_has_the_higher_priority() {
-        let request = Request::new(70_000);
+    fn the_first_matching_filter_has_higher_priority() {
+        let request = FilterRequest::new(70_000);
         let firewall = BuiltinSet::Firewall.parameters();
         let mut filters = generate(&firewall, &request, Seed::new(1), &Progress::hidden()).unwrap();
         filters.truncate(PRIORITIES + 100);
@@ -147,7 +150,7 @@ mod tests {
         assert!(priorities.iter().all(|priority| (1..=PRIORITY_MAX).contains(priority)));
         let shared = priorities.windows(2).filter(|pair| pair[0] == pair[1]).count();
         assert!(shared > 0, "there are more filters than priorities");
-        // Whichever they are among all, compared with each of those around them.
+        // Sampled filters are compared with those around them.
         for (first, one) in filters.iter().enumerate().step_by(7) {
             for (second, other) in filters.iter().enumerate().skip(first + 1).take(1500) {
                 let (high, low) = (priorities[first], priorities[second]);

@@ -1,4 +1,4 @@
-//! A workload as a folder of files that other tools read.
+//! A workload as a folder of files for other tools.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use shunt_pcap::PcapWriter;
 use crate::{
     Progress, WorkloadError,
     output::{OutputFile, OutputFolder},
-    statistics::{Row, TrafficStatistics, table},
+    statistics::{StatisticRow, TrafficStatistics, table},
 };
 
-/// The file of packets, if all come in by one port.
+/// The capture file if all packets have one ingress port.
 pub const PACKETS_FILE: &str = "packets.pcap";
 const RULES_FILE: &str = "rules.txt";
 const FLOWS_FILE: &str = "flows.csv";
@@ -27,37 +27,39 @@ const PLAYER_FILE: &str = "play-updates.sh";
 const MANIFEST_FILE: &str = "manifest.json";
 const README_FILE: &str = "README.md";
 const GENERATOR: &str = "pipebench";
-/// Plays the batches of updates.
+/// Script that applies the batches of updates.
 const PLAYER: &str = include_str!("play-updates.sh");
-/// Packets after which progress is told.
+/// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
-/// What a folder holds, for programs.
+/// Content of a folder, for programs.
 #[derive(Serialize)]
 struct Manifest<'a> {
     name: String,
     generator: String,
     files: Vec<String>,
-    /// The port that the packets of each capture come in by.
+    /// The ingress port of each capture's packets.
     ports: BTreeMap<String, u32>,
-    /// What the pipeline's file calls each table of the rules.
+    /// The pipeline file's name of each table of the rules.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tables: BTreeMap<u8, &'a str>,
-    statistics: &'a [Row],
+    statistics: &'a [StatisticRow],
 }
 
-/// Writes rules, flows, packets and updates into a folder, which is made if it is not there; answers
-/// the figures.
+/// Writes a workload into a folder, which is created if needed.
+///
+/// Returns the statistics.
+///
 ///
 /// # Errors
 ///
-/// When a file cannot be written, or would replace one that is of no workload: then the folder is as it
-/// was.
+/// If a file cannot be written, or would replace a file that is not part of a workload. The folder
+/// is then unchanged.
 pub fn write_folder(
     workload: &Workload,
     folder: &Path,
     progress: &Progress,
-) -> Result<Vec<Row>, WorkloadError> {
+) -> Result<Vec<StatisticRow>, WorkloadError> {
     let before = files_before(folder);
     if let Some(path) = foreign_file(folder, &before) {
         return Err(WorkloadError::Foreign { path: path.display().to_string() });
@@ -68,11 +70,13 @@ pub fn write_folder(
     Ok(figures)
 }
 
-/// A file that a workload would replace, or that would look like a part of it, and is of none.
+/// Returns a file that would be replaced and is not part of a workload.
+///
+/// A file that looks like a part of the workload counts too.
 fn foreign_file(folder: &Path, before: &[String]) -> Option<PathBuf> {
     let is_ours = |name: &str| {
-        let told_of = [MANIFEST_FILE, README_FILE].contains(&name) && !before.is_empty();
-        told_of || before.iter().any(|own| own == name)
+        let is_listed = [MANIFEST_FILE, README_FILE].contains(&name) && !before.is_empty();
+        is_listed || before.iter().any(|own| own == name)
     };
     let names = [RULES_FILE, FLOWS_FILE, UPDATES_FILE, PLAYER_FILE, MANIFEST_FILE, README_FILE];
     let is_of_workloads = |name: &str| {
@@ -86,15 +90,15 @@ fn foreign_file(folder: &Path, before: &[String]) -> Option<PathBuf> {
     Some(folder.join(found))
 }
 
-/// The files of the workload that a folder has had until now.
+/// Returns the files of the workload that the folder contains now.
 fn files_before(folder: &Path) -> Vec<String> {
     #[derive(Deserialize)]
-    struct Before {
+    struct PreviousFiles {
         generator: String,
         files: Vec<String>,
     }
     let manifest = fs::read(folder.join(MANIFEST_FILE)).ok();
-    let before = manifest.and_then(|text| serde_json::from_slice::<Before>(&text).ok());
+    let before = manifest.and_then(|text| serde_json::from_slice::<PreviousFiles>(&text).ok());
     let before = before.filter(|before| before.generator.starts_with(GENERATOR));
     before.map_or_else(Vec::new, |before| before.files)
 }
@@ -103,7 +107,7 @@ fn write_files(
     workload: &Workload,
     folder: &Path,
     progress: &Progress,
-) -> Result<Vec<Row>, WorkloadError> {
+) -> Result<Vec<StatisticRow>, WorkloadError> {
     write(&folder.join(RULES_FILE), |out| workload.write_rules(out))?;
     write(&folder.join(FLOWS_FILE), |out| workload.write_flows(out))?;
     write(&folder.join(UPDATES_FILE), |out| workload.write_updates(out))?;
@@ -132,22 +136,24 @@ fn write_files(
     Ok(figures)
 }
 
-/// Writes the packets as one capture; answers what they are like.
+/// Writes the packets as one capture; returns their statistics.
+///
 ///
 /// # Errors
 ///
-/// When it cannot be written: then it is not there.
+/// If it cannot be written. It then does not exist.
 pub fn write_capture(
     workload: &Workload,
     path: &Path,
     progress: &Progress,
 ) -> Result<TrafficStatistics, WorkloadError> {
-    let capture = Capture::create(path, 1)?;
+    let capture = CaptureFile::create(path, 1)?;
     write_packets(workload, vec![capture], |_| 0, progress)
 }
 
-/// Captures for each port that packets come in by: file names with ports, and what the packets are
-/// like.
+/// Writes a capture for each ingress port.
+///
+/// Returns file names with ports, and packet statistics.
 fn write_captures(
     workload: &Workload,
     folder: &Path,
@@ -164,7 +170,7 @@ fn write_captures(
     };
     let ports: BTreeMap<String, u32> = numbers.iter().map(|port| (name(port), *port)).collect();
     let captures =
-        numbers.iter().map(|port| Capture::create(&folder.join(name(port)), numbers.len()));
+        numbers.iter().map(|port| CaptureFile::create(&folder.join(name(port)), numbers.len()));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
     let place = |flow: u32| {
         let port = usize::try_from(flow).ok().and_then(|flow| of_flow.get(flow));
@@ -175,13 +181,13 @@ fn write_captures(
 }
 
 /// A capture that is being written.
-struct Capture {
+struct CaptureFile {
     path: PathBuf,
     writer: PcapWriter<OutputFile>,
 }
 
-impl Capture {
-    /// Begins one of so many captures.
+impl CaptureFile {
+    /// Starts one of `count` captures.
     fn create(path: &Path, count: usize) -> Result<Self, WorkloadError> {
         let file = OutputFile::create_beside(path, count)?;
         let writer =
@@ -193,7 +199,7 @@ impl Capture {
 /// Writes each packet into the capture that `place` chooses for its flow.
 fn write_packets(
     workload: &Workload,
-    mut captures: Vec<Capture>,
+    mut captures: Vec<CaptureFile>,
     place: impl Fn(u32) -> usize,
     progress: &Progress,
 ) -> Result<TrafficStatistics, WorkloadError> {
@@ -227,37 +233,35 @@ fn write(
     Ok(file.finish()?)
 }
 
-fn readme(workload: &Workload, captures: usize, figures: &[Row]) -> String {
+fn readme(workload: &Workload, captures: usize, figures: &[StatisticRow]) -> String {
     let name = workload.name();
     let packets = if captures == 1 {
         format!("`{PACKETS_FILE}`: the packets")
     } else {
-        format!("`packets-PORT.pcap`: the packets that come in by each of {captures} ports")
+        format!("`packets-PORT.pcap`: the packets that arrive on each of {captures} ports")
     };
     let updates = if workload.updates().batches.is_empty() {
-        "nothing, as no rules come and go"
+        "nothing, as no rules change"
     } else {
-        "rules that come and go, in batches whose times are in comments"
+        "rules that are added and deleted, in batches with their times in comments"
     };
     let mut text = format!(
-        "# {name}\n\n\
-         A workload for virtual switches, made by `pipebench write {name}`: the same name makes the \
-         same bytes.\n\n\
-         - `{RULES_FILE}`: the rules, for `ovs-ofctl -O OpenFlow13 add-flows BRIDGE {RULES_FILE}`\n\
-         - `{FLOWS_FILE}`: the flows, one on each line\n\
-         - {packets}, with times in nanoseconds, for `tcpreplay`\n\
-         - `{UPDATES_FILE}`: {updates}\n"
+        "# {name}\n\nA workload for virtual switches, generated by `pipebench write {name}`: the \
+         same name gives the same bytes.\n\n- `{RULES_FILE}`: the rules, for `ovs-ofctl -O \
+         OpenFlow13 add-flows BRIDGE {RULES_FILE}`\n- `{FLOWS_FILE}`: the flows, one on each \
+         line\n- {packets}, with times in nanoseconds, for `tcpreplay`\n- `{UPDATES_FILE}`: \
+         {updates}\n"
     );
     if !workload.updates().batches.is_empty() {
         text.push_str(&format!(
-            "- `{PLAYER_FILE}`: `sh {PLAYER_FILE} BRIDGE` plays the batches of `{UPDATES_FILE}`, each \
-             at its time; start it together with the packets\n"
+            "- `{PLAYER_FILE}`: `sh {PLAYER_FILE} BRIDGE` applies the batches of \
+             `{UPDATES_FILE}`, each at its time; start it together with the packets\n"
         ));
     }
     text.push_str(&format!("- `{MANIFEST_FILE}`: this for programs\n\n"));
     let mut tables = workload.tables().peekable();
     if tables.peek().is_some() {
-        text.push_str("Tables of the rules, and what the pipeline calls them:\n\n");
+        text.push_str("Tables of the rules, with their names in the pipeline:\n\n");
         tables.for_each(|(number, name)| text.push_str(&format!("- {number}: {name}\n")));
         text.push('\n');
     }

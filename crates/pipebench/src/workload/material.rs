@@ -1,4 +1,4 @@
-//! What the rules of a name are, and what its flows are drawn from.
+//! The rules of a name, and the source of its flows.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,46 @@ use shunt_flow::{FieldId, PortNo};
 use super::{RuleLine, filters::tuple};
 use crate::{
     DumpError, Progress, WorkloadError,
-    classbench::{BuiltinSet, Filter, Parameters, Request, generate, read_filters},
+    classbench::{BuiltinSet, Filter, FilterRequest, Parameters, generate, read_filters},
     input::{Input, InputKind},
-    name::{FilterName, Name, Terminals},
+    name::{FilterName, Terminals, WorkloadName},
     pipeline_file::{Builtin, PipelineFile},
-    populate::{BaseRule, Counts, Filling, PopulatedPath, PopulatedRule, drawn, populate},
-    statistics::Class,
+    populate::{
+        BaseRule, PopulatedPath, PopulatedRule, PopulationCounts, TraversalSelection, populate,
+        sampled,
+    },
+    statistics::FlowOrigin,
     traffic::{FlowClass, FlowSource, Span, Tuple},
 };
 
-/// Rules, and what flows that match them are drawn from.
+/// Rules, and the source of flows that match them.
 #[derive(Default)]
 pub(super) struct Material {
     pub(super) rules: Vec<RuleLine>,
     pub(super) flows: FlowSource,
-    /// The way that flows of each class are meant to take, if one is.
-    pub(super) ways: Vec<Vec<u8>>,
-    /// Of a filled pipeline.
-    pub(super) filled: Option<Filled>,
-    /// Rules of a dump that were left out.
+    /// The intended sequence of tables for flows of each class, if there is one.
+    pub(super) class_tables: Vec<Vec<u8>>,
+    /// Details of a filled pipeline.
+    pub(super) filled: Option<FilledPipeline>,
+    /// Errors of dump rules that were left out.
     pub(super) left_out: Vec<DumpError>,
 }
 
-/// What there is to know of a filled pipeline.
+/// Details of a filled pipeline.
 #[derive(Clone, Debug)]
-pub(super) struct Filled {
-    pub(super) counts: Counts,
-    /// What the file calls each table of the rules.
+pub(super) struct FilledPipeline {
+    pub(super) counts: PopulationCounts,
+    /// The pipeline file's name of each table of the rules.
     pub(super) tables: BTreeMap<u8, String>,
-    /// How many rules were published for as many filters.
+    /// Published number of rules for as many filters.
     pub(super) published_rules: Option<f64>,
 }
 
 impl Material {
-    /// One table of filters, or the rules of a switch: whichever a file has.
+    /// Creates one table of filters, or the rules of a switch, according to the file.
     pub(super) fn of_filters(
         filters: &FilterName,
-        name: &Name,
+        name: &WorkloadName,
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         if let FilterName::File(path) = filters {
@@ -63,20 +66,20 @@ impl Material {
         Self::one_table(&Filters::of(filters, name, progress)?.all)
     }
 
-    /// A pipeline that comes with the crate.
+    /// Creates a built-in pipeline.
     pub(super) fn of_builtin(
         word: &str,
-        name: &Name,
+        name: &WorkloadName,
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         let json = Builtin::find(word).map_or("", |builtin| builtin.json);
         Self::of_pipeline(word, json, (name, progress))
     }
 
-    /// A pipeline in a file.
+    /// Creates a pipeline from a file.
     pub(super) fn of_file(
         path: &str,
-        name: &Name,
+        name: &WorkloadName,
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         let input = Input::read(path)?;
@@ -84,7 +87,7 @@ impl Material {
             InputKind::Rules => Some("a dump of rules"),
             InputKind::Parameters => Some("parameters of ClassBench"),
             InputKind::Filters if input.text.trim_start().starts_with('@') => Some("filters"),
-            // Whatever else it is, whoever reads it says what is wrong.
+            // The parser of pipelines reports errors of any other content.
             InputKind::Pipeline | InputKind::Filters => None,
         };
         if let Some(what) = what {
@@ -94,21 +97,21 @@ impl Material {
         Self::of_pipeline(path, &input.text, (name, progress))
     }
 
-    /// A pipeline filled with rules, and flows of each of its traversals.
+    /// Creates a filled pipeline, and flows of each of its traversals.
     fn of_pipeline(
         what: &str,
         text: &str,
-        (name, progress): (&Name, &Progress),
+        (name, progress): (&WorkloadName, &Progress),
     ) -> Result<Self, WorkloadError> {
         let wrong = |problem| WorkloadError::Pipeline { path: what.to_owned(), problem };
         let pipeline = PipelineFile::parse(text).map_err(|problem| wrong(Box::new(problem)))?;
         let Filters { all: mut filters, are_made } = Filters::of(&name.filters, name, progress)?;
         if are_made {
-            filters = drawn(&filters, name.rules, name.seed_of());
+            filters = sampled(&filters, name.rules, name.seed_of());
         }
         let filling = match name.terminals {
-            Terminals::Output => Filling::Forwarding,
-            Terminals::All => Filling::All,
+            Terminals::Output => TraversalSelection::Forwarding,
+            Terminals::All => TraversalSelection::All,
         };
         let seed = name.seed_of().child("populate");
         let population = populate(&pipeline, &filters, (filling, name.form), seed, progress)?;
@@ -120,31 +123,34 @@ impl Material {
             FlowClass::of_traversal(path.id.clone(), port, &path.fields, &rules)
         };
         let classes = population.paths().iter().map(class).collect();
-        let ways = population.paths().iter().map(|path| path.tables.clone()).collect();
+        let class_tables = population.paths().iter().map(|path| path.tables.clone()).collect();
         let line = |rule: &PopulatedRule| RuleLine { table: rule.table, text: rule.to_string() };
         let rules = population.rules().iter().map(line).collect();
         let called = |(number, id): (&u8, &u8)| {
             let name = pipeline.table(*id).map_or("", |table| &table.name);
             (*number, format!("{id} {name}").trim().to_owned())
         };
-        let filled = Filled {
+        let filled = FilledPipeline {
             counts: population.counts(),
             tables: population.tables().iter().map(called).collect(),
             published_rules: pipeline.published_rules(filters.len()),
         };
         let flows = FlowSource { classes };
-        Ok(Self { rules, flows, ways, filled: Some(filled), left_out: Vec::new() })
+        Ok(Self { rules, flows, class_tables, filled: Some(filled), left_out: Vec::new() })
     }
 
-    /// What flows are drawn from, and the way that they are meant to take.
-    pub(super) fn classes(&self) -> Vec<Class> {
-        let ways = self.ways.iter().cloned().map(Some).chain(std::iter::repeat(None));
-        let classes = self.flows.classes.iter().zip(ways);
-        classes.map(|(class, way)| Class { name: class.name.clone(), way }).collect()
+    /// Returns the classes of flows, with their intended sequences of tables.
+    pub(super) fn classes(&self) -> Vec<FlowOrigin> {
+        let class_tables =
+            self.class_tables.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let classes = self.flows.classes.iter().zip(class_tables);
+        classes
+            .map(|(class, table_ids)| FlowOrigin { name: class.name.clone(), table_ids })
+            .collect()
     }
 }
 
-/// What a base rule asks of the headers.
+/// Returns the header values that a base rule matches.
 fn whole(rule: &BaseRule) -> Tuple {
     let exact = |field, value: u64| Span { field, low: value.into(), high: value.into() };
     let macs = [exact(FieldId::EthSrc, rule.eth_src), exact(FieldId::EthDst, rule.eth_dst)];
@@ -154,12 +160,16 @@ fn whole(rule: &BaseRule) -> Tuple {
 /// The filters of a name.
 struct Filters {
     all: Vec<Filter>,
-    /// Whether they were made, or else are all that a file has.
+    /// True if they were generated; false if they are all filters of a file.
     are_made: bool,
 }
 
 impl Filters {
-    fn of(filters: &FilterName, name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
+    fn of(
+        filters: &FilterName,
+        name: &WorkloadName,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let set = match filters {
             FilterName::Acl => BuiltinSet::Acl,
             FilterName::Firewall => BuiltinSet::Firewall,
@@ -170,7 +180,11 @@ impl Filters {
         Self::made(&set.parameters(), name, progress)
     }
 
-    fn of_file(input: &Input, name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
+    fn of_file(
+        input: &Input,
+        name: &WorkloadName,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let path = || input.path.clone();
         if input.kind() == InputKind::Parameters {
             let wrong = |problem| WorkloadError::Parameters { path: path(), problem };
@@ -185,10 +199,10 @@ impl Filters {
 
     fn made(
         parameters: &Parameters,
-        name: &Name,
+        name: &WorkloadName,
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
-        let (request, seed) = (Request::new(name.rules), name.seed_of().child("filters"));
+        let (request, seed) = (FilterRequest::new(name.rules), name.seed_of().child("filters"));
         progress.expect(name.rules.into());
         let all = generate(parameters, &request, seed, progress)?;
         Ok(Self { all, are_made: true })

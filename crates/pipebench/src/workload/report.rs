@@ -1,4 +1,4 @@
-//! The figures of a workload beside what its name asks for and what was published.
+//! Statistics of a workload, next to the values of its name and published values.
 
 use std::collections::HashSet;
 
@@ -7,102 +7,103 @@ use shunt_flow::{FieldId, FlowKey};
 use super::Workload;
 use crate::{
     Progress, WorkloadError,
-    name::{Name, SourceName},
-    statistics::{Fates, KeptEntries, LATER, Row, TrafficStatistics},
-    traffic::{FlowSizes, Gaps, PacketSizes, Role, published},
+    name::{SourceName, WorkloadName},
+    statistics::{FlowTraversals, LATER, NoEvictionCache, StatisticRow, TrafficStatistics},
+    traffic::{CoflowRole, FlowSizes, Gaps, PacketSizes, published},
 };
 
-/// Most rules of which it is told what becomes of the flows: a switch that holds more takes gigabytes.
+/// Maximum number of rules for following flows: a switch with more needs gigabytes.
 const FATES_RULES_MAX: usize = 300_000;
 
-/// Entries of a cache, as the published one has them.
+/// Number of entries of the published cache.
 const CACHED_MAX: usize = 32_000;
 
 impl Workload {
-    /// The figures of the flows and rules, and those of the packets if they were collected.
+    /// Returns the statistics of flows and rules, and of packets if collected.
     ///
-    /// What becomes of the flows is told of at most 300,000 rules.
+    /// Flows are followed through at most 300,000 rules.
+    ///
     ///
     /// # Errors
     ///
-    /// A rule that cannot be read.
+    /// If a rule cannot be parsed.
     pub fn figures(
         &self,
         packets: &TrafficStatistics,
         progress: &Progress,
-    ) -> Result<Vec<Row>, WorkloadError> {
+    ) -> Result<Vec<StatisticRow>, WorkloadError> {
         let mut rows = self.rule_figures();
         rows.extend(packets.rows().into_iter().map(|row| self.against(row)));
         rows.extend(self.recurrence());
         rows.extend(self.coflow_figures());
         if self.base_rules().take(FATES_RULES_MAX + 1).count() <= FATES_RULES_MAX {
             let rules = self.base_rules().map(|rule| rule.text.as_str());
-            let fates = Fates::of(rules, self.flows(), progress)?;
-            rows.extend(fates.rows(self.classes()));
-            rows.push(self.hits(&fates));
+            let flow_traversals = FlowTraversals::of(rules, self.flows(), progress)?;
+            rows.extend(flow_traversals.rows(self.classes()));
+            rows.push(self.hits(&flow_traversals));
         } else {
-            rows.push(Row::count(
-                "rules, of which flows are followed through at most",
-                FATES_RULES_MAX,
-            ));
+            rows.push(StatisticRow::count("maximum rules for following flows", FATES_RULES_MAX));
         }
         Ok(rows)
     }
 
-    /// What share of the packets a cache of the published size would know.
-    fn hits(&self, fates: &Fates) -> Row {
-        let mut cache = KeptEntries::new(CACHED_MAX, fates.entries());
+    /// Returns the hit rate of a cache of the published size.
+    fn hits(&self, flow_traversals: &FlowTraversals) -> StatisticRow {
+        let mut cache = NoEvictionCache::new(CACHED_MAX, flow_traversals.entries());
         for packet in self.packets() {
-            let entry = fates.entry_of_flows().get(packet.flow as usize);
-            entry.into_iter().for_each(|entry| cache.meet(*entry));
+            let entry = flow_traversals.entry_of_flows().get(packet.flow as usize);
+            entry.into_iter().for_each(|entry| cache.look_up(*entry));
         }
-        Row::new("packets that hit a cache of 32,000 entries", cache.hit_rate(), "%")
+        StatisticRow::new("packets that hit a cache of 32,000 entries", cache.hit_rate(), "%")
     }
 
-    /// What collects figures of the packets.
+    /// Returns a collector of packet statistics.
     #[must_use]
     pub fn traffic_statistics(&self) -> TrafficStatistics {
         let is_later = self.name().arrival.is_some();
         TrafficStatistics::with_later(is_later.then(|| self.name().flows))
     }
 
-    /// The figures of the rules that are there in the beginning, and of those that come and go.
+    /// Returns statistics of the initial rules, and of the changing ones.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    fn rule_figures(&self) -> Vec<Row> {
-        let rules = Row::count("rules", self.rules().len());
+    fn rule_figures(&self) -> Vec<StatisticRow> {
+        let rules = StatisticRow::count("rules", self.rules().len());
         let mut rows = vec![match self.published_rules() {
             Some(published) => rules.against(published, "as published"),
             None => rules,
         }];
         if !self.left_out().is_empty() {
-            rows.push(Row::count(
-                "rules that cannot be read: what follows is without them",
+            rows.push(StatisticRow::count(
+                "rules that cannot be parsed: left out",
                 self.left_out().len(),
             ));
         }
         if let Some(updates) = self.name().updates {
             let wanted = updates.kind.rules(self.rules().len()) as f64;
-            let whose = if updates.kind.is_published() { "Table 4.3" } else { "the name" };
+            let source = if updates.kind.is_published() { "Table 4.3" } else { "the name" };
             rows.push(
-                Row::count("of those, rules that come and go", self.updates().changing.len())
-                    .against(wanted, whose),
+                StatisticRow::count(
+                    "of those, rules that are added and deleted",
+                    self.updates().changing.len(),
+                )
+                .against(wanted, source),
             );
-            let batches = if self.updates().is_cut {
-                "batches of updates, as many as there can be: the last periods have none"
+            let batches = if self.updates().is_truncated {
+                "batches of updates, truncated at the maximum: the last periods have none"
             } else {
                 "batches of updates"
             };
-            rows.push(Row::count(batches, self.updates().batches.len()));
+            rows.push(StatisticRow::count(batches, self.updates().batches.len()));
         }
         rows
     }
 
-    /// Puts the target beside a figure of the packets, if there is one.
+    /// Adds the target to a packet statistic, if there is one.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    fn against(&self, row: Row) -> Row {
+    fn against(&self, row: StatisticRow) -> StatisticRow {
         let name = self.name();
         let by_name = "the name";
-        let by = |is_said: bool| if is_said { by_name } else { "usual" };
+        let by = |is_given: bool| if is_given { by_name } else { "usual" };
         match row.what.as_str() {
             "flows" => row.against(name.flows_of_all().into(), by_name),
             "packets" => match name.packets_wanted() {
@@ -114,14 +115,14 @@ impl Workload {
                     let mean = packets as f64 / f64::from(name.flows_of_all());
                     row.against(mean, by(name.packets.is_some()))
                 }
-                (None, Some((mean, whose))) => row.against(mean, whose),
+                (None, Some((mean, source))) => row.against(mean, source),
                 (None, None) => row,
             },
             "bytes per packet" => {
                 let bytes = &published().packet_bytes;
                 match name.bytes {
                     PacketSizes::Fixed(bytes) => {
-                        let usual = Name::of(name.source.clone()).bytes;
+                        let usual = WorkloadName::of(name.source.clone()).bytes;
                         row.against(bytes.into(), by(name.bytes != usual))
                     }
                     PacketSizes::Campus => row.against(bytes.campus_mean, "campus link"),
@@ -129,22 +130,23 @@ impl Workload {
                 }
             }
             "mean gap" => {
-                let whose = match (name.rate, name.gaps) {
+                let source = match (name.rate, name.gaps) {
                     (Some(_), _) => by_name,
                     (None, Gaps::Caida) => "CAIDA",
                     (None, Gaps::Mawi) => "MAWI",
                     (None, Gaps::Poisson | Gaps::Constant) => "usual",
                 };
-                row.against(1e6 / f64::from(name.rate_wanted()), whose)
+                row.against(1e6 / f64::from(name.rate_wanted()), source)
             }
             LATER => match name.arrival {
                 Some(arrival) => row.against(arrival.percent.into(), by_name),
                 None => row,
             },
-            "deviation of gaps over their mean" => {
+            "deviation of gaps / mean gap" => {
                 let traces = &published().traces;
-                let ratio =
-                    |trace: &crate::traffic::Trace| trace.gap_deviation_us / trace.gap_mean_us;
+                let ratio = |trace: &crate::traffic::TraceStatistics| {
+                    trace.gap_deviation_us / trace.gap_mean_us
+                };
                 match name.gaps {
                     Gaps::Caida => row.against(ratio(&traces.caida), "CAIDA"),
                     Gaps::Mawi => row.against(ratio(&traces.mawi), "MAWI"),
@@ -156,7 +158,7 @@ impl Workload {
         }
     }
 
-    /// The mean of the packets of a flow that was published for these sizes.
+    /// Returns the published mean packets per flow for these sizes.
     fn published_flow_mean(&self) -> Option<(f64, &'static str)> {
         let published = published();
         match self.name().sizes {
@@ -168,15 +170,15 @@ impl Workload {
         }
     }
 
-    /// How many flows have a header tuple in common, on the average.
-    fn recurrence(&self) -> [Row; 3] {
+    /// Returns the mean number of flows per header tuple.
+    fn recurrence(&self) -> [StatisticRow; 3] {
         let of = |what, fields: &[FieldId]| {
             let tuple = |key: &FlowKey| fields.iter().map(|field| key.field(*field)).collect();
             let differ: HashSet<Vec<u128>, foldhash::fast::FixedState> =
                 self.flows().iter().map(|flow| tuple(&flow.key())).collect();
             #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
             let mean = self.flows().len() as f64 / differ.len().max(1) as f64;
-            Row::new(what, mean, "")
+            StatisticRow::new(what, mean, "")
         };
         let (source, destination) = (FieldId::Ipv4Src, FieldId::Ipv4Dst);
         [
@@ -186,23 +188,24 @@ impl Workload {
         ]
     }
 
-    fn coflow_figures(&self) -> Vec<Row> {
+    fn coflow_figures(&self) -> Vec<StatisticRow> {
         if self.name().source != SourceName::Coflow {
             return Vec::new();
         }
         let count =
-            |is: fn(&Role) -> bool| self.flows().iter().filter(|flow| is(&flow.role)).count();
-        let bases = count(|role| matches!(role, Role::Base { .. }));
-        let associated = count(|role| matches!(role, Role::Associated { .. }));
-        let predicted = count(|role| matches!(role, Role::Associated { predicted: true, .. }));
+            |is: fn(&CoflowRole) -> bool| self.flows().iter().filter(|flow| is(&flow.role)).count();
+        let bases = count(|role| matches!(role, CoflowRole::Base { .. }));
+        let associated = count(|role| matches!(role, CoflowRole::Associated { .. }));
+        let predicted =
+            count(|role| matches!(role, CoflowRole::Associated { predicted: true, .. }));
         let coflows = &published().coflows;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let share = 100.0 * predicted as f64 / associated.max(1) as f64;
         let per_flow = f64::from(coflows.coflows) / f64::from(coflows.flows);
         vec![
-            Row::count("coflows", bases)
+            StatisticRow::count("coflows", bases)
                 .against((per_flow * f64::from(self.name().flows)).floor(), "Ståhl et al."),
-            Row::new("associated flows that are predicted", share, "%")
+            StatisticRow::new("associated flows that are predicted", share, "%")
                 .against(self.name().coflowiness.into(), "the name"),
         ]
     }

@@ -1,19 +1,19 @@
-//! The rules of a real switch as a workload: as they are, with flows that their first table takes.
+//! The rules of a real switch as a workload: unchanged, with flows that match its first table.
 //!
-//! Each rule of the first table that an IPv4 packet can match is a class of flows: they come in by its
-//! port and have what it asks for. What it leaves open is drawn from what other rules of the switch
-//! ask for, field by field, so that the tables behind have something to tell apart.
+//! Each rule of the first table that an IPv4 packet can match is a class of flows, with the rule's
+//! ingress port and matched headers. Wildcarded fields are sampled from the matches of other rules,
+//! field by field, so that later tables have flows to distinguish.
 
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 
 use super::{RuleLine, material::Material};
 use crate::{
     DumpError,
-    populate::Dump,
+    populate::SwitchDump,
     traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
 };
 
-/// Fields whose values belong together.
+/// Groups of fields with related values.
 const GROUPS: &[&[FieldId]] = &[
     &[FieldId::EthSrc],
     &[FieldId::EthDst],
@@ -21,20 +21,20 @@ const GROUPS: &[&[FieldId]] = &[
     &[FieldId::Ipv4Dst],
     &[FieldId::IpProto, FieldId::TcpSrc, FieldId::TcpDst],
 ];
-/// What a rule of the first table can ask for beside those.
+/// Other fields that a rule of the first table can match.
 const BESIDE: &[FieldId] =
     &[FieldId::InPort, FieldId::EthType, FieldId::VlanTci, FieldId::VlanTpid];
 const IPV4: u128 = 0x0800;
-/// Says in a tag that there is one.
+/// Set in a tag if it is present.
 const TAG_PRESENT: u128 = 0x1000;
 const TAG: u128 = 0x8100;
-/// Ports of clients, where no rule asks for one.
+/// Ports of clients, where no rule matches ports.
 const CLIENT_PORTS: (u128, u128) = (1024, 65_535);
 
 impl Material {
-    /// The rules of a dump, and flows that its first table takes.
+    /// Creates the rules of a dump, and flows that its first table matches.
     pub(super) fn of_switch(text: &str) -> Result<Self, DumpError> {
-        let dump = Dump::read(text)?;
+        let dump = SwitchDump::read(text)?;
         let line = |(table, text)| RuleLine { table, text };
         let rules = dump.lines().map(line).collect();
         let matches: Vec<&Match> =
@@ -45,7 +45,7 @@ impl Material {
         let class = |(text, asked): (&str, &Match)| {
             let own = own(asked)?;
             let mut groups = groups.clone();
-            // What is set last holds.
+            // The last assignment wins.
             groups.push(FieldGroup::new([own]));
             let key = asked.key();
             let in_port =
@@ -66,13 +66,14 @@ impl Material {
     }
 }
 
-/// Whether an IPv4 packet can be what a match asks for.
+/// Returns whether an IPv4 packet can have the matched headers.
 fn is_ipv4(asked: &Match) -> bool {
     asked.mask().field(FieldId::EthType) == 0 || asked.key().field(FieldId::EthType) == IPV4
 }
 
-/// What a rule of the first table asks for; `None` if no packet of a workload can have it, or if it
-/// asks for nothing, so that others take the packets.
+/// Returns the header values that a rule of the first table matches.
+///
+/// Returns `None` if no packet of a workload can have them, or if the rule matches everything.
 fn own(asked: &Match) -> Option<Tuple> {
     let mut known = FlowMask::default();
     for field in GROUPS.iter().copied().flatten().chain(BESIDE) {
@@ -92,7 +93,7 @@ fn own(asked: &Match) -> Option<Tuple> {
     Some(own)
 }
 
-/// The values of some fields that matches ask for.
+/// Returns the values of some fields that rules match.
 fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
     let of = |asked: &&Match| -> Tuple {
         fields.iter().filter_map(|field| span(asked, *field)).collect()
@@ -100,7 +101,9 @@ fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
     FieldGroup::new(matches.iter().map(of).filter(|tuple| !tuple.is_empty()))
 }
 
-/// The values of a field that a match takes: all of a prefix, the least of any other mask.
+/// Returns the values of a field that a match accepts.
+///
+/// These are all values of a prefix, and the lowest value of any other mask.
 fn span(asked: &Match, field: FieldId) -> Option<Span> {
     let mask = asked.mask().field(field);
     let low = asked.key().field(field) & mask;
@@ -110,13 +113,13 @@ fn span(asked: &Match, field: FieldId) -> Option<Span> {
     (mask != 0).then_some(Span { field, low, high })
 }
 
-/// Draws some flows of a dump, if it has rules that they can match.
+/// Samples some flows of a dump, if it has rules that they can match.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn draw_flows_of_dump(text: &str) {
     use crate::{Progress, Seed, traffic::Locality};
     if let Ok(material) = Material::of_switch(text) {
         let mut stream = Seed::new(1).stream("flows");
-        // There may be fewer than so many.
+        // There may be fewer distinct flows.
         let _ = material.flows.draw(3, Locality::High, &mut stream, &Progress::hidden());
     }
 }

@@ -5,9 +5,9 @@ use std::{borrow::Cow, fmt, io};
 use shunt_flow::FieldId;
 
 use super::Workload;
-use crate::traffic::{Batch, Change, Role};
+use crate::traffic::{CoflowRole, UpdateBatch, UpdateOperation};
 
-/// A rule as `ovs-ofctl add-flows` reads it.
+/// A rule in the syntax of `ovs-ofctl add-flows`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLine {
     /// Its table.
@@ -17,7 +17,7 @@ pub struct RuleLine {
 }
 
 impl RuleLine {
-    /// The rule without its actions: what `delete_strict` asks for.
+    /// Returns the rule without its actions, for `delete_strict`.
     #[must_use]
     pub fn strict(&self) -> &str {
         let asked = self.text.split("actions=").next().unwrap_or_default();
@@ -32,7 +32,8 @@ impl fmt::Display for RuleLine {
 }
 
 impl Workload {
-    /// Writes the rules that are there in the beginning, as `ovs-ofctl add-flows` reads them.
+    /// Writes the initial rules in the syntax of `ovs-ofctl add-flows`.
+    ///
     ///
     /// # Errors
     ///
@@ -42,9 +43,11 @@ impl Workload {
         self.base_rules().try_for_each(|rule| writeln!(out, "{rule}"))
     }
 
-    /// Writes the changes of rules, batch by batch; a comment in front of each tells its time.
+    /// Writes the rule changes batch by batch; a comment before each gives its time.
     ///
-    /// `ovs-ofctl --bundle add-flows` reads each batch, and would take all of them for one.
+    /// `ovs-ofctl --bundle add-flows` accepts each batch; it would apply the whole text as one
+    /// bundle.
+    ///
     ///
     /// # Errors
     ///
@@ -55,8 +58,11 @@ impl Workload {
         (1..).zip(batches).try_for_each(|(number, batch)| self.write_batch(number, batch, out))
     }
 
-    /// Writes the changes of one batch, by its number from 1, as `ovs-ofctl --bundle add-flows` reads
-    /// them; nothing if there is no such batch.
+    /// Writes the changes of one batch, by its number from 1.
+    ///
+    /// It writes nothing if there is no such batch. `ovs-ofctl --bundle add-flows` accepts the
+    /// output.
+    ///
     ///
     /// # Errors
     ///
@@ -69,12 +75,12 @@ impl Workload {
     fn write_batch(
         &self,
         number: usize,
-        batch: &Batch,
+        batch: &UpdateBatch,
         out: &mut impl io::Write,
     ) -> io::Result<()> {
         let (done, command) = match batch.change {
-            Change::Add => ("added", "add"),
-            Change::Delete => ("deleted", "delete_strict"),
+            UpdateOperation::Add => ("added", "add"),
+            UpdateOperation::Delete => ("deleted", "delete_strict"),
         };
         let rules = batch.rules.len();
         let seconds = batch.at.as_secs();
@@ -82,14 +88,15 @@ impl Workload {
         writeln!(out, "# batch {number} at {seconds}.{rest:09} s: {rules} {done}")?;
         for rule in batch.rules.iter().filter_map(|rule| self.rules().get(*rule)) {
             match batch.change {
-                Change::Add => writeln!(out, "{command} {rule}")?,
-                Change::Delete => writeln!(out, "{command} {}", rule.strict())?,
+                UpdateOperation::Add => writeln!(out, "{command} {rule}")?,
+                UpdateOperation::Delete => writeln!(out, "{command} {}", rule.strict())?,
             }
         }
         Ok(())
     }
 
-    /// Writes the flows as comma-separated values, with a line that names them.
+    /// Writes the flows as comma-separated values, with a header line.
+    ///
     ///
     /// # Errors
     ///
@@ -103,10 +110,14 @@ impl Workload {
             let class = self.classes().get(usize::from(flow.class)).map_or("", |class| &class.name);
             let class = quoted(class);
             let (role, coflow) = match flow.role {
-                Role::Alone => ("alone", String::new()),
-                Role::Base { coflow } => ("base", coflow.to_string()),
-                Role::Associated { coflow, predicted: true } => ("predicted", coflow.to_string()),
-                Role::Associated { coflow, predicted: false } => ("associated", coflow.to_string()),
+                CoflowRole::Alone => ("alone", String::new()),
+                CoflowRole::Base { coflow } => ("base", coflow.to_string()),
+                CoflowRole::Associated { coflow, predicted: true } => {
+                    ("predicted", coflow.to_string())
+                }
+                CoflowRole::Associated { coflow, predicted: false } => {
+                    ("associated", coflow.to_string())
+                }
             };
             let key = flow.key();
             let number = |field| key.field(field);
@@ -127,7 +138,7 @@ impl Workload {
     }
 }
 
-/// A value as it stands between commas: in quotation marks if it has what would end it.
+/// Quotes a value if it contains a separator.
 fn quoted(value: &str) -> Cow<'_, str> {
     if value.contains([',', '"', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", value.replace('"', "\"\"")))

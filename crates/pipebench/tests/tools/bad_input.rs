@@ -1,24 +1,24 @@
-//! Damaged, foreign and misspelled input: each is refused with what is wrong and where.
+//! Damaged, foreign and misspelled input: each is refused with the problem and its position.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{PROGRAM, answer, errors, names, pipebench, skipped};
 
-/// What the program says on standard error when it refuses, blanks folded.
+/// Returns the program's error output, with blanks folded.
 fn refusal(arguments: &[&str]) -> String {
     let output = pipebench(arguments);
-    assert!(!output.status.success(), "{arguments:?} is taken");
+    assert!(!output.status.success(), "{arguments:?} is accepted");
     errors(&output).split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
 
-/// A file of this content, by its path.
+/// Writes a file; returns its path.
 fn file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = folder.join(name);
     fs::write(&path, content).unwrap();
     path.display().to_string()
 }
 
-/// A capture of one packet, of which so many bytes are there of so many, on a kind of link.
+/// Returns a capture of one packet with these lengths, on a kind of link.
 fn capture(link: u32, captured: u32, original: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -31,20 +31,20 @@ fn capture(link: u32, captured: u32, original: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_capture_of_another_link_type_or_with_snapped_packets_is_refused() {
+fn wrong_link_type_and_truncated_packets_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let stats = |content| refusal(&["stats", &file(folder.path(), "x.pcap", content)]);
-    let told = stats(capture(105, 60, 60));
-    assert!(told.contains("105") && told.contains("Ethernet"), "{told}");
-    let told = stats(capture(1, 60, 1500));
-    assert!(told.contains("60") && told.contains("1500"), "{told}");
-    let told = stats(capture(1, 60, 60)[..90].to_vec());
-    assert!(told.contains("ends within packet 1"), "{told}");
-    let told = stats(b"GIF89a and so on, no capture at all".to_vec());
-    assert!(told.contains("capture"), "{told}");
+    let message = stats(capture(105, 60, 60));
+    assert!(message.contains("105") && message.contains("Ethernet"), "{message}");
+    let message = stats(capture(1, 60, 1500));
+    assert!(message.contains("60") && message.contains("1500"), "{message}");
+    let message = stats(capture(1, 60, 60)[..90].to_vec());
+    assert!(message.contains("ends within packet 1"), "{message}");
+    let message = stats(b"GIF89a and so on, no capture at all".to_vec());
+    assert!(message.contains("capture"), "{message}");
 }
 
-/// A pipeline of two tables, in the words of a file.
+/// A pipeline file with two tables.
 const PIPELINE: &str = r#"{
   "pipeline": "mine",
   "tables": [
@@ -61,50 +61,50 @@ const PIPELINE: &str = r#"{
 }"#;
 
 #[test]
-fn a_pipeline_file_with_a_mistake_is_told_it() {
+fn a_pipeline_mistake_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |from: &str, to: &str| {
+    let message = |from: &str, to: &str| {
         let text = PIPELINE.replacen(from, to, 1);
         assert_ne!(text, PIPELINE, "{from}");
         refusal(&["describe", &file(folder.path(), "mine.json", text)])
     };
     assert!(pipebench(&["describe", &file(folder.path(), "ok.json", PIPELINE)]).status.success());
-    let unknown = told(r#"["ip_dst"]}"#, r#"["ip_dts"]}"#);
+    let unknown = message(r#"["ip_dst"]}"#, r#"["ip_dts"]}"#);
     assert!(unknown.contains("line 4") && unknown.contains("ip_dst"), "{unknown}");
-    let unreachable = told(r#"["tp_dst"]}"#, r#"["tp_dst"]}, {"id": 2, "match_fields": []}"#);
+    let unreachable = message(r#"["tp_dst"]}"#, r#"["tp_dst"]}, {"id": 2, "match_fields": []}"#);
     assert!(unreachable.contains("table 2"), "{unreachable}");
-    let cyclic = told("[[0, 1]]", "[[0, 1], [1, 0]]");
+    let cyclic = message("[[0, 1]]", "[[0, 1], [1, 0]]");
     assert!(cyclic.contains("0") && cyclic.contains("1") && cyclic.contains("back"), "{cyclic}");
-    let key = told(r#""edges""#, r#""edgse""#);
+    let key = message(r#""edges""#, r#""edgse""#);
     assert!(key.contains("line 7") && key.contains("edges"), "{key}");
 }
 
 #[test]
-fn a_filter_file_with_a_bad_line_is_told_line_column_and_what_was_expected() {
+fn a_bad_filter_line_is_refused_with_position() {
     let folder = tempfile::tempdir().unwrap();
     let good = "@10.0.0.0/8\t192.168.0.0/16\t0 : 65535\t80 : 80\t0x06/0xFF\n";
     let bad = good.replace("192.168.0.0/16", "192.168.0.0/61");
     let path = file(folder.path(), "mine.rules", format!("{good}{bad}"));
     for arguments in [&["rules", &path][..], &["flows", &format!("{path}:low:20")]] {
-        let told = refusal(arguments);
-        assert!(told.contains("line 2, column"), "{told}");
-        assert!(told.contains("expected"), "{told}");
+        let message = refusal(arguments);
+        assert!(message.contains("line 2, column"), "{message}");
+        assert!(message.contains("expected"), "{message}");
     }
 }
 
 #[test]
-fn what_is_no_text_or_says_nothing_is_told_what_it_is() {
+fn binary_and_empty_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |name: &str, content: &[u8]| {
+    let message = |name: &str, content: &[u8]| {
         let path = file(folder.path(), name, content);
         refusal(&["describe", &path])
     };
-    assert!(told("rules.gz", &[0x1f, 0x8b, 8, 0]).contains("gunzip"));
-    assert!(told("trace.cap", &capture(1, 60, 60)).contains("pipebench stats"));
-    assert!(told("k.rules", b"# a comment\n").contains("nothing in it"));
-    assert!(told("list.json", b"[]").contains("expected"), "{}", told("list.json", b"[]"));
+    assert!(message("rules.gz", &[0x1f, 0x8b, 8, 0]).contains("gunzip"));
+    assert!(message("trace.cap", &capture(1, 60, 60)).contains("pipebench stats"));
+    assert!(message("k.rules", b"# a comment\n").contains("only blanks"));
+    assert!(message("list.json", b"[]").contains("expected"), "{}", message("list.json", b"[]"));
     assert!(refusal(&["flows", "ols.high:100k"]).contains("did you mean `ols`"));
-    // A capture is one whatever it is called.
+    // A capture is recognised by content, not by name.
     let path = file(folder.path(), "TRACE", capture(1, 60, 60));
     assert!(answer(&["stats", &path]).contains("packets"));
     let path = file(folder.path(), "next.pcapng", [0x0a, 0x0d, 0x0d, 0x0a].repeat(8));
@@ -112,7 +112,7 @@ fn what_is_no_text_or_says_nothing_is_told_what_it_is() {
 }
 
 #[test]
-fn what_has_no_picture_is_told_so() {
+fn only_pipelines_have_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.svg").display().to_string();
     assert!(refusal(&["describe", "acl", "--picture", &path]).contains("only pipelines"));
@@ -120,57 +120,57 @@ fn what_has_no_picture_is_told_so() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_a_file_is_told_before_anything_is_made() {
+fn a_folder_as_output_file_is_refused_early() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // So many flows that the test would not end if they were made.
-    let told = refusal(&["flows", "classbench-fw:low:10m:rules=1m", "--out", path]);
-    assert!(told.contains("name a file in it"), "{told}");
+    // The test would take too long if these flows were generated.
+    let message = refusal(&["flows", "classbench-fw:low:10m:rules=1m", "--out", path]);
+    assert!(message.contains("name a file in it"), "{message}");
 }
 
 #[test]
-fn updates_that_come_after_the_packets_are_refused_with_what_to_say() {
-    let told = refusal(&["updates", "psc:high:1k:rules=200:updates=p2@10s"]);
-    assert!(told.contains("updates=p2@") && told.contains("rate="), "{told}");
+fn updates_after_the_packets_are_refused() {
+    let message = refusal(&["updates", "psc:high:1k:rules=200:updates=p2@10s"]);
+    assert!(message.contains("updates=p2@") && message.contains("rate="), "{message}");
 }
 
 #[test]
-fn a_dump_with_names_of_ports_is_told_how_to_dump_numbers() {
+fn port_names_in_a_dump_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     for (name, rule) in [
         ("in.flows", "table=0, priority=1,in_port=eth0 actions=output:1\n"),
         ("out.flows", "table=0, priority=1,in_port=1 actions=output:veth7\n"),
     ] {
-        let told = refusal(&["describe", &file(folder.path(), name, rule)]);
-        assert!(told.contains("--no-names"), "{told}");
+        let message = refusal(&["describe", &file(folder.path(), name, rule)]);
+        assert!(message.contains("--no-names"), "{message}");
     }
 }
 
 #[test]
-fn a_folder_with_files_of_others_is_refused_and_left_as_it_is() {
+fn a_folder_with_foreign_files_is_refused() {
     for foreign in ["README.md", "rules.txt", "packets-9.pcap"] {
         let folder = tempfile::tempdir().unwrap();
         file(folder.path(), foreign, "mine");
         let out = folder.path().to_str().unwrap();
-        let told = refusal(&["write", "coflow:low:100", "--out", out]);
-        assert!(told.contains(foreign), "{told}");
+        let message = refusal(&["write", "coflow:low:100", "--out", out]);
+        assert!(message.contains(foreign), "{message}");
         assert_eq!(names(folder.path()), [foreign]);
         assert_eq!(fs::read(folder.path().join(foreign)).unwrap(), b"mine");
     }
 }
 
 #[test]
-fn what_would_make_filters_is_refused_where_they_are_there() {
+fn generator_options_are_refused_for_existing_filters() {
     let folder = tempfile::tempdir().unwrap();
     let filters = file(folder.path(), "my.filters", answer(&["rules", "acl", "--count", "5"]));
     for (option, value) in [("--count", "1k"), ("--smoothness", "7"), ("--port-scope", "0")] {
-        let told = refusal(&["rules", &filters, option, value]);
-        assert!(told.contains(option) && told.contains("as they are"), "{told}");
+        let message = refusal(&["rules", &filters, option, value]);
+        assert!(message.contains(option) && message.contains("as they are"), "{message}");
     }
-    let told = refusal(&["rules", "acl", "--form", "real"]);
-    assert!(told.contains("--pipeline"), "{told}");
-    let told = refusal(&["rules", "acl", "--count", "10x"]);
-    assert!(told.contains("as in 500, 100k or 1m"), "{told}");
+    let message = refusal(&["rules", "acl", "--form", "real"]);
+    assert!(message.contains("--pipeline"), "{message}");
+    let message = refusal(&["rules", "acl", "--count", "10x"]);
+    assert!(message.contains("as in 500, 100k or 1m"), "{message}");
 }
 
 #[test]
@@ -183,22 +183,22 @@ fn names_in_errors_stay_whole_in_a_pipe() {
 
 #[test]
 fn fewer_packets_than_flows_are_refused_at_once() {
-    let told = refusal(&["stats", "psc:high:10m:packets=100"]);
-    assert!(told.contains("10000000 flows cannot have 100 packets"), "{told}");
+    let message = refusal(&["stats", "psc:high:10m:packets=100"]);
+    assert!(message.contains("10000000 flows cannot have 100 packets"), "{message}");
 }
 
 #[test]
-fn a_file_that_its_name_belies_is_told_what_it_is() {
+fn a_misnamed_file_is_refused_with_its_kind() {
     let folder = tempfile::tempdir().unwrap();
     let describe = |path: String| refusal(&["flows", &path]);
-    let told = describe(file(folder.path(), "mine.pipeline", PIPELINE));
-    assert!(told.contains("a pipeline") && told.contains("ends in .json"), "{told}");
+    let message = describe(file(folder.path(), "mine.pipeline", PIPELINE));
+    assert!(message.contains("a pipeline") && message.contains("ends in .json"), "{message}");
     let rules = "table=0, priority=1,ip,actions=output:1\n";
-    let told = describe(file(folder.path(), "rules.json", rules));
-    assert!(told.contains("a dump of rules"), "{told}");
+    let message = describe(file(folder.path(), "rules.json", rules));
+    assert!(message.contains("a dump of rules"), "{message}");
     let filters = answer(&["rules", "acl", "--count", "5"]);
-    let told = describe(file(folder.path(), "filters.json", filters));
-    assert!(told.contains("is filters"), "{told}");
+    let message = describe(file(folder.path(), "filters.json", filters));
+    assert!(message.contains("is filters"), "{message}");
     file(folder.path(), "acl1_seed", "x");
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder.path()).args(["flows", "acl1_seed:low:10k"]);
@@ -207,7 +207,7 @@ fn a_file_that_its_name_belies_is_told_what_it_is() {
 }
 
 #[test]
-fn captures_of_more_ports_than_files_may_be_open_are_refused_with_advice() {
+fn too_many_open_files_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let rule = |port: u32| format!("table=0, priority=1,in_port={port},ip actions=output:1\n");
     let dump = file(folder.path(), "wide.flows", (1..100).map(rule).collect::<String>());
@@ -215,15 +215,15 @@ fn captures_of_more_ports_than_files_may_be_open_are_refused_with_advice() {
     let script = format!("ulimit -n 40; {PROGRAM} write {dump}:low:1k --out {out}");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(!output.status.success() && errors(&output).contains("ulimit -n"), "{output:?}");
-    assert!(!folder.path().join("out").exists(), "nothing is left");
+    assert!(!folder.path().join("out").exists(), "no file is left");
 }
 
 #[test]
-fn a_dump_without_a_rule_that_can_be_read_is_told_the_place() {
+fn an_unreadable_dump_is_refused_with_position() {
     let folder = tempfile::tempdir().unwrap();
     let dump = " cookie=0x0, table=0, priority=1,ip,actions=ouptut:1\n";
-    let told = refusal(&["describe", &file(folder.path(), "dump.txt", dump)]);
-    assert!(told.contains("line 1, column"), "{told}");
+    let message = refusal(&["describe", &file(folder.path(), "dump.txt", dump)]);
+    assert!(message.contains("line 1, column"), "{message}");
 }
 
 #[test]
@@ -234,9 +234,9 @@ fn a_bad_line_among_the_rules_of_a_switch_makes_no_workload() {
         table=8, priority=5,ip,nw_dsst=10.1.0.0/16 actions=output:1\n";
     let path = file(folder.path(), "br-int.flows", dump);
     let out = folder.path().join("out");
-    let told = refusal(&["write", &format!("{path}:low:10"), "--out", out.to_str().unwrap()]);
-    assert!(told.contains("line 3, column 25: no field is called `nw_dsst`"), "{told}");
-    assert!(!out.exists(), "nothing is written");
+    let message = refusal(&["write", &format!("{path}:low:10"), "--out", out.to_str().unwrap()]);
+    assert!(message.contains("line 3, column 25: no field is called `nw_dsst`"), "{message}");
+    assert!(!out.exists(), "no file is written");
     assert!(refusal(&["describe", &path]).contains("line 3, column 25"));
 }
 
@@ -248,7 +248,7 @@ fn a_pipeline_without_a_title_is_headed_by_its_name() {
 }
 
 #[test]
-fn what_a_switch_knows_more_is_left_out_and_told() {
+fn unsupported_rules_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let dump = "table=0, priority=9,in_port=3 actions=resubmit(,8)\n\
         table=8, priority=6,ip actions=set_field:1->tun_metadata0,output:2\n\
@@ -256,8 +256,8 @@ fn what_a_switch_knows_more_is_left_out_and_told() {
     let path = file(folder.path(), "br-int.flows", dump);
     let output = pipebench(&["flows", &format!("{path}:low:10")]);
     assert!(output.status.success());
-    let told = errors(&output);
-    assert!(told.contains("left out: 1; the first: line 2, column "), "{told}");
+    let message = errors(&output);
+    assert!(message.contains("left out: 1; the first: line 2, column "), "{message}");
 }
 
 #[test]
@@ -265,13 +265,13 @@ fn a_file_without_line_breaks_does_not_fill_the_screen() {
     let folder = tempfile::tempdir().unwrap();
     let edges = "[0, 1], ".repeat(1000);
     let text = PIPELINE.replace("[[0, 1]]", &format!("[{edges}[0, 7]]")).replace('\n', " ");
-    let told = refusal(&["describe", &file(folder.path(), "x.json", text)]);
-    assert!(told.contains("line 1, column") && told.contains("table 7"), "{told}");
-    assert!(told.len() < 300, "{told}");
+    let message = refusal(&["describe", &file(folder.path(), "x.json", text)]);
+    assert!(message.contains("line 1, column") && message.contains("table 7"), "{message}");
+    assert!(message.len() < 300, "{message}");
 }
 
 #[test]
-fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
+fn any_misspelled_word_gets_the_nearest() {
     for (name, nearest) in [
         ("pcs:high:1k", "psc:high:1k"),
         ("psc:hihg:1k", "psc:high:1k"),
@@ -279,13 +279,13 @@ fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
         ("psc:high:1k:filters=fww", "filters=fw"),
         ("psc:high:1k:sizes=caidda", "sizes=caida"),
     ] {
-        let told = refusal(&["flows", name]);
-        assert!(told.contains(nearest), "{name}: {told}");
+        let message = refusal(&["flows", name]);
+        assert!(message.contains(nearest), "{name}: {message}");
     }
 }
 
 #[test]
-fn a_disk_that_is_full_in_the_middle_of_a_folder_leaves_no_folder() {
+fn a_full_disk_leaves_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     fs::create_dir(&mount).unwrap();
@@ -300,7 +300,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_folder_leaves_no_folder() {
         return;
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-    let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("make room"), "{told}");
+    let message = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(message.contains("make room"), "{message}");
     assert_eq!(names(&mount), Vec::<String>::new());
 }

@@ -1,11 +1,11 @@
-//! Workloads are the same bytes on every machine and with every later version: what they were is kept
-//! here, as a number.
+//! Workloads have the same bytes on every machine and in every version; their digests are recorded
+//! here.
 
 use std::{ffi::OsStr, fs, path::Path};
 
 use crate::{names, write};
 
-/// Names, and the digest of the rules, flows, updates and packets that each of them makes.
+/// Names, and the digest of rules, flows, updates and packets of each.
 const DIGESTS: [(&str, u64); 6] = [
     ("ofd:high:500:rules=200:packets=2k", 0x43b5_84d1_afba_9336),
     ("psc:low:500:rules=200:packets=2k:seed=7:updates=p2@10ms:rate=10k", 0xd50e_22a3_865f_8cc8),
@@ -19,7 +19,7 @@ const DIGESTS: [(&str, u64); 6] = [
 ];
 
 #[test]
-fn workloads_are_what_they_have_always_been() {
+fn workload_digests_never_change() {
     let mut digests = Vec::new();
     for (name, _) in DIGESTS {
         let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ fn workloads_are_what_they_have_always_been() {
         }
         digests.push((name, digest.0));
     }
-    assert_eq!(digests, DIGESTS, "who has a name must get what it stood for");
+    assert_eq!(digests, DIGESTS, "a name must keep its workload");
 }
 
 /// FNV-1a, 64 bits.

@@ -1,4 +1,4 @@
-//! Files: the same every time, read by other tools, whole or not there.
+//! Output files: reproducible, readable by other tools, complete or absent.
 
 use std::{fs, process::Command};
 
@@ -74,7 +74,7 @@ fn ovs_ofctl_reads_rules_and_updates() {
     for name in NAMES {
         let folder = tempfile::tempdir().unwrap();
         write(name, folder.path());
-        // Its reader of files without a switch takes rules alone, not commands.
+        // The offline reader of ovs-ofctl accepts rules only, not commands.
         let rules = fs::read_to_string(folder.path().join("rules.txt")).unwrap();
         let updates = fs::read_to_string(folder.path().join("updates.txt")).unwrap();
         let added = updates.lines().filter_map(|line| line.strip_prefix("add "));
@@ -97,7 +97,7 @@ fn ovs_ofctl_reads_rules_and_updates() {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_and_says_what_to_do() {
+fn a_full_disk_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     fs::create_dir(&mount).unwrap();
@@ -113,12 +113,12 @@ fn a_full_disk_leaves_nothing_and_says_what_to_do() {
         return;
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-    let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("make room"), "{told}");
+    let message = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(message.contains("make room"), "{message}");
 }
 
 #[test]
-fn what_cannot_be_written_to_standard_output_is_told() {
+fn standard_output_errors_are_reported() {
     for arguments in [
         &["flows", "psc:10"][..],
         &["stats", "coflow:low:50"],
@@ -129,15 +129,15 @@ fn what_cannot_be_written_to_standard_output_is_told() {
     ] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = Command::new(PROGRAM).args(arguments).stdout(full).output().unwrap();
-        let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
-        assert!(told.contains("cannot write to standard output"), "{arguments:?}: {told}");
-        assert!(told.contains("make room"), "{arguments:?}: {told}");
+        let message = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+        assert!(message.contains("cannot write to standard output"), "{arguments:?}: {message}");
+        assert!(message.contains("make room"), "{arguments:?}: {message}");
     }
 }
 
 #[test]
-fn who_reads_no_further_is_no_mistake() {
+fn a_closed_pipe_is_not_an_error() {
     for words in ["describe ant", "list", "names", "flows psc:1k", "rules acl --count 3000"] {
         let script = format!("{{ {PROGRAM} {words} 2>&3; echo $? >&2; }} 3>/dev/null | head -n 1");
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -166,7 +166,7 @@ fn a_folder_that_had_another_workload_has_only_the_new_one() {
 }
 
 #[test]
-fn a_folder_says_what_the_pipeline_calls_its_tables() {
+fn a_folder_lists_table_names() {
     let folder = tempfile::tempdir().unwrap();
     write("psc:high:100:rules=100", folder.path());
     let manifest = fs::read(folder.path().join("manifest.json")).unwrap();
@@ -202,7 +202,7 @@ fn high_locality_differs_from_low_for_every_source() {
         let packets = if source.word == "coflow" { "" } else { ":rules=2k" };
         let flows =
             |locality| answer(&["flows", &format!("{}:{locality}:500{packets}", source.word)]);
-        // The first columns are numbers of the flow and its packets.
+        // The first columns are the number of the flow and its packets.
         let headers = |text: &str| {
             let headers = text.lines().map(|line| line.splitn(6, ',').last().unwrap().to_owned());
             headers.collect::<Vec<_>>()
@@ -241,7 +241,7 @@ fn the_rules_of_a_switch_are_a_workload_as_they_are() {
     assert!(rules.contains("\ncookie=0x1,table=0,priority=9,in_port=3 actions=resubmit(,8)\n"));
     let files = names(&folder.path().join("x"));
     assert!(files.contains(&"packets-3.pcap".to_owned()), "{files:?}");
-    assert!(!files.contains(&"packets-6.pcap".to_owned()), "no IPv6 is made: {files:?}");
+    assert!(!files.contains(&"packets-6.pcap".to_owned()), "no IPv6 is generated: {files:?}");
     let flows = fs::read_to_string(folder.path().join("x/flows.csv")).unwrap();
     assert!(flows.lines().skip(1).all(|line| line.contains(",10.1.") && line.ends_with(",443")));
     let capture = folder.path().join("x/packets-5.pcap");
@@ -251,23 +251,23 @@ fn the_rules_of_a_switch_are_a_workload_as_they_are() {
 }
 
 #[test]
-fn a_misspelled_name_is_told_the_nearest() {
+fn a_misspelled_name_gets_the_nearest() {
     let output = pipebench(&["flows", "psc:hihg:100k"]);
     assert!(!output.status.success());
-    let told = errors(&output);
-    assert!(told.contains("psc:high:100k:seed=1"), "{told}");
+    let message = errors(&output);
+    assert!(message.contains("psc:high:100k:seed=1"), "{message}");
 }
 
 #[test]
-fn a_name_without_a_command_is_told_which_commands_take_it() {
+fn a_name_without_command_lists_the_commands() {
     let output = pipebench(&["psc:high:500"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = errors(&output);
-    assert!(told.contains("pipebench write psc:high:500 --out DIR"), "{told}");
+    let message = errors(&output);
+    assert!(message.contains("pipebench write psc:high:500 --out DIR"), "{message}");
     assert!(!errors(&pipebench(&["wirte", "psc"])).contains("name of a workload"));
 }
 
-/// The block of a page of documentation that begins with these words.
+/// Returns the block of a documentation page that begins with these words.
 pub(crate) fn block<'a>(page: &'a str, beginning: &str) -> &'a str {
     let blocks = page.split("```").skip(1).step_by(2);
     let mut bodies = blocks.filter_map(|block| block.split_once('\n')).map(|(_, body)| body);
@@ -301,8 +301,9 @@ fn an_edge_that_leads_nowhere_is_pointed_at() {
     fs::write(&path, block(&page, "{")).unwrap();
     let path = path.to_str().unwrap();
     for arguments in [&["describe", path][..], &["flows", path]] {
-        let told = errors(&pipebench(arguments)).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(told.contains("line 5, column 14: the edge [0, 9]"), "{arguments:?}: {told}");
+        let message =
+            errors(&pipebench(arguments)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(message.contains("line 5, column 14: the edge [0, 9]"), "{arguments:?}: {message}");
     }
 }
 
@@ -327,7 +328,7 @@ fn statistics_of_a_capture_are_those_of_the_workload() {
 }
 
 #[test]
-fn a_damaged_capture_is_refused_with_what_is_wrong() {
+fn a_damaged_capture_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");
     answer(&["pcap", "coflow:low:50", "--out", path.to_str().unwrap()]);
@@ -335,8 +336,8 @@ fn a_damaged_capture_is_refused_with_what_is_wrong() {
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
     let output = pipebench(&["stats", path.to_str().unwrap()]);
     assert!(!output.status.success());
-    let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("ends within packet"), "{told}");
+    let message = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(message.contains("ends within packet"), "{message}");
 }
 
 #[test]
@@ -348,6 +349,6 @@ fn a_filter_file_of_the_users_own_is_a_workload() {
     assert_eq!(flows.lines().count(), 21);
     assert!(flows.lines().skip(1).all(|line| line.ends_with(",80") && line.contains(",192.168.")));
     fs::write(&path, "@10.0.0.0/8\n").unwrap();
-    let told = errors(&pipebench(&["flows", &format!("{}:low:20", path.display())]));
-    assert!(told.contains("line 1"), "{told}");
+    let message = errors(&pipebench(&["flows", &format!("{}:low:20", path.display())]));
+    assert!(message.contains("line 1"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! What the help and the pages say to type, typed, with a thousandth of the numbers.
+//! Runs the commands of help texts and documentation pages, with numbers divided by a thousand.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use crate::{PROGRAM, answer, errors, live::in_namespace};
 const COMMANDS: [&str; 10] =
     ["list", "describe", "rules", "names", "write", "flows", "pcap", "updates", "live", "stats"];
 
-/// A text with a thousandth of its thousands and millions.
+/// Divides the thousands and millions of a text by a thousand.
 fn small(text: &str) -> String {
     let mut small = String::new();
     let mut before = ' ';
@@ -28,7 +28,7 @@ fn small(text: &str) -> String {
     small
 }
 
-/// The commands of this program that a help text has as examples, as far as the next pipe.
+/// Returns the example commands of a help text, up to the next pipe.
 fn examples(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| {
         let command = &line[line.find("pipebench ")?..];
@@ -39,8 +39,8 @@ fn examples(text: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// The files that examples speak of.
-fn bring(folder: &Path) {
+/// Creates the files that examples use.
+fn create_inputs(folder: &Path) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
     let page = fs::read_to_string(page).unwrap();
     let pipeline = crate::files::block(&page, "{");
@@ -68,9 +68,9 @@ fn run(folder: &Path, command: &str) -> Output {
 }
 
 #[test]
-fn every_example_of_every_help_does_what_it_says() {
+fn every_help_example_works() {
     let folder = tempfile::tempdir().unwrap();
-    bring(folder.path());
+    create_inputs(folder.path());
     let mut count = 0;
     for help in COMMANDS.map(|command| answer(&[command, "--help"])) {
         for command in examples(&help) {
@@ -81,8 +81,11 @@ fn every_example_of_every_help_does_what_it_says() {
                     "ip link add veth0 type veth peer name veth1; ip link set veth0 up; \
                      ip link set veth1 up; {PROGRAM} {words}"
                 );
-                let told = in_namespace(&script);
-                assert!(told.is_none_or(|told| told.0.contains(" packets, ")), "{command}");
+                let message = in_namespace(&script);
+                assert!(
+                    message.is_none_or(|message| message.0.contains(" packets, ")),
+                    "{command}"
+                );
             } else {
                 let output = run(folder.path(), &command);
                 assert!(output.status.success(), "{command}: {}", errors(&output));
@@ -95,7 +98,7 @@ fn every_example_of_every_help_does_what_it_says() {
 #[test]
 fn every_name_of_the_help_and_of_the_page_is_one() {
     let folder = tempfile::tempdir().unwrap();
-    bring(folder.path());
+    create_inputs(folder.path());
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
     let page = fs::read_to_string(page).unwrap();
     let of_page = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());

@@ -1,11 +1,12 @@
-//! Packets onto a device, in a network namespace that the test makes.
+//! Packets on a device, in a network namespace of the test.
 
 use std::process::Command;
 
 use crate::{PROGRAM, answer, errors, pipebench, skipped, tool};
 
-/// Runs a script in a new network namespace, in which it must succeed; `None`, and a loud line, where a
-/// cable in one is not allowed.
+/// Runs a script in a new network namespace, where it must succeed.
+///
+/// Returns `None`, with a message, without permission to create one.
 pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     let run = |script: &str| Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
     match run(CABLE) {
@@ -24,12 +25,12 @@ pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output)))
 }
 
-/// A pair of devices that nobody speaks on unasked.
+/// Script that creates a pair of devices without other traffic.
 const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true; \
     ip link add left type veth peer name right; ip link set left up; ip link set right up; \
     for look in $(seq 500); do ip -br link show left | grep -q ' UP ' && break; sleep 0.01; done;";
 
-/// Waits until 500 packets have come out of the cable, and says how many have.
+/// Script that waits until 500 packets have arrived, and prints their number.
 const ARRIVED: &str = "for look in $(seq 1000); do \
     arrived=$(awk '/right:/ { print $3 }' /proc/net/dev); \
     [ $arrived -lt 500 ] || break; sleep 0.01; done; echo $arrived";
@@ -41,8 +42,8 @@ fn every_packet_arrives_at_the_other_end() {
     );
     let Some((text, _)) = in_namespace(&script) else { return };
     let mut lines = text.lines();
-    let told = lines.next().unwrap_or_default();
-    assert!(told.starts_with("500 packets, 759000 bytes in "), "{told}");
+    let message = lines.next().unwrap_or_default();
+    assert!(message.starts_with("500 packets, 759000 bytes in "), "{message}");
     assert_eq!(lines.next(), Some("500"));
 }
 
@@ -62,23 +63,23 @@ fn tcpreplay_sends_every_packet_of_a_capture() {
 }
 
 #[test]
-fn fewer_packets_than_were_asked_for_are_told() {
+fn missing_packets_are_reported() {
     let script = format!(
         "{CABLE} {PROGRAM} live coflow:low:100:packets=200 --port left --packets 1k --rate 100k"
     );
-    let Some((text, told)) = in_namespace(&script) else { return };
+    let Some((text, message)) = in_namespace(&script) else { return };
     assert!(text.starts_with("200 packets, "), "{text}");
-    assert!(told.contains("has 200 packets"), "{told}");
+    assert!(message.contains("has 200 packets"), "{message}");
 }
 
 #[test]
-fn updates_are_not_sent_and_that_is_told() {
+fn unsent_updates_are_reported() {
     let name =
         "classbench-acl:low:100:rules=100:packets=1k:updates=flap@1ms:rate=100k:gaps=constant";
     let script = format!("{CABLE} {PROGRAM} live {name} --port left --packets 1k");
-    let Some((text, told)) = in_namespace(&script) else { return };
+    let Some((text, message)) = in_namespace(&script) else { return };
     assert!(text.starts_with("1000 packets, "), "{text}");
-    assert!(told.contains("updates=flap are not sent"), "{told}");
+    assert!(message.contains("updates=flap are not sent"), "{message}");
 }
 
 #[test]
@@ -87,10 +88,10 @@ fn a_device_that_is_down_or_not_there_is_named() {
         "{CABLE} ip link set left down; {PROGRAM} live coflow:low:100 --port left --packets 1 || true; \
          {PROGRAM} live coflow:low:100 --port none --packets 1 || true"
     );
-    let Some((_, told)) = in_namespace(&script) else { return };
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("ip link set left up"), "{told}");
-    assert!(told.contains("there is no network device none"), "{told}");
+    let Some((_, message)) = in_namespace(&script) else { return };
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(message.contains("ip link set left up"), "{message}");
+    assert!(message.contains("there is no network device none"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The program as its users run it, and what other people's tools make of its files.
+//! The program as users run it, and its files in other tools.
 //!
-//! A test that needs a tool or a right that is not there says so, and judges nothing.
+//! A test without a required tool or permission prints a message, and checks nothing.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers outside of test functions fail the test that calls them"
@@ -27,7 +27,7 @@ fn pipebench(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
 }
 
-/// What the program wrote; it must have succeeded.
+/// Runs the program, which must succeed; returns its output.
 fn answer(arguments: &[&str]) -> String {
     let output = pipebench(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -43,7 +43,7 @@ fn write(name: &str, folder: &Path) {
     answer(&["write", name, "--out", folder.to_str().unwrap()]);
 }
 
-/// The names of the files of a folder, in order.
+/// Returns the file names of a folder in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
@@ -52,7 +52,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs another program to its end; `None`, and a loud line, if it is not installed.
+/// Runs another program to its end; `None`, with a message, if it is not installed.
 fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
@@ -63,8 +63,8 @@ fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// Says what is not judged; the harness swallows only what passing tests *print*.
+/// Prints what is not checked; the harness hides only what passing tests *print*.
 fn skipped(what: &str) {
-    // Without standard error there is nobody to tell.
+    // Without standard error there is nowhere to print.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }

@@ -1,11 +1,13 @@
-//! Updates on a switch that is not ours: each batch alone, at its time.
+//! Updates on Open vSwitch: each batch alone, at its time.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{answer, errors, skipped, write};
 
-/// Starts a private Open vSwitch with a bridge `br0` in the folder `$1`, gives it the rules of the
-/// workload in `$2`, plays its updates, and says how many rules there are, and how many bundles came.
+/// Script that plays the updates of a workload to a private Open vSwitch.
+///
+/// It starts Open vSwitch in folder `$1` with a bridge `br0` and the rules of folder `$2`. It
+/// prints the final number of rules and the number of bundles.
 const PLAY: &str = r#"
 set -e
 export OVS_RUNDIR=$1 OVS_LOGDIR=$1 OVS_DBDIR=$1 OVS_SYSCONFDIR=$1
@@ -42,15 +44,15 @@ fn batches_are_played_one_by_one_onto_another_switch() {
     let script = ["-c", PLAY, "sh", switch.to_str().unwrap(), workload.to_str().unwrap()];
     let output = Command::new("sh").args(script).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
-    let told = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<usize> = told.lines().map(|line| line.trim().parse().unwrap()).collect();
+    let message = String::from_utf8(output.stdout).unwrap();
+    let message: Vec<usize> = message.lines().map(|line| line.trim().parse().unwrap()).collect();
     let rules = fs::read_to_string(workload.join("rules.txt")).unwrap().lines().count() - 1;
     let updates = fs::read_to_string(workload.join("updates.txt")).unwrap();
     let batches = updates.lines().filter(|line| line.starts_with("# batch")).count();
     let added = updates.lines().filter(|line| line.starts_with("add ")).count() / 2;
     // Added, deleted, added again.
     assert_eq!(batches, 3);
-    assert_eq!(told, [rules + added, 3]);
+    assert_eq!(message, [rules + added, 3]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! The demo over a capture file, for where namespaces are not allowed.
+//! The demo with a capture file, for systems without permission to create namespaces.
 
 use std::{fs, process::Command};
 
 use shunt_tests::{capture::written, daemon::text};
 
-/// Flows of the capture.
+/// Number of flows in the capture.
 const FLOWS: u8 = 200;
 
-/// Plays a capture of [`FLOWS`] flows over and over through the policy.
+/// Replays a capture of [`FLOWS`] flows in a loop through the policy.
 pub(crate) fn run() {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
     let file = folder.path().join("in.pcap");
@@ -20,12 +20,12 @@ pub(crate) fn run() {
     );
     let daemon = crate::start("", &ports, |program| Command::new(program));
     crate::load_policy(&daemon);
-    println!("\n3. {FLOWS} flows, over and over; the caches as they fill");
+    println!("\n3. {FLOWS} flows in a loop; the caches as they fill");
     crate::watch_caches(&daemon);
     print!("{}", text(&daemon.shuntctl(&["drops"])));
 }
 
-/// An ICMP echo request.
+/// Returns an ICMP echo request.
 pub(crate) fn echo_request(source: [u8; 4], target: [u8; 4]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
@@ -38,7 +38,7 @@ pub(crate) fn echo_request(source: [u8; 4], target: [u8; 4]) -> Vec<u8> {
     frame
 }
 
-/// The Internet checksum of an even number of bytes (RFC 1071).
+/// Returns the Internet checksum of an even number of bytes (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();

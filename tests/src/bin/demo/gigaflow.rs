@@ -1,5 +1,7 @@
-//! The demo of Gigaflow: pieces of ways fill a NIC in front of the switch, flows that never missed hit
-//! there, and a rule that changes takes its pieces and no others.
+//! The demo of Gigaflow on an emulated NIC.
+//!
+//! LTM entries for sub-traversals fill a NIC in front of the switch, and new flows hit them without
+//! a miss. A rule change evicts only the entries that depend on the rule.
 
 use std::{fs, process::Command, thread::sleep, time::Duration};
 
@@ -11,13 +13,13 @@ use shunt_tests::{
 
 use crate::capture::echo_request;
 
-/// Sources and targets of the capture: any with any is a flow.
+/// Number of source hosts and of destination hosts; each pair is a flow.
 const HOSTS: u8 = 40;
 
-/// The change: what is sent to one target stops here.
+/// The rule change: drop packets to one destination.
 const CHANGE: &str = "table=2,priority=5,ip,nw_dst=10.20.0.7,actions=drop";
 
-/// Plays a capture over and over through a policy whose tables look at one thing each.
+/// Replays a capture in a loop through a policy with one field per table.
 pub(crate) fn run() {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
     let file = folder.path().join("in.pcap");
@@ -34,22 +36,22 @@ pub(crate) fn run() {
     );
     let daemon = crate::start(CACHES, &ports, |program| Command::new(program));
     assert!(until(|| nic(&daemon)["state"] == "connected"), "{}", daemon.log());
-    println!("\n2. Who may send, what may be sent, and where it goes: three tables");
+    println!("\n2. Sender, payload and destination checks: three tables");
     let rules = daemon.run_dir().join("policy.flows");
     let (first, policy) = (policy(1), policy(HOSTS));
     first.lines().for_each(|rule| println!("   {rule}"));
-    println!("   and the first two of these for {} hosts more", HOSTS - 1);
+    println!("   and the first two of these for {} more hosts", HOSTS - 1);
     fs::write(&rules, policy).unwrap_or_else(|error| panic!("{}: {error}", rules.display()));
     text(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &rules.to_string_lossy()]));
     let flows = u32::from(HOSTS) * u32::from(HOSTS);
-    println!("\n3. {flows} flows, over and over; the NIC as it fills");
+    println!("\n3. {flows} flows in a loop; the NIC as it fills");
     crate::watch_caches(&daemon);
     assert!(until(|| has_all(&daemon)), "{}", nic(&daemon));
     print!("{}", text(&daemon.shuntctl(&["caches"])));
     let pieces = entries(&daemon);
     assert!(pieces < u64::from(flows) / 4, "{pieces} entries: flows share nothing");
-    println!("{pieces} pieces on the NIC stand for {flows} flows.");
-    println!("\n4. How the way of one of them is cut");
+    println!("{pieces} LTM entries on the NIC serve {flows} flows.");
+    println!("\n4. How the traversal of one flow is partitioned");
     let flow = "in_port=1,icmp,nw_src=10.10.0.1,nw_dst=10.20.0.7,nw_ttl=64";
     print!("{}", text(&daemon.shuntctl(&["trace", "br0", flow])));
     change(&daemon);
@@ -59,16 +61,16 @@ fn change(daemon: &Daemon) {
     println!("\n5. A rule changes while packets flow: {CHANGE}");
     let (before, removed) = (entries(daemon), removed(daemon));
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", CHANGE]));
-    // The barrier was answered, so what is stale is gone.
+    // The barrier reply has arrived, so no stale entry is left.
     let gone = self::removed(daemon) - removed;
-    assert!((1..before / 4).contains(&gone), "{gone} of {before} pieces went");
-    println!("{gone} of {before} pieces went before the barrier was answered.");
-    assert!(until(|| entries(daemon) >= before), "its pieces do not come back");
-    println!("They are back, as the rule now says; the others went on forwarding.");
+    assert!((1..before / 4).contains(&gone), "{gone} of {before} LTM entries were removed");
+    println!("{gone} of {before} LTM entries were removed before the barrier reply.");
+    assert!(until(|| entries(daemon) >= before), "the removed entries are not replaced");
+    println!("They are replaced according to the new rule; the others stayed in use.");
     crate::watch_caches(daemon);
 }
 
-/// Whether the NIC forwards nearly all packets by now.
+/// Returns whether the NIC forwards nearly all packets.
 fn has_all(daemon: &Daemon) -> bool {
     let count = |key: &str| nic(daemon)["traffic"][key].as_u64().unwrap_or_default();
     let missed = count("missed");
@@ -79,14 +81,14 @@ fn has_all(daemon: &Daemon) -> bool {
     }
 }
 
-/// Entries of the NIC.
+/// Returns the number of NIC entries.
 fn entries(daemon: &Daemon) -> u64 {
     let nic = nic(daemon);
     let stages = nic["stages"].as_array().map_or(&[][..], Vec::as_slice);
     stages.iter().filter_map(|stage| stage["entries"].as_u64()).sum()
 }
 
-/// Entries that the NIC was asked to take out.
+/// Returns the number of entries that the NIC was told to remove.
 fn removed(daemon: &Daemon) -> u64 {
     nic(daemon)["operations"]["removes"].as_u64().unwrap_or_default()
 }
@@ -100,7 +102,7 @@ fn nic(daemon: &Daemon) -> Value {
 const CACHES: &str =
     "[caches]\nkind = \"gigaflow\"\n[caches.gigaflow.offload]\nkind = \"embedded\"\n";
 
-/// The rules for so many hosts.
+/// Returns the rules for this many hosts.
 fn policy(hosts: u8) -> String {
     let mut rules = String::new();
     for host in 1..=hosts {

@@ -1,4 +1,4 @@
-//! The demo between two hosts.
+//! The demo with two hosts.
 
 use std::{process::Stdio, thread::sleep, time::Duration};
 
@@ -7,7 +7,7 @@ use shunt_tests::{
     namespace::Namespace,
 };
 
-/// The change: what host a sends to host b by ICMP stops here.
+/// The rule change: drop ICMP from host a to host b.
 const CHANGE: &str = "table=1,priority=200,icmp,nw_src=10.10.0.1,actions=drop";
 
 const PORTS: &str = r#"
@@ -22,10 +22,10 @@ number = 2
 type = "af_packet"
 "#;
 
-/// Addresses of host b: each is a flow of its own.
+/// Number of addresses of host b; each is a separate flow.
 const ADDRESSES: u8 = 8;
 
-/// The whole demo.
+/// Runs the demo.
 pub(crate) fn run(host_a: &Namespace, host_b: &Namespace, middle: &Namespace) {
     println!("\n1. Two hosts, a switch between them: a [p1 br0 p2] b");
     host_a.connect("eth0", middle, "p1");
@@ -39,7 +39,7 @@ pub(crate) fn run(host_a: &Namespace, host_b: &Namespace, middle: &Namespace) {
     crate::load_policy(&daemon);
     traffic(&daemon, host_a);
     change(&daemon, host_a, host_b);
-    println!("\n5. Tearing down");
+    println!("\n5. Cleaning up");
 }
 
 fn traffic(daemon: &Daemon, host_a: &Namespace) {
@@ -54,7 +54,7 @@ fn traffic(daemon: &Daemon, host_a: &Namespace) {
     crate::watch_caches(daemon);
     for mut ping in pings {
         let answered = ping.wait().is_ok_and(|status| status.success());
-        assert!(answered, "a ping was not answered");
+        assert!(answered, "a ping got no reply");
     }
     let flow = "in_port=1,icmp,nw_src=10.10.0.1,nw_dst=10.10.0.100";
     print!("{}", text(&daemon.shuntctl(&["trace", "br0", flow])));
@@ -67,8 +67,8 @@ fn change(daemon: &Daemon, host_a: &Namespace, host_b: &Namespace) {
     let mut ping = ping.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
     sleep(Duration::from_millis(300));
     text(&daemon.ovs_ofctl("br0", "add-flow", &[CHANGE]));
-    // ovs-ofctl returned, so the barrier was answered: whatever took the old way has left the
-    // switch, and the kernel hands it on within moments.
+    // ovs-ofctl returned, so the barrier reply has arrived: packets of the old rule have left the
+    // switch, and the kernel delivers them within moments.
     sleep(Duration::from_millis(50));
     let before = host_b.echo_requests();
     assert!(before > 0, "no ping was counted");
@@ -77,6 +77,6 @@ fn change(daemon: &Daemon, host_a: &Namespace, host_b: &Namespace) {
     let _ = ping.kill();
     let _ = ping.wait();
     print!("{}", text(&daemon.shuntctl(&["drops"])));
-    assert_eq!(before, after, "packets took the old way");
-    println!("No packet sent after the barrier reply took the old way.");
+    assert_eq!(before, after, "packets followed the old rule");
+    println!("No packet sent after the barrier reply followed the old rule.");
 }

@@ -1,11 +1,12 @@
-//! The demo: two hosts in namespaces behind real ports, a policy of three tables loaded by
-//! `ovs-ofctl`, real traffic, caches that fill, and a rule change after which no packet takes the
-//! old way. Where namespaces are not allowed, the same policy runs over a capture file.
+//! The demo: two hosts in namespaces on real ports, a policy of three tables, real traffic.
 //!
-//! With `--gigaflow`: a NIC in front of the switch instead, over a capture file.
+//! `ovs-ofctl` loads the policy, the caches fill, and after a rule change no packet follows the old
+//! rule. Without permission to create namespaces, the same policy runs over a capture file.
+//!
+//! With `--gigaflow` a NIC is in front of the switch, over a capture file.
 
-#![expect(clippy::panic, reason = "a demo that cannot go on says why")]
-#![expect(clippy::print_stdout, reason = "it is there to be looked at")]
+#![expect(clippy::panic, reason = "a demo that cannot continue panics with the reason")]
+#![expect(clippy::print_stdout, reason = "it prints for people")]
 
 mod capture;
 mod gigaflow;
@@ -18,7 +19,7 @@ use shunt_tests::{
     namespace::Namespace,
 };
 
-/// Classify, admit, forward: three tables, so that a cache has something to save.
+/// Classify, admit, forward: three tables, so that a cache saves lookups.
 const POLICY: &str = "\
 table=0,priority=100,in_port=1,actions=write_metadata:1,goto_table:1
 table=0,priority=100,in_port=2,actions=write_metadata:2,goto_table:1
@@ -36,13 +37,16 @@ fn main() {
     match namespaces {
         [Ok(host_a), Ok(host_b), Ok(middle)] => hosts::run(&host_a, &host_b, &middle),
         _ => {
-            println!("Namespaces are not allowed here: the same policy runs over a capture file.");
+            println!(
+                "No permission to create namespaces: the same policy runs over a capture \
+                      file."
+            );
             capture::run();
         }
     }
 }
 
-/// Loads the policy with `ovs-ofctl`, in one bundle, and shows it.
+/// Loads the policy with `ovs-ofctl` as one bundle, and shows it.
 fn load_policy(daemon: &Daemon) {
     println!("\n2. A policy of three tables, loaded by ovs-ofctl in one bundle");
     let file = daemon.run_dir().join("policy.flows");
@@ -59,12 +63,12 @@ fn watch_caches(daemon: &Daemon) {
     }
 }
 
-/// A daemon with two ports; `caches` and `ports` are their parts of the configuration.
+/// Starts a daemon with two ports and these parts of the configuration.
 fn start(caches: &str, ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
     let (head, bridge) = ("[logging]\nfilter = \"warn\"\n\n", "[[bridge]]\nname = \"br0\"\n");
     let daemon = Daemon::start_with(&format!("{head}{caches}{bridge}{ports}"), wrap);
     let mut show = String::new();
-    // The kernel tells up to a second later that a link is up.
+    // The kernel may report a link as up a second late.
     let is_up = until(|| {
         show = text(&daemon.shuntctl(&["show"]));
         !show.contains("down")

@@ -1,19 +1,19 @@
-//! Actions.
+//! Generated actions.
 
 use super::{TABLES, Theme, dice::Dice, groups};
 
-/// How deep clones nest.
+/// Maximum nesting of clones.
 const CLONES_MAX: usize = 2;
 
 const MACS: &[&str] = &["02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"];
 const ADDRESSES: &[&str] = &["10.0.0.1", "10.0.0.2", "10.0.1.1", "192.168.0.1"];
 
-/// An action for packets of a protocol, as a rule of a table has it.
+/// Returns an action of a table's rule for packets of a protocol.
 pub(crate) fn action(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> String {
     nested(dice, theme, (protocol, table), 0)
 }
 
-/// Whether an action may stand in an action set.
+/// Returns whether an action may be in an action set.
 pub(crate) fn is_settable(action: &str) -> bool {
     let kinds = [
         "output:",
@@ -112,7 +112,7 @@ fn bundle(dice: &mut Dice) -> String {
 }
 
 fn label(dice: &mut Dice, theme: Theme, protocol: &str) -> String {
-    // A push and a pop with nothing sent in between are known to differ.
+    // A push and a pop without an output between them are a known difference.
     if theme.pushes {
         dice.pick(&["push_mpls:0x8847", "push_mpls:0x8848"]).to_owned()
     } else if protocol == "mpls" {
@@ -143,7 +143,7 @@ fn learn(dice: &mut Dice, table: usize) -> String {
     format!("learn(table={target},cookie={cookie:#x},{parts})")
 }
 
-/// A write into some field, of those that packets of the protocol have.
+/// Returns a write to some field that packets of the protocol have.
 fn set(dice: &mut Dice, theme: Theme, protocol: &str) -> String {
     let of_protocol = fields(protocol);
     if !of_protocol.is_empty() && dice.percent(55) {
@@ -196,7 +196,7 @@ const HIDDEN: &[&str] = &[
     "move:NXM_NX_REG0[]->NXM_NX_XXREG1[32..63]",
 ];
 
-/// Writes into what packets of a protocol have.
+/// Returns writes to the fields that packets of a protocol have.
 fn fields(protocol: &str) -> &'static [&'static str] {
     match protocol {
         "ip" | "icmp" => &[

@@ -1,6 +1,8 @@
-//! Numbers that a seed decides, the same on every machine.
+//! Numbers determined by a seed, equal on every machine.
 
-/// A generator of numbers (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators").
+/// A random number generator.
+///
+/// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators".
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -15,23 +17,23 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     #[expect(clippy::cast_possible_truncation, reason = "it is less than a usize")]
     pub(crate) const fn below(&mut self, bound: usize) -> usize {
         (self.throw() % bound as u64) as usize
     }
 
-    /// Whether something happens that happens so many times in a hundred.
+    /// Returns true with a probability of `chance` percent.
     pub(crate) const fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub(crate) const fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
-    /// A port of the switch.
+    /// Returns a port of the switch.
     pub(crate) const fn port(&mut self) -> usize {
         1 + self.below(6)
     }

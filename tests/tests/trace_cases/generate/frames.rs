@@ -1,11 +1,11 @@
-//! Frames that rules of [`rules`](super::rules) are likely to match.
+//! Generated frames that the rules of [`rules`](super::rules) are likely to match.
 
 use shunt_flow::testing::packet::{Neighbour, PacketBuilder};
 
 use super::{Theme, dice::Dice};
 use crate::case::RecordedPacket;
 
-/// Last bytes of MAC addresses.
+/// Last bytes of the MAC addresses.
 const MACS: [u8; 3] = [1, 2, 3];
 const IPV4: [[u8; 4]; 4] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 1, 1], [192, 168, 0, 1]];
 const IPV6: [u128; 4] = [
@@ -15,10 +15,10 @@ const IPV6: [u128; 4] = [
     0xff02_0000_0000_0000_0000_0000_0000_0001,
 ];
 const PORTS: [u16; 4] = [53, 80, 1000, 2000];
-/// The shortest frame on a wire, without its checksum.
+/// Minimum length of a frame without its checksum.
 const LENGTH_MIN: usize = 60;
 
-/// A frame that comes in by some port.
+/// Returns a frame for some ingress port.
 pub(crate) fn packet(dice: &mut Dice, theme: Theme) -> RecordedPacket {
     let mut frame = headers(dice, theme).build();
     if theme.broken && dice.percent(60) {

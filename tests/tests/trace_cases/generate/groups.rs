@@ -1,4 +1,4 @@
-//! Groups, and settings of ports.
+//! Generated groups and port settings.
 
 use shunt_switch::config::{PortOptions, PortVlanMode};
 
@@ -7,7 +7,7 @@ use super::{Theme, actions::action, dice::Dice};
 /// Number of groups.
 pub(crate) const COUNT: usize = 5;
 
-/// A group that refers to lower ones alone.
+/// Returns a group that refers to lower groups only.
 pub(crate) fn group(dice: &mut Dice, theme: Theme, number: usize) -> String {
     let kind = dice.pick(&["all", "all", "indirect", "ff", "select"]);
     let buckets_count = if kind == "indirect" { 1 } else { dice.pick(&[1, 2, 3]) };
@@ -23,7 +23,7 @@ pub(crate) fn group(dice: &mut Dice, theme: Theme, number: usize) -> String {
         }
         let head = match kind {
             "ff" => format!("watch_port:{},", dice.port()),
-            // Which of several buckets is chosen is a matter of the hash.
+            // With several weighted buckets the choice depends on the hash.
             "select" => format!("weight:{},", u8::from(place == 0)),
             _ => String::new(),
         };
@@ -32,22 +32,22 @@ pub(crate) fn group(dice: &mut Dice, theme: Theme, number: usize) -> String {
     text
 }
 
-/// Ports that are not flooded, and the like.
+/// Returns port settings such as `no-flood`.
 pub(crate) fn port_mods(dice: &mut Dice, theme: Theme) -> Vec<[String; 2]> {
     if !theme.odd_ports || dice.percent(50) {
         return Vec::new();
     }
-    // `no-packet-in` is known to differ.
+    // `no-packet-in` is a known difference.
     let change = dice.pick(&["no-flood", "no-forward", "no-receive"]);
     vec![[format!("p{}", dice.port()), change.to_owned()]]
 }
 
-/// Ports whose link is down; no frame comes by port 6 then.
+/// Returns ports with the link down; port 6 then receives no frame.
 pub(crate) fn links_down(dice: &mut Dice, theme: Theme) -> Vec<u32> {
     if theme.odd_ports && dice.percent(40) { vec![6] } else { Vec::new() }
 }
 
-/// Ports that carry certain VLANs.
+/// Returns ports with VLAN settings.
 pub(crate) fn vlans(dice: &mut Dice, theme: Theme) -> Vec<PortOptions> {
     if !theme.odd_ports || !theme.learns {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Cases about `NORMAL`: ports with VLANs and settings that change on the way, hosts that move,
-//! frames of all tags, and packets of controllers.
+//! Generated cases for `NORMAL`: VLAN and port settings that change, moving hosts, tagged frames,
+//! packet-outs.
 
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
 use shunt_switch::config::{PortOptions, PortVlanMode};
@@ -8,12 +8,14 @@ use super::dice::Dice;
 use crate::case::{Case, RecordedPacket};
 
 const PACKETS: usize = 16;
-/// Ports that frames come in by; the one above has no link in some cases.
+/// Ingress ports of frames; the port above has no link in some cases.
 const PORTS: usize = 5;
-/// Last bytes of the addresses of hosts.
+/// Last bytes of the host addresses.
 const HOSTS: [u8; 4] = [1, 2, 3, 4];
-/// Targets that no host has: groups, the reserved ones, and the addresses next to these. That of the
-/// spanning tree is not among them: on a port that does not receive it is known to differ.
+/// Destinations without a host.
+///
+/// They are groups, reserved addresses, and the addresses next to these. The spanning tree address
+/// is not included: on a port that does not receive it is a known difference.
 const TARGETS: &[[u8; 6]] = &[
     [0xff; 6],
     [1, 0, 0x5e, 0, 0, 1],
@@ -38,8 +40,10 @@ const VLANS: &[u16] = &[5, 7, 100];
 const SETTINGS: &[&str] = &["no-flood", "no-forward", "no-receive"];
 const UNSETTINGS: &[&str] = &["flood", "forward", "receive"];
 
-/// What rules do. Two `NORMAL`s in one way, and tags that are pushed in front of an access port, are
-/// known to differ.
+/// Actions of rules.
+///
+/// Known differences are left out: two `NORMAL`s in one action list, and pushed tags before an
+/// access port.
 const ACTIONS: &[&str] = &[
     "normal",
     "normal",
@@ -74,7 +78,7 @@ const ACTIONS: &[&str] = &[
     "drop",
 ];
 
-/// The case of a seed.
+/// Returns the case of a seed.
 pub(super) fn generate(seed: u64) -> Case {
     let dice = &mut Dice::new(seed ^ 0x6e6f_726d);
     let changes = dice.percent(50);
@@ -91,7 +95,7 @@ pub(super) fn generate(seed: u64) -> Case {
         ..Case::default()
     };
     if case.has_closed_ports() {
-        // Packet-outs that name a port which does not receive are known to differ.
+        // Packet-outs from a port that does not receive are a known difference.
         let packet_outs = case.packets.iter_mut().filter(|packet| packet.packet_out.is_some());
         packet_outs.for_each(|packet| packet.in_port = PortNo::CONTROLLER.number());
     }
@@ -111,7 +115,7 @@ fn vlans(dice: &mut Dice) -> Vec<PortOptions> {
     ports
 }
 
-/// A port that carries certain VLANs, perhaps none but its own.
+/// Returns a port with some VLAN settings, perhaps only its own VLAN.
 fn port(dice: &mut Dice, number: usize) -> PortOptions {
     let modes = [
         PortVlanMode::Access,
@@ -191,7 +195,7 @@ fn packet(dice: &mut Dice, changes: bool) -> RecordedPacket {
         packet.packet_out = Some(dice.pick(&actions).to_owned());
         packet.in_port = dice.pick(&[1, 2, 3, 4, 5, 6, 0xffff_fffd, 0xffff_fffe, 0xffff_ffff]);
         if packet.frame[..12] == packet.frame[12..24] {
-            // To itself: known to differ.
+            // A frame from a host to itself is a known difference.
             packet.frame.replace_range(10..12, "77");
         }
     }
@@ -205,7 +209,7 @@ fn frame(dice: &mut Dice) -> Vec<u8> {
     let headers = match dice.below(5) {
         0 => {
             let (own, other) = ([10, 0, 0, source[5]], [10, 0, 0, dice.pick(&HOSTS)]);
-            // One that asks for its own address is gratuitous.
+            // A request for the own address is gratuitous.
             let asked = if dice.percent(40) { own } else { other };
             PacketBuilder::arp(dice.pick(&[1, 2]), (source, own), ([0; 6], asked))
         }
@@ -219,7 +223,7 @@ fn frame(dice: &mut Dice) -> Vec<u8> {
     }
     let mut frame = packet.payload(vec![0x5a; 30]).build();
     if dice.percent(3) {
-        // Cut within the tag, if there is one.
+        // Truncated within the tag, if there is one.
         frame.truncate(dice.pick(&[14, 15, 16, 17]));
     }
     frame

@@ -1,4 +1,4 @@
-//! Rules.
+//! Generated rules.
 
 use super::{
     TABLES, Theme,
@@ -41,7 +41,7 @@ const OVER_IPV4: &[&str] = &["ip", "tcp", "udp", "icmp", "sctp"];
 /// Protocols over IPv6.
 const OVER_IPV6: &[&str] = &["ipv6", "tcp6", "udp6", "icmp6", "sctp6"];
 
-/// The rules of all tables. Each has a cookie of its own.
+/// Returns the rules of all tables, each with its own cookie.
 pub(crate) fn rules(dice: &mut Dice, theme: Theme) -> Vec<String> {
     let mut rules = Vec::new();
     for table in 0..TABLES {
@@ -76,7 +76,7 @@ fn priority(dice: &mut Dice) -> usize {
     dice.pick(&[0, 1, 5, 10, 10, 20, 20, 30, 40]) + 100 * dice.below(3)
 }
 
-/// What follows the actions of a rule that goes on.
+/// Returns the instructions after the actions of a rule that continues.
 fn instructions(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> Vec<String> {
     let mut list = Vec::new();
     if dice.percent(15) {
@@ -100,7 +100,7 @@ fn instructions(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> 
     list
 }
 
-/// A match: the protocol that it asks for, and its text.
+/// Returns a match: its protocol, and its text.
 fn matching(dice: &mut Dice, theme: Theme) -> (&'static str, String) {
     let mut parts = Vec::new();
     let mut protocol = "";
@@ -224,7 +224,9 @@ const REGISTERS: &[&str] = &[
 const HIDDEN: &[&str] =
     &["metadata=5", "metadata=0x1/0x1", "metadata=0", "tun_id=0", "pkt_mark=3", "pkt_mark=0"];
 
-/// A conjunction: rules for each of its clauses, some in two conjunctions at once, and its answer.
+/// Adds a conjunction.
+///
+/// It has rules for each clause, some in two conjunctions, and its own rule.
 fn conjunctions(dice: &mut Dice, theme: Theme, rules: &mut Vec<String>) {
     let (table, id) = (dice.below(TABLES - 1), 1 + dice.below(3));
     let (priority, clauses_count) = (dice.pick(&[45, 145, 300]), dice.pick(&[2, 2, 3]));

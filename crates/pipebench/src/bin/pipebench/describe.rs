@@ -1,4 +1,4 @@
-//! `pipebench describe`: what a pipeline, a rule-set or a dump looks like.
+//! `pipebench describe`: properties of a pipeline, a rule set or a dump.
 
 use std::path::PathBuf;
 
@@ -7,52 +7,50 @@ use miette::{IntoDiagnostic, miette};
 use shunt_pipebench::{
     classbench::{BuiltinSet, Filter, PUBLISHED, PublishedSet, Statistics},
     output::OutputFile,
-    pipeline_file::{Builtin, Description, PipelineFile, picture},
+    pipeline_file::{Builtin, PipelineDescription, PipelineFile, picture},
 };
 
 use crate::{
     input::{self, Content},
     out::{print, write_file},
-    table::Table,
-    workload::tell_left_out,
+    table::TextTable,
+    workload::print_left_out,
 };
 
-/// Describes a pipeline, a rule-set, or a dump of a switch's rules.
+/// Describe a pipeline, a rule set, or a dump of a switch's rules.
 ///
-/// Of a pipeline it prints tables, fields, paths, and where paths fall into parts that have no field
-/// in common; of filters what matters to a classifier, beside sets of the original ClassBench; of a
-/// dump its tables, masks and ways.
+/// For a pipeline it prints tables, fields, paths, and the partition points where a path splits
+/// into parts without a common field. For filters it prints properties that matter to a classifier,
+/// next to sets of the original ClassBench. For a dump it prints tables, masks and next tables.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    pipebench describe psc\n  \
-    pipebench describe my-pipeline.json --picture my-pipeline.svg\n  \
-    pipebench describe filters.txt\n  \
-    ovs-ofctl dump-flows br-int > br-int.flows && pipebench describe br-int.flows\n\n\
-    The least that a pipeline file has:\n  \
-    {\"pipeline\": \"mine\",\n   \
-    \"tables\": [{\"id\": 0, \"match_fields\": [\"eth_src\"]}, {\"id\": 1, \"match_fields\": [\"ip_dst\"]}],\n   \
-    \"edges\": [[0, 1]],\n   \
-    \"traversals\": [{\"id\": \"all\", \"terminal\": \"output\", \"steps\": [\n     \
-    {\"table\": 0, \"match\": [\"eth_src\"]}, {\"table\": 1, \"match\": [\"ip_dst\"]}]}]}\n\
-    A filter file has a line for each filter, the first with the highest priority:\n  \
-    @10.0.0.0/8  192.168.0.0/16  0 : 65535  80 : 80  0x06/0xFF")]
-pub(crate) struct Describe {
-    /// A pipeline of the program (`pipebench list`), or a file: a pipeline as JSON, filters or
-    /// parameters of ClassBench, rules as `ovs-ofctl dump-flows` prints them
+#[command(after_help = "Examples:\n  pipebench describe psc\n  pipebench describe \
+                        my-pipeline.json --picture my-pipeline.svg\n  pipebench describe \
+                        filters.txt\n  ovs-ofctl dump-flows br-int > br-int.flows && pipebench \
+                        describe br-int.flows\n\nA minimal pipeline file:\n  {\"pipeline\": \
+                        \"mine\",\n   \"tables\": [{\"id\": 0, \"match_fields\": [\"eth_src\"]}, \
+                        {\"id\": 1, \"match_fields\": [\"ip_dst\"]}],\n   \"edges\": [[0, 1]],\n \
+                          \"traversals\": [{\"id\": \"all\", \"terminal\": \"output\", \
+                        \"steps\": [\n     {\"table\": 0, \"match\": [\"eth_src\"]}, {\"table\": \
+                        1, \"match\": [\"ip_dst\"]}]}]}\nA filter file has one filter per line, \
+                        the first with the highest priority:\n  @10.0.0.0/8  192.168.0.0/16  0 : \
+                        65535  80 : 80  0x06/0xFF")]
+pub(crate) struct DescribeCommand {
+    /// A built-in pipeline (`pipebench list`), or a file: a pipeline as JSON, filters or parameters
+    /// of ClassBench, or rules as `ovs-ofctl dump-flows` prints them
     what: String,
-    /// Draws the graph of a pipeline's tables into this file, as SVG
+    /// Draw the graph of the pipeline's tables into this file, as SVG
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }
 
-impl Describe {
+impl DescribeCommand {
     pub(crate) fn run(self) -> miette::Result<()> {
         if let Some(path) = &self.picture {
             OutputFile::check(path).into_diagnostic()?;
         }
         let content = self.content()?;
         let Content::Pipeline(pipeline) = content else { return self.describe(&content) };
-        print(|out| write!(out, "{}", Description(&pipeline)))?;
+        print(|out| write!(out, "{}", PipelineDescription(&pipeline)))?;
         match &self.picture {
             Some(path) => write_file(path, |out| out.write_all(picture(&pipeline).as_bytes())),
             None => Ok(()),
@@ -71,25 +69,28 @@ impl Describe {
         )
     }
 
-    /// Describes what is no pipeline.
+    /// Describes content other than a pipeline.
     fn describe(&self, content: &Content) -> miette::Result<()> {
         if self.picture.is_some() {
-            return Err(miette!("only pipelines have a picture, and `{}` is none", self.what));
+            return Err(miette!(
+                "only pipelines have a picture, and `{}` is not a pipeline",
+                self.what
+            ));
         }
         print(|out| match content {
-            Content::Pipeline(pipeline) => write!(out, "{}", Description(pipeline)),
+            Content::Pipeline(pipeline) => write!(out, "{}", PipelineDescription(pipeline)),
             Content::Filters(filters) => write!(out, "{}", statistics(filters)),
             Content::Parameters(parameters) => write!(out, "{parameters}"),
             Content::Rules(dump) => write!(out, "{dump}"),
         })?;
         if let Content::Rules(dump) = content {
-            tell_left_out(dump.left_out());
+            print_left_out(dump.left_out());
         }
         Ok(())
     }
 }
 
-/// Statistics of filters, beside those of the original generator's sets of the nearest size.
+/// Returns statistics of filters, next to those of the original generator's sets of similar size.
 pub(crate) fn statistics(filters: &[Filter]) -> String {
     let statistics = Statistics::of(filters);
     let sizes = PUBLISHED.iter().map(|set| set.requested);
@@ -104,7 +105,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
         if least == most { least } else { format!("{least} to {most}") }
     };
     let size_name = format!("original of {size}:");
-    let mut table = Table::new(["", "this set", &size_name, "", ""]);
+    let mut table = TextTable::new(["", "this set", &size_name, "", ""]);
     table.row(["", "", "acl", "fw", "ipc"]);
     let mut line = |what: &str, ours: f64, of: fn(&PublishedSet) -> f64| {
         let ranges = ["acl", "fw", "ipc"].map(|family| range(family, of));
@@ -116,8 +117,8 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     line("pairs of prefix lengths", count(statistics.address_pairs), |set| {
         set.address_pairs.into()
     });
-    line("masks, ranges apart", count(statistics.masks), |set| set.masks.into());
-    line("masks, ranges as any", count(statistics.masks_without_ranges), |set| {
+    line("masks, ranges separate", count(statistics.masks), |set| set.masks.into());
+    line("masks, ranges as wildcards", count(statistics.masks_without_ranges), |set| {
         set.masks_without_ranges.into()
     });
     line("masked matches per filter", statistics.expansion, |set| set.expansion);
@@ -133,7 +134,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     text
 }
 
-/// A number with the digits that matter.
+/// Formats a number with few digits.
 fn short(number: f64) -> String {
     if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.2}") }
 }

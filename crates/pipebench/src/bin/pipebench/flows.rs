@@ -4,26 +4,26 @@ use clap::Args;
 
 use crate::{
     out::Out,
-    workload::{NAMES, Named},
+    workload::{NAMES, NamedWorkload},
 };
 
-/// Writes the flows of a workload as comma-separated values.
+/// Write the flows of a workload as comma-separated values.
 ///
-/// One line for each: its class (the traversal it was drawn from), its part in a coflow, how many
-/// packets it has, the port they come in by, and their headers.
+/// Each line has the flow's class (the traversal it was sampled from), its role in a coflow, its
+/// number of packets, its ingress port, and its headers.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench flows psc:high:1k | head\n  \
     pipebench flows ols:low:100k:seed=7 --out flows.csv\n\n{NAMES}"))]
-pub(crate) struct Flows {
+pub(crate) struct FlowsCommand {
     #[command(flatten)]
-    named: Named,
+    named: NamedWorkload,
     #[command(flatten)]
     out: Out,
 }
 
-impl Flows {
+impl FlowsCommand {
     pub(crate) fn run(&self) -> miette::Result<()> {
         self.out.check()?;
         let workload = self.named.workload()?;

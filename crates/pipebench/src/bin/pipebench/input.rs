@@ -1,4 +1,4 @@
-//! What a user names on the command line: files, and things that come with the program.
+//! Inputs named on the command line: files, and built-in pipelines and rule sets.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use shunt_pipebench::{
     classbench::{BuiltinSet, Filter, Parameters, read_filters},
     input::{Input, InputKind},
     pipeline_file::{BUILTIN, Builtin, PipelineFile},
-    populate::Dump,
+    populate::SwitchDump,
 };
 
-/// What a file has, read.
+/// The parsed content of a file.
 pub(crate) enum Content {
     Pipeline(Box<PipelineFile>),
     Filters(Vec<Filter>),
     Parameters(Box<Parameters>),
-    Rules(Box<Dump>),
+    Rules(Box<SwitchDump>),
 }
 
-/// Reads a file, whatever it is; it is told with its place what is wrong with it.
+/// Reads a file of any supported kind; errors include the position in the file.
 pub(crate) fn read(path: &str) -> miette::Result<Content> {
     let input = Input::read(path).into_diagnostic().wrap_err_with(|| {
         let known = BUILTIN.iter().map(|builtin| builtin.name);
         let known: Vec<&str> = known.chain(BuiltinSet::ALL.map(BuiltinSet::name)).collect();
-        format!("`{path}` is no file that can be used, and not one of {}", known.join(", "))
+        format!("`{path}` is not a usable file, and not one of {}", known.join(", "))
     })?;
     match input.kind() {
         InputKind::Pipeline => pipeline_of(&input).map(Box::new).map(Content::Pipeline),
@@ -60,14 +60,14 @@ fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
     })
 }
 
-fn dump(input: &Input) -> miette::Result<Dump> {
-    Dump::read(&input.text).map_err(|error| match &error {
+fn dump(input: &Input) -> miette::Result<SwitchDump> {
+    SwitchDump::read(&input.text).map_err(|error| match &error {
         DumpError::Rule { offset, length, .. } => report(input, &error, (*offset, *length), "here"),
         _ => miette!("{}: {error}", input.path),
     })
 }
 
-/// An error with the place in the text, which is shown if a person can read it there.
+/// Returns an error that shows its position in the text, if the text is readable.
 fn report(
     input: &Input,
     error: &dyn std::error::Error,
@@ -83,7 +83,7 @@ fn report(
     miette!(labels = vec![span], "{error}").with_source_code(source)
 }
 
-/// The line of a byte, the one before and the one behind: what is shown with an error.
+/// Returns the line of a byte with the lines before and after it, to show with an error.
 fn lines_around(text: &str, offset: usize) -> &str {
     let (before, behind) = text.split_at_checked(offset).unwrap_or((text, ""));
     let begin = before.rmatch_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
@@ -91,30 +91,30 @@ fn lines_around(text: &str, offset: usize) -> &str {
     text.get(begin..end).unwrap_or_default()
 }
 
-/// Bytes of a line that is shown: a file without line breaks would fill the screen.
+/// Maximum bytes of a shown line: a file without line breaks would fill the screen.
 const SHOWN_MAX: usize = 1000;
 
-/// A pipeline by its name or its file.
+/// Returns a pipeline by its name or file.
 pub(crate) fn pipeline(name: &str) -> miette::Result<PipelineFile> {
     if let Some(builtin) = Builtin::find(name) {
         return PipelineFile::parse(builtin.json).into_diagnostic();
     }
     match read(name)? {
         Content::Pipeline(pipeline) => Ok(*pipeline),
-        _ => Err(miette!("{name} is no pipeline: a pipeline is a JSON object")),
+        _ => Err(miette!("{name} is not a pipeline: a pipeline is a JSON object")),
     }
 }
 
-/// Where filters come from: parameters to make them by, or a file that has them.
+/// A source of filters: parameters to generate them from, or a file of filters.
 pub(crate) enum FilterSource {
     Parameters(Box<Parameters>),
     Filters(Vec<Filter>),
 }
 
-/// Filters or parameters by their name or file.
+/// Returns filters or parameters by name or file.
 pub(crate) fn filter_source(name: &str) -> miette::Result<FilterSource> {
     if !Path::new(name).exists() {
-        // Says which names there are, and which of them is near.
+        // The error lists the names, and suggests the nearest.
         let set = name.parse::<BuiltinSet>().into_diagnostic()?;
         return Ok(FilterSource::Parameters(Box::new(set.parameters())));
     }

@@ -1,26 +1,26 @@
-//! An interrupted run leaves nothing behind.
+//! Cleanup after a signal: an interrupted run leaves no files behind.
 
 use std::fs;
 
 use nix::sys::signal::{SigSet, Signal};
 use shunt_pipebench::output::remove_parts;
 
-/// What a shell says of a program that a signal has ended: this and the signal's number.
+/// Base of a shell's exit code for a program that a signal has ended.
 const ENDED_BY_SIGNAL: i32 = 128;
 
-/// From now on a signal that ends the program removes unfinished files first.
+/// Removes unfinished files before a signal ends the program.
 ///
-/// All threads that are begun later leave these signals to the one that waits for them.
+/// Threads started later leave these signals to the thread that waits for them.
 pub(crate) fn watch() {
     let ignored = ignored();
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // Who runs it may want it to go on, as `nohup` does.
+        // A parent may ignore the signal on purpose, as `nohup` does.
         if ignored & (1 << (signal as u64 - 1)) == 0 {
             signals.add(signal);
         }
     }
-    // Where signals cannot be held back, they end the program as they always did.
+    // Where signals cannot be blocked, they end the program as usual.
     if signals.thread_block().is_ok() {
         std::thread::spawn(move || {
             if let Ok(signal) = signals.wait() {
@@ -30,7 +30,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// The signals that this process ignores, a bit for each.
+/// Returns the ignored signals of this process as a bit mask.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

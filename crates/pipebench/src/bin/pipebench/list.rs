@@ -1,4 +1,4 @@
-//! `pipebench list`: what comes with the program.
+//! `pipebench list`: the built-in pipelines and rule sets.
 
 use clap::Args;
 use miette::IntoDiagnostic;
@@ -7,22 +7,22 @@ use shunt_pipebench::{
     pipeline_file::{BUILTIN, PipelineFile},
 };
 
-use crate::{out::print, table::Table};
+use crate::{out::print, table::TextTable};
 
-/// Lists the pipelines and rule-sets that come with the program.
+/// List the built-in pipelines and rule sets.
 #[derive(Debug, Args)]
-pub(crate) struct List {}
+pub(crate) struct ListCommand {}
 
-impl List {
+impl ListCommand {
     pub(crate) fn run(self) -> miette::Result<()> {
-        let mut table = Table::new(["pipeline", "tables", "traversals", ""]);
+        let mut table = TextTable::new(["pipeline", "tables", "traversals", ""]);
         for builtin in BUILTIN {
             let pipeline = PipelineFile::parse(builtin.json).into_diagnostic()?;
             let tables = pipeline.tables.len().to_string();
             let traversals = pipeline.traversals.len().to_string();
             table.row([builtin.name, &tables, &traversals, &pipeline.title]);
         }
-        let mut sets = Table::new(["rule-set", ""]);
+        let mut sets = TextTable::new(["rule-set", ""]);
         for set in BuiltinSet::ALL {
             sets.row([set.name(), set.title()]);
         }

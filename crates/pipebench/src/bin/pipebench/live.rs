@@ -1,42 +1,42 @@
-//! `pipebench live`: the packets of a workload onto a network device.
+//! `pipebench live`: sends the packets of a workload on a network device.
 
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, name::Name, output::LivePort};
+use shunt_pipebench::{Progress, name::WorkloadName, output::LivePort};
 
 use crate::{
     out::print,
-    workload::{NAMES, Named, make},
+    workload::{NAMES, NamedWorkload, make},
 };
 
-/// Sends the packets of a workload onto a network device, at their times.
+/// Send the packets of a workload on a network device, at their times.
 ///
-/// Needs the right to send raw frames: root, or CAP_NET_RAW. Packets of all ports go out by the one
-/// device.
+/// This needs permission to send raw frames: root, or CAP_NET_RAW. Packets of all ports leave
+/// through the one device.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench live psc:high:100k --port veth0\n  \
     pipebench live psc:high:100k --port veth0 --rate 10k --packets 300k\n\n{NAMES}"))]
-pub(crate) struct Live {
+pub(crate) struct LiveCommand {
     #[command(flatten)]
-    named: Named,
+    named: NamedWorkload,
     /// Network device to send on
     #[arg(long, value_name = "DEVICE")]
     port: String,
-    /// Packets in a second, in the place of what the name says: 500, 10k, 1m
+    /// Packets per second, instead of the workload's rate: 500, 10k, 1m
     #[arg(long)]
     rate: Option<String>,
-    /// Packets to send, in the place of all: 500, 10k, 1m
+    /// Number of packets to send, instead of all: 500, 10k, 1m
     #[arg(long)]
     packets: Option<String>,
 }
 
-/// Packets after which progress is told.
+/// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
-impl Live {
-    #[expect(clippy::print_stderr, reason = "what is left out is no part of the answer")]
+impl LiveCommand {
+    #[expect(clippy::print_stderr, reason = "notes are not part of the output")]
     pub(crate) fn run(&self) -> miette::Result<()> {
         let name = self.name()?;
         let count = self.count()?.and_then(|count| usize::try_from(count).ok());
@@ -44,8 +44,8 @@ impl Live {
         let workload = make(&name)?;
         if let Some(updates) = name.updates {
             eprintln!(
-                "updates={} are not sent: packets alone go onto a device; `pipebench write` makes \
-                 play-updates.sh, which plays them onto a bridge",
+                "updates={} are not sent: only packets go to a device; the play-updates.sh of \
+                 `pipebench write` applies updates to a bridge",
                 updates.kind
             );
         }
@@ -53,7 +53,8 @@ impl Live {
         if count.is_some_and(|count| packets.size_hint().0 < count) {
             let there = packets.size_hint().0;
             eprintln!(
-                "the workload has {there} packets, and no more are sent: `packets=` makes more"
+                "the workload has {there} packets, and no more are sent: `packets=` sets their \
+                 number"
             );
         }
         let steps = u64::try_from(packets.size_hint().0).unwrap_or(u64::MAX);
@@ -74,15 +75,15 @@ impl Live {
         print(|out| {
             writeln!(
                 out,
-                "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {asked} asked; {} later than \
-                 0.1 ms, {} times the device was full",
+                "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {asked} \
+                 requested; {} more than 0.1 ms late, device busy {} times",
                 played.packets, played.bytes, played.late, played.full,
             )
         })
     }
 
-    /// The name, with the rate that is to be instead of its own.
-    fn name(&self) -> miette::Result<Name> {
+    /// Returns the name with the requested rate.
+    fn name(&self) -> miette::Result<WorkloadName> {
         let mut name = self.named.name()?;
         if let Some(rate) = &self.rate {
             name.rate = read("rate", rate)?.rate;
@@ -90,13 +91,13 @@ impl Live {
         Ok(name)
     }
 
-    /// How many packets are to be sent, if not all.
+    /// Returns the requested number of packets, if any.
     fn count(&self) -> miette::Result<Option<u64>> {
         self.packets.as_deref().map_or(Ok(None), |packets| Ok(read("packets", packets)?.packets))
     }
 }
 
-/// Reads a value as the key of a name does, which says what is wrong with it.
-fn read(key: &str, value: &str) -> miette::Result<Name> {
-    Named { name: format!("psc:{key}={value}") }.name()
+/// Parses a value like the key of a name, for its error messages.
+fn read(key: &str, value: &str) -> miette::Result<WorkloadName> {
+    NamedWorkload { name: format!("psc:{key}={value}") }.name()
 }

@@ -1,4 +1,4 @@
-//! `pipebench`: workloads for virtual switches, on the command line.
+//! `pipebench`: the command line of the workload generator.
 
 mod describe;
 mod flows;
@@ -25,9 +25,9 @@ use clap::{
 use miette::MietteHandlerOpts;
 use shunt_pipebench::name::SourceName;
 
-/// Makes workloads for virtual switches: rule-sets, pipelines with rules, traffic.
+/// Generate workloads for virtual switches: rule sets, pipelines with rules, traffic.
 ///
-/// Everything comes from a seed: the same arguments give the same bytes on every machine.
+/// Everything is derived from a seed: the same arguments give the same bytes on every machine.
 #[derive(Debug, Parser)]
 #[command(name = "pipebench", version, arg_required_else_help = true)]
 struct Arguments {
@@ -37,20 +37,21 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    List(list::List),
-    Describe(describe::Describe),
-    Rules(rules::Rules),
-    Names(names::Names),
-    Write(write::Write),
-    Flows(flows::Flows),
-    Pcap(pcap::Pcap),
-    Updates(updates::Updates),
-    Live(live::Live),
-    Stats(stats::Stats),
+    List(list::ListCommand),
+    Describe(describe::DescribeCommand),
+    Rules(rules::RulesCommand),
+    Names(names::NamesCommand),
+    Write(write::WriteCommand),
+    Flows(flows::FlowsCommand),
+    Pcap(pcap::PcapCommand),
+    Updates(updates::UpdatesCommand),
+    Live(live::LiveCommand),
+    Stats(stats::StatsCommand),
 }
 
-/// Reads the command line; where the name of a workload stands in the place of a command, the help says
-/// which commands take one.
+/// Parses the command line.
+///
+/// A workload name in place of a command gets an error that lists the commands for names.
 fn arguments() -> Arguments {
     let error = match Arguments::try_parse() {
         Ok(arguments) => return arguments,
@@ -58,22 +59,22 @@ fn arguments() -> Arguments {
     };
     let word = error.get(ContextKind::InvalidSubcommand);
     let Some(ContextValue::String(name)) = word.filter(|word| is_name(word)) else { error.exit() };
-    let told = format!(
-        "`{name}` is the name of a workload, and which command is to use it comes first\n\n  \
-         pipebench write {name} --out DIR    writes it into a folder\n  \
-         pipebench stats {name}              says what it is like\n"
+    let message = format!(
+        "`{name}` is the name of a workload: put a command before it\n\n  pipebench write {name} \
+         --out DIR    write it into a folder\n  pipebench stats {name}              print its \
+         statistics\n"
     );
-    Arguments::command().error(ErrorKind::InvalidSubcommand, told).exit()
+    Arguments::command().error(ErrorKind::InvalidSubcommand, message).exit()
 }
 
-/// Whether a word, or at least its beginning, is a name of a workload.
+/// Returns whether a word begins like the name of a workload.
 fn is_name(word: &ContextValue) -> bool {
     let ContextValue::String(word) = word else { return false };
     let source = word.split(':').next().unwrap_or_default();
     SourceName::find(source).is_some()
 }
 
-/// Lines of errors are broken for a terminal alone: in a file or a pipe names stay whole.
+/// Wraps lines of errors on a terminal only: in a file or pipe names stay unbroken.
 fn set_how_errors_look() -> Result<(), miette::InstallError> {
     let is_terminal = io::stderr().is_terminal();
     let look = move || MietteHandlerOpts::new().wrap_lines(is_terminal).build();

@@ -1,34 +1,34 @@
-//! `pipebench names`: everything that the name of a workload can say.
+//! `pipebench names`: the syntax of workload names.
 
 use clap::Args;
 use shunt_pipebench::name::{KEYS, SOURCES};
 
-/// Lists what the name of a workload can say: sources, localities, keys and their values.
+/// List the parts of workload names: sources, localities, keys and their values.
 #[derive(Debug, Args)]
-pub(crate) struct Names {}
+pub(crate) struct NamesCommand {}
 
-impl Names {
+impl NamesCommand {
     pub(crate) fn run(self) -> miette::Result<()> {
         crate::out::print(|out| {
             writeln!(out, "SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\nSOURCE")?;
             for source in SOURCES {
                 writeln!(out, "  {:<16} {}", source.word, source.what)?;
             }
-            writeln!(out, "  {:<16} a pipeline of your own", "PATH.json")?;
+            writeln!(out, "  {:<16} your own pipeline", "PATH.json")?;
             for what in [
-                "filters of your own in one table, as ClassBench writes them; or filters made",
-                "from parameters of ClassBench; or the rules of a switch as they are, from what",
-                "`ovs-ofctl dump-flows` prints. What a file is, is told by how it begins.",
+                "your own filters in one table, as ClassBench writes them; or filters generated",
+                "from parameters of ClassBench; or the unchanged rules of a switch, as printed by",
+                "`ovs-ofctl dump-flows`. The beginning of a file determines its kind.",
             ] {
                 writeln!(out, "  {:<16} {what}", if what.starts_with('f') { "PATH" } else { "" })?;
             }
             writeln!(out, "\nLOCALITY")?;
             writeln!(
                 out,
-                "  {:<16} headers that recur among the rules are drawn more often",
+                "  {:<16} headers that recur among the rules are sampled more often",
                 "high"
             )?;
-            writeln!(out, "  {:<16} all are as likely", "low")?;
+            writeln!(out, "  {:<16} all headers are equally likely", "low")?;
             writeln!(out, "\nFLOWS              a number such as 500, 100k or 1m\n\nKEY=VALUE")?;
             for key in KEYS {
                 writeln!(out, "  {:<16} {}", key.name, key.what)?;

@@ -1,4 +1,4 @@
-//! Where commands write: standard output, or a file that is whole or not there.
+//! Output of commands: standard output, or a file that is written completely or not at all.
 
 use std::{
     io::{self, Write},
@@ -9,21 +9,21 @@ use clap::Args;
 use miette::IntoDiagnostic;
 use shunt_pipebench::{OutputError, output::OutputFile};
 
-/// Where the result goes.
+/// The destination of the output.
 #[derive(Debug, Args)]
 pub(crate) struct Out {
-    /// File to write; standard output unless given
+    /// File to write; standard output by default
     #[arg(long = "out", value_name = "FILE")]
     path: Option<PathBuf>,
 }
 
 impl Out {
-    /// Tells whether it can be written, before there is anything to write.
+    /// Checks that the destination can be written, before any work.
     pub(crate) fn check(&self) -> miette::Result<()> {
         self.path.as_deref().map_or(Ok(()), OutputFile::check).into_diagnostic()
     }
 
-    /// Writes the result.
+    /// Writes the output.
     pub(crate) fn write(
         &self,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -45,11 +45,11 @@ pub(crate) fn write_file(
     file.finish().into_diagnostic()
 }
 
-/// Writes to standard output, to the last byte.
+/// Writes everything to standard output.
 pub(crate) fn print(content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> miette::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match content(&mut out).and_then(|()| out.flush()) {
-        // Whoever reads has read enough.
+        // The reader has closed the pipe and needs no more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done.map_err(OutputError::standard).into_diagnostic(),
     }

@@ -1,4 +1,4 @@
-//! `pipebench pcap`: the packets of a workload as a capture file.
+//! `pipebench pcap`: writes the packets of a workload as a capture file.
 
 use std::path::PathBuf;
 
@@ -6,26 +6,26 @@ use clap::Args;
 use miette::IntoDiagnostic;
 use shunt_pipebench::{Progress, output::OutputFile, workload::write_capture};
 
-use crate::workload::{NAMES, Named};
+use crate::workload::{NAMES, NamedWorkload};
 
-/// Writes the packets of a workload as a capture file, with times in nanoseconds.
+/// Write the packets of a workload as a capture file, with times in nanoseconds.
 ///
-/// All packets are in one file, whichever port they come in by; `pipebench write` makes one for each.
+/// The file has the packets of all ingress ports; `pipebench write` makes one file per port.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench pcap psc:high:100k --out psc.pcap\n  \
     pipebench pcap ofd:low:10k:packets=1m:bytes=imix --out imix.pcap\n  \
     tcpreplay --intf1=eth0 psc.pcap\n\n{NAMES}"))]
-pub(crate) struct Pcap {
+pub(crate) struct PcapCommand {
     #[command(flatten)]
-    named: Named,
+    named: NamedWorkload,
     /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
-impl Pcap {
+impl PcapCommand {
     pub(crate) fn run(&self) -> miette::Result<()> {
         OutputFile::check(&self.out).into_diagnostic()?;
         let workload = self.named.workload()?;

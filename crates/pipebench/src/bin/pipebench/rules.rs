@@ -4,25 +4,25 @@ use clap::{Args, ValueEnum};
 use miette::IntoDiagnostic;
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{Filter, Request, generate},
+    classbench::{Filter, FilterRequest, generate},
     name::parse_count,
     pipeline_file::PipelineFile,
-    populate::{Counts, Filling, Form, Population, drawn, populate},
+    populate::{Population, PopulationCounts, RuleForm, TraversalSelection, populate, sampled},
 };
 
 use crate::{
     describe::statistics,
     input::{self, FilterSource},
     out::Out,
-    table::Table,
+    table::TextTable,
 };
 
-/// Makes a rule-set like those of ClassBench, or fills the tables of a pipeline from one.
+/// Generate a ClassBench rule set, or fill the tables of a pipeline from one.
 ///
-/// Without `--pipeline` it writes filters, one a line, the first with the highest priority. With it,
-/// it writes OpenFlow rules that `ovs-ofctl add-flows` loads: of each filter of a file, or of COUNT that
-/// are drawn at random from those that were made, as published; their priorities come from how much
-/// they ask for, and not from the order of the filters. What they are like is told on standard error.
+/// Without `--pipeline` it writes filters, one per line, the first with the highest priority. With
+/// it, it writes OpenFlow rules for `ovs-ofctl add-flows`: from each filter of a file, or from
+/// COUNT filters sampled from the generated ones, as published. Their priorities depend on how
+/// specific they are, not on the order of the filters. Statistics go to standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     pipebench rules acl --count 10000 --seed 1 --out acl.filters\n  \
@@ -30,16 +30,17 @@ use crate::{
     pipebench rules of --pipeline psc --out psc.rules\n  \
     pipebench rules my.filters --pipeline my-pipeline.json --traversals all > my.rules\n  \
     ovs-ofctl -O OpenFlow13 add-flows br0 psc.rules")]
-pub(crate) struct Rules {
-    /// acl, fw, ipc or of; or a file: parameters of ClassBench to make filters by, or filters
+pub(crate) struct RulesCommand {
+    /// acl, fw, ipc or of; or a file: parameters of ClassBench to generate filters from, or filters
     filters: String,
-    /// Filters to make, as in 500, 100k or 1m; duplicates are dropped, so there are somewhat fewer [default: 10k]
+    /// Number of filters to generate, as in 500, 100k or 1m; duplicates are dropped, so the result
+    /// is slightly smaller [default: 10k]
     #[arg(long, value_parser = count)]
     count: Option<u32>,
-    /// Where all randomness comes from: the same seed gives the same bytes
+    /// Seed of all randomness: the same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// By how many bits prefix lengths may differ from those of the parameters, 0 to 64 [default: 2]
+    /// Maximum difference of prefix lengths from the parameters in bits, 0 to 64 [default: 2]
     #[arg(long)]
     smoothness: Option<u8>,
     /// From -1 for longer prefixes to 1 for shorter ones [default: 0.5]
@@ -48,47 +49,47 @@ pub(crate) struct Rules {
     /// From -1 for narrower ports to 1 for wider ones [default: -0.1]
     #[arg(long, allow_hyphen_values = true)]
     port_scope: Option<f64>,
-    /// Fills this pipeline: one of `pipebench list`, or a JSON file
+    /// Fill this pipeline: one of `pipebench list`, or a JSON file
     #[arg(long, value_name = "PIPELINE")]
     pipeline: Option<String>,
-    /// Which traversals of the pipeline get rules
+    /// Traversals of the pipeline that get rules
     #[arg(long, value_enum, default_value_t = Traversals::Forwarding, requires = "pipeline")]
     traversals: Traversals,
-    /// How much of the pipeline its rules do
+    /// Actions that the rules of the pipeline use
     #[arg(long, value_enum, default_value_t = FormName::Plain, requires = "pipeline")]
     form: FormName,
     #[command(flatten)]
     out: Out,
 }
 
-/// Filters to make, where nothing is said.
+/// Default number of filters.
 const COUNT: u32 = 10_000;
 
-/// Reads a number of filters as names have it.
+/// Parses a number of filters in the syntax of names.
 fn count(text: &str) -> Result<u32, String> {
     let number = parse_count(text).and_then(|number| u32::try_from(number).ok());
     number.ok_or_else(|| "write a number, as in 500, 100k or 1m".to_owned())
 }
 
-/// Which traversals get rules.
+/// Traversals that get rules.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Traversals {
-    /// Those that forward, as in published workloads
+    /// Traversals that forward, as in published workloads
     Forwarding,
-    /// Those that drop, answer or ask the controller as well
+    /// All traversals, including those that drop, answer or ask the controller
     All,
 }
 
-/// How much of a pipeline its rules do.
+/// Actions that the rules use.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormName {
-    /// They match and lead on, as in published workloads
+    /// Only match and continue, as in published workloads
     Plain,
-    /// They use registers and marks and rewrite headers as well
+    /// Also use registers and marks, and rewrite headers
     Real,
 }
 
-impl From<FormName> for Form {
+impl From<FormName> for RuleForm {
     fn from(name: FormName) -> Self {
         match name {
             FormName::Plain => Self::Plain,
@@ -97,8 +98,12 @@ impl From<FormName> for Form {
     }
 }
 
-impl Rules {
-    #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
+impl RulesCommand {
+    #[expect(
+        clippy::print_stderr,
+        reason = "rules go to standard output, messages to standard \
+                                         error"
+    )]
     pub(crate) fn run(self) -> miette::Result<()> {
         self.out.check()?;
         let seed = Seed::new(self.seed);
@@ -110,11 +115,11 @@ impl Rules {
             return Ok(());
         };
         if are_made {
-            filters = drawn(&filters, self.count.unwrap_or(COUNT), seed);
+            filters = sampled(&filters, self.count.unwrap_or(COUNT), seed);
         }
         let filling = match self.traversals {
-            Traversals::Forwarding => Filling::Forwarding,
-            Traversals::All => Filling::All,
+            Traversals::Forwarding => TraversalSelection::Forwarding,
+            Traversals::All => TraversalSelection::All,
         };
         let (how, progress) = ((filling, self.form.into()), Progress::new("rules", 0));
         let population = populate(&pipeline, &filters, how, seed, &progress).into_diagnostic()?;
@@ -124,8 +129,12 @@ impl Rules {
         Ok(())
     }
 
-    #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
-    /// The filters, and whether they were made and not read.
+    #[expect(
+        clippy::print_stderr,
+        reason = "rules go to standard output, messages to standard \
+                                         error"
+    )]
+    /// Returns the filters, and whether they were generated.
     fn filters(&self, seed: Seed) -> miette::Result<(Vec<Filter>, bool)> {
         let parameters = match input::filter_source(&self.filters)? {
             FilterSource::Parameters(parameters) => parameters,
@@ -135,8 +144,8 @@ impl Rules {
             }
         };
         let count = self.count.unwrap_or(COUNT);
-        let usual = Request::new(count);
-        let request = Request {
+        let usual = FilterRequest::new(count);
+        let request = FilterRequest {
             rules: count,
             smoothness: self.smoothness.unwrap_or(usual.smoothness),
             address_scope: self.address_scope.unwrap_or(usual.address_scope),
@@ -149,7 +158,7 @@ impl Rules {
         Ok((filters, true))
     }
 
-    /// Filters of a file are taken as they are: what would make others says nothing to them.
+    /// Refuses options for generating filters if a file provides filters.
     fn refuse_options_of_making(&self) -> miette::Result<()> {
         let given = [
             ("--count", self.count.is_some()),
@@ -171,12 +180,12 @@ impl Rules {
     }
 }
 
-/// What there is in a filled pipeline, beside what was published of it.
+/// Returns the counts of a filled pipeline, next to published counts.
 fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> String {
-    let counts: Counts = population.counts();
+    let counts: PopulationCounts = population.counts();
     let published = pipeline.paper_table_3_1;
     let number = |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let mut table = Table::new([&pipeline.pipeline, "here", "in the file", "published"]);
+    let mut table = TextTable::new([&pipeline.pipeline, "here", "in the file", "published"]);
     let mut row = |what: &str, here: usize, file: Option<usize>, published: Option<usize>| {
         table.row([what, &here.to_string(), &number(file), &number(published)]);
     };
@@ -187,12 +196,15 @@ fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> S
     row("rules", counts.rules, None, None);
     row("unique traversals by rule", counts.whole, None, None);
     row("unique sub-traversals by rule", counts.parts, None, None);
-    row("filters without a place", counts.rejected, None, None);
+    row("filters without a traversal", counts.rejected, None, None);
     let mut text = table.to_string();
     let combinations = counts.combinations;
-    text.push_str(&format!("{combinations} traversals can be put together from those parts\n"));
+    text.push_str(&format!("{combinations} traversals can be combined from those parts\n"));
     if let Some(published) = pipeline.published_rules(filters) {
-        text.push_str(&format!("about {published:.0} rules of so many filters were published\n"));
+        text.push_str(&format!(
+            "about {published:.0} rules were published for this number of \
+                                filters\n"
+        ));
     }
     for (number, id) in population.tables() {
         let name = pipeline.table(*id).map_or("", |table| &table.name);

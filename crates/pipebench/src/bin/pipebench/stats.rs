@@ -1,4 +1,4 @@
-//! `pipebench stats`: what a workload or a capture is like.
+//! `pipebench stats`: statistics of a workload or a capture.
 
 use std::{
     fs::File,
@@ -11,26 +11,26 @@ use miette::{IntoDiagnostic, WrapErr};
 use shunt_pipebench::{
     Progress,
     input::is_capture,
-    statistics::{Row, TrafficStatistics, table},
+    statistics::{StatisticRow, TrafficStatistics, table},
     workload::{Workload, capture_statistics},
 };
 
 use crate::{
     out::print,
-    workload::{NAMES, Named},
+    workload::{NAMES, NamedWorkload},
 };
 
-/// Prints the figures of a workload or of a capture file, beside what they should be.
+/// Print statistics of a workload or a capture file, next to their targets.
 ///
-/// Of a workload: its rules, flows and packets, the entries and masks that a cache needs for them, and
-/// which ways they take through the tables (of at most 300,000 rules: more need gigabytes). Of a
-/// capture: its flows and packets, beside CAIDA's.
+/// For a workload: its rules, flows and packets, the cache entries and masks that they need, and
+/// the traversals of the flows (for at most 300,000 rules: more need gigabytes). For a capture: its
+/// flows and packets, next to CAIDA's.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench stats psc:high:100k\n  \
     pipebench stats trace.pcap --json\n\n{NAMES}"))]
-pub(crate) struct Stats {
+pub(crate) struct StatsCommand {
     /// Name of a workload, or a capture file
     #[arg(value_name = "NAME|CAPTURE")]
     subject: String,
@@ -39,7 +39,7 @@ pub(crate) struct Stats {
     json: bool,
 }
 
-impl Stats {
+impl StatsCommand {
     pub(crate) fn run(&self) -> miette::Result<()> {
         let (title, rows) =
             if self.is_capture() { self.of_capture()? } else { self.of_workload()? };
@@ -53,7 +53,7 @@ impl Stats {
         })
     }
 
-    /// Whether the subject is a file that is a capture, or that is called one.
+    /// Returns whether the subject is a capture, by content or file name.
     fn is_capture(&self) -> bool {
         let mut beginning = Vec::new();
         let file = File::open(&self.subject);
@@ -64,8 +64,8 @@ impl Stats {
         is_called || read.is_ok() && is_capture(&beginning)
     }
 
-    fn of_workload(&self) -> miette::Result<(String, Vec<Row>)> {
-        let workload = Named { name: self.subject.clone() }.workload()?;
+    fn of_workload(&self) -> miette::Result<(String, Vec<StatisticRow>)> {
+        let workload = NamedWorkload { name: self.subject.clone() }.workload()?;
         let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);
         let progress =
             Progress::new("packets and flows", workload.packets().left().saturating_add(flows));
@@ -78,7 +78,7 @@ impl Stats {
         Ok((title, rows))
     }
 
-    fn of_capture(&self) -> miette::Result<(String, Vec<Row>)> {
+    fn of_capture(&self) -> miette::Result<(String, Vec<StatisticRow>)> {
         let file = File::open(&self.subject).into_diagnostic();
         let file = file.wrap_err_with(|| format!("cannot read {}", self.subject))?;
         let statistics =
@@ -87,11 +87,11 @@ impl Stats {
     }
 }
 
-/// What captures are called.
+/// File name extensions of captures.
 const END: [&str; 3] = ["pcap", "cap", "pcapng"];
-/// Bytes that tell what a file is.
+/// Number of bytes that identify a file type.
 const MAGIC_LENGTH: u64 = 8;
-/// Packets after which progress is told.
+/// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
 fn packets(workload: &Workload, progress: &Progress) -> TrafficStatistics {

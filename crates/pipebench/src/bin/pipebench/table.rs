@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Rows whose columns are as wide as their widest cell.
-pub(crate) struct Table<const COLUMNS: usize> {
+/// Rows with columns as wide as their widest cell.
+pub(crate) struct TextTable<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     pub(crate) fn new(heading: [&str; COLUMNS]) -> Self {
         Self { rows: vec![heading.map(str::to_owned)] }
     }
@@ -17,7 +17,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
+impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut widths = [0; COLUMNS];
         for row in &self.rows {

@@ -1,43 +1,42 @@
-//! `pipebench updates`: the rules of a workload that come and go.
+//! `pipebench updates`: the rules of a workload that are added and deleted while packets arrive.
 
 use clap::Args;
 use miette::miette;
 
 use crate::{
     out::Out,
-    workload::{NAMES, Named, make},
+    workload::{NAMES, NamedWorkload, make},
 };
 
-/// Writes the changes of rules of a workload, in batches, each of which `ovs-ofctl --bundle add-flows`
-/// reads.
+/// Write the rule changes of a workload, in batches for `ovs-ofctl --bundle add-flows`.
 ///
-/// The name must say which: updates=p1 to p5 (after Table 4.3 of A. Zulfiqar's thesis), updates=flap or
-/// updates=burst. A comment in front of each batch tells its time; all come while packets come. Given
-/// to `ovs-ofctl` as they stand, all batches are one bundle: `--batch` takes one out, and the script
-/// play-updates.sh that `pipebench write` makes plays each at its time. The rules that come and go are
-/// not there in the beginning.
+/// The name selects the kind: updates=p1 to p5 (Table 4.3 of A. Zulfiqar's thesis), updates=flap or
+/// updates=burst. A comment before each batch gives its time, which lies within the traffic.
+/// `ovs-ofctl` would apply the whole file as one bundle. Use `--batch` to extract one batch, or the
+/// play-updates.sh of `pipebench write` to apply each batch at its time. The rules that change are
+/// absent at the start.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench updates psc:high:100k:updates=p2@10s:rate=10k --out updates.txt\n  \
     pipebench updates classbench-acl:low:1k:updates=flap@100ms:rate=10k\n  \
     pipebench updates psc:high:100k:updates=p2@10s:rate=10k --batch 1 | ovs-ofctl -O OpenFlow13 --bundle add-flows br0 -\n\n{NAMES}"))]
-pub(crate) struct Updates {
+pub(crate) struct UpdatesCommand {
     #[command(flatten)]
-    named: Named,
-    /// Writes this batch alone, from 1
+    named: NamedWorkload,
+    /// Write only this batch, counted from 1
     #[arg(long, value_name = "NUMBER")]
     batch: Option<usize>,
     #[command(flatten)]
     out: Out,
 }
 
-impl Updates {
+impl UpdatesCommand {
     pub(crate) fn run(&self) -> miette::Result<()> {
         let name = self.named.name()?;
         if name.updates.is_none() {
             return Err(miette!(
-                help = format!("say which: {name}:updates=p1"),
+                help = format!("name the kind of updates: {name}:updates=p1"),
                 "{name} has no updates"
             ));
         }

@@ -1,4 +1,4 @@
-//! `pipebench write`: a whole workload as a folder.
+//! `pipebench write`: writes a complete workload as a folder.
 
 use std::path::PathBuf;
 
@@ -8,27 +8,27 @@ use shunt_pipebench::{Progress, statistics::table, workload::write_folder};
 
 use crate::{
     out::print,
-    workload::{NAMES, Named},
+    workload::{NAMES, NamedWorkload},
 };
 
-/// Writes a whole workload into a folder: rules, flows, packets, updates, and what they are like.
+/// Write a complete workload into a folder: rules, flows, packets, updates, statistics.
 ///
-/// The folder is made if it is not there. Each file is there whole or not at all.
+/// The folder is created if needed. Each file is written completely or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench write psc:high:100k --out psc\n  \
     pipebench write ols:low:10k:packets=100k:updates=p4@1s:rate=10k --out ols\n  \
     ovs-ofctl -O OpenFlow13 add-flows br0 psc/rules.txt\n\n{NAMES}"))]
-pub(crate) struct Write {
+pub(crate) struct WriteCommand {
     #[command(flatten)]
-    named: Named,
+    named: NamedWorkload,
     /// Folder to write into
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
 
-impl Write {
+impl WriteCommand {
     pub(crate) fn run(&self) -> miette::Result<()> {
         let workload = self.named.workload()?;
         let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);

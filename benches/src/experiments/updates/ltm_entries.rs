@@ -1,7 +1,7 @@
-//! Changes of rules under pieces: how many packets meet what is stale.
+//! Rule changes with LTM entries: number of stale packets.
 //!
-//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, figure 4.9.
-//! Each change meets a chain that was filled anew by the rules that are there before it.
+//! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
+//! Era*, figure 4.9. Before each change, the chain is filled again by the previous rules.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,20 +26,20 @@ use crate::{
     experiments::gigaflow::replay::{STAGE_ENTRIES, config},
 };
 
-const CHANGE: &str = "one change, by pieces of 4 x 8K";
-const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
-const EVICTED: &str = "flows that lose a piece by a change";
-const FEWER: &str = "times fewer packets that meet what is stale than with the iterative engine";
+const CHANGE: &str = "one change, with 4 x 8K LTM entries";
+const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes (computed)";
+const EVICTED: &str = "flows that lose an LTM entry by a change";
+const FEWER: &str = "times fewer stale packets than with the iterative engine";
 
-const WHY: &str = "the published engine follows a packet through copies of the tables; here pieces are \
-                   found by their regions, whoever made them";
+const WHY: &str = "the published engine follows a packet through copies of the tables; ours \
+                   finds LTM entries by their regions, whichever flow created them";
 
-/// What the changes of one update came to.
+/// Results of the changes of one update.
 #[derive(Default)]
 struct Outcome {
     ours: Samples,
     theirs: Samples,
-    /// The share of flows that had a piece evicted.
+    /// Share of flows that lost an LTM entry.
     share: Samples,
 }
 
@@ -103,36 +103,36 @@ fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
 /// A chain that the flows of a scene have filled.
 struct Chain {
     cache: Gigaflow,
-    shelf: VecStore,
+    store: VecStore,
 }
 
 impl Chain {
     fn of(scene: &Scene, entries: usize) -> Self {
         let mut cache = Gigaflow::new(config(4, entries, PolicyName::Joint));
-        let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
+        let (mut store, mut walk) = (VecStore::default(), Walk::default());
         let (pipeline, version) = (&*scene.pipeline, scene.pipeline.version());
         for key in &scene.keys {
-            if !cache.find(&shelf, key, &mut walk) {
+            if !cache.find(&store, key, &mut walk) {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
-                cache.handle_miss(&mut shelf, miss, ProbeResult::Missed);
+                cache.handle_miss(&mut store, miss, ProbeResult::Missed);
             }
         }
-        Self { cache, shelf }
+        Self { cache, store }
     }
 
-    /// Tells an engine of all pieces.
+    /// Registers all LTM entries with an engine.
     fn load(&self, engine: &mut dyn Evictor) {
-        for (LtmEntryRef { slot, generation }, traversal) in &self.shelf.made {
+        for (LtmEntryRef { slot, generation }, traversal) in &self.store.made {
             engine.installed(entry(*slot, *generation), traversal);
         }
     }
 
-    /// The share of the flows that hit whose way leads through one of these pieces.
+    /// Returns the share of hitting flows with one of these LTM entries on their path.
     fn share_of(&self, scene: &Scene, gone: &BTreeSet<u32>) -> f64 {
         let mut walk = Walk::default();
         let (mut hits, mut stale) = (0_u32, 0_u32);
         for key in &scene.keys {
-            if self.cache.find(&self.shelf, key, &mut walk) {
+            if self.cache.find(&self.store, key, &mut walk) {
                 hits += 1;
                 stale += u32::from(walk.slots().iter().any(|slot| gone.contains(slot)));
             }
@@ -144,7 +144,8 @@ impl Chain {
 impl Outcome {
     fn rows(self, title: &str) -> [Row; 3] {
         let rival = |samples| Some((RIVAL.to_owned(), samples));
-        // The iterative engine ends each when its turn comes, which is in the middle on average.
+        // The iterative engine evicts entries one by one, so an entry is stale for half of its run
+        // on average.
         let stale = |spent: &Samples, part: f64| {
             let each = spent.0.iter().zip(&self.share.0);
             let each = each.map(|(us, share)| us * part * PACKETS_PER_US * share);

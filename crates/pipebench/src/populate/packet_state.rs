@@ -1,21 +1,21 @@
-//! What packets carry from table to table in the real form of a pipeline: registers, marks, and
-//! headers that were rewritten.
+//! State that packets carry between tables in the real form: registers, marks, and rewritten
+//! headers.
 //!
-//! A value is drawn from the match of the rule that writes it, so that one rule always writes the
-//! same: as in a real switch, where a rule for a destination loads that destination's port.
+//! A written value is derived from the match of its rule, so one rule always writes the same value.
+//! A real switch does the same: a rule for a destination loads that destination's port.
 
 use std::collections::BTreeMap;
 
 use super::base::BaseRule;
 use crate::{
-    classbench::Prefix,
-    pipeline_file::{Field, PipelineFile, Step},
+    classbench::AddressPrefix,
+    pipeline_file::{Field, PipelineFile, TraversalStep},
     seed::number_of,
 };
 
-/// Registers that OpenFlow switches have.
+/// Number of registers of OpenFlow switches.
 const REGISTERS: usize = 16;
-/// Different values of a register, of a mark and of a rewritten address.
+/// Number of distinct values of a register, of a mark and of a rewritten address.
 const VALUES: u64 = 64;
 /// Ethernet addresses that rules write.
 const ETHERNET: u64 = 0x0200_5e20_0000;
@@ -27,7 +27,9 @@ const ADDRESS: u32 = 0xc612_0000;
 pub(super) struct Registers(BTreeMap<String, usize>);
 
 impl Registers {
-    /// Numbers for the roles of a pipeline; those beyond the last register have none.
+    /// Assigns registers to the roles of a pipeline.
+    ///
+    /// Roles beyond the last register get none.
     pub(super) fn of(pipeline: &PipelineFile) -> Self {
         let steps = pipeline.traversals.iter().flat_map(|traversal| &traversal.steps);
         let fields = steps.flat_map(|step| step.matches.iter().chain(&step.set));
@@ -36,7 +38,7 @@ impl Registers {
         Self(roles.into_iter().map(str::to_owned).zip(0..REGISTERS).collect())
     }
 
-    /// What OpenFlow calls the field.
+    /// Returns the OpenFlow name of the field.
     fn name(&self, field: &Field) -> Option<String> {
         match field.name() {
             "pkt_mark" => Some("pkt_mark".to_owned()),
@@ -45,22 +47,22 @@ impl Registers {
     }
 }
 
-/// A base rule's packets somewhere on their way.
+/// The state of a base rule's packets within a traversal.
 #[derive(Clone, Debug)]
-pub(super) struct Carried {
-    /// What they have in their headers by now.
+pub(super) struct PacketState {
+    /// Their current headers.
     pub(super) rule: BaseRule,
-    /// What else was written, by its OpenFlow name.
+    /// Other written values, by OpenFlow name.
     values: BTreeMap<String, u64>,
 }
 
-impl Carried {
+impl PacketState {
     pub(super) const fn new(rule: BaseRule) -> Self {
         Self { rule, values: BTreeMap::new() }
     }
 
-    /// What a step asks of what was written before.
-    pub(super) fn asked(&self, step: &Step, registers: &Registers) -> Vec<String> {
+    /// Returns the matches of a step on values written before.
+    pub(super) fn asked(&self, step: &TraversalStep, registers: &Registers) -> Vec<String> {
         let names = step.matches.iter().filter_map(|field| registers.name(field));
         let asked = names.filter_map(|name| {
             let value = self.values.get(&name)?;
@@ -69,8 +71,13 @@ impl Carried {
         asked.collect()
     }
 
-    /// Does what a step writes, and answers with the actions for it.
-    pub(super) fn write(&mut self, step: &Step, registers: &Registers, asked: &str) -> String {
+    /// Applies the writes of a step, and returns their actions.
+    pub(super) fn write(
+        &mut self,
+        step: &TraversalStep,
+        registers: &Registers,
+        asked: &str,
+    ) -> String {
         let value = 1 + number_of(asked) % VALUES;
         let mut actions = String::new();
         for field in &step.set {
@@ -84,7 +91,7 @@ impl Carried {
         actions
     }
 
-    /// Rewrites a header field, if it is one of those that are.
+    /// Rewrites a header field, if it is a supported one.
     fn rewrite(&mut self, field: &str, value: u64) -> String {
         match field {
             "eth_src" => {
@@ -97,7 +104,8 @@ impl Carried {
             }
             "ip_dst" => {
                 let address = ADDRESS | u32::try_from(value).unwrap_or(0);
-                self.rule.filter.destination = Prefix::new(address, Prefix::LENGTH_MAX);
+                self.rule.filter.destination =
+                    AddressPrefix::new(address, AddressPrefix::LENGTH_MAX);
                 format!("set_field:{}->ip_dst,", std::net::Ipv4Addr::from(address))
             }
             "ip_ttl" => "dec_ttl,".to_owned(),
@@ -106,13 +114,13 @@ impl Carried {
         }
     }
 
-    /// Whether a step does what only packets of IP can be done to.
-    pub(super) fn needs_ip(step: &Step) -> bool {
+    /// Returns whether a step has actions for IP packets only.
+    pub(super) fn needs_ip(step: &TraversalStep) -> bool {
         step.set.iter().any(|field| ["ip_dst", "ip_ttl", "ip_dscp"].contains(&field.name()))
     }
 
-    /// Whether a step gives a header field another value.
-    pub(super) fn rewrites(step: &Step, field: &Field) -> bool {
+    /// Returns whether a step changes a header field.
+    pub(super) fn rewrites(step: &TraversalStep, field: &Field) -> bool {
         ["eth_src", "eth_dst", "ip_dst"].contains(&field.name()) && step.set.contains(field)
     }
 }

@@ -1,7 +1,7 @@
-//! What became of each mutant: kept from run to run, and compared with what the docs explain.
+//! Results of mutants: kept between runs, and compared with the explanations in the docs.
 //!
-//! A mutant is known by its file, its function, what it changes, and which of equals it is; so
-//! lines may move.
+//! A mutant is identified by its file, its function, its change, and an index among equal ones; so
+//! line numbers may change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,31 +10,31 @@ use std::{
     path::PathBuf,
 };
 
-use super::{judges::Verdict, schemata::Mutant};
-use crate::shell::{Failure, root};
+use super::{mutant_tests::MutantResult, schemata::Mutant};
+use crate::shell::{TaskError, root};
 
-/// How a mutant is known: file, function, what, and which of equals.
-pub(super) type Key = (String, String, String, usize);
+/// Identity of a mutant: file, function, change, and index among equal ones.
+pub(super) type MutantKey = (String, String, String, usize);
 
 /// Results of a target, in a file.
-pub(super) struct Record {
+pub(super) struct MutantResults {
     path: PathBuf,
-    verdicts: BTreeMap<Key, Verdict>,
+    verdicts: BTreeMap<MutantKey, MutantResult>,
 }
 
-impl Record {
+impl MutantResults {
     pub(super) fn read(path: PathBuf) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let verdicts = text.lines().filter_map(parse).collect();
         Self { path, verdicts }
     }
 
-    pub(super) fn verdict(&self, key: &Key) -> Option<&Verdict> {
+    pub(super) fn verdict(&self, key: &MutantKey) -> Option<&MutantResult> {
         self.verdicts.get(key)
     }
 
-    /// Keeps a verdict at once, so that a run may be interrupted.
-    pub(super) fn keep(&mut self, key: Key, verdict: Verdict) -> Result<(), Failure> {
+    /// Stores a result at once, so that a run may be interrupted.
+    pub(super) fn keep(&mut self, key: MutantKey, verdict: MutantResult) -> Result<(), TaskError> {
         let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.path)?;
         let (file_name, function, what, nth) = &key;
         let (word, by) = words(&verdict);
@@ -44,8 +44,8 @@ impl Record {
     }
 }
 
-/// The keys of mutants, in their order.
-pub(super) fn keys(mutants: &[(String, Mutant)]) -> Vec<Key> {
+/// Returns the keys of mutants in order.
+pub(super) fn keys(mutants: &[(String, Mutant)]) -> Vec<MutantKey> {
     let mut seen: BTreeMap<(String, String, String), usize> = BTreeMap::new();
     let key = |(file, mutant): &(String, Mutant)| {
         let (function, what) = (mutant.function.clone(), mutant.what.clone());
@@ -56,52 +56,54 @@ pub(super) fn keys(mutants: &[(String, Mutant)]) -> Vec<Key> {
     mutants.iter().map(key).collect()
 }
 
-fn words(verdict: &Verdict) -> (&'static str, &str) {
+fn words(verdict: &MutantResult) -> (&'static str, &str) {
     match verdict {
-        Verdict::Found(by) => ("found", by),
-        Verdict::Endless(by) => ("endless", by),
-        Verdict::Survived => ("survived", ""),
-        Verdict::Unreached => ("unreached", ""),
-        Verdict::Unbuildable => ("unbuildable", ""),
+        MutantResult::Detected(by) => ("detected", by),
+        MutantResult::Endless(by) => ("endless", by),
+        MutantResult::Survived => ("survived", ""),
+        MutantResult::Unreached => ("unreached", ""),
+        MutantResult::Unbuildable => ("unbuildable", ""),
     }
 }
 
-fn parse(line: &str) -> Option<(Key, Verdict)> {
+fn parse(line: &str) -> Option<(MutantKey, MutantResult)> {
     let mut cells = line.split('\t').map(str::to_owned);
     let mut next = || cells.next();
     let key = (next()?, next()?, next()?, next()?.parse().ok()?);
     let (word, by) = (next()?, next()?);
     let verdict = match word.as_str() {
-        "found" => Verdict::Found(by),
-        "endless" => Verdict::Endless(by),
-        "survived" => Verdict::Survived,
-        "unreached" => Verdict::Unreached,
-        "unbuildable" => Verdict::Unbuildable,
+        "detected" | "found" => MutantResult::Detected(by),
+        "endless" => MutantResult::Endless(by),
+        "survived" => MutantResult::Survived,
+        "unreached" => MutantResult::Unreached,
+        "unbuildable" => MutantResult::Unbuildable,
         _ => return None,
     };
     Some((key, verdict))
 }
 
-/// Survivors that the docs explain: file, function and what, from the rows of its tables.
+/// Survivors that the docs explain: file, function and change.
+///
+/// They are rows of the tables in the docs.
 pub(super) struct Explained(BTreeSet<(String, String, String)>);
 
 impl Explained {
-    pub(super) fn read() -> Result<Self, Failure> {
+    pub(super) fn read() -> Result<Self, TaskError> {
         let text = fs::read_to_string(root().join(PAGE))?;
         Ok(Self(text.lines().filter_map(row).collect()))
     }
 
-    pub(super) fn holds(&self, key: &Key) -> bool {
-        self.0.contains(&as_told(key))
+    pub(super) fn holds(&self, key: &MutantKey) -> bool {
+        self.0.contains(&table_cells(key))
     }
 }
 
-/// A mutant as a cell of a table can tell it.
-fn as_told(key: &Key) -> (String, String, String) {
+/// Returns a mutant in the form of table cells.
+fn table_cells(key: &MutantKey) -> (String, String, String) {
     (key.0.clone(), key.1.clone(), key.2.replace('|', "¦"))
 }
 
-/// A row of a table of survivors: `| file | function | what | why |`.
+/// Parses a row of a table of survivors: `| file | function | what | why |`.
 fn row(line: &str) -> Option<(String, String, String)> {
     let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
     let cells: Vec<&str> = line.split(" | ").collect();
@@ -110,9 +112,9 @@ fn row(line: &str) -> Option<(String, String, String)> {
     Some((plain(file), plain(function), (*what).to_owned()))
 }
 
-/// How many mutants of a file had each end.
+/// Number of mutants of a file by result.
 #[derive(Default)]
-struct Line {
+struct FileCounts {
     found: usize,
     endless: usize,
     explained: usize,
@@ -120,26 +122,26 @@ struct Line {
     unbuildable: usize,
 }
 
-/// Prints what became of all; an error if some survivor is not explained.
+/// Prints all results; returns an error if a survivor is not explained.
 pub(super) fn report(
-    record: &Record,
+    results: &MutantResults,
     mutants: &[(String, Mutant)],
     explained: &Explained,
-) -> Result<(), Failure> {
+) -> Result<(), TaskError> {
     let keys = keys(mutants);
-    let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
+    let mut lines: BTreeMap<&str, FileCounts> = BTreeMap::new();
     let (mut survivors, mut at_large) = (Vec::new(), BTreeSet::new());
     for (key, (_, mutant)) in keys.iter().zip(mutants) {
         let line = lines.entry(&key.0).or_default();
-        match record.verdict(key) {
-            Some(Verdict::Found(_)) => line.found += 1,
-            Some(Verdict::Endless(_)) => line.endless += 1,
-            Some(Verdict::Unbuildable) => line.unbuildable += 1,
-            Some(Verdict::Survived | Verdict::Unreached) if explained.holds(key) => {
+        match results.verdict(key) {
+            Some(MutantResult::Detected(_)) => line.found += 1,
+            Some(MutantResult::Endless(_)) => line.endless += 1,
+            Some(MutantResult::Unbuildable) => line.unbuildable += 1,
+            Some(MutantResult::Survived | MutantResult::Unreached) if explained.holds(key) => {
                 line.explained += 1;
-                at_large.insert(as_told(key));
+                at_large.insert(table_cells(key));
             }
-            Some(Verdict::Survived | Verdict::Unreached) => {
+            Some(MutantResult::Survived | MutantResult::Unreached) => {
                 line.survived += 1;
                 survivors.push((key, mutant.line));
             }
@@ -149,10 +151,10 @@ pub(super) fn report(
     println!("\n| file | found | endless | explained | survived | does not build |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for (file, line) in &lines {
-        let Line { found, endless, explained, survived, unbuildable } = line;
+        let FileCounts { found, endless, explained, survived, unbuildable } = line;
         println!("| {file} | {found} | {endless} | {explained} | {survived} | {unbuildable} |");
     }
-    let sum = |count: fn(&Line) -> usize| lines.values().map(count).sum::<usize>();
+    let sum = |count: fn(&FileCounts) -> usize| lines.values().map(count).sum::<usize>();
     let all = [
         sum(|line| line.found),
         sum(|line| line.endless),
@@ -164,7 +166,7 @@ pub(super) fn report(
     for row in &explained.0 {
         let (file, function, what) = row;
         if lines.contains_key(file.as_str()) && !at_large.contains(row) {
-            println!("explained in {PAGE} but no survivor: {file} | {function} | {what}");
+            println!("explained in {PAGE} but not a survivor: {file} | {function} | {what}");
         }
     }
     for ((file, function, what, _), line) in &survivors {
@@ -173,7 +175,7 @@ pub(super) fn report(
     if survivors.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format!("{} survivors are not explained in {PAGE}", survivors.len())))
+    Err(TaskError::new(format!("{} survivors are not explained in {PAGE}", survivors.len())))
 }
 
 /// The page that explains survivors.

@@ -1,13 +1,14 @@
-//! What workloads cost to make: rule-sets of a million rules, and a capture of ten million packets.
+//! Cost of generating workloads: rule sets of a million rules, and a capture of ten million
+//! packets.
 //!
-//! Each is made in a process of its own, so that its memory is that of nothing else.
+//! Each is generated in a separate process, so that its memory is counted alone.
 
 use std::{hint::black_box, path::Path, time::Instant};
 
 use serde_json::json;
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Request, generate},
+    classbench::{BuiltinSet, FilterRequest, generate},
     workload::{Workload, write_capture},
 };
 
@@ -17,13 +18,13 @@ use crate::{
     experiment::{Row, Run, Samples},
 };
 
-const TIME: &str = "time until it is made";
-const MEMORY: &str = "most memory while it is made";
+const TIME: &str = "generation time";
+const MEMORY: &str = "peak memory of generation";
 
-/// What swallows a capture, so that no disk is measured.
+/// Destination of a capture, so that no disk is measured.
 const NOWHERE: &str = "/dev/null";
 
-/// All of it.
+/// Runs all cases.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let (rules, flows) = (run.either(1_000_000, 100_000), run.either(100_000, 10_000));
     let rule_sets = BuiltinSet::ALL.map(|set| format!("{set} {rules} rules"));
@@ -35,7 +36,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for part in parts {
         let (mut seconds, mut bytes) = (Samples::default(), Samples::default());
         for _ in 0..rounds {
-            let value = run.part("making", &part);
+            let value = run.part("generation", &part);
             let number = |name: &str| value[name].as_f64().unwrap_or_default();
             seconds.0.push(number("seconds"));
             bytes.0.push(number("bytes") / f64::from(1 << 20));
@@ -47,7 +48,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// One rule-set or capture: prints what it cost.
+/// Generates one rule set or capture, and prints its cost.
 pub(crate) fn run_part(_: &mut Run, part: &str) {
     let start = Instant::now();
     match part.split_once(' ') {
@@ -64,7 +65,7 @@ fn make_rules(set: &str, rules: &str) {
     let (Some(set), Ok(rules)) = (found, rules.parse()) else {
         panic!("there are no {rules} rules of {set}");
     };
-    let (parameters, request) = (set.parameters(), Request::new(rules));
+    let (parameters, request) = (set.parameters(), FilterRequest::new(rules));
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
     black_box(filters.unwrap_or_else(|error| panic!("{set}: {error}")));
 }

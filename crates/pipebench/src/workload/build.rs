@@ -1,23 +1,24 @@
-//! A workload: all that a name says.
+//! A complete workload.
 
 use std::time::Duration;
 
 use super::{
     RuleLine,
-    material::{Filled, Material},
+    material::{FilledPipeline, Material},
 };
 use crate::{
     DumpError, Progress, Seed, TrafficError, WorkloadError,
-    name::{Name, SourceName, Updates, count, time},
-    populate::Counts,
-    statistics::Class,
+    name::{RuleUpdates, SourceName, WorkloadName, count, time},
+    populate::PopulationCounts,
+    statistics::FlowOrigin,
     traffic::{
         Appearance, Course, Flow, GapSampler, LengthSampler, Schedule, UpdatePlan, coflow_rules,
         coflows, fit, place_coflows,
     },
 };
 
-/// All that a name says: rules, flows, and what draws their packets.
+/// A complete workload: rules, flows, and a source of their packets.
+///
 ///
 /// ```
 /// use shunt_pipebench::{Progress, workload::Workload};
@@ -30,16 +31,16 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Workload {
-    name: Name,
+    name: WorkloadName,
     rules: Vec<RuleLine>,
-    /// What flows were drawn from, by their class.
-    classes: Vec<Class>,
-    /// If the source is a pipeline.
-    filled: Option<Filled>,
-    /// Rules of a dump that were left out.
+    /// Origins of the flows, by class.
+    classes: Vec<FlowOrigin>,
+    /// Details if the source is a pipeline.
+    filled: Option<FilledPipeline>,
+    /// Errors of dump rules that were left out.
     left_out: Vec<DumpError>,
     flows: Vec<Flow>,
-    /// Of each flow.
+    /// Number of packets of each flow.
     packets: Vec<u32>,
     appearances: Vec<Appearance>,
     gaps: GapSampler,
@@ -48,14 +49,16 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload of a name.
+    /// Generates the workload of a name.
+    ///
     ///
     /// # Errors
     ///
-    /// A file of the name that cannot be read, or rules that make too few flows.
-    pub fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
+    /// If a file of the name cannot be read, or the rules give too few flows.
+    pub fn of(name: &WorkloadName, progress: &Progress) -> Result<Self, WorkloadError> {
         check_packets(name)?;
-        let Drawn { rules, classes, filled, left_out, flows } = Drawn::of(name, progress)?;
+        let RulesAndFlows { rules, classes, filled, left_out, flows } =
+            RulesAndFlows::of(name, progress)?;
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
@@ -84,19 +87,19 @@ impl Workload {
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
-    pub const fn name(&self) -> &Name {
+    pub const fn name(&self) -> &WorkloadName {
         &self.name
     }
 
-    /// All rules, those that come and go as well.
+    /// Returns all rules, including those that are added and deleted.
     #[must_use]
     pub fn rules(&self) -> &[RuleLine] {
         &self.rules
     }
 
-    /// The rules that are there in the beginning.
+    /// Returns the initial rules.
     pub fn base_rules(&self) -> impl Iterator<Item = &RuleLine> {
         let mut changing = self.updates.changing.iter().copied().peekable();
         self.rules
@@ -105,73 +108,72 @@ impl Workload {
             .filter_map(move |(index, rule)| changing.next_if_eq(&index).is_none().then_some(rule))
     }
 
-    /// What flows were drawn from: the index is their class.
+    /// Returns the origins of the flows, indexed by class.
     #[must_use]
-    pub fn classes(&self) -> &[Class] {
+    pub fn classes(&self) -> &[FlowOrigin] {
         &self.classes
     }
 
-    /// What the pipeline's file calls each table of the rules; empty if the source is none.
+    /// Returns the names of the tables in the pipeline file; empty for other sources.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &str)> {
         let tables = self.filled.iter().flat_map(|filled| &filled.tables);
         tables.map(|(number, name)| (*number, name.as_str()))
     }
 
-    /// How many rules were published for as many filters, if the source is a pipeline of which they
-    /// were.
+    /// Returns the published number of rules for as many filters, if there is one.
     pub(super) fn published_rules(&self) -> Option<f64> {
         self.filled.as_ref()?.published_rules
     }
 
-    /// Why which rules of a dump were left out: the switch knows more than this crate does.
+    /// Returns the errors of unsupported dump rules, which were left out.
     #[must_use]
     pub fn left_out(&self) -> &[DumpError] {
         &self.left_out
     }
 
-    /// What there is in the filled pipeline; `None` if the source is none.
+    /// Returns the counts of the filled pipeline; `None` for other sources.
     #[must_use]
-    pub fn counts(&self) -> Option<&Counts> {
+    pub fn counts(&self) -> Option<&PopulationCounts> {
         self.filled.as_ref().map(|filled| &filled.counts)
     }
 
-    /// The flows.
+    /// Returns the flows.
     #[must_use]
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
 
-    /// How many packets each flow has.
+    /// Returns the number of packets of each flow.
     #[must_use]
     pub fn packets_of_flows(&self) -> &[u32] {
         &self.packets
     }
 
-    /// The packets, in the order of their times; the same ones every time.
+    /// Returns the packets ordered by time; they are the same every time.
     #[must_use]
     pub fn packets(&self) -> Schedule {
         let seed = schedule_seed(&self.name);
         Schedule::new(self.appearances.clone(), self.gaps, self.lengths.clone(), seed)
     }
 
-    /// Rules that come and go while packets come.
+    /// Returns the rules that are added and deleted during the traffic.
     #[must_use]
     pub const fn updates(&self) -> &UpdatePlan {
         &self.updates
     }
 }
 
-/// The rules of a name, what its flows are drawn from, and the flows.
-struct Drawn {
+/// The rules of a name, the source of its flows, and the flows.
+struct RulesAndFlows {
     rules: Vec<RuleLine>,
-    classes: Vec<Class>,
-    filled: Option<Filled>,
+    classes: Vec<FlowOrigin>,
+    filled: Option<FilledPipeline>,
     left_out: Vec<DumpError>,
     flows: Vec<Flow>,
 }
 
-impl Drawn {
-    fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
+impl RulesAndFlows {
+    fn of(name: &WorkloadName, progress: &Progress) -> Result<Self, WorkloadError> {
         let material = match &name.source {
             SourceName::ClassBench(filters) => Material::of_filters(filters, name, progress)?,
             SourceName::Pipeline(word) => Material::of_builtin(word, name, progress)?,
@@ -186,19 +188,19 @@ impl Drawn {
         Ok(Self { rules, classes, filled, left_out, flows })
     }
 
-    fn of_coflows(name: &Name) -> Result<Self, TrafficError> {
+    fn of_coflows(name: &WorkloadName) -> Result<Self, TrafficError> {
         let rule = |text| RuleLine { table: 0, text };
         let rules = coflow_rules().into_iter().map(rule).collect();
         let coflowiness = f64::from(name.coflowiness) / 100.0;
         let seed = name.seed_of().child("flows");
         let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
-        let classes = vec![Class { name: "services".to_owned(), way: None }];
+        let classes = vec![FlowOrigin { name: "services".to_owned(), table_ids: None }];
         Ok(Self { rules, classes, filled: None, left_out: Vec::new(), flows })
     }
 }
 
-/// Refuses fewer packets than flows, before any are made.
-fn check_packets(name: &Name) -> Result<(), TrafficError> {
+/// Refuses fewer packets than flows, before any are generated.
+fn check_packets(name: &WorkloadName) -> Result<(), TrafficError> {
     match name.packets_wanted() {
         Some(packets) if packets < name.flows_of_all().into() => {
             let flows = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
@@ -208,8 +210,8 @@ fn check_packets(name: &Name) -> Result<(), TrafficError> {
     }
 }
 
-/// How many packets each flow has.
-fn sizes(name: &Name) -> Result<Vec<u32>, TrafficError> {
+/// Returns the number of packets of each flow.
+fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
     let mut stream = name.seed_of().stream("sizes");
     let mut sizes = Vec::new();
     for flows in [name.flows, name.arrival.map_or(0, |arrival| arrival.flows)] {
@@ -224,15 +226,15 @@ fn sizes(name: &Name) -> Result<Vec<u32>, TrafficError> {
     Ok(sizes)
 }
 
-/// Where in the course of the traffic each flow has its packets.
-fn place(name: &Name, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appearance> {
+/// Places the packets of each flow in the traffic.
+fn place(name: &WorkloadName, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appearance> {
     let course = Course::of(total, name.active);
     if name.source == SourceName::Coflow {
         return place_coflows(flows, packets, &course, name.seed_of());
     }
     let mut stream = name.seed_of().stream("place");
-    // Those that are there from the beginning have their packets all over the course, so that a part of
-    // it is as great a part of their packets.
+    // Initial flows span the whole traffic, so a share of the traffic is the same share of their
+    // packets.
     let later = name.arrival.map_or(0, |arrival| part(course.ticks, arrival.percent));
     let mut place = |(flow, packets): (u32, &u32)| {
         let from = if flow < name.flows { 0 } else { later };
@@ -241,15 +243,15 @@ fn place(name: &Name, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appear
     (0..).zip(packets).map(&mut place).collect()
 }
 
-/// So many percent of a number.
+/// Returns a percentage of a number.
 fn part(number: u64, percent: u8) -> u64 {
     u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
-/// The changes of rules that come before the last of so many packets.
+/// Plans the rule changes before the last packet.
 fn plan(
-    name: &Name,
-    updates: Updates,
+    name: &WorkloadName,
+    updates: RuleUpdates,
     rules: &[RuleLine],
     (packets, gaps): (u64, GapSampler),
 ) -> Result<UpdatePlan, WorkloadError> {
@@ -266,8 +268,8 @@ fn plan(
     Ok(UpdatePlan::new(updates.kind, period, &tables, lasts, &mut stream))
 }
 
-/// What makes a name whose packets are over too early one with some updates.
-fn instead(name: &Name, updates: Updates, lasts_ms: u64) -> String {
+/// Returns a change to the name that leaves time for some updates.
+fn instead(name: &WorkloadName, updates: RuleUpdates, lasts_ms: u64) -> String {
     let slower = u64::from(name.rate_wanted()).saturating_mul(lasts_ms);
     let rate = slower / u64::from(updates.period_ms).saturating_mul(UPDATES_SOME);
     let rate = format!("rate={} or slower", count(rate.max(1)));
@@ -277,11 +279,11 @@ fn instead(name: &Name, updates: Updates, lasts_ms: u64) -> String {
     }
 }
 
-/// Updates that are some.
+/// Number of updates that count as some.
 const UPDATES_SOME: u64 = 4;
 
-/// What the order, the times and the lengths of packets come from.
-fn schedule_seed(name: &Name) -> Seed {
+/// Returns the seed of order, times and lengths of packets.
+fn schedule_seed(name: &WorkloadName) -> Seed {
     name.seed_of().child("schedule")
 }
 
@@ -306,21 +308,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_whose_updates_come_too_late_is_told_one_whose_updates_do_not() {
+    fn late_updates_get_a_working_name() {
         let base = "classbench-acl:low:500:rules=300:packets=50k:updates=p2";
-        let told = workload(&format!("{base}@10s")).unwrap_err().to_string();
+        let message = workload(&format!("{base}@10s")).unwrap_err().to_string();
         let said = |from: &str, to: &str| {
-            let rest = told.split_once(from).unwrap().1;
+            let rest = message.split_once(from).unwrap().1;
             rest.split_once(to).unwrap().0.to_owned()
         };
         let period = said("updates=p2", " or shorter");
-        assert!(workload(&format!("{base}{period}")).is_ok(), "{told}");
+        assert!(workload(&format!("{base}{period}")).is_ok(), "{message}");
         let rate = said("rate=", " or slower");
-        assert!(workload(&format!("{base}@10s:rate={rate}")).is_ok(), "{told}");
+        assert!(workload(&format!("{base}@10s:rate={rate}")).is_ok(), "{message}");
     }
 
     #[test]
-    fn later_flows_come_when_that_share_of_the_first_ones_packets_is_through() {
+    fn later_flows_arrive_after_their_share() {
         for percent in [0_u32, 30, 50, 90] {
             let name = format!("classbench-ipc:low:1k:rules=300:arrival=2k@{percent}%");
             let workload = workload(&name).unwrap();

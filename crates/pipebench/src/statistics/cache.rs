@@ -1,20 +1,21 @@
-//! A cache that keeps what it has: entries come until it is full, and none goes.
+//! A cache without eviction: entries are added until it is full.
 //!
-//! So the published runs have it, and so do Open vSwitch and Shunt as long as nothing is idle.
+//! The published runs work this way, and so do Open vSwitch and Shunt while no entry is idle.
 
-/// The entries of such a cache, by number, and what packets met.
+/// The entries of such a cache by number, and its packet counters.
+///
 ///
 /// ```
-/// use shunt_pipebench::statistics::KeptEntries;
+/// use shunt_pipebench::statistics::NoEvictionCache;
 ///
-/// let mut cache = KeptEntries::new(1, 3);
-/// [0, 1, 0, 1, 0].into_iter().for_each(|entry| cache.meet(entry));
+/// let mut cache = NoEvictionCache::new(1, 3);
+/// [0, 1, 0, 1, 0].into_iter().for_each(|entry| cache.look_up(entry));
 /// assert_eq!((cache.packets(), cache.misses(), cache.used()), (5, 3, 1));
 /// assert_eq!(cache.hit_rate(), 40.0);
 /// ```
 #[derive(Clone, Debug)]
-pub struct KeptEntries {
-    /// By number.
+pub struct NoEvictionCache {
+    /// Whether each entry is cached.
     has: Vec<bool>,
     used: usize,
     capacity: usize,
@@ -22,15 +23,15 @@ pub struct KeptEntries {
     misses: u64,
 }
 
-impl KeptEntries {
-    /// None of so many that packets may need; at most `capacity` of them find room.
+impl NoEvictionCache {
+    /// Creates an empty cache for at most `capacity` of `entries` entries.
     #[must_use]
     pub fn new(capacity: usize, entries: usize) -> Self {
         Self { has: vec![false; entries], used: 0, capacity, packets: 0, misses: 0 }
     }
 
-    /// A packet that needs an entry.
-    pub fn meet(&mut self, entry: u32) {
+    /// Looks up the entry of a packet, and adds it after a miss if there is space.
+    pub fn look_up(&mut self, entry: u32) {
         self.packets = self.packets.saturating_add(1);
         match self.has.get_mut(entry as usize) {
             Some(true) => return,
@@ -43,25 +44,25 @@ impl KeptEntries {
         self.misses = self.misses.saturating_add(1);
     }
 
-    /// Entries that it has.
+    /// Returns the number of cached entries.
     #[must_use]
     pub const fn used(&self) -> usize {
         self.used
     }
 
-    /// Packets that came.
+    /// Returns the number of packets.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Packets that found no entry.
+    /// Returns the number of misses.
     #[must_use]
     pub const fn misses(&self) -> u64 {
         self.misses
     }
 
-    /// Percent of the packets that found theirs.
+    /// Returns the hit rate in percent.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn hit_rate(&self) -> f64 {

@@ -1,4 +1,5 @@
-//! The tests that judge mutants: how long each takes, which mutants it reaches, and how it fares.
+//! The tests that run against mutants: their duration, the mutants that each reaches, and the
+//! results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::tree::Program;
-use crate::shell::{Failure, output};
+use super::tree::TestProgram;
+use crate::shell::{TaskError, output};
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum MutantResult {
     /// This test fails.
-    Found(String),
+    Detected(String),
     /// This test does not end.
     Endless(String),
     /// All tests that reach it pass.
@@ -33,46 +34,46 @@ pub(super) enum Verdict {
 }
 
 /// One test by name.
-struct Judge {
+struct MutantTest {
     program: usize,
     name: String,
     length: Duration,
-    /// How many mutants it has found.
+    /// Number of mutants that it has detected.
     found: AtomicU32,
 }
 
-/// All tests, and which of them reach a mutant.
-pub(super) struct Judges {
-    programs: Vec<Program>,
+/// All tests, and the tests that reach each mutant.
+pub(super) struct MutantTests {
+    programs: Vec<TestProgram>,
     effort: Effort,
-    judges: Vec<Judge>,
+    mutant_tests: Vec<MutantTest>,
     reach: BTreeMap<usize, Vec<usize>>,
-    /// Where programs say which of their tests failed.
-    said: PathBuf,
+    /// File with the failed tests of a program.
+    output_path: PathBuf,
 }
 
-/// How much of a processor a test took, and the mutants that it reached.
-type Run = (Duration, BTreeSet<usize>);
+/// CPU time of a test, and the mutants that it reached.
+type TestRun = (Duration, BTreeSet<usize>);
 
-/// How many random cases properties are tried with.
+/// The number of random cases for property tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// As many as always.
+    /// The default number.
     #[default]
-    Whole,
-    /// A part of them, and no test that takes long: what survives is to be tried again.
+    Full,
+    /// Fewer cases, and no long tests: survivors need another full run.
     Quick,
 }
 
-impl Judges {
-    /// Runs each test once, with all mutants asleep.
+impl MutantTests {
+    /// Runs each test once without an active mutant.
     pub(super) fn new(
-        programs: Vec<Program>,
+        programs: Vec<TestProgram>,
         effort: Effort,
         trace: &Path,
         jobs: usize,
-        tell: impl Fn(usize, usize) + Sync,
-    ) -> Result<Self, Failure> {
+        show: impl Fn(usize, usize) + Sync,
+    ) -> Result<Self, TaskError> {
         let mut tests = Vec::new();
         for (index, program) in programs.iter().enumerate() {
             let list = output(
@@ -83,34 +84,41 @@ impl Judges {
             let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
             tests.extend(names.map(|name| (index, name.to_owned())));
         }
-        let (judges, reach, said) = (Vec::new(), BTreeMap::new(), trace.to_path_buf());
-        let mut this = Self { programs, effort, judges, reach, said };
+        let (mutant_tests, reach, output_path) = (Vec::new(), BTreeMap::new(), trace.to_path_buf());
+        let mut this = Self { programs, effort, mutant_tests, reach, output_path };
         let (count, done) = (tests.len(), AtomicUsize::new(0));
         let runs = in_parallel(jobs, &tests, |worker, (program, name)| {
-            tell(done.fetch_add(1, Ordering::Relaxed), count);
+            show(done.fetch_add(1, Ordering::Relaxed), count);
             this.run_asleep(*program, name, &trace.with_extension(format!("trace{worker}")))
         });
         for ((program, name), run) in tests.into_iter().zip(runs) {
             let Some((length, reached)) = run? else { continue };
-            let judge = this.judges.len();
-            this.judges.push(Judge { program, name, length, found: AtomicU32::new(0) });
-            reached.into_iter().for_each(|id| this.reach.entry(id).or_default().push(judge));
+            let run_against = this.mutant_tests.len();
+            this.mutant_tests.push(MutantTest { program, name, length, found: AtomicU32::new(0) });
+            reached.into_iter().for_each(|id| this.reach.entry(id).or_default().push(run_against));
         }
-        if this.judges.is_empty() {
-            return Err(Failure::new("there is no test that could notice anything"));
+        if this.mutant_tests.is_empty() {
+            return Err(TaskError::new("there is no test to run"));
         }
         Ok(this)
     }
 
-    /// How much a test takes with all mutants asleep, and which it reaches; `None` if it is no judge.
-    fn run_asleep(&self, program: usize, name: &str, trace: &Path) -> Result<Option<Run>, Failure> {
+    /// Runs a test without an active mutant.
+    ///
+    /// Returns CPU time and reached mutants, or `None` if it fails.
+    fn run_asleep(
+        &self,
+        program: usize,
+        name: &str,
+        trace: &Path,
+    ) -> Result<Option<TestRun>, TaskError> {
         let _ = fs::remove_file(trace);
         let limit = if self.effort == Effort::Quick { 2 * QUICK_MAX } else { LENGTH_MAX };
         let mut run = self.command(program, &[name], limit);
         let (ended, length) = wait(run.env("SHUNT_MUTANT_TRACE", trace).spawn()?)?;
         if ended != Some(true) {
-            let why = if ended.is_none() { "takes too long" } else { "fails by itself" };
-            println!("{name} {why}: it is no judge");
+            let why = if ended.is_none() { "takes too long" } else { "fails without a mutant" };
+            println!("{name} {why}: it is not used");
             return Ok(None);
         }
         let reached = fs::read_to_string(trace).unwrap_or_default();
@@ -118,51 +126,59 @@ impl Judges {
         Ok(Some((length, reached)))
     }
 
-    /// Wakes a mutant, and asks the tests that reach it until one notices: first all that take next
-    /// to nothing, then one by one those that are quick or have noticed much.
-    pub(super) fn judge(&self, mutant: usize) -> Result<Verdict, Failure> {
+    /// Activates a mutant, and runs the tests that reach it until one fails.
+    ///
+    /// Very short tests run first, together. The others follow one by one, ordered by duration and
+    /// by how much they detected.
+    pub(super) fn run_against(&self, mutant: usize) -> Result<MutantResult, TaskError> {
         let Some(mut order) = self.reach.get(&mutant).cloned() else {
-            return Ok(Verdict::Unreached);
+            return Ok(MutantResult::Unreached);
         };
         if self.effort == Effort::Quick {
-            order.retain(|judge| self.judges[*judge].length < QUICK_MAX);
+            order.retain(|run_against| self.mutant_tests[*run_against].length < QUICK_MAX);
         }
-        order.sort_by_key(|judge| {
-            let judge = &self.judges[*judge];
-            judge.length / (1 + judge.found.load(Ordering::Relaxed))
+        order.sort_by_key(|run_against| {
+            let run_against = &self.mutant_tests[*run_against];
+            run_against.length / (1 + run_against.found.load(Ordering::Relaxed))
         });
-        let (together, alone): (Vec<_>, Vec<_>) =
-            order.into_iter().partition(|judge| self.judges[*judge].length < TOGETHER_MAX);
+        let (together, alone): (Vec<_>, Vec<_>) = order
+            .into_iter()
+            .partition(|run_against| self.mutant_tests[*run_against].length < TOGETHER_MAX);
         let mut batches: Vec<Vec<usize>> = vec![Vec::new(); self.programs.len()];
-        together.into_iter().for_each(|judge| batches[self.judges[judge].program].push(judge));
+        together.into_iter().for_each(|run_against| {
+            batches[self.mutant_tests[run_against].program].push(run_against)
+        });
         let batches = batches.into_iter().filter(|batch| !batch.is_empty());
-        for batch in batches.chain(alone.into_iter().map(|judge| vec![judge])) {
+        for batch in batches.chain(alone.into_iter().map(|run_against| vec![run_against])) {
             let verdict = self.ask(&batch, mutant)?;
-            if verdict != Verdict::Survived {
+            if verdict != MutantResult::Survived {
                 return Ok(verdict);
             }
         }
-        Ok(Verdict::Survived)
+        Ok(MutantResult::Survived)
     }
 
-    /// What some tests of one program, run one after another, say of a mutant.
-    fn ask(&self, batch: &[usize], mutant: usize) -> Result<Verdict, Failure> {
-        let judges: Vec<&Judge> = batch.iter().map(|judge| &self.judges[*judge]).collect();
-        let length: Duration = judges.iter().map(|judge| judge.length).sum();
-        let names: Vec<&str> = judges.iter().map(|judge| judge.name.as_str()).collect();
-        let said = self.said.with_extension(format!("said{mutant}"));
-        let mut run = self.command(judges[0].program, &names, length * SLOWER + SLACK);
-        run.env("SHUNT_MUTANT", mutant.to_string()).stdout(fs::File::create(&said)?);
+    /// Runs some tests of one program one after the other against a mutant.
+    fn ask(&self, batch: &[usize], mutant: usize) -> Result<MutantResult, TaskError> {
+        let mutant_tests: Vec<&MutantTest> =
+            batch.iter().map(|run_against| &self.mutant_tests[*run_against]).collect();
+        let length: Duration = mutant_tests.iter().map(|run_against| run_against.length).sum();
+        let names: Vec<&str> =
+            mutant_tests.iter().map(|run_against| run_against.name.as_str()).collect();
+        let output_path = self.output_path.with_extension(format!("said{mutant}"));
+        let mut run = self.command(mutant_tests[0].program, &names, length * SLOWER + SLACK);
+        run.env("SHUNT_MUTANT", mutant.to_string()).stdout(fs::File::create(&output_path)?);
         let (ended, _) = wait(run.spawn()?)?;
-        let text = fs::read_to_string(&said).unwrap_or_default();
-        fs::remove_file(&said)?;
+        let text = fs::read_to_string(&output_path).unwrap_or_default();
+        fs::remove_file(&output_path)?;
         if ended == Some(true) {
-            return Ok(Verdict::Survived);
+            return Ok(MutantResult::Survived);
         }
-        let by = failed(&text).and_then(|name| judges.iter().find(|judge| judge.name == name));
-        let by = by.unwrap_or(&judges[0]);
+        let by = failed(&text)
+            .and_then(|name| mutant_tests.iter().find(|run_against| run_against.name == name));
+        let by = by.unwrap_or(&mutant_tests[0]);
         by.found.fetch_add(1, Ordering::Relaxed);
-        let verdict = if ended.is_some() { Verdict::Found } else { Verdict::Endless };
+        let verdict = if ended.is_some() { MutantResult::Detected } else { MutantResult::Endless };
         Ok(verdict(by.name.clone()))
     }
 
@@ -176,14 +192,15 @@ impl Judges {
     }
 }
 
-/// The first test that a test program says to have failed, or the last that it has begun.
-fn failed(said: &str) -> Option<&str> {
-    let mut tests = said.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
+/// Returns the first failed test in the output, or the last one that started.
+fn failed(output_path: &str) -> Option<&str> {
+    let mut tests =
+        output_path.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
     let is_failed = |(_, end): &(&str, &str)| end.starts_with("FAILED");
     tests.clone().find(is_failed).or_else(|| tests.next_back()).map(|(name, _)| name)
 }
 
-/// What becomes of each item, in their order; `work` is told which of the workers does it.
+/// Maps items in parallel, in order; `work` gets the number of its worker.
 pub(super) fn in_parallel<I: Sync, T: Send>(
     jobs: usize,
     items: &[I],
@@ -208,8 +225,10 @@ pub(super) fn in_parallel<I: Sync, T: Send>(
     results.into_values().collect()
 }
 
-/// A test program with bounded memory that leaves the machine to others; random cases are the same in each run, and do not shrink.
-fn command(program: &Program, limit: Duration) -> Command {
+/// Returns a command for a test program with bounded memory and low priority.
+///
+/// Random cases are the same in each run, and do not shrink.
+fn command(program: &TestProgram, limit: Duration) -> Command {
     let seconds = limit.as_secs().max(1);
     let mut command = Command::new("sh");
     command
@@ -228,9 +247,10 @@ fn command(program: &Program, limit: Duration) -> Command {
     command
 }
 
-/// Whether a program succeeds, and how much of a processor it took; `None` if it does not end within
-/// its share, or takes nothing of it for long: others may have the machine, but never all of it.
-fn wait(mut child: Child) -> Result<(Option<bool>, Duration), Failure> {
+/// Waits for a program; returns its success and CPU time, or no success on timeout.
+///
+/// A timeout means that it used its CPU limit, or used no CPU for a long time.
+fn wait(mut child: Child) -> Result<(Option<bool>, Duration), TaskError> {
     let start = Instant::now();
     let (mut used, mut grown) = (Duration::ZERO, start);
     loop {
@@ -238,7 +258,7 @@ fn wait(mut child: Child) -> Result<(Option<bool>, Duration), Failure> {
         if now.used > used {
             (used, grown) = (now.used, Instant::now());
         }
-        // What it took is told until it is waited for.
+        // The kernel reports the usage until the process is waited for.
         if now.has_ended {
             let status = child.wait()?;
             let is_stopped = status.signal().is_some_and(|signal| STOPS.contains(&signal));
@@ -253,7 +273,7 @@ fn wait(mut child: Child) -> Result<(Option<bool>, Duration), Failure> {
     }
 }
 
-/// What the kernel tells of a program (`proc(5)`, `/proc/pid/stat`).
+/// Usage of a process, from `/proc/pid/stat` (`proc(5)`).
 struct Usage {
     has_ended: bool,
     used: Duration,
@@ -262,7 +282,7 @@ struct Usage {
 impl Usage {
     fn of(program: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
-        // Its name, in parentheses, may have spaces.
+        // The name in parentheses may contain spaces.
         let mut cells = stat.rsplit(") ").next().unwrap_or_default().split(' ');
         let has_ended = cells.next().is_none_or(|state| matches!(state, "Z" | "X" | ""));
         let ticks: u64 = cells.skip(10).take(2).filter_map(|cell| cell.parse::<u64>().ok()).sum();
@@ -270,24 +290,24 @@ impl Usage {
     }
 }
 
-/// What a test is given at most, with all mutants asleep.
+/// Maximum CPU time of a test without an active mutant.
 const LENGTH_MAX: Duration = Duration::from_secs(20);
-/// How much slower than asleep a test may be with a mutant, and how much longer besides.
+/// Allowed slowdown factor of a test with a mutant, in addition to a constant.
 const SLOWER: u32 = 10;
 const SLACK: Duration = Duration::from_secs(3);
-/// Signals of a program that has had its share: `SIGXCPU`, and `SIGKILL` where that is ignored.
+/// Signals at the CPU limit: `SIGXCPU`, and `SIGKILL` if that is ignored.
 const STOPS: [i32; 2] = [24, 9];
-/// How long a program may take nothing of a processor: it waits for itself.
+/// Maximum time without CPU use: the program is in a deadlock.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// The unit in which the kernel tells what a program took: `USER_HZ` is 100.
+/// Unit of CPU times in `/proc`: `USER_HZ` is 100.
 const TICK_MS: u64 = 10;
-/// Tests that take less are run together: to start a program costs more than most of them.
+/// Shorter tests run together: starting a program costs more than most of them.
 const TOGETHER_MAX: Duration = Duration::from_millis(50);
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(50);
-/// What is not tried in a hurry; to be traced costs more.
+/// Maximum duration of a test in a quick run; tracing adds to it.
 const QUICK_MAX: Duration = Duration::from_secs(1);
-/// One case of so many.
+/// A quick run divides the number of cases by this.
 const QUICK_DIVISOR: &str = "30";
 const MEMORY_KIB: u32 = 4 << 20;
 
@@ -296,15 +316,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_tests_that_are_run_together_the_first_that_fails_has_noticed() {
-        let said = "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\n";
-        assert_eq!(failed(said), Some("a::c"));
+    fn the_first_failing_test_detects_the_mutant() {
+        let output_path =
+            "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\n";
+        assert_eq!(failed(output_path), Some("a::c"));
         assert_eq!(failed("test a::b ... ok\ntest a::c ... "), Some("a::c"), "it does not end");
         assert_eq!(failed("running 3 tests"), None);
     }
 
     #[test]
-    fn a_program_that_has_ended_tells_how_and_what_it_took() {
+    fn an_ended_program_has_status_and_usage() {
         let run = |text: &str| {
             let child = Command::new("sh").args(["-c", text]).spawn().expect("there is a shell");
             wait(child).expect("it can be waited for")
