@@ -273,7 +273,7 @@ impl EvictionCoordinator {
                 batch.at = now;
             }
             if learned.change.version > batch.newest.max(self.version) {
-                self.record.published(learned.change.version, since);
+                self.record.note_published(learned.change.version, since);
             }
             batch.newest = batch.newest.max(learned.change.version);
             batch.deltas.extend(learned.change.deltas);
@@ -369,7 +369,7 @@ impl EvictionCoordinator {
         let evictions = self.evictor.apply(deltas, version);
         let now = self.clock.now();
         self.record.to_list.add(now.since(received));
-        self.record.evicted((version, now), deltas, &evictions, self.evictor.causes());
+        self.record.note_evicted((version, now), deltas, &evictions, self.evictor.causes());
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;

@@ -1,4 +1,4 @@
-//! Who turns the desk, and whether somebody does.
+//! Tests of the shared handle: which thread runs the coordinator, and that one does.
 
 use shunt_pipeline::{
     BridgeId, Change, Delta, EntryId, Evictor, Installed, Object, OwnerId, Traversal, Version,
@@ -10,10 +10,10 @@ use crate::evict::coordinator::ChangeSender;
 /// An engine without entries.
 #[derive(Default)]
 struct Engine {
-    /// A delta of this object takes long.
+    /// A delta of this object is not quick.
     slow: Option<Object>,
     has_backlog: bool,
-    /// Who hears of the last version, in the place of who waits for it.
+    /// The last version, and the waker of the thread that waits for it.
     last: Option<(Version, Arc<Waker>)>,
 }
 
@@ -49,12 +49,12 @@ impl Evictor for Engine {
 
 const BRIDGE: Object = Object::Bridge(BridgeId::new(1));
 
-/// A change of so many things.
+/// A change of `count` objects.
 fn change(version: u64, count: usize) -> Change {
     Change { version: Version::new(version), deltas: vec![Delta::Changed(BRIDGE); count] }
 }
 
-/// The seat at the desk of an engine, and where changes are handed in.
+/// The handle of a coordinator with this engine, and the sender of its changes.
 fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, ChangeSender) {
     let (engine, waker) = (Box::new(engine), Arc::clone(waker));
     let (coordinator, changes) = EvictionCoordinator::new(engine, Version::ZERO, Vec::new(), waker);
@@ -67,7 +67,7 @@ fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, Change
 mod of_whom {
     use super::*;
 
-    /// A desk whose thread sleeps.
+    /// A coordinator whose thread sleeps.
     struct Scene {
         waker: Arc<Waker>,
         handle: Arc<CoordinatorHandle>,
@@ -86,19 +86,19 @@ mod of_whom {
             self.changes.send(change).unwrap();
         }
 
-        /// Whether the eviction thread was woken.
+        /// Returns whether the eviction thread was woken.
         fn is_woken(&self) -> bool {
             self.waker.is_signalled()
         }
 
-        /// The version that the desk is at when it ends.
+        /// Returns the version of the coordinator when it is closed.
         fn version(&self) -> Version {
             self.handle.close().unwrap().version()
         }
     }
 
     #[test]
-    fn a_small_change_is_done_by_who_hands_it_in_and_nobody_is_woken() {
+    fn the_sender_applies_a_small_change() {
         let scene = Scene::of(Engine::default());
         scene.send(change(1, 1));
         assert!(!scene.is_woken());
@@ -106,7 +106,7 @@ mod of_whom {
     }
 
     #[test]
-    fn a_large_change_that_waits_is_not_done_by_who_hands_in_a_small_one() {
+    fn a_waiting_large_change_wakes_the_thread() {
         let scene = Scene::of(Engine::default());
         scene.send(change(1, 1000));
         assert!(scene.is_woken());
@@ -120,7 +120,7 @@ mod of_whom {
     }
 
     #[test]
-    fn small_changes_that_are_many_together_are_not_done_by_who_hands_in_the_last() {
+    fn many_small_changes_wake_the_thread() {
         let scene = Scene::of(Engine::default());
         let place = scene.handle.state.lock().unwrap();
         (1..=100).for_each(|version| scene.send(change(version, 1)));
@@ -130,7 +130,7 @@ mod of_whom {
     }
 
     #[test]
-    fn what_takes_the_engine_long_is_for_the_eviction_thread() {
+    fn slow_changes_wake_the_thread() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         scene.send(change(1, 1));
         assert!(scene.is_woken());
@@ -139,7 +139,7 @@ mod of_whom {
     }
 
     #[test]
-    fn the_eviction_thread_is_woken_for_what_was_put_off() {
+    fn deferred_work_wakes_the_thread() {
         let scene = Scene::of(Engine { has_backlog: true, ..Engine::default() });
         scene.send(change(1, 1));
         assert!(scene.is_woken());
@@ -147,12 +147,12 @@ mod of_whom {
     }
 
     #[test]
-    fn of_what_was_left_behind_no_more_is_taken_up() {
+    fn a_batch_left_behind_does_not_grow() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         for version in 1..=u64::try_from(crate::evict::coordinator::CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));
         }
-        // One is with the desk, and all others in the queue.
+        // One change is in the batch, all others are in the queue.
         scene.send(change(1 << 32, 1));
         assert!(scene.changes.send(change(1 << 33, 1)).is_err());
     }
@@ -160,13 +160,13 @@ mod of_whom {
 
 #[cfg(loom)]
 mod model {
-    //! What loom cannot see here: the queue of changes (`std`), which neither end waits for.
+    //! Loom cannot see the queue of changes (`std`), at which neither end waits.
 
     use loom::thread;
 
     use super::*;
 
-    /// The eviction thread, until it is at the version `last`.
+    /// Runs the eviction thread until it is at the version `last`.
     fn run(handle: &CoordinatorHandle, last: Version) {
         let is_over = || match &*handle.state.lock().unwrap() {
             HandleState::Open(open) => open.coordinator.version() == last,
@@ -184,8 +184,10 @@ mod model {
         }
     }
 
-    /// Two who make changes, and an eviction thread that sleeps: if a change is left when all rest,
-    /// the eviction thread sleeps for ever, which loom reports.
+    /// Two senders of changes, and an eviction thread that sleeps.
+    ///
+    /// If a change is left when all threads rest, the eviction thread sleeps for ever, which loom
+    /// reports.
     fn check(slow: Option<Object>) {
         loom::model(move || {
             let waker = Arc::new(Waker::new().unwrap());
@@ -203,12 +205,12 @@ mod model {
     }
 
     #[test]
-    fn no_change_is_left_where_who_hands_it_in_may_do_it() {
+    fn no_quick_change_is_left_behind() {
         check(None);
     }
 
     #[test]
-    fn no_change_is_left_where_the_eviction_thread_has_to_do_it() {
+    fn no_slow_change_is_left_behind() {
         check(Some(BRIDGE));
     }
 }

@@ -1,9 +1,8 @@
-//! What a desk remembers of the changes that it applied: how long they took, what they ended, and
-//! why.
+//! The recent history of an eviction coordinator: durations of changes, evicted entries, causes.
 //!
-//! It is for people, and of bounded size: times are counted in buckets that double, evictions by
-//! cause and by table, and of single evictions the last [`RECENT_MAX`] are kept, each with the delta
-//! that ended it.
+//! It is for operators, and of bounded size. Durations are counted in buckets that double.
+//! Evictions are counted by cause and by table. The last [`RECENT_MAX`] evictions are kept one by
+//! one, each with the delta that caused it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,50 +19,50 @@ use shunt_pipeline::{
 
 use crate::reasons::reasons;
 
-/// Evictions that are remembered one by one.
+/// Evictions that are kept one by one.
 pub const RECENT_MAX: usize = 1024;
 
-/// Versions whose last answer is waited for.
-const UNANSWERED_MAX: usize = 4096;
+/// Versions whose last acknowledgement is awaited.
+const UNACKED_MAX: usize = 4096;
 
-/// Buckets of a histogram: the last of them holds what took minutes.
+/// Buckets of a histogram; the last one holds durations of minutes.
 const BUCKETS: usize = 40;
 
-/// Tells a desk the time.
+/// The clock of a coordinator.
 #[derive(Clone)]
 pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
-/// Times in buckets that double.
+/// Durations in buckets that double.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    /// Of bucket *n*, how many took at least half of 2^n nanoseconds and less than that.
+    /// Bucket *n* counts durations from half of 2^n nanoseconds up to 2^n.
     counts: [u64; BUCKETS],
     sum: Duration,
     longest: Duration,
 }
 
-/// An entry that a change ended.
+/// An entry that a change evicted.
 #[derive(Clone, Debug)]
 pub struct Evicted {
     /// The entry.
     pub entry: EntryId,
-    /// The version of the change, or of the newest of several that were applied together.
+    /// The version of the change, or the newest one of several that were applied together.
     pub version: Version,
-    /// When it was ended.
+    /// The time of the eviction.
     pub at: Time,
-    /// Why.
+    /// The reason.
     pub kind: EvictedBy,
-    /// The delta that ended it, if one alone did.
+    /// The delta that evicted it, if it was a single one.
     pub delta: Option<Delta>,
 }
 
-/// What a desk remembers.
+/// The history of a coordinator.
 #[derive(Clone, Debug, Default)]
 pub struct EvictionHistory {
-    /// From taking changes to the list of the entries that they end.
+    /// Time from receiving changes to the list of entries that they evict.
     pub to_list: Histogram,
-    /// From publishing a version to the last answer of an owner.
-    pub to_answer: Histogram,
+    /// Time from publishing a version to the last owner's acknowledgement.
+    pub to_ack: Histogram,
     by_kind: [u64; EvictedBy::COUNT],
     by_table: BTreeMap<(BridgeId, TableId), u64>,
     recent: VecDeque<Evicted>,
@@ -71,13 +70,13 @@ pub struct EvictionHistory {
 }
 
 reasons! {
-    /// Why an entry was evicted.
+    /// The reason of an eviction.
     EvictedBy {
-        /// A rule that outranks what decided, and overlaps its region, was added.
+        /// A rule was added that outranks the deciding rule and overlaps the entry's region.
         RuleAdded = "rule_added",
-        /// A rule that decided was removed.
+        /// A deciding rule was removed.
         RuleRemoved = "rule_removed",
-        /// A rule that decided was modified.
+        /// A deciding rule was modified.
         RuleModified = "rule_modified",
         /// The ports of a bridge changed.
         Ports = "ports",
@@ -85,20 +84,20 @@ reasons! {
         Bridge = "bridge",
         /// A group changed.
         Group = "group",
-        /// A meter came or went.
+        /// A meter was added or removed.
         Meter = "meter",
         /// A MAC address was learned, moved or forgotten.
         Mac = "mac",
-        /// What tables can read behind a cut changed.
+        /// The fields that tables can read behind a partition point changed.
         Live = "live",
-        /// What a `learn` would find changed.
+        /// The result of a `learn` lookup changed.
         Learned = "learned",
-        /// The change was too much to be looked at one by one.
+        /// The change was too large to be searched delta by delta.
         Bound = "bound",
         /// The engine failed.
         Fault = "fault",
-        /// The engine does not tell.
-        Untold = "untold",
+        /// The engine does not report reasons.
+        Unknown = "unknown",
     }
 }
 
@@ -124,13 +123,13 @@ impl EvictedBy {
 }
 
 impl CoordinatorClock {
-    /// A clock that reads time by `now`.
+    /// Creates a clock that reads the time by `now`.
     #[must_use]
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now(&self) -> Time {
         (self.0)()
@@ -151,7 +150,7 @@ impl fmt::Debug for CoordinatorClock {
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Counts a duration.
     pub fn add(&mut self, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - nanoseconds.leading_zeros()) as usize;
@@ -160,26 +159,25 @@ impl Histogram {
         self.longest = self.longest.max(time);
     }
 
-    /// Number of times counted.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// Returns the sum of all durations.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// The longest.
+    /// Returns the longest duration.
     #[must_use]
     pub const fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The buckets from the first to the last that has any, each with the time that all in it are
-    /// below.
+    /// Returns the buckets from the first to the last that is not empty, with their upper bounds.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let is_used = |count: &u64| *count > 0;
         let first = self.counts.iter().position(is_used).unwrap_or(BUCKETS);
@@ -188,7 +186,7 @@ impl Histogram {
         own.map(|(bucket, count)| (Duration::from_nanos(1 << bucket), *count))
     }
 
-    /// A time that so many of a thousand are below, to within its bucket.
+    /// Returns the duration that `per_mille` of 1000 are below, to the precision of its bucket.
     #[must_use]
     pub fn below(&self, per_mille: u64) -> Duration {
         let wanted = (self.count() * per_mille).div_ceil(1000);
@@ -208,23 +206,23 @@ impl Default for Histogram {
 }
 
 impl EvictionHistory {
-    /// A version was published at `since`: its last answer is still to come.
-    pub(crate) fn published(&mut self, version: Version, since: Time) {
-        if self.unanswered.len() >= UNANSWERED_MAX {
+    /// Notes that a version was published at `since`, and awaits its last acknowledgement.
+    pub(crate) fn note_published(&mut self, version: Version, since: Time) {
+        if self.unanswered.len() >= UNACKED_MAX {
             self.unanswered.pop_front();
         }
         self.unanswered.push_back((version, since));
     }
 
-    /// All owners have answered a version.
+    /// Notes that all owners have acknowledged a version.
     pub(crate) fn note_acked(&mut self, version: Version, now: Time) {
         while let Some((_, since)) = self.unanswered.pop_front_if(|(own, _)| *own <= version) {
-            self.to_answer.add(now.since(since));
+            self.to_ack.add(now.since(since));
         }
     }
 
-    /// A change ended these entries, for these causes.
-    pub(crate) fn evicted(
+    /// Notes that a change evicted these entries, for these causes.
+    pub(crate) fn note_evicted(
         &mut self,
         (version, now): (Version, Time),
         deltas: &[Delta],
@@ -243,7 +241,7 @@ impl EvictionHistory {
             if let Some(table) = table.filter(|_| !own.is_empty()) {
                 *self.by_table.entry(table).or_default() += own.len() as u64;
             }
-            // Of more than are remembered, the last.
+            // Only the last ones are kept.
             for entry in own.iter().skip(own.len().saturating_sub(RECENT_MAX)) {
                 if self.recent.len() >= RECENT_MAX {
                     self.recent.pop_front();
@@ -254,43 +252,43 @@ impl EvictionHistory {
         }
     }
 
-    /// Evictions by why.
+    /// Returns evictions by reason.
     pub fn by_kind(&self) -> impl Iterator<Item = (EvictedBy, u64)> + '_ {
         EvictedBy::ALL.iter().copied().zip(self.by_kind)
     }
 
-    /// Evictions by the table of the rule that caused them.
+    /// Returns evictions by the table of the rule that caused them.
     #[must_use]
     pub const fn by_table(&self) -> &BTreeMap<(BridgeId, TableId), u64> {
         &self.by_table
     }
 
-    /// What became of an entry, if it is one of the last that were evicted.
+    /// Returns the eviction of an entry, if it is among the last ones.
     #[must_use]
     pub fn find(&self, entry: EntryId) -> Option<&Evicted> {
         self.recent.iter().rev().find(|own| own.entry == entry)
     }
 
-    /// Forgets the evictions of an owner that is gone: the next one of its name gives its entries the
-    /// same names.
+    /// Forgets the evictions of an owner that has retired, because the next owner with its id
+    /// reuses the ids of its entries.
     pub(crate) fn forget(&mut self, owner: OwnerId) {
         self.recent.retain(|own| own.entry.owner != owner);
     }
 
-    /// The last evictions, the oldest first.
+    /// Returns the last evictions, the oldest first.
     pub fn recent(&self) -> impl Iterator<Item = &Evicted> {
         self.recent.iter()
     }
 }
 
-/// What a cause is called, the table that it is of, and its delta.
+/// Returns the reason of a cause, its table, and its delta.
 fn explain(
     cause: Option<Cause>,
     deltas: &[Delta],
 ) -> (EvictedBy, Option<(BridgeId, TableId)>, Option<&Delta>) {
     match cause {
         Some(Cause::Delta(number)) => {
-            let Some(delta) = deltas.get(number) else { return (EvictedBy::Untold, None, None) };
+            let Some(delta) = deltas.get(number) else { return (EvictedBy::Unknown, None, None) };
             let table = match delta {
                 Delta::Rule(RuleDelta { rule, .. }) => Some((rule.bridge, rule.table)),
                 Delta::Changed(_) => None,
@@ -299,9 +297,9 @@ fn explain(
         }
         Some(Cause::Bound(bridge, table)) => (EvictedBy::Bound, Some((bridge, table)), None),
         Some(Cause::Fault) => (EvictedBy::Fault, None, None),
-        // There is no question where there is one delta.
+        // A single delta is the cause without further information.
         None if deltas.len() == 1 => explain(Some(Cause::Delta(0)), deltas),
-        None => (EvictedBy::Untold, None, None),
+        None => (EvictedBy::Unknown, None, None),
     }
 }
 
@@ -317,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_is_in_a_bucket_that_is_above_it_and_less_than_double(
+        fn buckets_bound_times_to_a_factor_of_two(
             times in prop::collection::vec(1..1_u64 << 36, 1..50),
         ) {
             let mut histogram = Histogram::default();
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn of_evictions_the_last_are_remembered_and_all_are_counted() {
+    fn all_evictions_count_and_the_last_are_kept() {
         let mut record = EvictionHistory::default();
         let entries: Vec<_> = (0..3000).map(entry).collect();
         let object = Delta::Changed(Object::Ports(BridgeId::new(1)));
@@ -351,28 +349,28 @@ mod tests {
             CauseRun { cause: Cause::Delta(1), count: 1500 },
         ];
         let deltas = [object.clone(), object];
-        record.evicted((Version::new(7), Time::ZERO), &deltas, &entries, &causes);
+        record.note_evicted((Version::new(7), Time::ZERO), &deltas, &entries, &causes);
         let counts: Vec<_> = record.by_kind().filter(|(_, count)| *count > 0).collect();
         let expected =
-            [(EvictedBy::Ports, 1500), (EvictedBy::Bound, 1000), (EvictedBy::Untold, 500)];
+            [(EvictedBy::Ports, 1500), (EvictedBy::Bound, 1000), (EvictedBy::Unknown, 500)];
         assert_eq!(counts, expected);
         assert_eq!(record.by_table().iter().collect::<Vec<_>>(), [(&place, &1000)]);
         assert_eq!(record.recent().count(), RECENT_MAX);
         let kind = |slot| record.find(entry(slot)).map(|own| own.kind);
-        assert_eq!(kind(2999), Some(EvictedBy::Untold));
+        assert_eq!(kind(2999), Some(EvictedBy::Unknown));
         assert_eq!(kind(2499), Some(EvictedBy::Ports));
         assert_eq!(kind(999), None);
     }
 
     #[test]
-    fn a_version_is_answered_once_and_those_before_it_too() {
+    fn acks_include_earlier_versions_once() {
         let mut record = EvictionHistory::default();
         let at = |seconds| Time::ZERO.after(Duration::from_secs(seconds));
-        (1..=3).for_each(|number| record.published(Version::new(number), at(number)));
+        (1..=3).for_each(|number| record.note_published(Version::new(number), at(number)));
         record.note_acked(Version::new(2), at(6));
         record.note_acked(Version::new(2), at(9));
-        assert_eq!((record.to_answer.count(), record.to_answer.sum().as_secs()), (2, 9));
+        assert_eq!((record.to_ack.count(), record.to_ack.sum().as_secs()), (2, 9));
         record.note_acked(Version::new(u64::MAX), at(4));
-        assert_eq!((record.to_answer.count(), record.to_answer.longest().as_secs()), (3, 5));
+        assert_eq!((record.to_ack.count(), record.to_ack.longest().as_secs()), (3, 5));
     }
 }

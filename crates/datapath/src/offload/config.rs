@@ -1,38 +1,38 @@
-//! How a target is filled and judged.
+//! Settings of an offload device: how it is filled, and when it is stale.
 
 use std::time::Duration;
 
 use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
 use shunt_pipeline::BridgeId;
 
-/// How a target is filled and judged.
+/// Settings of an offload device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// The bridge that packets of the target come in at: the target knows the beginning of one alone.
+    /// The ingress bridge of the device's packets; the device has the first tables of one bridge
+    /// only.
     pub bridge: BridgeId,
-    /// Where ways are cut.
+    /// The partition policy.
     pub policy: PolicyName,
-    /// What makes room in a full stage.
+    /// The eviction policy of a full stage.
     pub eviction: Eviction,
-    /// What hashes begin with.
+    /// The seed of hashes.
     pub seed: u64,
-    /// Time without a hit after which a piece goes.
+    /// Time without a hit after which an entry is removed.
     pub max_idle: Duration,
     /// Time from one reading of the counters to the next.
     pub count_every: Duration,
-    /// Time that the target has to confirm what a version asks for, or to answer a reading; then it is
-    /// stale.
+    /// Time to confirm the removals of a version, or to finish a reading; then the device is stale.
     pub confirm_within: Duration,
-    /// Time after which no packet is under way in the target any more that was there before.
+    /// Time after which no packet that was in the device before is still in it.
     pub drain: Duration,
-    /// Offers taken in a turn.
+    /// Candidates handled in one iteration.
     pub candidates_per_iteration: usize,
-    /// Operations handed over in a turn.
+    /// Operations sent in one iteration.
     pub operations_per_iteration: usize,
 }
 
 impl OffloadConfig {
-    /// What suits a NIC in front of this bridge.
+    /// Returns settings that suit a NIC in front of this bridge.
     #[must_use]
     pub const fn new(bridge: BridgeId) -> Self {
         Self {

@@ -1,21 +1,23 @@
-//! When the numbers of tags may be used again: when no packet is under way any more that was in the
-//! target, or was handed over by it, before the last entry with the tag was confirmed gone.
+//! The time after which numbers of tags are reused.
+//!
+//! A number is reused when no packet can carry the tag any more. Such a packet was in the device,
+//! or was passed on by it, before the last entry with the tag was confirmed gone.
 
 use std::{collections::VecDeque, time::Duration};
 
 use shunt_gigaflow::ltm::Ltm;
 use shunt_pipeline::Time;
 
-/// Tags that were retired, and when.
+/// Retired tags, with their times.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     noted: u64,
-    /// How many had ever been retired at a moment, oldest first.
+    /// The total of retired tags at a time, oldest first.
     waiting: VecDeque<(Time, u64)>,
 }
 
 impl Drain {
-    /// Notes what was retired since the last turn, and frees what was retired long enough ago.
+    /// Notes tags that were retired since the last iteration, and frees those that have drained.
     pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, (now, time): (Time, Duration)) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {

@@ -1,26 +1,26 @@
-//! What is handed over to the target, and what it tells.
+//! Operations to the device, and its events.
 
 use shunt_gigaflow::offload::{OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket};
 
 use super::{
-    OffloadAgent, Reason,
-    ledger::{Confirmed, Outcome},
+    OffloadAgent, OffloadRefusal,
+    ledger::{Confirmed, ResponseOutcome},
 };
 
 impl<T: OffloadDevice> OffloadAgent<T> {
-    /// Takes in what the target tells.
-    pub(super) fn hear(&mut self) -> bool {
+    /// Handles the device's events.
+    pub(super) fn handle_events(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
-        self.target.poll(&mut events);
+        self.device.poll(&mut events);
         let has_heard = !events.is_empty();
         events.drain(..).for_each(|event| self.note(event));
         self.events = events;
-        let outputs = &self.target.capabilities().outputs;
+        let outputs = &self.device.capabilities().outputs;
         if self.capabilities.outputs != *outputs {
             self.capabilities.outputs.clone_from(outputs);
         }
-        if !self.target.is_there() {
-            self.judge.lose();
+        if !self.device.is_there() {
+            self.judge.note_lost();
         }
         has_heard
     }
@@ -29,7 +29,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         match event {
             OffloadEvent::Completed { ticket, result } => {
                 if matches!(result, Err(OffloadError::Lost(_))) {
-                    self.judge.lose();
+                    self.judge.note_lost();
                 }
                 self.complete(ticket, &result);
             }
@@ -42,14 +42,14 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                     self.status.bytes += hits.bytes;
                 }
             }
-            OffloadEvent::Idle { entry } => self.to_end.extend(self.ledger.entry(entry)),
-            OffloadEvent::Lost(_) => self.judge.lose(),
+            OffloadEvent::Idle { entry } => self.to_remove.extend(self.ledger.entry(entry)),
+            OffloadEvent::Lost(_) => self.judge.note_lost(),
             OffloadEvent::Restored => {
-                self.capabilities = self.target.capabilities().clone();
+                self.capabilities = self.device.capabilities().clone();
                 self.ledger.set_capacity(&self.capabilities.stage_entries);
-                self.judge.restore();
+                self.judge.note_restored();
                 let gone = self.ledger.restored(self.now);
-                gone.iter().for_each(|piece| self.let_go(piece));
+                gone.iter().for_each(|offloaded| self.release_tags(offloaded));
             }
         }
     }
@@ -57,70 +57,71 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     fn complete(&mut self, ticket: Ticket, result: &Result<(), OffloadError>) {
         self.reading.complete(ticket, result.is_ok());
         let Some(outcome) = self.ledger.complete(ticket, result, self.now) else { return };
-        let Outcome { way, gone, refused } = outcome;
-        if way.is_some() {
+        let ResponseOutcome { traversal_no, gone, refused } = outcome;
+        if traversal_no.is_some() {
             self.pace.answer();
         }
-        match way {
-            Some((way, Confirmed::Yes)) => {
-                if let Some(missed) = self.ways.confirm(way) {
+        match traversal_no {
+            Some((traversal_no, Confirmed::Yes)) => {
+                if let Some(missed) = self.pending_traversals.confirm(traversal_no) {
                     self.status.latency.add(self.now.since(missed));
                 }
             }
-            Some((way, Confirmed::Never)) => self.ways.give_up(way),
+            Some((traversal_no, Confirmed::Never)) => self.pending_traversals.abandon(traversal_no),
             None => {}
         }
-        if let Some(piece) = gone {
-            self.let_go(&piece);
+        if let Some(offloaded) = gone {
+            self.release_tags(&offloaded);
         }
         if let Some((entry, reason)) = refused {
             *self.status.refused.entry(reason).or_default() += 1;
-            self.to_end.insert(entry);
+            self.to_remove.insert(entry);
         }
     }
 
-    /// Hands over what can be asked for now; answers whether the target took any of it.
-    pub(super) fn hand_over(&mut self) -> bool {
+    /// Sends operations that are due; returns whether the device accepted any.
+    pub(super) fn send_operations(&mut self) -> bool {
         if self.judge.is_lost() {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
         let counts = (self.config.operations_per_iteration, self.pace.allowed(self.now));
         for entry in self.ledger.next(&mut batch, counts) {
-            *self.status.refused.entry(Reason::NoRoom).or_default() += 1;
-            self.to_end.insert(entry);
+            *self.status.refused.entry(OffloadRefusal::NoRoom).or_default() += 1;
+            self.to_remove.insert(entry);
         }
         let asked_count = batch.len();
-        if asked_count > 0 && self.target.submit(&mut batch).is_err() {
-            self.judge.lose();
+        if asked_count > 0 && self.device.submit(&mut batch).is_err() {
+            self.judge.note_lost();
         }
         let is_taken = batch.len() < asked_count;
-        self.ledger.give_back(&mut batch);
+        self.ledger.return_unsent(&mut batch);
         self.batch = batch;
         is_taken
     }
 
-    /// Begins to read the target's counters if it is time, and ends what is idle when they are read.
+    /// Starts reading the device's counters if it is time, and removes idle entries after a
+    /// reading.
     pub(super) fn read_counters(&mut self) -> bool {
         let finished = self.reading.finish();
         if let Some(read) = finished {
-            self.ledger.ask_again();
-            if read.is_good && self.capabilities.counts {
-                self.to_end.extend(self.ledger.idle(read.began, self.config.max_idle));
+            self.ledger.retry_refused();
+            if read.is_complete && self.capabilities.counts {
+                self.to_remove.extend(self.ledger.idle(read.began_at, self.config.max_idle));
             }
         }
         let is_due = self.reading.is_due(self.now, self.config.count_every);
         if self.judge.is_lost() || !is_due {
             return finished.is_some();
         }
-        // What is on its way out comes with a last count.
-        let mut tickets: Vec<Ticket> = self.ledger.removals_under_way().collect();
+        // Pending removals come with a last count.
+        let mut tickets: Vec<Ticket> = self.ledger.pending_removals().collect();
         let entries = if self.capabilities.counts { self.ledger.held() } else { Vec::new() };
         if !entries.is_empty() {
             let ticket = self.ledger.new_ticket();
             let mut batch = vec![(ticket, Operation::Count { entries })];
-            if self.target.submit(&mut batch).is_err() {
-                self.judge.lose();
+            if self.device.submit(&mut batch).is_err() {
+                self.judge.note_lost();
             }
             if !batch.is_empty() {
                 return finished.is_some();

@@ -1,4 +1,4 @@
-//! What comes to be meant to be in the target, and what is not meant to be there any more.
+//! Additions to the intended entries, and removals from them.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use shunt_pipeline::{Time, Traversal};
 
 use super::{
     OffloadAgent, OffloadCandidate,
-    ledger::{NewEntry, Piece},
+    ledger::{NewEntry, OffloadEntry},
 };
 use crate::evict::owner::Owner;
 
-/// The entries of the owner, as its chain sees them: it admits what the target can hold.
+/// The entries of the owner, as its chain sees them: it admits only rules that the device can hold.
 struct Stock<'a> {
     owner: &'a mut Owner,
     capabilities: &'a OffloadCapabilities,
-    /// Why the rule that was judged last is not admitted.
+    /// The reason why the last rule was not admitted.
     refusal: Option<Refusal>,
     made: Vec<LtmEntryRef>,
 }
 
 impl<T: OffloadDevice> OffloadAgent<T> {
-    /// Takes packets that no cache knew, rings taking turns, and cuts their ways.
+    /// Takes candidates from all rings in turn, and partitions their traversals.
     pub(super) fn take_candidates(&mut self) -> bool {
         let (rings, mut left) = (self.offers.len(), self.config.candidates_per_iteration);
         for step in 0..rings {
@@ -55,15 +55,17 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             self.status.candidates_known += 1;
             return;
         }
-        let made = self.cut(key);
-        let way = self.ways.begin(offer.missed, made.len());
-        made.into_iter().for_each(|entry| self.mean(entry, way));
+        let made = self.partition_candidate(key);
+        let traversal_no = self.pending_traversals.begin(offer.missed, made.len());
+        made.into_iter().for_each(|entry| self.add_intended(entry, traversal_no));
         self.reclaim(None);
     }
 
-    /// Translates a packet under the version that the owner is at (rule 5), whatever version it missed
-    /// under, and makes entries of its way. Answers with those that are new.
-    fn cut(&mut self, key: &FlowKey) -> Vec<LtmEntryRef> {
+    /// Translates a packet under the owner's version (rule 5), and installs the entries of its
+    /// traversal.
+    ///
+    /// Returns the new entries.
+    fn partition_candidate(&mut self, key: &FlowKey) -> Vec<LtmEntryRef> {
         let miss = Miss {
             pipeline: &self.pipeline,
             key,
@@ -85,9 +87,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         made
     }
 
-    /// An entry that was just made is meant to be in the target. Its tags stay held until it is
-    /// confirmed gone from there.
-    fn mean(&mut self, entry: LtmEntryRef, way: u64) {
+    /// Adds a new entry to the intended ones. Its tags are held until the device has confirmed its
+    /// removal.
+    fn add_intended(&mut self, entry: LtmEntryRef, traversal_no: u64) {
         let ltm = self.gigaflow.ltm_mut();
         let (Some(rule), Some(stage)) = (ltm.rule(entry.slot).cloned(), ltm.stage(entry.slot))
         else {
@@ -99,46 +101,47 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         for tag in tags(&rule) {
             ltm.hold_again(tag);
         }
-        self.ledger.add(NewEntry { entry, stage, rule, traversal, way });
+        self.ledger.add(NewEntry { entry, stage, rule, traversal, traversal_no });
     }
 
-    /// Ends the entries that are to be ended, as far as the eviction thread can be told.
-    pub(super) fn end_what_waits(&mut self) -> bool {
-        let before = self.to_end.len();
+    /// Removes the entries in `to_remove`, as far as reports to the eviction thread fit.
+    pub(super) fn remove_pending(&mut self) -> bool {
+        let before = self.to_remove.len();
         let owner = &mut self.owner;
-        self.to_end.retain(|entry| owner.is_live(*entry) && !owner.end(*entry));
+        self.to_remove.retain(|entry| owner.is_live(*entry) && !owner.end(*entry));
         self.reclaim(None);
-        self.to_end.len() < before
+        self.to_remove.len() < before
     }
 
-    /// Takes entries that are dead out of the chain, and dooms their pieces. `stale_since`: a version
-    /// made them stale.
+    /// Takes dead entries out of the chain, and marks them for removal from the device.
+    ///
+    /// `stale_since`: the time at which a version made them stale.
     pub(super) fn reclaim(&mut self, stale_since: Option<Time>) {
         while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
             let entry = LtmEntryRef::from(reclaimed.reference);
             self.gigaflow.ltm_mut().forget(entry);
-            // What is lost is not to come back with what goes now.
+            // A lost device must not restore entries that are removed now.
             if self.judge.is_lost()
                 && let Some(index) = self.ledger.index(entry)
             {
-                self.target.forget(index);
+                self.device.forget(index);
             }
-            if let Some(piece) = self.ledger.doom(entry, stale_since) {
-                self.let_go(&piece);
+            if let Some(offloaded) = self.ledger.doom(entry, stale_since) {
+                self.release_tags(&offloaded);
             }
         }
     }
 
-    /// A piece is confirmed gone, or never went in.
-    pub(super) fn let_go(&mut self, piece: &Piece) {
-        for tag in tags(&piece.rule) {
+    /// Releases the tags of an entry that is confirmed gone, or was never inserted.
+    pub(super) fn release_tags(&mut self, offloaded: &OffloadEntry) {
+        for tag in tags(&offloaded.rule) {
             self.gigaflow.ltm_mut().release(tag);
         }
-        self.ways.give_up(piece.way);
+        self.pending_traversals.abandon(offloaded.traversal_no);
     }
 }
 
-/// The tags of a rule, in and out.
+/// Returns the tags of a rule, in and out.
 fn tags(rule: &LtmRule) -> impl Iterator<Item = shunt_gigaflow::ltm::Tag> {
     let next = match rule.next {
         Next::Tag(next) => Some(next),

@@ -1,39 +1,39 @@
-//! Whether a target is stale.
+//! The rule that decides whether an offload device is stale.
 
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
 use super::{OffloadState, StaleReason};
 
-/// What a target owes of a version.
+/// The operations that a version still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Debt {
     Nothing,
-    /// Removals of what the version made stale.
+    /// Removals of entries that the version made stale.
     Removals,
-    /// Removals, and longer than is waited for.
+    /// Removals that take longer than the limit.
     Late,
 }
 
-/// What is known of a target's being there, and of what it owes.
+/// The presence of a device, and its debt.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct StalenessJudge {
     state: OffloadState,
-    /// It was asked how the target is: since then time goes by.
+    /// Set once the state was asked for: from then on time counts.
     has_begun: bool,
-    /// It does not answer, or what it holds is unknown.
+    /// Set while the device does not respond, or its content is unknown.
     is_lost: bool,
-    /// It was there some time.
+    /// Set once the device was present.
     was_there: bool,
-    /// It was lost since it held nothing stale.
+    /// Set if the device was lost since it last held no stale entry.
     was_lost: bool,
-    /// A version was answered though it held what that made stale.
-    is_behind: bool,
+    /// Set if a version was acknowledged while the device held entries that it made stale.
+    is_unconfirmed: bool,
     repairs: u64,
     stale_count: u64,
 }
 
-impl Judge {
+impl StalenessJudge {
     pub(super) fn new(is_there: bool) -> Self {
         Self {
             state: if is_there { OffloadState::Connected } else { OffloadState::default() },
@@ -41,43 +41,43 @@ impl Judge {
             is_lost: !is_there,
             was_there: is_there,
             was_lost: false,
-            is_behind: false,
+            is_unconfirmed: false,
             repairs: 0,
             stale_count: 0,
         }
     }
 
-    /// The target does not answer.
-    pub(super) const fn lose(&mut self) {
+    /// Notes that the device does not respond.
+    pub(super) const fn note_lost(&mut self) {
         (self.is_lost, self.was_lost) = (true, true);
     }
 
-    /// The target holds just what it confirmed.
-    pub(super) const fn restore(&mut self) {
+    /// Notes that the device holds exactly the entries that it confirmed.
+    pub(super) const fn note_restored(&mut self) {
         self.repairs += self.was_there as u64;
         (self.is_lost, self.was_there) = (false, true);
     }
 
-    /// A version is answered though the target holds what it made stale.
-    pub(super) const fn fall_behind(&mut self) {
-        self.is_behind = true;
+    /// Notes that a version is acknowledged while the device holds entries that it made stale.
+    pub(super) const fn note_unconfirmed(&mut self) {
+        self.is_unconfirmed = true;
     }
 
     pub(super) const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// How often it was restored, and how often it became stale.
+    /// Returns how often the device was restored, and how often it became stale.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.repairs, self.stale_count)
     }
 
-    /// Says how the target is, by what it owes.
+    /// Returns the state of the device, given its debt.
     pub(super) fn judge(&mut self, now: Time, debt: Debt) -> OffloadState {
         let owes = debt != Debt::Nothing;
         let why = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
-        } else if owes && self.is_behind {
+        } else if owes && self.is_unconfirmed {
             Some(if self.was_lost { StaleReason::Repairing } else { StaleReason::Unconfirmed })
         } else if debt == Debt::Late {
             Some(StaleReason::Unconfirmed)
@@ -85,7 +85,7 @@ impl Judge {
             None
         };
         if !self.is_lost && !owes {
-            (self.is_behind, self.was_lost) = (false, false);
+            (self.is_unconfirmed, self.was_lost) = (false, false);
         }
         if let (false, OffloadState::Stale { since, .. }) = (self.has_begun, &mut self.state) {
             *since = now;
@@ -94,12 +94,12 @@ impl Judge {
         self.state = match (why, self.state) {
             (None, OffloadState::Connected) => OffloadState::Connected,
             (None, OffloadState::Stale { since, .. }) => {
-                info!(stale_for = ?now.since(since), "the target holds what the tables say");
+                info!(stale_for = ?now.since(since), "offload device: in step with the tables");
                 OffloadState::Connected
             }
             (Some(why), OffloadState::Connected) => {
                 self.stale_count += 1;
-                warn!(why = why.as_str(), "the target is stale");
+                warn!(why = why.as_str(), "offload device: stale");
                 OffloadState::Stale { since: now, why }
             }
             (Some(why), OffloadState::Stale { since, .. }) => OffloadState::Stale { since, why },
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_target_is_not_there_yet_since_somebody_asks_and_not_since_the_switch_began() {
-        let mut judge = Judge::new(false);
+        let mut judge = StalenessJudge::new(false);
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {
             let state = judge.judge(now, Debt::Nothing);

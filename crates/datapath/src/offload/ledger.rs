@@ -1,4 +1,4 @@
-//! What a target has of each piece that is meant to be there, and what is to be asked of it next.
+//! The state of each intended entry in the offload device, and the next operation for it.
 //!
 //! ```text
 //!   waiting ──insert──► inserting ──done──► held ──remove──► removing ──done──► gone
@@ -6,13 +6,13 @@
 //!      └── doomed ──────────────────────────────────┴──► gone
 //! ```
 //!
-//! A piece is *doomed* when it is not meant to be there any more: stale, idle, or in the way of another.
-//! From then on it goes towards *gone*, by the answers that are still to come, and it is told of only
-//! then: its tags are free, its place is, and a version that waited for it may be answered.
+//! An entry is *doomed* when it is no longer intended: it is stale, idle, or blocks another entry.
+//! From then on it proceeds to *gone* with the responses that are still due. Only then are its tags
+//! and its key free, and a version that waits for it can be acknowledged.
 //!
-//! *Stale* is more than what a version named. Whatever is doomed and not gone when a version is adopted
-//! is waited for: it was left by the eviction engine when it was doomed, and nobody knows what the
-//! version made of it.
+//! More entries are *stale* than a version named. A version waits for every entry that is doomed
+//! and not gone when the version is adopted. The eviction engine forgot such an entry when it was
+//! doomed, so the effect of the version on it is unknown.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 
@@ -25,54 +25,54 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::{Time, Traversal};
 
-use super::{Operations, Reason};
+use super::{OffloadRefusal, OperationCounts};
 
-/// Every piece that is meant to be in the target, or may be there still.
+/// All entries that the device is intended to hold, or may still hold.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pieces: HashMap<LtmIndex, Piece, Hasher>,
+    offloaded_entries: HashMap<LtmIndex, OffloadEntry, Hasher>,
     by_entry: HashMap<LtmEntryRef, LtmIndex, Hasher>,
-    /// Who has a place in the target, or is about to leave it.
-    places: HashMap<Place, LtmIndex, Hasher>,
-    /// To be inserted, by stage, oldest first.
+    /// The entry that occupies a key in the device, or is about to release it.
+    keys: HashMap<EntryKey, LtmIndex, Hasher>,
+    /// Entries to insert, by stage, oldest first.
     inserts: Vec<BTreeSet<LtmIndex>>,
-    /// To be removed, first stage first.
+    /// Entries to remove, first stage first.
     removals: BTreeSet<(StageId, LtmIndex)>,
-    /// Removals that the target refused, to be asked for again some time.
-    clinging: BTreeSet<(StageId, LtmIndex)>,
-    /// What versions made stale and is not gone, by when.
+    /// Removals that the device refused, to be retried.
+    refused_removals: BTreeSet<(StageId, LtmIndex)>,
+    /// Entries that versions made stale and that are not gone, by time.
     stale: BTreeSet<(Time, LtmIndex)>,
     doomed_count: usize,
-    /// Of what the target has or may have of each stage, that which is doomed.
+    /// Number of doomed entries of each stage that the device holds or may hold.
     leaving: Vec<usize>,
-    under_way: HashMap<Ticket, LtmIndex, Hasher>,
+    pending_operations: HashMap<Ticket, LtmIndex, Hasher>,
     /// Of these, insertions.
     inserting_count: usize,
-    /// Entries of each stage that the target has or may have.
+    /// Entries of each stage that the device holds or may hold.
     occupied: Vec<usize>,
     capacity: Vec<usize>,
     next_index: u64,
     next_ticket: u64,
-    pub(super) operations: Operations,
+    pub(super) operations: OperationCounts,
 }
 
-/// A piece.
+/// An entry.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct OffloadEntry {
     /// The owner's entry.
     pub(super) entry: LtmEntryRef,
     pub(super) stage: StageId,
     pub(super) rule: Arc<LtmRule>,
     pub(super) traversal: Arc<Traversal>,
-    /// The way that it was made for.
-    pub(super) way: u64,
+    /// The traversal that it was created for.
+    pub(super) traversal_no: u64,
     state: State,
     doomed: Option<Doomed>,
-    /// What the target had counted when it was read last.
+    /// The device's count at the last reading.
     counted: Counters,
-    /// Of these, those that were counted before the target forgot.
+    /// The part of it that the device counted before it lost its state.
     counted_before: Counters,
-    /// When a reading found a hit last, or the piece was confirmed.
+    /// Time of the last reading that found a hit, or of the confirmation.
     used: Time,
 }
 
@@ -82,8 +82,7 @@ enum State {
     Inserting,
     Held,
     Removing,
-    /// The target was lost before it answered the insertion: it is there no more, or not yet, when the
-    /// target is back, and what it is now nobody knows.
+    /// The device was lost before it responded to the insertion; the entry's presence is unknown.
     Unknown,
     Refused,
 }
@@ -93,29 +92,29 @@ struct Doomed {
     stale_since: Option<Time>,
 }
 
-/// Where an entry is found: there is one at most.
-type Place = (StageId, Tag, u16, Match);
+/// The key of an entry in the device; each key has one entry at most.
+type EntryKey = (StageId, Tag, u16, Match);
 
 type Hasher = foldhash::fast::FixedState;
 
-/// A piece to be inserted.
+/// An entry to insert.
 pub(super) struct NewEntry {
     pub(super) entry: LtmEntryRef,
     pub(super) stage: StageId,
     pub(super) rule: LtmRule,
     pub(super) traversal: Arc<Traversal>,
-    pub(super) way: u64,
+    pub(super) traversal_no: u64,
 }
 
-/// What an answer came to.
+/// The result of a response.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// A piece of this way is confirmed, or will never be.
-    pub(super) way: Option<(u64, Confirmed)>,
-    /// A piece is gone for good.
-    pub(super) gone: Option<Piece>,
-    /// A piece is not taken: its entry is to be ended.
-    pub(super) refused: Option<(LtmEntryRef, Reason)>,
+pub(super) struct ResponseOutcome {
+    /// An entry of this traversal is confirmed, or never will be.
+    pub(super) traversal_no: Option<(u64, Confirmed)>,
+    /// An entry that is gone for good.
+    pub(super) gone: Option<OffloadEntry>,
+    /// An entry that the device does not accept: it has to be removed.
+    pub(super) refused: Option<(LtmEntryRef, OffloadRefusal)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,63 +123,69 @@ pub(super) enum Confirmed {
     Never,
 }
 
-/// What the operations to be handed over are for.
+/// Operations to send, with their tickets.
 pub(super) type Batch = Vec<(Ticket, Operation)>;
 
 impl Ledger {
-    /// An empty ledger of a target with these stages.
+    /// Creates an empty ledger of a device with these stages.
     pub(super) fn new(capacity: &[usize], seed: u64) -> Self {
         let hasher = Hasher::with_seed(seed);
         Self {
-            pieces: HashMap::with_hasher(hasher.clone()),
+            offloaded_entries: HashMap::with_hasher(hasher.clone()),
             by_entry: HashMap::with_hasher(hasher.clone()),
-            places: HashMap::with_hasher(hasher.clone()),
+            keys: HashMap::with_hasher(hasher.clone()),
             inserts: vec![BTreeSet::new(); capacity.len()],
             removals: BTreeSet::new(),
-            clinging: BTreeSet::new(),
+            refused_removals: BTreeSet::new(),
             stale: BTreeSet::new(),
             doomed_count: 0,
             leaving: vec![0; capacity.len()],
-            under_way: HashMap::with_hasher(hasher),
+            pending_operations: HashMap::with_hasher(hasher),
             inserting_count: 0,
             occupied: vec![0; capacity.len()],
             capacity: capacity.to_vec(),
             next_index: 1,
             next_ticket: 1,
-            operations: Operations::default(),
+            operations: OperationCounts::default(),
         }
     }
 
-    /// A piece is meant to be in the target.
+    /// Adds an intended entry.
     pub(super) fn add(&mut self, new: NewEntry) {
         let index = LtmIndex(self.next_index);
         self.next_index += 1;
-        let NewEntry { entry, stage, rule, traversal, way } = new;
+        let NewEntry { entry, stage, rule, traversal, traversal_no } = new;
         self.by_entry.insert(entry, index);
-        let piece = Piece {
+        let offloaded = OffloadEntry {
             entry,
             stage,
             rule: Arc::new(rule),
             traversal,
-            way,
+            traversal_no,
             state: State::Waiting,
             doomed: None,
             counted: Counters::default(),
             counted_before: Counters::default(),
             used: Time::ZERO,
         };
-        self.pieces.insert(index, piece);
+        self.offloaded_entries.insert(index, offloaded);
         self.inserts[stage.index()].insert(index);
     }
 
-    /// The owner has ended an entry: its piece is not meant to be in the target any more. `stale_since`:
-    /// a version made it stale. Answers with the piece if it is gone at once.
-    pub(super) fn doom(&mut self, entry: LtmEntryRef, stale_since: Option<Time>) -> Option<Piece> {
+    /// Marks an entry that the owner removed as no longer intended; returns it if it is gone at
+    /// once.
+    ///
+    /// `stale_since`: the time at which a version made it stale.
+    pub(super) fn doom(
+        &mut self,
+        entry: LtmEntryRef,
+        stale_since: Option<Time>,
+    ) -> Option<OffloadEntry> {
         let index = self.by_entry.remove(&entry)?;
-        let piece = self.pieces.get_mut(&index)?;
-        piece.doomed = Some(Doomed { stale_since: None });
+        let offloaded = self.offloaded_entries.get_mut(&index)?;
+        offloaded.doomed = Some(Doomed { stale_since: None });
         self.doomed_count += 1;
-        let (state, stage) = (piece.state, piece.stage);
+        let (state, stage) = (offloaded.state, offloaded.stage);
         match state {
             State::Waiting | State::Refused => return self.end(index),
             State::Held => {
@@ -195,27 +200,29 @@ impl Ledger {
         None
     }
 
-    /// A version is adopted: all that is doomed and not gone is waited for.
+    /// Adopts a version: it waits for all entries that are doomed and not gone.
     pub(super) fn adopt(&mut self, now: Time) {
         if self.doomed_count == self.stale.len() {
             return;
         }
-        let is_new = |piece: &Piece| piece.doomed == Some(Doomed { stale_since: None });
-        let doomed = self.pieces.iter().filter(|(_, piece)| is_new(piece));
+        let is_new =
+            |offloaded: &OffloadEntry| offloaded.doomed == Some(Doomed { stale_since: None });
+        let doomed = self.offloaded_entries.iter().filter(|(_, offloaded)| is_new(offloaded));
         let doomed: Vec<LtmIndex> = doomed.map(|(index, _)| *index).collect();
         doomed.into_iter().for_each(|index| self.make_stale(index, now));
     }
 
     fn make_stale(&mut self, index: LtmIndex, since: Time) {
-        if let Some(piece) = self.pieces.get_mut(&index) {
-            piece.doomed = Some(Doomed { stale_since: Some(since) });
+        if let Some(offloaded) = self.offloaded_entries.get_mut(&index) {
+            offloaded.doomed = Some(Doomed { stale_since: Some(since) });
             self.stale.insert((since, index));
         }
     }
 
-    /// Fills a batch with what can be asked for now, up to so many operations: removals, first stage
-    /// first; then, if nothing stale is left, insertions, last stage first, of which no more are to be
-    /// under way than the second number says. Answers with entries for which there will be no room.
+    /// Fills a batch with operations that are due; returns entries for which there will be no room.
+    ///
+    /// Removals come first, first stage first. Then, if no stale entry is left, insertions follow,
+    /// last stage first, up to the given number of pending ones.
     pub(super) fn next(
         &mut self,
         batch: &mut Batch,
@@ -224,9 +231,9 @@ impl Ledger {
         while batch.len() < count
             && let Some((stage, index)) = self.removals.pop_first()
         {
-            if let Some(piece) = self.pieces.get_mut(&index) {
-                debug_assert!(piece.state == State::Held && piece.stage == stage);
-                piece.state = State::Removing;
+            if let Some(offloaded) = self.offloaded_entries.get_mut(&index) {
+                debug_assert!(offloaded.state == State::Held && offloaded.stage == stage);
+                offloaded.state = State::Removing;
                 batch.push((self.ticket(index), Operation::Remove { entry: index }));
                 self.operations.removes += 1;
             }
@@ -245,9 +252,11 @@ impl Ledger {
         without_room
     }
 
-    /// The insertions of one stage; answers whether those of the stages before it may follow: no packet
-    /// is to be led to a piece that is still to come. A piece whose place is taken waits, and what leads
-    /// to its tag waits with it; the others do not, as a target may keep what it was asked to remove.
+    /// Adds the insertions of one stage; returns whether those of earlier stages may follow.
+    ///
+    /// No packet may be led to an entry that is still to come. An entry whose key is occupied
+    /// waits, and entries that lead to its tag wait with it. The others do not wait, as a device
+    /// may keep an entry that it was asked to remove.
     fn next_inserts(
         &mut self,
         stage: usize,
@@ -263,25 +272,25 @@ impl Ledger {
             if batch.len() >= count {
                 return false;
             }
-            let Some(piece) = self.pieces.get(&index) else { return false };
-            let is_led_to = matches!(&piece.rule.next, Next::Tag(tag) if held_up.contains(tag));
-            let place = place(piece);
-            if is_led_to || self.places.contains_key(&place) {
-                held_up.insert(piece.rule.tag);
+            let Some(offloaded) = self.offloaded_entries.get(&index) else { return false };
+            let is_led_to = matches!(&offloaded.rule.next, Next::Tag(tag) if held_up.contains(tag));
+            let key = key(offloaded);
+            if is_led_to || self.keys.contains_key(&key) {
+                held_up.insert(offloaded.rule.tag);
                 continue;
             }
             if self.occupied[stage] >= self.capacity[stage] {
                 if self.leaving[stage] > 0 {
                     return false;
                 }
-                without_room.push(piece.entry);
+                without_room.push(offloaded.entry);
                 self.inserts[stage].remove(&index);
                 self.set_state(index, State::Refused);
                 continue;
             }
-            let (at, rule) = (piece.stage, Arc::clone(&piece.rule));
+            let (at, rule) = (offloaded.stage, Arc::clone(&offloaded.rule));
             self.inserts[stage].remove(&index);
-            self.places.insert(place, index);
+            self.keys.insert(key, index);
             self.occupied[stage] += 1;
             self.set_state(index, State::Inserting);
             self.inserting_count += 1;
@@ -292,15 +301,15 @@ impl Ledger {
         true
     }
 
-    /// What was not taken of a batch is to be asked for again.
-    pub(super) fn give_back(&mut self, batch: &mut Batch) {
+    /// Takes back the operations of a batch that the device did not accept.
+    pub(super) fn return_unsent(&mut self, batch: &mut Batch) {
         for (ticket, operation) in batch.drain(..) {
-            let Some(index) = self.under_way.remove(&ticket) else { continue };
+            let Some(index) = self.pending_operations.remove(&ticket) else { continue };
             match operation {
                 Operation::Insert { stage, .. } => {
                     self.operations.inserts -= 1;
                     self.inserting_count -= 1;
-                    // Nothing was doomed while the batch was made.
+                    // Nothing was doomed while the batch was filled.
                     self.leave(index);
                     self.set_state(index, State::Waiting);
                     self.inserts[stage.index()].insert(index);
@@ -316,24 +325,26 @@ impl Ledger {
         }
     }
 
-    /// Takes in the answer to an operation; `None`: it is not one of the ledger's.
+    /// Handles the response to an operation; `None`: the operation is not the ledger's.
     pub(super) fn complete(
         &mut self,
         ticket: Ticket,
         result: &Result<(), OffloadError>,
         now: Time,
-    ) -> Option<Outcome> {
-        let index = self.under_way.remove(&ticket)?;
+    ) -> Option<ResponseOutcome> {
+        let index = self.pending_operations.remove(&ticket)?;
         match result {
             Ok(()) => self.operations.done += 1,
             Err(OffloadError::Lost(_)) => self.operations.lost += 1,
             Err(_) => self.operations.failed += 1,
         }
-        let state = self.pieces.get(&index)?.state;
+        let state = self.offloaded_entries.get(&index)?.state;
         Some(match state {
             State::Inserting => self.inserted(index, result, now),
             State::Removing => self.removed(index, result),
-            State::Waiting | State::Held | State::Unknown | State::Refused => Outcome::default(),
+            State::Waiting | State::Held | State::Unknown | State::Refused => {
+                ResponseOutcome::default()
+            }
         })
     }
 
@@ -342,176 +353,204 @@ impl Ledger {
         index: LtmIndex,
         result: &Result<(), OffloadError>,
         now: Time,
-    ) -> Outcome {
+    ) -> ResponseOutcome {
         self.inserting_count -= 1;
-        let Some(piece) = self.pieces.get_mut(&index) else { return Outcome::default() };
-        let (entry, stage, way) = (piece.entry, piece.stage, piece.way);
-        let is_doomed = piece.doomed.is_some();
+        let Some(offloaded) = self.offloaded_entries.get_mut(&index) else {
+            return ResponseOutcome::default();
+        };
+        let (entry, stage, traversal_no) =
+            (offloaded.entry, offloaded.stage, offloaded.traversal_no);
+        let is_doomed = offloaded.doomed.is_some();
         match result {
             Ok(()) => {
-                (piece.state, piece.used) = (State::Held, now);
+                (offloaded.state, offloaded.used) = (State::Held, now);
                 if is_doomed {
                     self.removals.insert((stage, index));
                 }
-                Outcome { way: Some((way, Confirmed::Yes)), ..Outcome::default() }
+                ResponseOutcome {
+                    traversal_no: Some((traversal_no, Confirmed::Yes)),
+                    ..ResponseOutcome::default()
+                }
             }
             Err(OffloadError::Lost(_)) => {
-                piece.state = State::Unknown;
-                Outcome::default()
+                offloaded.state = State::Unknown;
+                ResponseOutcome::default()
             }
             Err(error) => {
-                piece.state = State::Refused;
+                offloaded.state = State::Refused;
                 self.leave(index);
                 let gone = if is_doomed { self.end(index) } else { None };
                 let refused = (!is_doomed).then(|| (entry, error.into()));
-                Outcome { way: Some((way, Confirmed::Never)), gone, refused }
+                ResponseOutcome {
+                    traversal_no: Some((traversal_no, Confirmed::Never)),
+                    gone,
+                    refused,
+                }
             }
         }
     }
 
-    fn removed(&mut self, index: LtmIndex, result: &Result<(), OffloadError>) -> Outcome {
+    fn removed(&mut self, index: LtmIndex, result: &Result<(), OffloadError>) -> ResponseOutcome {
         match result {
             Ok(()) | Err(OffloadError::NoSuchEntry) => {
-                Outcome { gone: self.end(index), ..Outcome::default() }
+                ResponseOutcome { gone: self.end(index), ..ResponseOutcome::default() }
             }
             Err(error) => {
                 if let Some(stage) = self.set_state(index, State::Held) {
                     let is_lost = matches!(error, OffloadError::Lost(_));
-                    let again = if is_lost { &mut self.removals } else { &mut self.clinging };
+                    let again =
+                        if is_lost { &mut self.removals } else { &mut self.refused_removals };
                     again.insert((stage, index));
                 }
-                Outcome::default()
+                ResponseOutcome::default()
             }
         }
     }
 
-    /// The target holds just what it confirmed: insertions that it did not answer are to be asked for
-    /// again, or not to be waited for. Answers with what is gone.
-    pub(super) fn restored(&mut self, now: Time) -> Vec<Piece> {
-        let unknown = self.pieces.iter().filter(|(_, piece)| piece.state == State::Unknown);
+    /// Notes that the device holds exactly the entries that it confirmed; returns entries that are
+    /// gone.
+    ///
+    /// Insertions without a response are repeated, or dropped.
+    pub(super) fn restored(&mut self, now: Time) -> Vec<OffloadEntry> {
+        let unknown = self
+            .offloaded_entries
+            .iter()
+            .filter(|(_, offloaded)| offloaded.state == State::Unknown);
         let mut unknown: Vec<LtmIndex> = unknown.map(|(index, _)| *index).collect();
         unknown.sort_unstable();
         let mut gone = Vec::new();
         for index in unknown {
             self.leave(index);
-            let Some(piece) = self.pieces.get_mut(&index) else { continue };
-            if piece.doomed.is_some() {
-                piece.state = State::Refused;
+            let Some(offloaded) = self.offloaded_entries.get_mut(&index) else { continue };
+            if offloaded.doomed.is_some() {
+                offloaded.state = State::Refused;
                 gone.extend(self.end(index));
             } else {
-                piece.state = State::Waiting;
-                let stage = piece.stage.index();
+                offloaded.state = State::Waiting;
+                let stage = offloaded.stage.index();
                 self.inserts[stage].insert(index);
             }
         }
-        // From now on the target has time to confirm.
+        // From now on the device has time to confirm.
         for (_, index) in std::mem::take(&mut self.stale) {
             self.make_stale(index, now);
         }
-        self.ask_again();
+        self.retry_refused();
         gone
     }
 
-    /// Asks again for what the target refused to remove.
-    pub(super) fn ask_again(&mut self) {
-        self.removals.append(&mut self.clinging);
+    /// Retries removals that the device refused.
+    pub(super) fn retry_refused(&mut self) {
+        self.removals.append(&mut self.refused_removals);
     }
 
-    /// What an entry has counted. Answers with the hits since it was last read, and what they are hits
-    /// of.
+    /// Takes the count of an entry; returns the hits since the last reading, and the entry.
     pub(super) fn counted(
         &mut self,
         index: LtmIndex,
         counters: Counters,
         now: Time,
     ) -> Option<(LtmEntryRef, Arc<Traversal>, Counters)> {
-        let piece = self.pieces.get_mut(&index)?;
-        if counters.packets < piece.counted.packets || counters.bytes < piece.counted.bytes {
-            // The target has begun anew.
-            piece.counted_before = piece.totals();
-            piece.counted = Counters::default();
+        let offloaded = self.offloaded_entries.get_mut(&index)?;
+        if counters.packets < offloaded.counted.packets || counters.bytes < offloaded.counted.bytes
+        {
+            // The device counts from zero again.
+            offloaded.counted_before = offloaded.totals();
+            offloaded.counted = Counters::default();
         }
         let hits = Counters {
-            packets: counters.packets - piece.counted.packets,
-            bytes: counters.bytes - piece.counted.bytes,
+            packets: counters.packets - offloaded.counted.packets,
+            bytes: counters.bytes - offloaded.counted.bytes,
         };
-        piece.counted = counters;
+        offloaded.counted = counters;
         if hits.packets == 0 {
             return None;
         }
-        piece.used = now;
-        Some((piece.entry, Arc::clone(&piece.traversal), hits))
+        offloaded.used = now;
+        Some((offloaded.entry, Arc::clone(&offloaded.traversal), hits))
     }
 
-    /// The name of an entry that is meant to be in the target.
+    /// Returns the index of an intended entry.
     pub(super) fn index(&self, entry: LtmEntryRef) -> Option<LtmIndex> {
         self.by_entry.get(&entry).copied()
     }
 
-    /// The entry of a piece that is still meant to be in the target.
+    /// Returns the entry of an index that is still intended.
     pub(super) fn entry(&self, index: LtmIndex) -> Option<LtmEntryRef> {
-        self.pieces.get(&index).filter(|piece| piece.doomed.is_none()).map(|piece| piece.entry)
+        self.offloaded_entries
+            .get(&index)
+            .filter(|offloaded| offloaded.doomed.is_none())
+            .map(|offloaded| offloaded.entry)
     }
 
-    /// The pieces that the target has, to read their counters.
+    /// Returns the entries that the device holds, to read their counters.
     pub(super) fn held(&self) -> Vec<LtmIndex> {
-        let held = self.pieces.iter().filter(|(_, piece)| piece.state == State::Held);
+        let held =
+            self.offloaded_entries.iter().filter(|(_, offloaded)| offloaded.state == State::Held);
         held.map(|(index, _)| *index).collect()
     }
 
-    /// Removals that are under way: their answers come with counts.
-    pub(super) fn removals_under_way(&self) -> impl Iterator<Item = Ticket> {
+    /// Returns pending removals: their responses come with counts.
+    pub(super) fn pending_removals(&self) -> impl Iterator<Item = Ticket> {
         let is_removal = |index: &LtmIndex| {
-            self.pieces.get(index).is_some_and(|piece| piece.state == State::Removing)
+            self.offloaded_entries
+                .get(index)
+                .is_some_and(|offloaded| offloaded.state == State::Removing)
         };
-        self.under_way.iter().filter(move |(_, index)| is_removal(index)).map(|(ticket, _)| *ticket)
+        self.pending_operations
+            .iter()
+            .filter(move |(_, index)| is_removal(index))
+            .map(|(ticket, _)| *ticket)
     }
 
-    /// Entries that nothing had hit by the reading that began at `read`, for `idle` at least.
+    /// Returns entries without a hit for at least `idle` before the reading that began at `read`.
     pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<LtmEntryRef> {
-        let is_idle = |piece: &&Piece| {
-            piece.doomed.is_none() && piece.state == State::Held && read.since(piece.used) >= idle
+        let is_idle = |offloaded: &&OffloadEntry| {
+            offloaded.doomed.is_none()
+                && offloaded.state == State::Held
+                && read.since(offloaded.used) >= idle
         };
-        self.pieces.values().filter(is_idle).map(|piece| piece.entry).collect()
+        self.offloaded_entries.values().filter(is_idle).map(|offloaded| offloaded.entry).collect()
     }
 
-    /// The pieces that are meant to be in the target, with what they have counted.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (&Piece, Counters)> {
-        let pieces = self.pieces.values().filter(|piece| piece.doomed.is_none());
-        pieces.map(|piece| (piece, piece.totals()))
+    /// Returns the intended entries, with their counts.
+    pub(super) fn offloaded_entries(&self) -> impl Iterator<Item = (&OffloadEntry, Counters)> {
+        let offloaded_entries =
+            self.offloaded_entries.values().filter(|offloaded| offloaded.doomed.is_none());
+        offloaded_entries.map(|offloaded| (offloaded, offloaded.totals()))
     }
 
-    /// When what is stale and not gone became so, the oldest first.
+    /// Returns the time at which the oldest stale entry became stale.
     pub(super) fn stale_since(&self) -> Option<Time> {
         self.stale.first().map(|(since, _)| *since)
     }
 
-    /// How many entries are stale and not gone.
+    /// Returns the number of stale entries that are not gone.
     pub(super) fn stale_count(&self) -> usize {
         self.stale.len()
     }
 
-    /// Pieces that are to be inserted.
+    /// Returns the number of entries to insert.
     pub(super) fn waiting_count(&self) -> usize {
         self.inserts.iter().map(BTreeSet::len).sum()
     }
 
-    /// Operations that are not answered.
-    pub(super) fn under_way_count(&self) -> usize {
-        self.under_way.len()
+    /// Returns the number of operations without a response.
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending_operations.len()
     }
 
-    /// Entries of each stage that the target has or may have.
+    /// Returns the number of entries of each stage that the device holds or may hold.
     pub(super) fn occupied(&self) -> &[usize] {
         &self.occupied
     }
 
-    /// What each stage may hold, as the target says.
+    /// Sets the capacity of each stage, as the device states it.
     pub(super) fn set_capacity(&mut self, capacity: &[usize]) {
         self.capacity.iter_mut().zip(capacity).for_each(|(own, stage)| *own = *stage);
     }
 
-    /// Another ticket, of nobody yet.
+    /// Returns a new ticket.
     pub(super) const fn new_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -520,41 +559,42 @@ impl Ledger {
 
     fn ticket(&mut self, index: LtmIndex) -> Ticket {
         let ticket = self.new_ticket();
-        self.under_way.insert(ticket, index);
+        self.pending_operations.insert(ticket, index);
         ticket
     }
 
     fn set_state(&mut self, index: LtmIndex, state: State) -> Option<StageId> {
-        let piece = self.pieces.get_mut(&index)?;
-        piece.state = state;
-        Some(piece.stage)
+        let offloaded = self.offloaded_entries.get_mut(&index)?;
+        offloaded.state = state;
+        Some(offloaded.stage)
     }
 
-    /// An entry has no place in the target any more.
+    /// Removes an entry from the counts of its stage, and releases its key.
     fn leave(&mut self, index: LtmIndex) {
-        let Some(piece) = self.pieces.get(&index) else { return };
-        let (stage, place, is_doomed) = (piece.stage.index(), place(piece), piece.doomed.is_some());
-        if self.places.get(&place) == Some(&index) {
-            self.places.remove(&place);
+        let Some(offloaded) = self.offloaded_entries.get(&index) else { return };
+        let (stage, key, is_doomed) =
+            (offloaded.stage.index(), key(offloaded), offloaded.doomed.is_some());
+        if self.keys.get(&key) == Some(&index) {
+            self.keys.remove(&key);
             self.occupied[stage] -= 1;
             self.leaving[stage] -= usize::from(is_doomed);
         }
     }
 
-    fn end(&mut self, index: LtmIndex) -> Option<Piece> {
+    fn end(&mut self, index: LtmIndex) -> Option<OffloadEntry> {
         self.leave(index);
-        let piece = self.pieces.remove(&index)?;
-        self.inserts[piece.stage.index()].remove(&index);
-        if let Some(Doomed { stale_since }) = piece.doomed {
+        let offloaded = self.offloaded_entries.remove(&index)?;
+        self.inserts[offloaded.stage.index()].remove(&index);
+        if let Some(Doomed { stale_since }) = offloaded.doomed {
             self.doomed_count -= 1;
             stale_since.map(|since| self.stale.remove(&(since, index)));
         }
-        Some(piece)
+        Some(offloaded)
     }
 }
 
-impl Piece {
-    /// When it was hit last, as far as is known.
+impl OffloadEntry {
+    /// Returns the time of the last known hit.
     pub(super) const fn used(&self) -> Time {
         self.used
     }
@@ -565,7 +605,7 @@ impl Piece {
     }
 }
 
-fn place(piece: &Piece) -> Place {
-    let rule = &piece.rule;
-    (piece.stage, rule.tag, rule.length, rule.matching.clone())
+fn key(offloaded: &OffloadEntry) -> EntryKey {
+    let rule = &offloaded.rule;
+    (offloaded.stage, rule.tag, rule.length, rule.matching.clone())
 }

@@ -1,81 +1,84 @@
-//! The owner of a target: what keeps the rules of a NIC true to the tables.
+//! Offload of LTM entries: the agent that keeps the entries of a NIC true to the tables.
 //!
-//! A [target](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch and forwards by itself
-//! what it has rules for. Its owner is one thread, and one more owner in the protocol of versions
-//! ([`crate::evict::owner`]): it reports what it installs, takes advances, and answers a version when the
-//! target holds nothing any more that the version made stale. So a barrier waits for the NIC too.
+//! An [offload device](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch, and
+//! forwards packets by its own entries. Its agent is one thread, and one more owner in the protocol
+//! of versions ([`crate::evict::owner`]). It reports its installs and takes invalidations. It
+//! acknowledges a version when the device no longer holds an entry that the version made stale, so
+//! a barrier waits for the NIC too.
 //!
 //! ```text
-//!  packet threads ── offers of keys that missed (bounded, dropped when full) ──┐
-//!                                                                              ▼
-//!  eviction thread ◄── reports ── OffloadAgent: Gigaflow cuts, Owner names, Ledger orders
-//!        │                            ▲   │                                    │
-//!        └── invalidation ─► mailbox ──────┘   └── answer, counts, status           │ operations
-//!                                                                              ▼
-//!                                                                          OffloadDevice
+//!  packet threads ── candidates: keys that missed (bounded, dropped when full) ─┐
+//!                                                                               ▼
+//!  eviction thread ◄── reports ── OffloadAgent: Gigaflow partitions, Owner names, Ledger orders
+//!        │                            ▲   │                                     │
+//!        └── invalidation ─► mailbox ─┘   └── acks, counts, status              │ operations
+//!                                                                               ▼
+//!                                                                         OffloadDevice
 //! ```
 //!
-//! # What is intended, and what is held
+//! # Intended and held entries
 //!
-//! The owner's chain of stages says what is *intended*. The ledger knows of every piece what
-//! the target has of it: nothing yet, an insertion under way, the piece, a removal under way. It sees to
-//! it that
+//! The agent's chain of stages holds the *intended* entries. For each of them the ledger knows the
+//! state of the device: absent, insertion pending, held, or removal pending. The ledger guarantees:
 //!
-//! - there is one write at a time for an entry: a removal waits for the answer to its insertion;
-//! - nothing goes in before all that a version made stale is confirmed gone;
-//! - pieces go in last stage first, and out first stage first;
-//! - a place (tag, match and length in a stage) is free before another entry comes there;
-//! - tags of a piece stay held until it is confirmed gone, and are drained before their numbers are
-//!   used again.
+//! - An entry has one pending write at a time: a removal waits for the response to its insertion.
+//! - Nothing is inserted before all entries that a version made stale are confirmed gone.
+//! - Sub-traversals are inserted last stage first, and removed first stage first.
+//! - A key (tag, match and length in a stage) is free before another entry takes it.
+//! - The tags of an entry are held until it is confirmed gone. They are drained before their
+//!   numbers are reused.
 //!
-//! An offer is a key, not a decision: the owner translates it under the version that it is at, so it
-//! installs nothing else (rule 5), and an offer that waited is none the worse for it.
+//! A candidate is a key and not a decision: the agent translates it under its current version (rule
+//! 5), so a candidate that has waited does no harm.
 //!
-//! # Stale
+//! # Stale devices
 //!
-//! A target that is lost, or that does not confirm within [`OffloadConfig::confirm_within`], is *stale*:
-//! it may forward by rules that are gone. Then versions are answered without it, and pulls too: nobody
-//! waits. [`OffloadStatus::state`] says so, since when and why, and the log does. It ends when the target
-//! is there and everything stale is confirmed gone.
+//! A device is *stale* if it is lost, or does not confirm within [`OffloadConfig::confirm_within`]:
+//! it may forward by rules that are gone. Then versions are acknowledged and pulls are answered
+//! without it, so nobody waits. [`OffloadStatus::state`] and the log name the state, its beginning
+//! and its reason. The state ends when the device is present and all stale entries are confirmed
+//! gone.
 //!
 //! # Hits
 //!
-//! The target's counters are read every [`OffloadConfig::count_every`], and when somebody pulls. The
-//! difference to what was read before is credited to the rules of the piece, at the time of the
-//! reading. A removal comes with a last reading, where the target counts; what is counted between that
-//! and the removal itself is lost, and so is what a target counted before it forgot. Nobody waits for a
-//! reading that takes longer than the target may take, and it makes the target no less true: versions
-//! wait for removals alone.
+//! The device's counters are read every [`OffloadConfig::count_every`], and on each pull. The
+//! difference to the previous reading is credited to the rules of the entry, at the time of the
+//! reading. A removal comes with a last reading, if the device counts. Hits between that reading
+//! and the removal are lost, and so are hits that a device counted before it lost its state. A
+//! reading that takes too long holds up nobody, and does not make the device stale: versions wait
+//! for removals only.
 //!
-//! # How it is wired
+//! # Wiring
 //!
-//! [`offload_endpoint`] makes the joints. The [`OffloadHandle`] is control's: its
-//! [`wake`](OffloadHandle::wake) is what the target calls when it has something to tell. Each packet
-//! thread gets [`OffloadCandidates`], the desk gets [`CoordinatorEndpoint`](crate::CoordinatorEndpoint), the [`OffloadAgent`] the rest,
-//! and [`spawn_offload_thread`] runs it.
+//! [`offload_endpoint`] creates the channels. The control plane gets the [`OffloadHandle`]; its
+//! [`wake`](OffloadHandle::wake) is the device's notification. Each packet thread gets
+//! [`OffloadCandidates`], the eviction coordinator gets a
+//! [`CoordinatorEndpoint`](crate::CoordinatorEndpoint), the [`OffloadAgent`] gets the rest, and
+//! [`spawn_offload_thread`] runs the agent.
 
 mod config;
-mod ends;
+mod endpoints;
 mod status;
 
 mod drain;
 mod judge;
 mod ledger;
 mod pace;
+mod pending_traversals;
 mod reading;
-mod ways;
 
+mod agent;
 mod exchange;
 mod intake;
-mod owner;
 mod runner;
 
+pub use agent::OffloadAgent;
 pub use config::OffloadConfig;
-pub use ends::{
+pub use endpoints::{
     OffloadCandidate, OffloadCandidates, OffloadEndpoint, OffloadHandle, offload_endpoint,
 };
-pub use owner::OffloadAgent;
 pub use runner::spawn_offload_thread;
 pub use status::{
-    LATENCY_BUCKETS, Latency, OffloadState, OffloadStatus, Operations, Reason, StaleReason,
+    LATENCY_BUCKETS, LatencyHistogram, OffloadRefusal, OffloadState, OffloadStatus,
+    OperationCounts, StaleReason,
 };

@@ -1,27 +1,27 @@
-//! How many insertions are to be under way.
+//! The number of insertions that may be pending.
 //!
-//! A target does one after the other what it was asked for, so that a removal, and the version that
-//! waits for it, waits for all insertions that were handed over before. So no more are than the target
-//! confirms in a moment or two, whatever time it takes for one.
+//! A device processes operations in order. A removal, and the version that waits for it, therefore
+//! waits for all insertions that were sent before. So at most as many are pending as the device
+//! confirms in one or two intervals, whatever time one of them takes.
 
 use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Measures a target.
+/// Measures the speed of a device.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When the moment began that is measured.
+    /// The beginning of the current interval.
     since: Time,
-    /// Insertions that were answered in it.
+    /// Insertions that were confirmed in it.
     acked: usize,
     allowed: usize,
 }
 
-/// What is measured at a time.
+/// The length of an interval.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Insertions that are under way at least: a batch.
+/// Insertions that may always be pending: one batch.
 const ALLOWED_MIN: usize = 256;
 
 impl Default for Pace {
@@ -31,12 +31,12 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// An insertion was answered.
+    /// Notes the response to an insertion.
     pub(super) const fn answer(&mut self) {
         self.acked += 1;
     }
 
-    /// How many may be under way.
+    /// Returns the number of insertions that may be pending.
     pub(super) fn allowed(&mut self, now: Time) -> usize {
         let moments = now.since(self.since).as_nanos() / MOMENT.as_nanos();
         if moments > 0 {
@@ -62,7 +62,7 @@ mod tests {
         };
         assert_eq!(after(100, 10), ALLOWED_MIN);
         assert_eq!(after(2000, 10), 4000);
-        assert_eq!(after(500, 5), 4000, "the moment is not over");
+        assert_eq!(after(500, 5), 4000, "the interval is not over");
         assert_eq!(after(500, 5), 2000);
         assert_eq!(after(2000, 40), 1000);
         assert_eq!(after(0, 1000), ALLOWED_MIN);

@@ -1,7 +1,7 @@
-//! Reading a target's counters, and who waits for it.
+//! Readings of a device's counters, and the pulls that wait for them.
 //!
-//! One reading is under way at a time. Who pulls waits for one that began afterwards, and for the
-//! removals that were under way then: their answers come with the last counts of what they remove.
+//! One reading is pending at a time. A pull waits for a reading that begins after it, and for the
+//! removals that are pending then: their responses come with the last counts.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -14,74 +14,74 @@ use crate::command::Reply;
 #[derive(Default)]
 pub(super) struct Reading {
     current: Option<Current>,
-    /// Who waits for the next.
+    /// Pulls that wait for the next reading.
     waiting: Vec<Reply<()>>,
-    /// When the last one began.
-    began: Time,
+    /// The time at which the last reading began.
+    began_at: Time,
 }
 
 struct Current {
-    began: Time,
-    /// What is not answered yet.
+    began_at: Time,
+    /// Operations without a response.
     tickets: BTreeSet<Ticket>,
-    is_good: bool,
+    is_complete: bool,
     replies: Vec<Reply<()>>,
 }
 
-/// A reading that is over.
+/// A finished reading.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    pub(super) began: Time,
-    /// Whether the target answered all of it.
-    pub(super) is_good: bool,
+pub(super) struct FinishedReading {
+    pub(super) began_at: Time,
+    /// Set if the device responded to all of it.
+    pub(super) is_complete: bool,
 }
 
 impl Reading {
-    /// Somebody waits for what was counted until now.
+    /// Adds a pull, which waits for the counts until now.
     pub(super) fn pull(&mut self, reply: Reply<()>) {
         self.waiting.push(reply);
     }
 
-    /// Whether a reading is to begin.
+    /// Returns whether a reading has to begin.
     pub(super) fn is_due(&self, now: Time, every: Duration) -> bool {
-        self.current.is_none() && (!self.waiting.is_empty() || now.since(self.began) >= every)
+        self.current.is_none() && (!self.waiting.is_empty() || now.since(self.began_at) >= every)
     }
 
-    /// A reading begins; it is over when all of these are answered.
+    /// Begins a reading; it is finished when the device has responded to all of these.
     pub(super) fn begin(&mut self, now: Time, tickets: impl IntoIterator<Item = Ticket>) {
-        self.began = now;
+        self.began_at = now;
         self.current = Some(Current {
-            began: now,
+            began_at: now,
             tickets: tickets.into_iter().collect(),
-            is_good: true,
+            is_complete: true,
             replies: std::mem::take(&mut self.waiting),
         });
     }
 
-    /// Something was answered, by a reading or not.
-    pub(super) fn complete(&mut self, ticket: Ticket, is_good: bool) {
+    /// Notes a response, of a reading or not.
+    pub(super) fn complete(&mut self, ticket: Ticket, is_complete: bool) {
         if let Some(current) = &mut self.current
             && current.tickets.remove(&ticket)
         {
-            current.is_good &= is_good;
+            current.is_complete &= is_complete;
         }
     }
 
-    /// Ends the reading that is under way if all of it is answered, and answers who waits for it.
-    pub(super) fn finish(&mut self) -> Option<Read> {
-        let Current { began, is_good, replies, .. } =
+    /// Finishes the pending reading if all its responses are there, and replies to its pulls.
+    pub(super) fn finish(&mut self) -> Option<FinishedReading> {
+        let Current { began_at, is_complete, replies, .. } =
             self.current.take_if(|current| current.tickets.is_empty())?;
         replies.into_iter().for_each(|reply| reply(()));
-        Some(Read { began, is_good })
+        Some(FinishedReading { began_at, is_complete })
     }
 
-    /// Whether the target has been asked for longer than it may take.
+    /// Returns whether the pending reading takes longer than allowed.
     pub(super) fn is_late(&self, now: Time, within: Duration) -> bool {
-        self.current.as_ref().is_some_and(|current| now.since(current.began) > within)
+        self.current.as_ref().is_some_and(|current| now.since(current.began_at) > within)
     }
 
-    /// Nobody waits any longer.
-    pub(super) fn give_up(&mut self) {
+    /// Replies to all pulls without a reading.
+    pub(super) fn abandon(&mut self) {
         let current = self.current.iter_mut().flat_map(|current| current.replies.drain(..));
         current.chain(self.waiting.drain(..)).for_each(|reply| reply(()));
     }
@@ -89,6 +89,6 @@ impl Reading {
 
 impl fmt::Debug for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").field("began", &self.began).finish_non_exhaustive()
+        f.debug_struct("Reading").field("began", &self.began_at).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The thread of a target's owner: the loop around a [`OffloadAgent`].
+//! The thread of an [`OffloadAgent`].
 
 use std::{
     io, iter,
@@ -19,7 +19,7 @@ use crate::thread::{
     runner::{EpollSleeper, time_since},
 };
 
-/// Starts the thread of a target, `shunt-target`. `epoch` is the moment that is
+/// Starts the thread `shunt-offload`; `epoch` is the moment of
 /// [`Time::ZERO`](shunt_pipeline::Time::ZERO).
 ///
 /// # Errors
@@ -33,12 +33,12 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
     let link = Arc::clone(owner.link());
     let mut sleeper = EpollSleeper::new(None)?;
     let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
-    let handle = Builder::new().name("shunt-target".to_owned()).spawn(move || {
+    let handle = Builder::new().name("shunt-offload".to_owned()).spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
             if owner.run_iteration(time_since(epoch)) {
                 continue;
             }
-            // It says that it sleeps before it looks once more: what comes later wakes it.
+            // It announces its sleep before it checks once more: a later message wakes it.
             own.waker().prepare_park();
             if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || iter::once(own.waker().as_fd()));

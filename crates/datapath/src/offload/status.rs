@@ -1,4 +1,4 @@
-//! What a target says of itself, and what its owner says of it.
+//! The status of an offload device and its agent.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -9,46 +9,46 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::Time;
 
-/// How a target is.
+/// The status of an offload device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OffloadStatus {
-    /// Whether what it forwards is what the tables say.
+    /// Whether the device forwards as the tables do.
     pub state: OffloadState,
-    /// Entries that each stage holds, or may hold, first to last; removals that were not confirmed
-    /// yet included.
+    /// Entries that each stage holds or may hold, unconfirmed removals included.
     pub held: Vec<usize>,
-    /// Entries that each stage may hold, as far as is known.
+    /// Entries that each stage can hold, as far as known.
     pub capacity: Vec<usize>,
-    /// Pieces that are meant to be there and are not yet.
+    /// Intended entries that the device does not hold yet.
     pub waiting: usize,
     /// Entries that versions made stale and that are not confirmed gone.
     pub stale: usize,
     /// Tags in use.
     pub tags: usize,
-    /// Rules that the target does not hold, so that their packets stay in software, by why.
-    pub refused: BTreeMap<Reason, u64>,
-    /// What was done with packets that were offered.
-    pub cuts: GigaflowCounts,
-    /// Packets that packet threads have offered.
+    /// Rules that the device does not hold, by reason; their packets stay in software.
+    pub refused: BTreeMap<OffloadRefusal, u64>,
+    /// Counts of partitioned candidates.
+    pub partitioned: GigaflowCounts,
+    /// Candidates of packet threads.
     pub candidates_offered: u64,
-    /// Of these, those that were dropped as too many waited.
+    /// Of these, candidates that were dropped because too many waited.
     pub candidates_dropped: u64,
-    /// Of these, those that needed nothing: the target had all of their way, or was about to.
+    /// Of these, candidates whose whole traversal the device held, or was about to hold.
     pub candidates_known: u64,
-    /// Of these, those that came in by a port or at a bridge that the target does not have.
+    /// Of these, candidates of a port or bridge that the device does not have.
     pub candidates_elsewhere: u64,
-    /// What was asked of the target.
-    pub operations: Operations,
-    /// From the miss of a packet until all of its way was confirmed.
-    pub latency: Latency,
-    /// How often the target was restored after it was lost.
+    /// Operations of the device.
+    pub operations: OperationCounts,
+    /// Time from the miss of a packet until its whole traversal was confirmed.
+    pub latency: LatencyHistogram,
+    /// Number of times that the device was restored after it was lost.
     pub repairs: u64,
-    /// How often it became stale.
+    /// Number of times that it became stale.
     pub stale_count: u64,
-    /// Versions that were answered though it may forward by what they made stale: barriers that waited
-    /// for them say nothing of the target.
+    /// Versions that were acknowledged while the device may forward by stale entries.
+    ///
+    /// The barriers of these versions do not cover the device.
     pub unconfirmed: u64,
-    /// Whether its counters are being read for so long that nobody waits for them.
+    /// Set while a reading of the counters takes so long that nobody waits for it.
     pub counts_late: bool,
     /// Packets that its entries have counted.
     pub packets: u64,
@@ -56,94 +56,96 @@ pub struct OffloadStatus {
     pub bytes: u64,
 }
 
-/// Whether what a target forwards is what the tables say.
+/// Whether an offload device forwards as the tables do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadState {
-    /// It confirms what it is asked for.
+    /// The device confirms its operations.
     Connected,
-    /// It may forward by what is gone: nobody waits for it.
+    /// The device may forward by stale entries, and nobody waits for it.
     Stale {
-        /// Since when.
+        /// The time since when.
         since: Time,
-        /// Why.
+        /// The reason.
         why: StaleReason,
     },
 }
 
-/// Why a target is stale.
+/// The reason why a device is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
-    /// It was not there yet.
+    /// It was not present yet.
     NotYet,
-    /// It does not answer.
+    /// It does not respond.
     Lost,
     /// It does not confirm in time.
     Unconfirmed,
-    /// It is back, and not everything that went stale meanwhile is confirmed gone.
+    /// It is back, and some entries that became stale meanwhile are not confirmed gone.
     Repairing,
-    /// Its owner has ended, by a panic or because it was stopped.
+    /// Its agent has ended, by a panic or because it was stopped.
     Ended,
 }
 
-/// Why a rule is not in the target.
+/// The reason why the device does not hold a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// It consults a field that the target does not match.
+pub enum OffloadRefusal {
+    /// The rule consults a field that the device does not match.
     Match(FieldId),
-    /// It consults bits that no field names.
+    /// The rule consults bits that belong to no field.
     MatchUnnamed,
-    /// It writes a field that the target does not write.
+    /// The rule writes a field that the device does not write.
     Write(FieldId),
-    /// It writes bits that no field names.
+    /// The rule writes bits that belong to no field.
     WriteUnnamed,
-    /// It does something that the target cannot do.
+    /// The rule has an action that the device cannot execute.
     Actions,
-    /// It sends to a port that the target does not have.
+    /// The rule outputs to a port that the device does not have.
     Output,
-    /// It stands for too many lookups.
+    /// The rule covers too many table lookups.
     Length,
     /// The number of a tag is too large.
     Tag,
-    /// The stage has as many masks as it may.
+    /// The stage has its maximum of masks.
     Masks,
-    /// It consults more bits than a key of the target has.
+    /// The rule consults more bits than a key of the device has.
     KeyBits,
     /// The stage had no room.
     NoRoom,
-    /// The target failed.
+    /// The device failed.
     Failed,
 }
 
-/// Operations on a target.
+/// Counts of operations on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Operations {
-    /// Insertions handed over.
+pub struct OperationCounts {
+    /// Insertions that were sent.
     pub inserts: u64,
-    /// Removals handed over.
+    /// Removals that were sent.
     pub removes: u64,
-    /// Readings of counters handed over.
+    /// Readings of counters that were sent.
     pub counts: u64,
-    /// Those of all of these that were done.
+    /// Operations that succeeded.
     pub done: u64,
-    /// Those that were refused or failed.
+    /// Operations that were refused or failed.
     pub failed: u64,
-    /// Those that the target did not answer before it was lost.
+    /// Operations without a response before the device was lost.
     pub lost: u64,
-    /// Those that are under way.
-    pub under_way: u64,
+    /// Operations that are pending.
+    pub pending_operations: u64,
 }
 
-/// A histogram of times: bucket `n` counts those below 2^n microseconds that are in none before it;
-/// the last one, all others.
+/// A histogram of times.
+///
+/// Bucket `n` counts times below 2^n microseconds that are in no earlier bucket; the last one
+/// counts all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
-    /// How many there are in each bucket.
+pub struct LatencyHistogram {
+    /// The count of each bucket.
     pub buckets: [u64; LATENCY_BUCKETS],
-    /// The sum of all.
+    /// The sum of all times.
     pub sum: Duration,
 }
 
-/// Buckets of [`Latency`]: the last but one ends at about 4 s.
+/// Buckets of [`LatencyHistogram`]: the last but one ends at about 4 s.
 pub const LATENCY_BUCKETS: usize = 24;
 
 impl Default for OffloadState {
@@ -153,7 +155,7 @@ impl Default for OffloadState {
 }
 
 impl OffloadState {
-    /// Whether it may forward by what is gone.
+    /// Returns whether the device may forward by stale entries.
     #[must_use]
     pub const fn is_stale(self) -> bool {
         matches!(self, Self::Stale { .. })
@@ -161,7 +163,7 @@ impl OffloadState {
 }
 
 impl StaleReason {
-    /// The name as users read it.
+    /// Returns the name that users read.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -169,12 +171,12 @@ impl StaleReason {
             Self::Lost => "lost",
             Self::Unconfirmed => "does not confirm in time",
             Self::Repairing => "repairing",
-            Self::Ended => "its owner has ended",
+            Self::Ended => "its agent has ended",
         }
     }
 }
 
-impl From<Refusal> for Reason {
+impl From<Refusal> for OffloadRefusal {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Match(field) => Self::Match(field),
@@ -192,7 +194,7 @@ impl From<Refusal> for Reason {
     }
 }
 
-impl From<&OffloadError> for Reason {
+impl From<&OffloadError> for OffloadRefusal {
     fn from(error: &OffloadError) -> Self {
         match error {
             OffloadError::Refused(refusal) => (*refusal).into(),
@@ -202,7 +204,7 @@ impl From<&OffloadError> for Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for OffloadRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Match(field) => write!(f, "match_{}", field.name()),
@@ -221,7 +223,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl Latency {
+impl LatencyHistogram {
     /// Counts a time.
     pub fn add(&mut self, time: Duration) {
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -230,13 +232,14 @@ impl Latency {
         self.sum = self.sum.saturating_add(time);
     }
 
-    /// How many were counted.
+    /// Returns the number of times counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// A time that the share `q` of all does not exceed, to a factor of two; zero if there is none.
+    /// Returns the time that the share `q` of all does not exceed, to a factor of two; zero if
+    /// empty.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
         #[expect(
@@ -263,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_histogram_says_what_a_share_of_times_does_not_exceed() {
-        let mut latency = Latency::default();
+        let mut latency = LatencyHistogram::default();
         assert_eq!(latency.quantile(0.5), Duration::ZERO);
         for microseconds in [0, 1, 3, 100, 1_000_000_000] {
             latency.add(Duration::from_micros(microseconds));

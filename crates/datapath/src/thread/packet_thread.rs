@@ -193,7 +193,7 @@ impl PacketThread {
             self.wakers.learner.wake();
         }
         if let Some(candidates) = &mut self.candidates {
-            candidates.tell();
+            candidates.notify();
         }
         let worked = received + served + commands > 0 || advanced || repaired || kept;
         Iteration { received, worked }

@@ -142,7 +142,7 @@ impl PacketThread {
         if count > 0 {
             self.parse_batch(input, count);
             if let Some(candidates) = &mut self.candidates
-                && let Some(place) = candidates.draws(count)
+                && let Some(place) = candidates.next_sample(count)
             {
                 candidates.offer(&self.batch.keys[place], self.now);
             }

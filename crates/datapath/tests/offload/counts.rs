@@ -14,8 +14,8 @@ fn counted(rig: &Rig<SoftwareDevice>) -> u64 {
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
 }
 
-fn send(rig: &mut Rig<SoftwareDevice>, source: u8, target: u8) {
-    assert!(rig.target().send(START, &visible(&packet(source, target)), 60));
+fn send(rig: &mut Rig<SoftwareDevice>, source: u8, device: u8) {
+    assert!(rig.device().send(START, &visible(&packet(source, device)), 60));
 }
 
 /// Pulls; the answer comes when the receiver has something.
@@ -50,13 +50,13 @@ fn hits_are_credited_to_the_rules_of_every_piece_once() {
 fn a_pull_waits_for_a_reading_that_began_after_it() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.wait(config().count_every);
     rig.settle();
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     send(&mut rig, 1, 9);
     rig.settle();
     assert!(answer.try_recv().is_ok());
@@ -69,12 +69,12 @@ fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
     rig.fill(&[(1, 9)]);
     send(&mut rig, 1, 9);
     rig.change(&request(FlowModCommand::Delete, "ip"));
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.settle();
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert_eq!(rig.status().packets, 2);
@@ -84,7 +84,7 @@ fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
 fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
@@ -92,10 +92,10 @@ fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert!(rig.status().counts_late);
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert!(!rig.status().counts_late);
-    rig.target().lose();
+    rig.device().lose();
     rig.settle();
     let answer = pull(&rig);
     rig.settle();
@@ -108,7 +108,7 @@ fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
 fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let answer = pull(&rig);
     rig.settle();
     rig.wait(config().confirm_within + Duration::from_millis(1));
@@ -117,7 +117,7 @@ fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
     rig.settle();
     assert!(answer.try_recv().is_ok() && rig.status().counts_late);
     assert!(!rig.status().state.is_stale() && rig.acked_version() < version);
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }
@@ -134,7 +134,7 @@ fn a_target_that_begins_to_count_anew_loses_no_more_than_it_forgot() {
     send(&mut rig, 1, 9);
     send(&mut rig, 1, 9);
     assert_eq!(read(&mut rig), 4);
-    rig.target().restart();
+    rig.device().restart();
     send(&mut rig, 1, 9);
     assert_eq!(read(&mut rig), 6);
     let (sender, dump) = mpsc::channel();

@@ -66,8 +66,8 @@ pub(crate) const TWO_TABLES: &[&str] = &[
 ];
 
 /// A packet from a host to another.
-pub(crate) fn packet(source: u8, target: u8) -> FlowKey {
-    let text = format!("ip,nw_src=10.0.0.{source},nw_dst=10.0.0.{target},actions=drop");
+pub(crate) fn packet(source: u8, device: u8) -> FlowKey {
+    let text = format!("ip,nw_src=10.0.0.{source},nw_dst=10.0.0.{device},actions=drop");
     let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
     let mut key = parsed.matching.key();
     key.set_bridge(BRIDGE.number().into());
@@ -82,7 +82,7 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
 }
 
 impl<T: OffloadDevice> Rig<T> {
-    pub(crate) fn new(ops: &[Op], config: OffloadConfig, target: T) -> Self {
+    pub(crate) fn new(ops: &[Op], config: OffloadConfig, device: T) -> Self {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
@@ -92,21 +92,21 @@ impl<T: OffloadDevice> Rig<T> {
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
         let (coordinator, _) =
             EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
-        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), target, ends);
+        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), device, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
     /// Another owner takes the place of the one that is there, which ends; it has the same name, and a
     /// target of its own.
-    pub(crate) fn succeed(self, config: OffloadConfig, target: T) -> Self {
+    pub(crate) fn succeed(self, config: OffloadConfig, device: T) -> Self {
         let Self { twin, mut coordinator, owner, now, .. } = self;
         drop(owner);
         let waker = Arc::clone(coordinator.waker());
         let made = offload_endpoint(OwnerId(0), coordinator.version(), 1, waker);
         let (handle, ends, coordinator_endpoint, mut offers) = made.unwrap();
         coordinator.join(coordinator_endpoint);
-        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), target, ends);
+        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), device, ends);
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
@@ -152,7 +152,7 @@ impl<T: OffloadDevice> Rig<T> {
 
     /// What is meant to be in the target, in order.
     pub(crate) fn meant(&self) -> Vec<(StageId, LtmRule)> {
-        sorted(self.owner.meant().map(|(stage, rule)| (stage, rule.clone())))
+        sorted(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
     }
 }
 
@@ -162,19 +162,19 @@ impl Rig<SoftwareDevice> {
         Self::new(&world(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }
 
-    pub(crate) fn target(&mut self) -> &mut SoftwareDevice {
-        self.owner.target()
+    pub(crate) fn device(&mut self) -> &mut SoftwareDevice {
+        self.owner.device()
     }
 
     /// Offers packets and lets them become entries.
     pub(crate) fn fill(&mut self, flows: &[(u8, u8)]) {
-        flows.iter().for_each(|(source, target)| self.offer(&packet(*source, *target)));
+        flows.iter().for_each(|(source, device)| self.offer(&packet(*source, *device)));
         self.settle();
     }
 
     /// Whether a packet finds its end in the target; if so, it fares as the tables say.
     pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
-        let Some(actions) = self.target().actions(START, &visible(key)) else { return false };
+        let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
         let right = self.twin.translate(key);
         let own = shunt_pipeline::Traversal { actions: actions.into(), ..right.clone() };
         assert_eq!(self.twin.fate(&own, key), self.twin.fate(&right, key));
@@ -183,12 +183,12 @@ impl Rig<SoftwareDevice> {
 
     /// What the target holds, in order.
     pub(crate) fn held(&mut self) -> Vec<(StageId, LtmRule)> {
-        held(self.target())
+        held(self.device())
     }
 
     /// Operations since this was last asked: stages of insertions, then of removals.
     pub(crate) fn log(&mut self) -> (Vec<u8>, usize) {
-        let log = std::mem::take(&mut self.target().log);
+        let log = std::mem::take(&mut self.device().log);
         let stages = log.iter().filter_map(|operation| match operation {
             Operation::Insert { stage, .. } => Some(stage.number()),
             _ => None,
@@ -198,8 +198,8 @@ impl Rig<SoftwareDevice> {
     }
 }
 
-pub(crate) fn held(target: &SoftwareDevice) -> Vec<(StageId, LtmRule)> {
-    sorted(target.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
+pub(crate) fn held(device: &SoftwareDevice) -> Vec<(StageId, LtmRule)> {
+    sorted(device.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
 }
 
 fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {

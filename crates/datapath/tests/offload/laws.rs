@@ -99,12 +99,12 @@ struct Plan {
 
 impl Plan {
     fn build(self) -> SoftwareDevice {
-        let mut target = SoftwareDevice::new(self.stages, self.entries.0).with(|own| {
+        let mut device = SoftwareDevice::new(self.stages, self.entries.0).with(|own| {
             own.effects = self.effects;
             own.tag_bits = self.tag_bits;
         });
-        target.stage_entries = self.entries.1;
-        target
+        device.stage_entries = self.entries.1;
+        device
     }
 }
 
@@ -183,7 +183,7 @@ impl Run {
             Event::TakeOne => drop(rig.coordinator.take_report(0)),
             Event::Turn => drop(rig.run_iteration()),
             Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
-            Event::Restart => rig.owner.target().inner().restart(),
+            Event::Restart => rig.owner.device().inner().restart(),
             Event::Reclaim => rig.twin.pipeline.reclaim(rig.acked_version()),
         }
     }
@@ -196,7 +196,7 @@ impl Run {
         let version = self.rig.handle.acked_version();
         for key in &self.seen {
             let shown = visible(key);
-            let Some(actions) = self.rig.owner.target().inner().actions(START, &shown) else {
+            let Some(actions) = self.rig.owner.device().inner().actions(START, &shown) else {
                 continue;
             };
             self.hits += 1;
@@ -232,7 +232,7 @@ impl Run {
         let mut turns = 0;
         while self.rig.status().state.is_stale()
             || self.rig.acked_version() < newest
-            || held(self.rig.owner.target().inner()) != self.rig.meant()
+            || held(self.rig.owner.device().inner()) != self.rig.meant()
         {
             turns += 1;
             prop_assert!(turns < 5000, "it never comes to rest: {:?}", self.rig.status());
@@ -243,7 +243,7 @@ impl Run {
         self.check()?;
         let status = self.rig.status();
         prop_assert_eq!((status.waiting, status.stale), (0, 0));
-        let held = self.rig.owner.target().inner().entries().len();
+        let held = self.rig.owner.device().inner().entries().len();
         prop_assert_eq!((held, self.rig.coordinator.watched()), (status.held.iter().sum(), held));
         Ok(())
     }
@@ -271,9 +271,9 @@ fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms
     let [hits, stale, restarted, forgotten] = [const { std::cell::Cell::new(0) }; 4];
     let mut runner = TestRunner::new(config);
     let result = runner.run(&worlds, |(world, settings, (plan, chaos, restarts, seed), events)| {
-        let target = Chaos::new(plan.build(), chaos, seed);
-        let target = target.restarting(restarts, SoftwareDevice::restart);
-        let rig = Rig::new(&world, settings, target);
+        let device = Chaos::new(plan.build(), chaos, seed);
+        let device = device.restarting(restarts, SoftwareDevice::restart);
+        let rig = Rig::new(&world, settings, device);
         let mut run = Run {
             rig,
             changes: VecDeque::new(),
@@ -288,9 +288,9 @@ fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms
         run.rest()?;
         hits.set(hits.get() + run.hits);
         stale.set(stale.get() + run.rig.status().stale_count);
-        let target = run.rig.owner.target();
-        restarted.set(restarted.get() + target.restarts_count());
-        forgotten.set(forgotten.get() + target.forgotten_count());
+        let device = run.rig.owner.device();
+        restarted.set(restarted.get() + device.restarts_count());
+        forgotten.set(forgotten.get() + device.forgotten_count());
         Ok(())
     });
     if let Err(TestError::Fail(why, case)) = &result {

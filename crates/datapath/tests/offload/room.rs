@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use shunt_datapath::offload::Reason;
+use shunt_datapath::offload::OffloadRefusal;
 use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_gigaflow::{offload::Effects, testing::SoftwareDevice};
 use shunt_pipeline::DatapathPort;
 
 use crate::harness::{Rig, START, TWO_TABLES, config, packet, world};
 
-fn rig(target: SoftwareDevice) -> Rig<SoftwareDevice> {
-    Rig::new(&world(TWO_TABLES), config(), target)
+fn rig(device: SoftwareDevice) -> Rig<SoftwareDevice> {
+    Rig::new(&world(TWO_TABLES), config(), device)
 }
 
-fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(Reason, u64)> {
+fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
     rig.status().refused.into_iter().collect()
 }
 
@@ -22,21 +22,24 @@ fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason
     let mut source = FlowMask::EMPTY;
     source.add_field(FieldId::Ipv4Src);
     let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();
-    type Case = (SoftwareDevice, Reason);
+    type Case = (SoftwareDevice, OffloadRefusal);
     let cases: [Case; 4] = [
         (
             SoftwareDevice::new(4, 100).with(|own| own.matches.remove(&source)),
-            Reason::Match(FieldId::Ipv4Src),
+            OffloadRefusal::Match(FieldId::Ipv4Src),
         ),
-        (SoftwareDevice::new(4, 100).with(|own| own.length_max = 0), Reason::Length),
-        (SoftwareDevice::new(4, 100).with(|own| own.outputs = Some(outputs)), Reason::Output),
+        (SoftwareDevice::new(4, 100).with(|own| own.length_max = 0), OffloadRefusal::Length),
+        (
+            SoftwareDevice::new(4, 100).with(|own| own.outputs = Some(outputs)),
+            OffloadRefusal::Output,
+        ),
         (
             SoftwareDevice::new(4, 100).with(|own| own.outputs = Some(BTreeSet::new())),
-            Reason::Output,
+            OffloadRefusal::Output,
         ),
     ];
-    for (target, reason) in cases {
-        let mut rig = rig(target);
+    for (device, reason) in cases {
+        let mut rig = rig(device);
         rig.fill(&[(1, 8)]);
         assert_eq!(refused(&rig), [(reason, 1)]);
         assert_eq!((rig.log(), rig.held().len(), rig.coordinator.watched()), ((vec![], 0), 0, 0));
@@ -50,8 +53,8 @@ fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
     ];
-    let target = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
-    let mut rig = Rig::new(&world(&rules), config(), target);
+    let device = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
+    let mut rig = Rig::new(&world(&rules), config(), device);
     rig.fill(&[(1, 8)]);
     assert_eq!((rig.held().len(), refused(&rig)), (1, vec![]));
     assert!(rig.hits(&packet(1, 8)));
@@ -76,33 +79,33 @@ fn what_comes_in_elsewhere_makes_no_rules() {
 #[test]
 fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
     let mut rig = rig(SoftwareDevice::new(2, 1));
-    for (source, target) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
-        rig.fill(&[(source, target)]);
-        assert!(rig.hits(&packet(source, target)), "{source} to {target}");
+    for (source, device) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
+        rig.fill(&[(source, device)]);
+        assert!(rig.hits(&packet(source, device)), "{source} to {device}");
         assert_eq!(rig.held(), rig.meant());
     }
     assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
-    assert!(rig.status().cuts.evicted >= 6);
+    assert!(rig.status().partitioned.evicted >= 6);
     assert_eq!(rig.coordinator.watched(), 2);
     // There is no room before the target says so.
     rig.log();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 2), 2));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!(rig.log(), (vec![1, 0], 0));
 }
 
 #[test]
 fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_software() {
-    let mut target = SoftwareDevice::new(2, 100);
-    target.stage_entries = 1;
-    let mut rig = rig(target);
+    let mut device = SoftwareDevice::new(2, 100);
+    device.stage_entries = 1;
+    let mut rig = rig(device);
     rig.fill(&[(1, 8), (2, 9), (3, 9)]);
     assert!(rig.hits(&packet(1, 8)));
     assert!(!rig.hits(&packet(2, 9)) && !rig.hits(&packet(3, 9)));
-    assert_eq!(refused(&rig), [(Reason::NoRoom, 4)]);
+    assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 4)]);
     assert_eq!(rig.held(), rig.meant());
     assert_eq!((rig.coordinator.watched(), rig.status().held), (2, vec![1, 1]));
 }
@@ -110,29 +113,29 @@ fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_so
 #[test]
 fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
     let mut rig = rig(SoftwareDevice::new(2, 2));
-    rig.target().lose();
+    rig.device().lose();
     rig.fill(&[(1, 8), (2, 9)]);
-    *rig.target() = SoftwareDevice::new(2, 1);
-    rig.target().is_there = false;
-    rig.target().restore();
+    *rig.device() = SoftwareDevice::new(2, 1);
+    rig.device().is_there = false;
+    rig.device().restore();
     rig.settle();
     assert_eq!(rig.held(), rig.meant());
     assert_eq!((rig.status().held, rig.status().waiting), (vec![1, 1], 0));
-    assert_eq!(refused(&rig), [(Reason::NoRoom, 2)]);
+    assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 2)]);
 }
 
 #[test]
 fn what_the_target_says_is_idle_goes() {
-    let target = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
-    let mut rig = rig(target);
+    let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
+    let mut rig = rig(device);
     rig.fill(&[(1, 8)]);
     let index = *rig
-        .target()
+        .device()
         .walk(START, &shunt_pipeline::testing::visible(&packet(1, 8)))
         .unwrap()
         .first()
         .unwrap();
-    rig.target().tell_idle(index);
+    rig.device().tell_idle(index);
     rig.settle();
     assert_eq!((rig.held().len(), rig.coordinator.watched()), (1, 1));
     assert_eq!(rig.held(), rig.meant());

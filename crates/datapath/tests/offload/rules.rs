@@ -37,8 +37,8 @@ fn why(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
 fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 8), (2, 9)]);
-    for (source, target) in [(1, 8), (2, 9), (1, 9), (2, 8)] {
-        assert!(rig.hits(&packet(source, target)), "{source} to {target}");
+    for (source, device) in [(1, 8), (2, 9), (1, 9), (2, 8)] {
+        assert!(rig.hits(&packet(source, device)), "{source} to {device}");
     }
     assert!(!rig.hits(&packet(3, 9)));
     assert_eq!(rig.held(), rig.meant());
@@ -66,12 +66,12 @@ fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesa
     rig.fill(&[(1, 9)]);
     assert!(rig.hits(&packet(1, 9)));
     assert_eq!(rig.coordinator.watched(), 2);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
     let version = rig.change(&request(FlowModCommand::ModifyStrict, back));
     rig.settle();
     assert!(rig.acked_version() < version, "it is waited for like any other");
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 1));
 }
@@ -96,14 +96,14 @@ fn an_owner_is_tuned_while_it_runs() {
 #[test]
 fn a_removal_waits_for_the_answer_to_its_insertion() {
     let mut rig = Rig::two_tables();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.fill(&[(1, 9)]);
     assert_eq!(rig.log(), (vec![1, 0], 0));
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!(rig.log(), (vec![], 0), "one write at a time");
     assert!(rig.acked_version() < version, "and what is on its way in is waited for");
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.log(), rig.acked_version()), ((vec![], 1), version));
     assert_eq!(rig.held(), rig.meant());
@@ -113,12 +113,12 @@ fn a_removal_waits_for_the_answer_to_its_insertion() {
 fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (before, 1));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (version, 0));
     assert!(!rig.hits(&packet(1, 9)));
@@ -128,13 +128,13 @@ fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
 fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     modify(&mut rig);
     rig.log();
     // Nothing of its way is stale, and its places are free.
     rig.fill(&[(2, 8)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!(rig.log().0, [1, 0]);
     assert!(rig.hits(&packet(2, 8)));
@@ -149,14 +149,14 @@ fn what_was_on_its_way_out_is_waited_for_too() {
     rig.wait(config.max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.settle();
     assert_eq!((rig.coordinator.watched(), rig.held().len()), (0, 2));
     let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (before, 2));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }
@@ -168,12 +168,12 @@ fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
     rig.wait(config().max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.settle();
     rig.log();
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 0), 2));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.log().0, rig.status().refused.len()), (vec![1, 0], 0));
     assert!(rig.hits(&packet(1, 9)));
@@ -183,7 +183,7 @@ fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
 fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let version = modify(&mut rig);
     rig.settle();
     rig.wait(config().confirm_within);
@@ -198,7 +198,7 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
     rig.log();
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.acked_version(), rig.log().0), (version, vec![]));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
     assert_eq!(rig.held(), rig.meant());
@@ -209,15 +209,15 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
 fn a_target_that_is_lost_is_stale_until_it_holds_what_is_meant() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().lose();
+    rig.device().lose();
     rig.settle();
     assert_eq!(why(&rig), Some(StaleReason::Lost));
     let version = modify(&mut rig);
     rig.fill(&[(2, 8)]);
     assert_eq!(rig.acked_version(), version);
-    rig.target().is_mute = true;
-    rig.target().restore();
-    rig.target().is_mute = false;
+    rig.device().is_mute = true;
+    rig.device().restore();
+    rig.device().is_mute = false;
     rig.run_iteration();
     assert_eq!(why(&rig), Some(StaleReason::Repairing), "what is stale is still there");
     rig.settle();
@@ -233,14 +233,14 @@ fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
     rig.fill(&[(1, 9)]);
     rig.offer(&packet(2, 8));
     let version = modify(&mut rig);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.settle();
-    rig.target().is_mute = false;
-    rig.target().lose();
+    rig.device().is_mute = false;
+    rig.device().lose();
     rig.settle();
     assert_eq!(rig.acked_version(), version);
     assert!(rig.status().operations.lost > 0);
-    rig.target().restore();
+    rig.device().restore();
     rig.settle();
     assert_eq!(rig.held(), rig.meant());
     assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
@@ -249,17 +249,17 @@ fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
 #[test]
 fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
     let mut rig = Rig::two_tables();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.fill(&[(1, 9), (2, 8)]);
     assert_eq!(rig.log().0.len(), 4);
     let version = modify(&mut rig);
     rig.settle();
-    rig.target().is_mute = false;
-    rig.target().lose();
+    rig.device().is_mute = false;
+    rig.device().lose();
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().operations.lost), (version, 4));
     assert_eq!(rig.status().stale, 1, "whether it is there nobody knows");
-    rig.target().restore();
+    rig.device().restore();
     rig.settle();
     assert_eq!((rig.held().len(), rig.status().stale), (3, 0));
     assert_eq!(rig.held(), rig.meant());
@@ -268,14 +268,14 @@ fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
 
 #[test]
 fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
-    let mut target = SoftwareDevice::new(4, 100);
-    target.is_there = false;
-    let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
+    let mut device = SoftwareDevice::new(4, 100);
+    device.is_there = false;
+    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
     rig.fill(&[(1, 9)]);
     let version = modify(&mut rig);
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::NotYet)));
-    rig.target().restore();
+    rig.device().restore();
     rig.settle();
     assert_eq!((why(&rig), rig.status().repairs), (None, 0));
     assert!(rig.hits(&packet(1, 9)));
@@ -289,10 +289,10 @@ fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
     rig.change(&request(FlowModCommand::Delete, "ip"));
     rig.run_iteration();
     let stage = |operation: &Operation, rig: &mut Rig<SoftwareDevice>| match operation {
-        Operation::Remove { entry } => rig.target().entries()[entry].stage.number(),
+        Operation::Remove { entry } => rig.device().entries()[entry].stage.number(),
         other => panic!("{other:?}"),
     };
-    let log = std::mem::take(&mut rig.target().log);
+    let log = std::mem::take(&mut rig.device().log);
     let stages: Vec<u8> = log.iter().map(|operation| stage(operation, &mut rig)).collect();
     assert_eq!(stages, [0, 0, 0, 1, 1, 1]);
 }
@@ -305,18 +305,18 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
     // What is idle is the second piece alone.
     let first = packet(1, 8);
     rig.fill(&[(1, 8)]);
-    assert!(rig.target().send(crate::harness::START, &first, 60));
+    assert!(rig.device().send(crate::harness::START, &first, 60));
     rig.settle();
     rig.wait(config().max_idle / 2);
     rig.run_iteration();
     rig.run_iteration();
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.settle();
     rig.log();
     // The place of its second piece is not free yet, that of its first is.
     rig.fill(&[(2, 9)]);
     assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!(rig.log().0, [1, 0]);
     assert!(rig.hits(&packet(2, 9)));
@@ -325,26 +325,26 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
 #[test]
 fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     // Two tags: of what comes in, and of one state in between.
-    let target = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
-    let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
+    let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
+    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
     let OffloadConfig { max_idle, drain: shorter, .. } = config();
     let drain = shorter * 5;
     rig.handle.tune(max_idle, drain);
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.held().len(), rig.status().tags), (2, 2));
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
     rig.change(&request(FlowModCommand::DeleteStrict, "table=1,priority=1,ip,nw_dst=10.0.0.9"));
     rig.settle();
     rig.wait(drain);
     rig.settle();
     let cut = |rig: &mut Rig<SoftwareDevice>| {
-        let before = rig.status().cuts.without_tags;
+        let before = rig.status().partitioned.without_tags;
         rig.fill(&[(3, 9)]);
-        rig.status().cuts.without_tags == before
+        rig.status().partitioned.without_tags == before
     };
     assert!(!cut(&mut rig), "its pieces are not confirmed gone");
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     // What took the place as a whole goes, so that it can be cut.
     rig.change(&request(
@@ -423,11 +423,11 @@ fn a_target_forwards_on_while_its_owner_sleeps() {
 fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().clings = true;
+    rig.device().clings = true;
     let version = modify(&mut rig);
     rig.settle();
     assert!(rig.acked_version() < version);
-    rig.target().clings = false;
+    rig.device().clings = false;
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
@@ -442,14 +442,14 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
     rig.wait(config().max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.target().clings = true;
+    rig.device().clings = true;
     rig.settle();
     rig.log();
     rig.fill(&[(1, 9), (2, 9), (3, 9)]);
     assert_eq!(rig.log().0, [1, 0], "of the third source, whose tag is another");
     assert!(rig.hits(&packet(3, 9)));
     assert_eq!((rig.hits(&packet(2, 9)), rig.status().waiting), (false, 3));
-    rig.target().clings = false;
+    rig.device().clings = false;
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
@@ -461,14 +461,14 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
 fn versions_that_come_while_one_is_waited_for_are_answered_together() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     modify(&mut rig);
     rig.settle();
     rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
     let last = rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2"));
     rig.settle();
     assert_eq!(rig.log().1, 1);
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.log().1), (last, 2));
     assert_eq!(rig.held(), rig.meant());
@@ -478,7 +478,7 @@ fn versions_that_come_while_one_is_waited_for_are_answered_together() {
 fn an_owner_that_is_gone_holds_up_nobody() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     let version = modify(&mut rig);
     rig.settle();
     let Rig { coordinator, handle, owner, .. } = rig;
@@ -499,7 +499,7 @@ fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
     let rules: Vec<String> = (0..600).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut rig = Rig::new(&world(&rules), config(), SoftwareDevice::new(4, 1000));
-    rig.target().is_mute = true;
+    rig.device().is_mute = true;
     for host in 0..600_u32 {
         let mut key = packet(1, 9);
         key.set_field(FieldId::Ipv4Src, u128::from(0x0a00_0000 + ((host / 200) << 8) + host % 200));
@@ -508,7 +508,7 @@ fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
     }
     let inserted = rig.log().0.len();
     assert!((1..=256).contains(&inserted), "{inserted}");
-    rig.target().is_mute = false;
+    rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.held().len(), rig.held()), (600, rig.meant()));
 }
@@ -517,13 +517,13 @@ fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
 fn what_goes_while_the_target_is_away_is_not_put_back() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.target().lose();
+    rig.device().lose();
     rig.settle();
     assert_eq!(rig.held().len(), 2);
     modify(&mut rig);
     rig.settle();
     assert_eq!(rig.held().len(), 1, "it will be back without what went");
-    rig.target().restore();
+    rig.device().restore();
     rig.settle();
     assert_eq!((rig.held(), why(&rig)), (rig.meant(), None));
 }

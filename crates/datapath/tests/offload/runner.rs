@@ -13,7 +13,7 @@ fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
     let Rig { twin, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
     let running = spawn_offload_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
-    offers.tell();
+    offers.notify();
     while handle.status().operations.done < 2 {
         std::thread::yield_now();
     }
@@ -30,5 +30,5 @@ fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
     answer.recv().unwrap();
     assert_eq!(handle.status().state, OffloadState::Connected);
     let mut owner = running.stop().unwrap();
-    assert_eq!(owner.target().entries().len(), 1);
+    assert_eq!(owner.device().entries().len(), 1);
 }

@@ -39,7 +39,7 @@ fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
     while owner.run_iteration(switch.now) {}
     let status = handle.status();
     assert_eq!((status.candidates_offered, status.candidates_known), (2, 1));
-    assert_eq!((owner.target().entries().len(), status.operations.done), (1, 1));
+    assert_eq!((owner.device().entries().len(), status.operations.done), (1, 1));
 }
 
 #[test]

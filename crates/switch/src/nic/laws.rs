@@ -301,7 +301,9 @@ impl OffloadWorld {
                 && self.coordinator.acked_version() >= newest;
             if is_quiet
                 && self.held()
-                    == sorted(self.owner.meant().map(|(stage, rule)| (stage, rule.clone())))
+                    == sorted(
+                        self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())),
+                    )
             {
                 break;
             }

@@ -201,7 +201,7 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
         delayed: 0,
         owners: coordinator.owner_statuses().into_iter().map(owner).collect(),
         list_time: LatencyStatus::of(&record.to_list),
-        ack_time: LatencyStatus::of(&record.to_answer),
+        ack_time: LatencyStatus::of(&record.to_ack),
         acks: [0; ACK_BUCKETS],
         by_cause: by_cause.map(|(cause, count)| (cause.name(), count)).collect(),
         by_table: Vec::new(),

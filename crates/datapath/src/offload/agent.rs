@@ -1,4 +1,4 @@
-//! The owner of a target without its thread: what it owns, and a turn.
+//! The agent of an offload device, without its thread: its state, and one iteration.
 
 use std::{
     collections::BTreeSet,
@@ -21,41 +21,41 @@ use shunt_pipeline::{Pipeline, Time};
 use super::{
     OffloadCandidate, OffloadConfig, OffloadEndpoint, OffloadState, OffloadStatus, StaleReason,
     drain::Drain,
-    ends::{OffloadCommand, Shared},
-    judge::{Debt, Judge},
+    endpoints::{OffloadCommand, SharedStatus},
+    judge::{Debt, StalenessJudge},
     ledger::{Batch, Ledger},
     pace::Pace,
+    pending_traversals::PendingTraversals,
     reading::Reading,
-    ways::Ways,
 };
 use crate::{
     command::DumpedEntry,
     evict::{link::Link, owner::Owner, waker::Waker},
 };
 
-/// The owner of a target, to be turned by whoever owns it.
+/// The agent of an offload device; its owner runs the iterations.
 pub struct OffloadAgent<T> {
     pub(super) config: OffloadConfig,
     pub(super) pipeline: Arc<Pipeline>,
-    pub(super) target: T,
+    pub(super) device: T,
     pub(super) capabilities: OffloadCapabilities,
-    /// What is meant to be in the target: its entries, and how they are chained.
+    /// The intended entries of the device, and their chain.
     pub(super) owner: Owner,
     pub(super) gigaflow: Gigaflow,
-    /// What the target has of it.
+    /// The state of each entry in the device.
     pub(super) ledger: Ledger,
     pub(super) pace: Pace,
-    pub(super) judge: Judge,
+    pub(super) judge: StalenessJudge,
     pub(super) reading: Reading,
     pub(super) drain: Drain,
-    pub(super) ways: Ways,
+    pub(super) pending_traversals: PendingTraversals,
     pub(super) offers: Vec<Consumer<OffloadCandidate>>,
-    /// Whose offer is taken first in the next turn.
+    /// The packet thread whose candidates come first in the next iteration.
     pub(super) offered_first: usize,
-    /// The ports that packets come in by at the target.
+    /// The ingress ports of the device.
     pub(super) ports: Option<BTreeSet<PortNo>>,
-    /// Entries to be ended, as soon as the eviction thread can be told of it.
-    pub(super) to_end: BTreeSet<LtmEntryRef>,
+    /// Entries to remove, as soon as the report to the eviction thread fits.
+    pub(super) to_remove: BTreeSet<LtmEntryRef>,
     pub(super) walk: Walk,
     pub(super) events: Vec<OffloadEvent>,
     pub(super) batch: Batch,
@@ -64,25 +64,26 @@ pub struct OffloadAgent<T> {
     pub(super) link: Arc<Link>,
     pub(super) coordinator: Arc<Waker>,
     commands: mpsc::Receiver<OffloadCommand>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
 }
 
-/// Slots beyond what is meant to be in the target, for entries that wait to be buried.
+/// Slots beyond the intended entries, for entries that wait to be reclaimed.
 const RETIRED_MAX: usize = 1024;
 
-/// Commands taken in a turn.
+/// Commands handled in one iteration.
 const COMMANDS_PER_ITERATION: usize = 32;
 
 impl<T: OffloadDevice> OffloadAgent<T> {
-    /// An owner of a target of which nothing is known, at the version that its ends were made for.
+    /// Creates the agent of a device in unknown state, at the version that its endpoint was created
+    /// for.
     #[must_use]
     pub fn new(
         config: OffloadConfig,
         pipeline: Arc<Pipeline>,
-        target: T,
+        device: T,
         ends: OffloadEndpoint,
     ) -> Self {
-        let capabilities = target.capabilities().clone();
+        let capabilities = device.capabilities().clone();
         let stage_entries_max = capabilities.stage_entries.iter().copied().min().unwrap_or(0);
         let stages_count = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         let mut gigaflow = Gigaflow::of_device(Config {
@@ -93,7 +94,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             tag_bits: capabilities.tag_bits.min(TAG_BITS_MAX),
             seed: config.seed,
         });
-        // The first of all tags, which the target lets packets begin with; it is held for ever.
+        // The first tag, with which packets enter the device; it is held for ever.
         let first = gigaflow.ltm_mut().hold(&TagName::Start(config.bridge.number().into()));
         debug_assert!(first.is_ok_and(|tag| tag.number() == 0), "no tag is in use yet");
         let entries_max = stage_entries_max * usize::from(stages_count) + RETIRED_MAX;
@@ -112,14 +113,14 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             owner: Owner::new(owner, version, entries_max, reports, learn_requests),
             ledger: Ledger::new(&capabilities.stage_entries, config.seed),
             pace: Pace::default(),
-            judge: Judge::new(target.is_there()),
+            judge: StalenessJudge::new(device.is_there()),
             reading: Reading::default(),
             drain: Drain::default(),
-            ways: Ways::default(),
+            pending_traversals: PendingTraversals::default(),
             offers,
             offered_first: 0,
             ports: None,
-            to_end: BTreeSet::new(),
+            to_remove: BTreeSet::new(),
             walk: Walk::default(),
             events: Vec::new(),
             batch: Vec::new(),
@@ -129,7 +130,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             coordinator,
             config,
             pipeline,
-            target,
+            device,
             capabilities,
             gigaflow,
             commands,
@@ -137,17 +138,17 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
     }
 
-    /// Does one turn at `now`; answers whether there was anything to do.
+    /// Runs one iteration at `now`; returns whether there was anything to do.
     pub fn run_iteration(&mut self, now: Time) -> bool {
         self.now = now;
         let reported = self.owner.reported();
-        let heard = self.hear();
+        let heard = self.handle_events();
         let advanced = self.take_invalidation();
         let commanded = self.take_commands();
         let offered = self.take_candidates();
-        let ended = self.end_what_waits();
+        let ended = self.remove_pending();
         let read = self.read_counters();
-        let handed_over = self.hand_over();
+        let handed_over = self.send_operations();
         let acked = self.answer();
         self.drain.run_iteration(self.gigaflow.ltm_mut(), (now, self.config.drain));
         if self.owner.reported() > reported || acked {
@@ -158,18 +159,19 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         worked
     }
 
-    /// The rules that are meant to be in the target.
-    pub fn meant(&self) -> impl Iterator<Item = (StageId, &LtmRule)> {
+    /// Returns the rules that the device is intended to hold.
+    pub fn intended_rules(&self) -> impl Iterator<Item = (StageId, &LtmRule)> {
         self.gigaflow.ltm().entries().map(|(_, stage, rule)| (stage, rule))
     }
 
-    /// The target.
-    pub const fn target(&mut self) -> &mut T {
-        &mut self.target
+    /// Returns the device.
+    pub const fn device(&mut self) -> &mut T {
+        &mut self.device
     }
 
-    /// Adopts the version that was posted, and dooms what it made stale. One that the target has not
-    /// confirmed is waited for first; those after it merge meanwhile.
+    /// Adopts a posted version, and marks the entries that it made stale for removal.
+    ///
+    /// A version that the device has not confirmed is awaited first; later ones merge meanwhile.
     fn take_invalidation(&mut self) -> bool {
         let is_owed = self.owner.version() > self.link.acked_version();
         if is_owed && !self.status.state.is_stale() {
@@ -182,8 +184,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         true
     }
 
-    /// Answers the version that is adopted, if the target holds nothing that it made stale, or if
-    /// nobody waits for the target.
+    /// Acknowledges the adopted version, if the device holds no stale entry, or is not waited for.
     fn answer(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
@@ -193,10 +194,11 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             Some(_) => Debt::Removals,
         };
         self.status.state = self.judge.judge(self.now, debt);
-        // Who counts slowly may remove quickly: versions wait for removals alone, pulls for counts.
+        // A device that counts slowly may remove quickly: versions wait for removals only, pulls
+        // for counts.
         self.status.counts_late = self.reading.is_late(self.now, within);
         if self.status.counts_late || self.status.state.is_stale() {
-            self.reading.give_up();
+            self.reading.abandon();
         }
         let version = self.owner.version();
         if version == self.link.acked_version() {
@@ -207,7 +209,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             return false;
         }
         if !is_gone {
-            self.judge.fall_behind();
+            self.judge.note_unconfirmed();
             self.status.unconfirmed += 1;
         }
         self.link.ack(version);
@@ -230,13 +232,13 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     }
 
     fn dumped(&self) -> Vec<DumpedEntry> {
-        let dumped = self.ledger.pieces().map(|(piece, counters)| DumpedEntry {
-            entry: self.owner.entry_id(piece.entry.into()),
-            traversal: Arc::clone(&piece.traversal),
+        let dumped = self.ledger.offloaded_entries().map(|(offloaded, counters)| DumpedEntry {
+            entry: self.owner.entry_id(offloaded.entry.into()),
+            traversal: Arc::clone(&offloaded.traversal),
             packets: counters.packets,
             bytes: counters.bytes,
-            used: piece.used(),
-            link: self.gigaflow.ltm().link(piece.entry.slot),
+            used: offloaded.used(),
+            link: self.gigaflow.ltm().link(offloaded.entry.slot),
         });
         dumped.collect()
     }
@@ -248,9 +250,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         status.waiting = self.ledger.waiting_count();
         status.stale = self.ledger.stale_count();
         status.tags = self.gigaflow.ltm().tags().len();
-        status.cuts = self.gigaflow.counts();
+        status.partitioned = self.gigaflow.counts();
         status.operations = self.ledger.operations;
-        status.operations.under_way = self.ledger.under_way_count() as u64;
+        status.operations.pending_operations = self.ledger.pending_count() as u64;
         (status.repairs, status.stale_count) = self.judge.counts();
         let mut shown = self.shared.lock();
         if *shown != *status {
@@ -266,7 +268,7 @@ impl<T> OffloadAgent<T> {
 }
 
 impl<T> Drop for OffloadAgent<T> {
-    /// However it ends, by a panic too, nobody waits for a version that it would have answered.
+    /// Retires the owner, even after a panic, so that nobody waits for its acknowledgement.
     fn drop(&mut self) {
         let (since, why) = (self.now, StaleReason::Ended);
         self.shared.lock().state = OffloadState::Stale { since, why };
@@ -277,7 +279,7 @@ impl<T> Drop for OffloadAgent<T> {
 
 impl<T> fmt::Debug for OffloadAgent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetOwner")
+        f.debug_struct("OffloadAgent")
             .field("version", &self.owner.version())
             .field("state", &self.status.state)
             .field("held", &self.ledger.occupied())

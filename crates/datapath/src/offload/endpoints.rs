@@ -1,13 +1,14 @@
-//! The joints of a target's owner: with control, packet threads, and the eviction thread.
+//! The channels of an offload agent: to the control plane, the packet threads and the eviction
+//! thread.
 //!
 //! ```text
-//!                offers (bounded, dropped when full, one ring for each packet thread)
-//!   packet thread ──────────────────────────────────► owner
+//!                candidates (bounded, dropped when full, one ring for each packet thread)
+//!   packet thread ──────────────────────────────────► agent
 //!                commands                              │  ▲
 //!   control      ──────────────────────────────────►   │  │
 //!                ◄── status ─────────────────────────  │  │
-//!               reports (bounded, entry not made when full) │ invalidation (merged, always fits)
-//!                                                      ▼  │
+//!               reports (bounded, entry not installed  │ invalidation (merged, always fits)
+//!               when full)                             ▼  │
 //!                                                    eviction thread
 //! ```
 //!
@@ -38,46 +39,46 @@ use crate::{
     metrics::Counter,
 };
 
-/// A packet that no cache knew.
+/// A packet that missed in every cache.
 #[derive(Clone, Debug)]
 pub struct OffloadCandidate {
-    /// Its key, as it came in.
+    /// Its key, as it was received.
     pub key: FlowKey,
-    /// When it missed.
+    /// The time of the miss.
     pub missed: Time,
 }
 
-/// A packet thread's end.
+/// A packet thread's end of its ring of candidates.
 #[derive(Debug)]
 pub struct OffloadCandidates {
     ring: Producer<OffloadCandidate>,
     counters: Arc<CandidateCounters>,
     link: Arc<Link>,
-    /// Whether something was offered that the owner was not woken for.
-    is_news: bool,
-    /// Packets until the next is drawn.
-    until_draw: usize,
-    /// What decides that: a counter would fall in step with traffic that repeats, and draw one flow
-    /// of many for ever.
+    /// Set if a candidate was sent that the agent was not woken for.
+    has_unnotified: bool,
+    /// Packets until the next sample.
+    until_sample: usize,
+    /// The source of random gaps. A fixed gap would fall in step with repeating traffic, and sample
+    /// one flow of many for ever.
     random: u64,
 }
 
-/// What a packet thread has offered.
+/// Counters of a packet thread's candidates.
 #[derive(Debug, Default)]
 pub(super) struct CandidateCounters {
     pub(super) made: Counter,
     pub(super) dropped: Counter,
 }
 
-/// Control's end.
+/// The control plane's end.
 #[derive(Clone)]
 pub struct OffloadHandle {
     commands: mpsc::Sender<OffloadCommand>,
     link: Arc<Link>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
 }
 
-/// The owner's end.
+/// The agent's end.
 pub struct OffloadEndpoint {
     pub(super) owner: OwnerId,
     pub(super) version: Version,
@@ -87,17 +88,17 @@ pub struct OffloadEndpoint {
     pub(super) commands: mpsc::Receiver<OffloadCommand>,
     pub(super) link: Arc<Link>,
     pub(super) coordinator: Arc<Waker>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedStatus>,
 }
 
-/// What the owner shows.
+/// State that the agent publishes.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedStatus {
     status: Mutex<OffloadStatus>,
     offers: Vec<Arc<CandidateCounters>>,
 }
 
-/// What control asks of the owner of a target.
+/// A command of the control plane.
 pub(super) enum OffloadCommand {
     Pull(Reply<()>),
     Dump(Reply<Vec<DumpedEntry>>),
@@ -105,18 +106,19 @@ pub(super) enum OffloadCommand {
     Tune { max_idle: Duration, drain: Duration },
 }
 
-/// One packet of so many is offered whether it missed or not.
+/// One packet in this many is a candidate, whether it missed or not.
 const SAMPLED_ONE_IN: usize = 128;
 
-/// Offers of one packet thread that may wait; more are dropped.
+/// Candidates of one packet thread that may wait; more are dropped.
 const CANDIDATES_MAX: usize = 1024;
 
 /// Reports that may wait for the eviction thread.
 const REPORTS_MAX: usize = 16_384;
 
-/// Makes the joints of the owner of a target that begins at `version`, at which the desk is too:
-/// control's, the owner's, the desk's, and one for each of so many packet threads. `coordinator` is who turns
-/// the desk.
+/// Creates the channels of an agent that begins at `version`, which is also the coordinator's.
+///
+/// Returns the ends of the control plane, the agent, the coordinator and each packet thread.
+/// `coordinator` is the waker of the eviction thread.
 ///
 /// # Errors
 ///
@@ -128,7 +130,7 @@ pub fn offload_endpoint(
     coordinator: Arc<Waker>,
 ) -> io::Result<(OffloadHandle, OffloadEndpoint, CoordinatorEndpoint, Vec<OffloadCandidates>)> {
     let (reports, report_receiver) = RingBuffer::new(REPORTS_MAX);
-    // A target's owner forwards no packet, so it teaches nothing.
+    // The agent forwards no packet, so it sends no learn requests.
     let (learn_requests, _) = RingBuffer::new(1);
     let (command_sender, commands) = mpsc::channel();
     let link = Arc::new(Link::new(version)?);
@@ -140,14 +142,14 @@ pub fn offload_endpoint(
             ring,
             counters: Arc::clone(&own),
             link: Arc::clone(&link),
-            is_news: false,
-            until_draw: SAMPLED_ONE_IN,
+            has_unnotified: false,
+            until_sample: SAMPLED_ONE_IN,
             random,
         });
         rings.push(receiver);
         counters.push(own);
     }
-    let shared = Arc::new(Shared { status: Mutex::default(), offers: counters });
+    let shared = Arc::new(SharedStatus { status: Mutex::default(), offers: counters });
     let handle = OffloadHandle {
         commands: command_sender,
         link: Arc::clone(&link),
@@ -170,12 +172,13 @@ pub fn offload_endpoint(
 }
 
 impl OffloadCandidates {
-    /// Offers a packet that no cache knew; it is dropped, and counted, if the owner does not keep up.
-    /// [`Self::tell`] is to be called some time afterwards.
+    /// Offers a packet that missed in every cache; call [`Self::notify`] some time afterwards.
+    ///
+    /// The candidate is dropped and counted if the agent does not keep up.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
         self.counters.made.add(1);
-        self.is_news = true;
-        // A key is large: it is not copied in vain.
+        self.has_unnotified = true;
+        // A key is large: it is copied only if there is room.
         if self.ring.is_full()
             || self.ring.push(OffloadCandidate { key: key.clone(), missed }).is_err()
         {
@@ -183,31 +186,33 @@ impl OffloadCandidates {
         }
     }
 
-    /// Which packet of a burst is to be offered though a cache may know it, if any: what the target has
-    /// lost, or had no room for, would hit in software for ever and never be offered again.
-    pub fn draws(&mut self, burst: usize) -> Option<usize> {
-        if burst <= self.until_draw {
-            self.until_draw -= burst;
+    /// Returns the packet of a burst that is a candidate although a cache may know it, if any.
+    ///
+    /// An entry that the device lost, or had no room for, would hit in software for ever otherwise,
+    /// and never become a candidate again.
+    pub fn next_sample(&mut self, burst: usize) -> Option<usize> {
+        if burst <= self.until_sample {
+            self.until_sample -= burst;
             return None;
         }
-        let place = self.until_draw;
-        // Any gap up to twice the mean, of which the rest of the burst is a part.
+        let key = self.until_sample;
+        // Any gap up to twice the mean; the rest of the burst is part of it.
         let gap = split_mix(&mut self.random) % (2 * SAMPLED_ONE_IN as u64);
         let gap = usize::try_from(gap).unwrap_or_default();
-        self.until_draw = gap.saturating_sub(burst - place - 1);
-        Some(place)
+        self.until_sample = gap.saturating_sub(burst - key - 1);
+        Some(key)
     }
 
-    /// Wakes the owner, if something was offered since the last time and it sleeps.
-    pub fn tell(&mut self) {
-        if std::mem::take(&mut self.is_news) {
+    /// Wakes the agent, if it sleeps and a candidate was sent since the last call.
+    pub fn notify(&mut self) {
+        if std::mem::take(&mut self.has_unnotified) {
             self.link.waker().wake();
         }
     }
 }
 
 impl OffloadHandle {
-    /// How the target is.
+    /// Returns the status of the device.
     #[must_use]
     pub fn status(&self) -> OffloadStatus {
         let mut status = self.shared.lock().clone();
@@ -218,42 +223,43 @@ impl OffloadHandle {
         status
     }
 
-    /// Has the target's counters read and credited, and then answers. A target that is stale is not
-    /// waited for.
+    /// Reads and credits the device's counters, and then replies; does not wait for a stale device.
     pub fn pull(&self, reply: Reply<()>) {
         if let Err(OffloadCommand::Pull(reply)) = self.send(OffloadCommand::Pull(reply)) {
             reply(());
         }
     }
 
-    /// Answers with the pieces that are meant to be in the target, with their place in the chain. Of a
-    /// thread that is gone: none.
+    /// Replies with the intended entries and their places in the chain; with none if the thread has
+    /// ended.
     pub fn dump(&self, reply: Reply<Vec<DumpedEntry>>) {
         if let Err(OffloadCommand::Dump(reply)) = self.send(OffloadCommand::Dump(reply)) {
             reply(Vec::new());
         }
     }
 
-    /// Says by which ports packets come in at the target, by their numbers in the bridge; what comes in
-    /// elsewhere never meets it, so no rules are made for that. `None`, as at the beginning: by all.
+    /// Sets the ingress ports of the device, by their numbers in the bridge; `None`, the default:
+    /// all.
+    ///
+    /// Packets of other ports never enter the device, so no entries are made for them.
     pub fn set_ports(&self, ports: Option<BTreeSet<PortNo>>) {
-        // Of a thread that is gone nothing depends on it.
+        // A thread that has ended needs no ports.
         let _ = self.send(OffloadCommand::Ports(ports));
     }
 
-    /// Says after how long without a hit a piece goes, and how long a packet may be under way in the
-    /// target.
+    /// Sets the idle time after which an entry is removed, and the time that a packet may take in
+    /// the device.
     pub fn tune(&self, max_idle: Duration, drain: Duration) {
-        // Of a thread that is gone nothing depends on it.
+        // A thread that has ended needs no settings.
         let _ = self.send(OffloadCommand::Tune { max_idle, drain });
     }
 
-    /// Wakes the owner: the target has something to tell. Any thread may call it.
+    /// Wakes the agent: the device has events. Any thread may call it.
     pub fn wake(&self) {
         self.link.waker().wake();
     }
 
-    /// The version that it has answered.
+    /// Returns the version that the agent has acknowledged.
     #[must_use]
     pub fn acked_version(&self) -> Version {
         self.link.acked_version()
@@ -266,7 +272,7 @@ impl OffloadHandle {
     }
 }
 
-impl Shared {
+impl SharedStatus {
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, OffloadStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,15 +280,15 @@ impl Shared {
 
 impl fmt::Debug for OffloadHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetHandle")
-            .field("answered", &self.acked_version())
+        f.debug_struct("OffloadHandle")
+            .field("acked", &self.acked_version())
             .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for OffloadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetEnds").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("OffloadEndpoint").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 
@@ -298,7 +304,7 @@ mod tests {
         let (.., mut threads) =
             offload_endpoint(OwnerId(1), Version::new(1), 1, coordinator).unwrap();
         let offers = &mut threads[0];
-        let sampled: BTreeSet<_> = (0..4000).filter_map(|_| offers.draws(32)).collect();
+        let sampled: BTreeSet<_> = (0..4000).filter_map(|_| offers.next_sample(32)).collect();
         assert_eq!(sampled, (0..32).collect(), "one flow at each place of a burst");
     }
 }

@@ -1,0 +1,44 @@
+//! Traversals on their way into the device: from a packet's miss until all its new entries are
+//! confirmed.
+
+use hashbrown::HashMap;
+use shunt_pipeline::Time;
+
+/// Traversals that are not confirmed yet.
+#[derive(Debug, Default)]
+pub(super) struct PendingTraversals {
+    open: HashMap<u64, Open, foldhash::fast::FixedState>,
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    missed: Time,
+    left: usize,
+}
+
+impl PendingTraversals {
+    /// Adds a traversal with `count` new entries; returns its number.
+    pub(super) fn begin(&mut self, missed: Time, entries_count: usize) -> u64 {
+        self.count += 1;
+        if entries_count > 0 {
+            self.open.insert(self.count, Open { missed, left: entries_count });
+        }
+        self.count
+    }
+
+    /// Notes the confirmation of an entry; returns the time of the miss if it was the last one.
+    pub(super) fn confirm(&mut self, traversal_no: u64) -> Option<Time> {
+        let open = self.open.get_mut(&traversal_no)?;
+        open.left = open.left.saturating_sub(1);
+        if open.left > 0 {
+            return None;
+        }
+        self.open.remove(&traversal_no).map(|open| open.missed)
+    }
+
+    /// Forgets a traversal that will not be complete.
+    pub(super) fn abandon(&mut self, traversal_no: u64) {
+        self.open.remove(&traversal_no);
+    }
+}
