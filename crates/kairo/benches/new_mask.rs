@@ -1,11 +1,11 @@
-//! What the first rule of a mask costs the direct engine, beside a plain sweep over as many bytes.
+//! The cost of the first rule of a mask in the direct engine, compared with a plain scan of memory.
 //!
-//! A table has entries that fill memory, each of another destination, and no common mask that helps:
-//! as many as a table is held by are there, and none is within the rule's. So the rule passes over
-//! all visits; that it ends none leaves the engine as it was.
+//! A table has entries that fill memory, each of another destination. The table has as many
+//! projections as possible, and none helps the rule. So the rule scans all visits. It evicts none,
+//! so the engine does not change.
 //!
-//! The dearest rule asks for what no visit of its table looked at, and every entry has fixed in the
-//! table before: each visit is met, and its entry asked.
+//! The most expensive rule matches bits that no visit of its table consulted, but that every entry
+//! has fixed in the table before. So every visit is compared.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
@@ -26,16 +26,16 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Consult all of the source, and then all of the destination.
+/// Rules that consult all of the source, and then all of the destination.
 const RULES: [&str; 2] = [
     "priority=1,ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG1[],goto_table:1",
     "table=1,priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2",
 ];
 
-/// Common masks that tables have at most, and some.
+/// More masks than a table has projections.
 const MASKS_BEFORE: usize = 20;
 
-/// Entries: of a bench, and where it is only tried whether it runs.
+/// Number of entries: in a bench, and in a trial run.
 const ENTRIES: [u32; 2] = [1 << 20, 1 << 12];
 
 struct Scene {
@@ -45,13 +45,14 @@ struct Scene {
 }
 
 impl Scene {
-    /// Entries that differ in the lower bits of both addresses, and no projection that lacks any.
+    /// Creates entries that differ in the lower bits of both addresses, with all projections
+    /// filled.
     fn new(entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, [1, 2].map(PortInfo::datapath).into()).expect("a bridge");
         let engine = Direct::new(pipeline.version(), 1);
-        // Of as many bits each, so that none is within another.
+        // All masks have the same number of bits, so that none is within another.
         let masks = (0..1 << 24).filter(|bits: &u32| bits.count_ones() == 12);
         let mut scene = Self { pipeline, engine, masks: Box::new(masks) };
         RULES.iter().for_each(|rule| drop(scene.change(rule)));
@@ -74,7 +75,7 @@ impl Scene {
         change
     }
 
-    /// A rule of a new mask over a field, which no entry is in the way of.
+    /// Applies a rule of a new mask over a field, which overlaps no entry.
     fn apply_rule(&mut self, field: &str) -> Duration {
         let [a, b, c, d] = (0xff00_0000 | self.masks.next().expect("a mask")).to_be_bytes();
         let value = format!("11.{b}.{c}.{d}/{a}.{b}.{c}.{d}");
@@ -100,7 +101,7 @@ fn packet(slot: u32) -> FlowKey {
 }
 
 fn new_mask(criterion: &mut Criterion) {
-    // As criterion tells: `cargo bench` says so, and `cargo test` does not.
+    // `cargo bench` passes this argument, and `cargo test` does not.
     let is_trial = !std::env::args().any(|argument| argument == "--bench");
     let entries = ENTRIES[usize::from(is_trial)];
     let mut group = criterion.benchmark_group(format!("{entries} entries"));

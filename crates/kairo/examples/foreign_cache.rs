@@ -1,5 +1,6 @@
-//! A flow cache of one's own, kept right in twenty lines: a map from destinations to ports stands for
-//! any, such as a table of an eBPF program or of a NIC.
+//! A flow cache outside Shunt, kept right in twenty lines.
+//!
+//! The map from destinations to ports could be a table of an eBPF program or of a NIC.
 //!
 //! `cargo run -p shunt-kairo --no-default-features --example foreign_cache`
 
@@ -16,7 +17,7 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// The foreign cache: what happens to packets, by the slot of an entry.
+/// The foreign cache: actions by the slot of an entry.
 type Cache = BTreeMap<u32, Arc<[DatapathAction]>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,17 +26,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     pipeline.set_ports(BRIDGE, [1, 2, 3].map(PortInfo::datapath).into())?;
     pipeline.apply(BRIDGE, &[rule("ip,nw_dst=10.0.0.0/8,actions=output:2")?], Time::ZERO)?;
 
-    // These are the twenty lines. What the cache makes, the engine is told of.
+    // These are the twenty lines. The engine is told which entries the cache installs,
     let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version(), 1));
     for slot in 0..4 {
         let traversal = Arc::new(pipeline.translate(&packet_to(slot), pipeline.version()));
         engine.installed(name(slot), &traversal);
         cache.insert(slot, Arc::clone(&traversal.actions));
     }
-    // What the cache loses by itself, too.
+    // which entries the cache drops itself,
     cache.remove(&0);
     engine.removed(name(0));
-    // And what changes: the answer is what the cache must lose, and nothing else.
+    // and which changes are made. It returns the entries that the cache must drop, and no others.
     for text in ["ip,nw_dst=11.0.0.0/8,actions=3", "priority=40000,ip,nw_dst=10.0.2.0/24,actions=3"]
     {
         let change = pipeline.apply(BRIDGE, &[rule(text)?], Time::ZERO)?;
@@ -43,11 +44,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         stale.iter().for_each(|entry| drop(cache.remove(&entry.slot)));
         println!("{text}: {} went, {} stay", stale.len(), cache.len());
     }
-    // When there is nothing else to do, the engine tidies up.
+    // The engine does its deferred work when there is nothing else to do.
     while engine.run_maintenance() {}
 
-    // No lookup asked for more than the first byte of the address: what was made of each packet stood
-    // for all of 10.0.0.0/8, and the second rule overlaps that.
+    // No lookup consulted more than the first byte of the address, so each entry covers all of
+    // 10.0.0.0/8. The second rule overlaps that region.
     assert_eq!((cache.len(), engine.len()), (0, 0));
     Ok(())
 }

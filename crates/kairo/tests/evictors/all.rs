@@ -1,4 +1,4 @@
-//! All engines, side by side, and how often a property is tried.
+//! All engines side by side, and the number of cases of a property.
 
 use std::{
     cell::RefCell,
@@ -19,16 +19,16 @@ use shunt_pipeline::{
     Cause, CauseRun, Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
-/// Engines that go through the same, and have to say the same.
+/// Engines that get the same calls and must return the same.
 pub(crate) struct All {
     definition: Definition,
-    /// Those that are held against it. Each says of all that it evicts why it goes.
+    /// The engines that are compared with the definition; each reports a true cause per eviction.
     others: Vec<(&'static str, Box<dyn Evictor>)>,
     bounded: Vec<BoundedEngine>,
     watched: BTreeMap<EntryId, Arc<Traversal>>,
 }
 
-/// An engine that gives up what it looks for: it may evict more than the others.
+/// An engine with a bound that changes exceed: it may evict more than the others.
 struct BoundedEngine {
     name: &'static str,
     engine: Box<dyn Evictor>,
@@ -36,7 +36,7 @@ struct BoundedEngine {
 }
 
 impl BoundedEngine {
-    /// Each of them with a bound that is passed now and then.
+    /// Creates each of them, with a bound that is exceeded now and then.
     fn all(version: Version) -> Vec<Self> {
         let all: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct, one delta", Box::new(Direct::new(version, 1).with_deltas_max(1))),
@@ -54,7 +54,7 @@ impl BoundedEngine {
         all.into_iter().map(own).collect()
     }
 
-    /// It evicts what is to go, and besides only what visits a table of the change.
+    /// Checks that it evicts all stale entries, and otherwise only visitors of a changed table.
     fn apply(
         &mut self,
         deltas: &[Delta],
@@ -86,11 +86,11 @@ impl BoundedEngine {
     }
 }
 
-/// The engine that searches by common masks however little there is, and tidies in small steps.
+/// The engine that always searches projections, and does maintenance in small steps.
 const BY_MASKS: &str = "direct, by masks";
 
 impl All {
-    /// Each without entries, at a version.
+    /// Creates each engine without entries, at a version.
     pub(crate) fn new(version: Version) -> Self {
         let others: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct", Box::new(Direct::new(version, 1))),
@@ -102,7 +102,7 @@ impl All {
             ("visits", Box::new(Visits::new(version, 1))),
             #[cfg(feature = "dbsp")]
             ("relational", Box::new(Relational::new(version, 1))),
-            // Groups are looked through, and projected when nobody waits.
+            // Groups are scanned, and projected by maintenance.
             #[cfg(feature = "dbsp")]
             (
                 "relational, one by one",
@@ -115,8 +115,9 @@ impl All {
         Self { definition, others, bounded, watched: BTreeMap::new() }
     }
 
-    /// Places of visits in chains by common masks, in the engine that looks at nothing without one;
-    /// and whether some mask still lacks visits.
+    /// Returns the positions in chains of projections, and whether a projection has unfilled rows.
+    ///
+    /// Both are of the engine that always searches projections.
     pub(crate) fn by_masks(&self) -> (usize, bool) {
         let own = self.others.iter().find(|(name, _)| *name == BY_MASKS);
         let (_, engine) = own.unwrap();
@@ -124,7 +125,7 @@ impl All {
         (state["chained"] - state["visits"], engine.has_backlog())
     }
 
-    /// What all answer.
+    /// Returns the result that all engines agree on.
     fn agreed<T: PartialEq + std::fmt::Debug>(&mut self, ask: impl Fn(&mut dyn Evictor) -> T) -> T {
         let expected = ask(&mut self.definition);
         for (name, engine) in &mut self.others {
@@ -158,7 +159,7 @@ impl Evictor for All {
         self.watched.remove(&entry);
     }
 
-    /// In order.
+    /// Returns the evicted entries in order.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         let expected: BTreeSet<_> = self.definition.apply(deltas, version).into_iter().collect();
         for (name, engine) in &mut self.others {
@@ -172,7 +173,7 @@ impl Evictor for All {
                 let traversal = &self.watched[entry];
                 let is_true = match cause {
                     Cause::Delta(number) => self.definition.is_cause(number, deltas, traversal),
-                    // No change here is too much, and no engine fails.
+                    // No change here exceeds a bound, and no engine fails.
                     Cause::Bound(..) | Cause::Fault => false,
                 };
                 assert!(is_true, "{name}: {entry} by {cause:?}");
@@ -208,12 +209,12 @@ impl Evictor for All {
     }
 }
 
-/// The cause of each entry, in the order of an engine's answer.
+/// Returns the cause of each entry, in the order of the evictions.
 fn causes_of_each(runs: &[CauseRun]) -> Vec<Cause> {
     runs.iter().flat_map(|run| iter::repeat_n(run.cause, run.count)).collect()
 }
 
-/// How often what has happened, by its name.
+/// Number of events, by name.
 #[derive(Default)]
 pub(crate) struct EventCounts(BTreeMap<&'static str, u64>);
 
@@ -226,7 +227,7 @@ impl EventCounts {
         self.0.get(what).copied().unwrap_or_default()
     }
 
-    /// Each of these has happened at least so often in a thousand changes: what is compared is much.
+    /// Asserts that each event happened at least this often per thousand changes.
     pub(crate) fn assert_often(&self, all: &[(&str, u64)]) {
         let changes = self.count(CHANGES);
         for (what, least) in all {
@@ -235,25 +236,25 @@ impl EventCounts {
         }
     }
 
-    /// One thing has happened at most so many times in a hundred of another.
+    /// Asserts that one event happened at most this many times per hundred of another.
     pub(crate) fn assert_at_most(&self, what: &str, most: u64, of: &str) {
         let is_little = self.count(what) * 100 <= self.count(of) * most;
         assert!(is_little, "{what}: more than {most} % of {of} in {:?}", self.0);
     }
 }
 
-/// What [`live_through`] counts.
+/// The event that [`live_through`] counts.
 pub(crate) const CHANGES: &str = "changes";
 
-/// Lives after which it is looked whether there were changes enough.
+/// Sequences that run before the number of changes is checked.
 const LIVES_PER_ROUND: u32 = 16;
 
-/// Threads that go through lives side by side, each through rounds of its own, so that the lives of a
-/// run are those of the next.
+/// Threads that run sequences side by side, each with its own rounds, so that a run is repeatable.
 const THREADS: u8 = 2;
 
-/// Goes through lives until there was a part of the changes that `SHUNT_CHANGES` asks for, which are a
-/// hundred thousand unless it is set. Answers with what was met.
+/// Runs sequences until they made a part of the changes that `SHUNT_CHANGES` asks for.
+///
+/// The default is a hundred thousand changes. Returns the counts of events.
 pub(crate) fn live_through<S: Strategy>(
     part: u64,
     lives: impl Fn() -> S + Sync,
@@ -277,7 +278,7 @@ pub(crate) fn live_through<S: Strategy>(
     })
 }
 
-/// The rounds of one thread, from its first on.
+/// Runs the rounds of one thread, starting with `first`.
 fn live_rounds<S: Strategy>(
     first: u64,
     wanted: u64,
@@ -293,7 +294,7 @@ fn live_rounds<S: Strategy>(
             RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default() ^ round << 32);
         let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
         let lived = TestRunner::new(config).run(lives, |events| {
-            // A life that fails is tried again, so nothing of it is held.
+            // proptest runs a failing sequence again, so nothing is kept locked here.
             let mut own = EventCounts::default();
             live(events, &mut own);
             let counts = own.0.into_iter();
@@ -305,13 +306,14 @@ fn live_rounds<S: Strategy>(
     met.into_inner()
 }
 
-/// A number of the environment: a soak sets some.
+/// Reads a number from the environment: a soak sets some.
 fn number_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// So many cases, the same in every run; or as many as `SHUNT_CASES` says with the seed of
-/// `SHUNT_SEED`: for a soak.
+/// Returns a configuration of `usual` cases, the same in every run.
+///
+/// A soak sets `SHUNT_CASES` and `SHUNT_SEED`.
 pub(crate) fn cases(usual: u32) -> Config {
     let cases = number_from_environment("SHUNT_CASES")
         .and_then(|cases| cases.try_into().ok())

@@ -1,4 +1,4 @@
-//! What a change ends and what it leaves, case by case.
+//! Cases of changes: the entries that each evicts, and those that stay.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::all::All;
 
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Consults all of the destination, so that each has an entry of its own.
+/// A rule that consults the whole destination, so that each destination has its own entry.
 pub(crate) const SPREAD: &str =
     "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
 
@@ -24,7 +24,7 @@ pub(crate) fn direct(version: Version) -> Direct {
     Direct::new(version, 1)
 }
 
-/// A pipeline with an engine beside it.
+/// A pipeline and an engine.
 pub(crate) struct Switch<E> {
     pub(crate) pipeline: Pipeline,
     pub(crate) engine: E,
@@ -53,7 +53,7 @@ impl<E: Evictor> Switch<E> {
         self.apply(&change)
     }
 
-    /// Changes rules, of which the engine does not hear.
+    /// Changes rules without telling the engine.
     pub(crate) fn publish(&self, command: FlowModCommand, rules: &[&str]) -> Change {
         let parsed = |rule: &&str| parse_rule(command, rule, &NoPortNames).unwrap();
         let mods: Vec<_> = rules.iter().map(parsed).collect();
@@ -82,12 +82,12 @@ impl<E: Evictor> Switch<E> {
         Arc::new(self.pipeline.translate(key, self.pipeline.version()))
     }
 
-    /// Installs the entry of an IPv4 packet to a destination. Answers with its slot.
+    /// Installs the entry of an IPv4 packet to a destination, and returns its slot.
     pub(crate) fn install(&mut self, destination: u32) -> u32 {
         self.install_key(&packet(&[(FieldId::Ipv4Dst, destination.into())]))
     }
 
-    /// Installs the entry of a packet. Answers with its slot.
+    /// Installs the entry of a packet, and returns its slot.
     pub(crate) fn install_key(&mut self, key: &FlowKey) -> u32 {
         let traversal = self.translate_key(key);
         let slot = self.entries;
@@ -152,10 +152,10 @@ fn a_change_of_an_older_version_counts_as_one_of_the_last() {
     let before = switch.translate(0x0a01_6307);
     let entry = switch.install(0x0a01_0203);
     assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
-    // It knew of the older one, and not of the last.
+    // The entry includes the older change, but not the last.
     assert_eq!(switch.apply(&older), [entry]);
     assert_eq!(switch.put(7, &before), Installed::Late, "the engine is where it was");
-    // What knows of the last stays.
+    // An entry that includes the last change stays.
     switch.install(0x0a01_0203);
     assert!(switch.apply(&older).is_empty());
 }
@@ -164,7 +164,7 @@ fn a_change_of_an_older_version_counts_as_one_of_the_last() {
 fn equal_priority_follows_translate() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0a01_0203);
-    // Of two rules of one priority the older wins.
+    // Of two rules of one priority, the older wins.
     assert!(switch.add(&["priority=10,ip,nw_dst=10.1.0.0/16,actions=output:3"]).is_empty());
     assert_eq!(switch.delete(&["priority=10,ip,nw_dst=10.0.0.0/8"]), [entry]);
 }
@@ -255,8 +255,7 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
     let rules: Vec<_> = (9..=24).map(rule).collect();
     switch.add(&rules.iter().map(String::as_str).collect::<Vec<_>>());
     let entries: Vec<_> = (0..6000).map(|n| switch.install(0x0a00_0000 | n << 8)).collect();
-    // Masks that no rule has had yet: more of them than projections, over more rows than are filled
-    // at once.
+    // New masks: more than there are projections, over more rows than are filled at once.
     for (bits, entry) in entries.iter().enumerate().take(33).skip(25) {
         let met = format!("priority=9,ip,nw_dst=10.0.{bits}.0/{bits},actions=output:4");
         assert_eq!(switch.add(&[&met]), [*entry]);
@@ -269,7 +268,7 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
     assert!(switch.engine.is_empty());
 }
 
-/// More bits than an index holds in columns.
+/// More bits than the columns of an index hold.
 #[test]
 fn whatever_a_rule_asks_of_wide_visits_it_evicts_those_that_it_meets_and_no_others() {
     let wide = "priority=1,tcp6,actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_XXREG0[],\
@@ -372,7 +371,7 @@ fn beyond_the_bound_the_table_is_the_cause() {
     assert_eq!(switch.engine.state().overflows, 1);
 }
 
-/// Rows of a relation that an engine keeps.
+/// Returns the rows of a relation of an engine.
 fn rows<E: Evictor>(switch: &Switch<E>, name: &str) -> usize {
     let all = switch.engine.state().relations;
     all.into_iter().find(|(own, _)| *own == name).unwrap().1
@@ -423,7 +422,7 @@ fn a_relation_in_a_circuit_says_of_each_row_that_it_is_there_and_that_it_goes() 
     for n in 0..100 {
         switch.install(0x0a00_0000 | n);
     }
-    // The names are that of the rule, and those of what was read.
+    // The keys are those of the rule and of the objects read.
     assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 0, 0]);
     switch.add(&["priority=9,ip,nw_dst=11.0.0.0/24,actions=drop"]);
     assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 1, 100]);

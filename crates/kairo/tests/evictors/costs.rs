@@ -1,4 +1,4 @@
-//! What a change costs the direct engine, in visits that it looks at: it says of itself what is quick.
+//! The visits that a change makes the direct engine examine, and the changes that it calls quick.
 
 use shunt_flow::FieldId;
 use shunt_kairo::Direct;
@@ -8,10 +8,10 @@ use shunt_pipeline::{
 
 use crate::cases::{BRIDGE, SPREAD, Switch, direct, packet};
 
-/// Entries beyond what is looked at in a moment.
+/// More entries than a quick change may examine.
 const MANY: u32 = 5000;
 
-/// An engine with many entries, each of another destination, and nothing put off.
+/// Creates an engine with many entries, one per destination, and no deferred work.
 fn full(rule: &str) -> Switch<Direct> {
     let mut switch = Switch::with(direct, &[rule]);
     for destination in 0..MANY {
@@ -25,8 +25,9 @@ fn run_maintenance(switch: &mut Switch<Direct>) {
     while switch.engine.run_maintenance() {}
 }
 
-/// Makes a change of one rule whose mask is known; answers whether it was said to be quick, and how
-/// many entries it ended.
+/// Applies a change of one rule with a known mask.
+///
+/// Returns whether the engine called it quick, and the number of evicted entries.
 fn change(switch: &mut Switch<Direct>, command: FlowModCommand, rule: &str) -> (bool, usize) {
     let change = switch.publish(command, &[rule]);
     apply_change(switch, &change)
@@ -37,7 +38,7 @@ fn apply_change(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
     (is_quick, switch.apply(change).len())
 }
 
-/// The ports of the bridge, of which one floods no more.
+/// The ports of the bridge, one of them with flooding disabled.
 fn without_flood() -> Vec<PortInfo> {
     let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
     ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
@@ -50,7 +51,7 @@ const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;
 #[test]
 fn a_rule_for_one_destination_is_quick() {
     let mut switch = full(SPREAD);
-    // The first of its mask is not: its visits are put in order by it.
+    // The first rule of the mask is not quick: it makes the engine project its visits.
     change(&mut switch, ADD, "priority=9,ip,nw_dst=10.0.0.1,actions=output:3");
     run_maintenance(&mut switch);
     let rule = "priority=9,ip,nw_dst=10.0.0.2";
@@ -63,16 +64,16 @@ fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
     let mut switch = full(SPREAD);
-    // Alone it is put off, until somebody has nothing else to do,
+    // A rule alone defers the projection to maintenance,
     assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (0, true));
     run_maintenance(&mut switch);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (1, false));
-    // or until the next of its mask comes;
+    // or to the next rule of its mask;
     let mut switch = full(SPREAD);
     (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
     assert_eq!(projections(&switch), 1);
-    // together they do not wait.
+    // two rules together do not defer it.
     let mut switch = full(SPREAD);
     let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
     assert_eq!((apply_change(&mut switch, &together).1, projections(&switch)), (2, 1));
@@ -192,7 +193,7 @@ fn a_rule_that_goes_and_comes_again_needs_no_new_order_of_visits() {
     let (rule, away) = (&many[3], "priority=5,ip,nw_dst=10.0.3.0/24");
     let (_, ended) = change(&mut switch, DELETE, away);
     assert_eq!(ended, 256);
-    // Some are made anew while it is away.
+    // Some entries are installed again while the rule is removed.
     for destination in 0x0a00_0300..0x0a00_0310 {
         switch.install(destination);
     }

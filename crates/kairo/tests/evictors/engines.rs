@@ -1,4 +1,4 @@
-//! Engines against the definition and against what is true, over generated worlds.
+//! Engines against the definition and against the translation, over generated pipelines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,22 +22,23 @@ const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
 }
 
-/// What happens to an engine.
+/// An event in the life of an engine.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The entries of a packet are installed.
+    /// Installs the entries of a packet.
     Install(Box<FlowKey>),
-    /// The entries of its pieces are: it is cut at those of all points that the number has a bit for.
+    /// Installs the entries of its sub-traversals, partitioned at the points with a bit in the
+    /// number.
     InstallPieces(Box<FlowKey>, u64),
-    /// They are installed after a change that their translation has not seen.
+    /// Installs them after a change that their translation does not include.
     InstallLate(Box<FlowKey>, Box<Op>),
-    /// An entry is lost, by its place among those that there are.
+    /// Removes an entry, by its index among the present ones.
     Remove(prop::sample::Index),
-    /// These changes come at once.
+    /// Applies these changes at once.
     Change(Vec<Op>),
-    /// The owner of all entries is gone.
+    /// Removes the owner of all entries.
     Forget,
-    /// So many steps of what is put off are done, or all of them.
+    /// Runs this number of maintenance steps, or all.
     Tidy(usize),
 }
 
@@ -58,7 +59,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// All engines beside a pipeline.
+/// All engines and a pipeline.
 struct Scene {
     twin: Twin,
     engines: All,
@@ -76,7 +77,7 @@ impl Scene {
 
     fn install(&mut self, traversals: Vec<Traversal>) {
         for traversal in traversals {
-            // Slots are used again and again, under new generations, and sometimes under the same.
+            // Slots are used again, under new generations and sometimes under the same.
             let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
             let is_replaced = self.live.contains(&id);
@@ -91,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// The pieces of a packet.
+    /// Returns the sub-traversals of a packet.
     fn pieces(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
         let (pipeline, key) = (&self.twin.pipeline, visible(key));
         let version = pipeline.version();
@@ -139,7 +140,7 @@ impl Scene {
                 self.live.remove(&id);
                 self.met.add("removed", 1);
                 self.engines.removed(id);
-                // As one that an eviction has crossed, and one that nobody knows.
+                // Removes an entry that an eviction has crossed, and one that does not exist.
                 self.engines.removed(id);
                 self.engines.removed(entry(99, 0));
             }
@@ -157,7 +158,7 @@ impl Scene {
     }
 }
 
-/// What kind of change it is.
+/// Returns the kind of a change.
 const fn name_of(op: &Op) -> &'static str {
     match op {
         Op::Apply(..) => "rules",
@@ -170,8 +171,7 @@ const fn name_of(op: &Op) -> &'static str {
     }
 }
 
-/// Long lives of few worlds, so that what is kept from change to change grows old; `SHUNT_CHANGES` says
-/// how many changes in all.
+/// Long sequences over few pipelines, so that state lives long; `SHUNT_CHANGES` sets their number.
 #[test]
 fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
     let lives = || (generate::world(), prop::collection::vec(event(), 100..400));

@@ -1,7 +1,7 @@
-//! Fragments and whole packets: tables see no ports of a first fragment, and actions do.
+//! Fragments and whole packets: tables see no ports of a first fragment, but actions do.
 //!
-//! No entry may stand for both where ports matter, as it would have two values for them in one table,
-//! and no engine could tell by which of the two a rule overlaps it.
+//! No entry may cover both where ports matter: the ports would have two values in one table, and no
+//! engine could decide which rules overlap the entry.
 
 use shunt_flow::{FieldId, FlowKey};
 
@@ -19,8 +19,7 @@ fn first_fragment() -> FlowKey {
     key
 }
 
-/// Makes the entry of each of both packets in tables of these rules, adds another rule, and demands that
-/// an entry which stays is right for whichever of both it stands for.
+/// Checks that an entry which stays after `rule` is added is right for all packets it covers.
 #[track_caller]
 fn check(rules: &[&str], rule: &str) {
     for maker in [whole(), first_fragment()] {

@@ -1,5 +1,5 @@
-//! The mirror: where it is right, and the three holes of the published design, each beside engines
-//! that do not have it.
+//! The published engine: the cases that it handles, and its three holes, compared with other
+//! engines.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::all::{CHANGES, EventCounts, live_through};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Packets go in at once.
+/// Packets enter the circuit at once.
 const AT_ONCE: PublishedSettings = PublishedSettings {
     has_gates: true,
     propagation: Some(Duration::from_secs(2)),
@@ -51,7 +51,7 @@ fn packet(destination: u32) -> FlowKey {
     key
 }
 
-/// A pipeline with the mirror beside it, and two engines that are right.
+/// A pipeline with the published engine, and two engines that are right.
 struct Scene {
     pipeline: Pipeline,
     published: PublishedKairo,
@@ -101,7 +101,7 @@ impl Scene {
         self.change(FlowModCommand::Add, rule)
     }
 
-    /// What the mirror evicts, and then what each of the others does.
+    /// Returns the evictions of the published engine, and then those of each of the others.
     fn apply(&mut self, change: &Change) -> [Vec<u32>; 3] {
         self.engines().map(|engine| {
             let mut ended = engine.apply(&change.deltas, change.version);
@@ -110,14 +110,14 @@ impl Scene {
         })
     }
 
-    /// Time passes, so that all packets are where they belong.
+    /// Lets time pass, so that all packets enter the circuit.
     fn wait(&mut self) {
         self.seconds.fetch_add(60, Ordering::Relaxed);
         while self.published.run_maintenance() {}
         assert_eq!(self.published.stats().waiting, 0);
     }
 
-    /// Whether an entry of this traversal forwards a packet of its region as nobody would now.
+    /// Returns whether an entry forwards a packet of its region otherwise than the tables do now.
     fn is_stale(&self, entry: &Traversal, destination: u32) -> bool {
         let key = packet(destination);
         let is_within = key.agrees_with(&(&entry.key).into(), &(&entry.mask).into());
@@ -145,12 +145,12 @@ fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
     let made = scene.install(0, 0x0a01_6307);
     assert_eq!(scene.published.stats().waiting, 1);
     assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
-    // It has the new rule when it gets there, and loses none.
+    // The packet matches the new rule when it enters the circuit, and loses none.
     scene.wait();
     assert!(scene.published.apply(&[], scene.pipeline.version()).is_empty());
     assert_eq!(scene.published.len(), 2);
     assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
-    // One that was there in time goes.
+    // An entry of a packet that entered in time is evicted.
     let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
     scene.install(0, 0x0a01_6307);
     scene.wait();
@@ -173,7 +173,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
             scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
         cut.into_iter().map(|piece| Arc::new(piece.traversal)).collect::<Vec<_>>()
     };
-    // Both begin with the same piece, which the first has made.
+    // Both start with the same sub-traversal, which the first packet has made.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let pieces = pieces(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(pieces).collect();
@@ -185,7 +185,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     }
     assert_eq!(scene.published.stats().untracked, 0, "the mirror knows these pieces");
     assert_eq!(scene.published.len(), 3);
-    // The first flow is idle, and its last piece expires. Its first is still in use.
+    // The first flow is idle, and its last entry expires. Its first entry is still in use.
     scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
     let stale = scene.change(FlowModCommand::DeleteStrict, "ip");
     assert_eq!(stale, [vec![2], vec![0], vec![0]], "entry 0 stays, and 2 goes for nothing");
@@ -215,7 +215,7 @@ fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
 #[test]
 fn what_the_mirror_knows_nothing_of_goes_with_any_change_of_its_tables() {
     let rules = [
-        // Behind a resubmit that has returned there is another lookup.
+        // There is another lookup after a resubmit that has returned.
         "ip,nw_dst=10.0.0.1,actions=resubmit(,1),resubmit(,2)",
         "ip,nw_dst=10.0.0.2,actions=goto_table:1",
         "table=1,actions=set_field:1->reg0",
@@ -257,14 +257,14 @@ fn a_changed_object_ends_the_entries_that_read_it() {
     assert_eq!(scene.apply(&change), [[0], [0], [0]]);
 }
 
-/// An entry of a traversal that stands for its packet alone.
+/// Returns a traversal with an entry that covers its packet alone.
 fn exact(traversal: Traversal) -> Arc<Traversal> {
     let mut all = FlowMask::EMPTY;
     all.words_mut().fill(u64::MAX);
     Arc::new(Traversal { mask: SparseMask::from(&all), ..traversal })
 }
 
-/// A rule of a pipeline that writes headers and registers, and goes back and forth.
+/// A rule of a pipeline that writes headers and registers and has cycles.
 fn rule() -> impl Strategy<Value = String> {
     let matching = (0u8..4, 1u8..6, 0u32..16, prop::sample::select(&[0u32, 8, 12, 14, 15, 3][..]));
     let asked = prop_oneof![
@@ -291,7 +291,7 @@ fn rule() -> impl Strategy<Value = String> {
         |((table, priority, value, mask), asked, writes, end)| {
             let is_back =
                 end.strip_prefix("goto_table:").is_some_and(|to| to <= &*table.to_string());
-            // What is written to metadata is written last.
+            // Metadata is written last.
             let is_late = writes.starts_with("write_metadata") && !end.starts_with("goto");
             let value = value & mask;
             (!is_back && !is_late).then(|| {
@@ -308,9 +308,9 @@ fn rule() -> impl Strategy<Value = String> {
 enum Event {
     Install(u32),
     Remove(prop::sample::Index),
-    /// Adds these rules, in place of those that have their match.
+    /// Adds these rules, and replaces those with the same match.
     Add(Vec<String>),
-    /// Deletes a rule, by its place among those that were added.
+    /// Deletes a rule, by its index among those that were added.
     Delete(prop::sample::Index),
     Wait,
 }
@@ -325,7 +325,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The mirror beside the direct engine, with entries that stand for one packet each.
+/// The published engine and the direct engine, with entries that cover one packet each.
 struct Exact {
     scene: Scene,
     rules: Vec<String>,
@@ -395,7 +395,7 @@ impl Exact {
     }
 }
 
-/// A hundredth of the changes that other engines are compared under, as the circuit is built so often.
+/// A hundredth of the usual number of changes, because the circuit is built often.
 #[test]
 fn entries_of_one_packet_go_exactly_if_its_path_changes() {
     let lives = || {
@@ -408,7 +408,7 @@ fn entries_of_one_packet_go_exactly_if_its_path_changes() {
         events.iter().for_each(|event| exact.happens(event));
         *met = exact.met;
     });
-    // Where the circuit does not know an entry, the mirror may evict more: that is not compared.
+    // For untracked entries, the published engine may evict more: that is not compared.
     met.assert_often(&[("evicted", 200), ("compared", 300), ("evicted and compared", 50)]);
 }
 

@@ -1,7 +1,8 @@
-//! Where addresses are, as NORMAL has learned.
+//! Reads of learned addresses by NORMAL.
 //!
-//! An entry that sends to a port reads where its destination is; and every one reads where its source is,
-//! which it refreshes: if that is elsewhere or forgotten, the packet teaches.
+//! An entry that sends to a port reads the location of its destination. Every entry reads the
+//! location of its source, which it refreshes: if the source moved or is forgotten, the packet is
+//! learned from.
 
 use std::time::Duration;
 
@@ -13,8 +14,7 @@ fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
-/// The entry of a packet to port 2, where its destination was seen at this second, and its source at the
-/// other.
+/// An entry of a packet to port 2; the addresses were last seen at these seconds.
 fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
     switch.add("actions=normal");
     switch.learn_at(&any_packet(), at(source));

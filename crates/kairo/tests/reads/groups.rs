@@ -1,6 +1,6 @@
-//! Groups and meters, and what buckets watch.
+//! Reads of groups and meters, and of the ports and groups that buckets watch.
 //!
-//! A bucket that watches sends elsewhere, so that what it sends to is not what is read.
+//! A watching bucket sends elsewhere, so that the object it sends to is not the object read.
 
 use shunt_pipeline::{GroupCommand, MeterCommand};
 
@@ -10,17 +10,17 @@ const ADD: GroupCommand = GroupCommand::Add;
 const MODIFY: GroupCommand = GroupCommand::Modify;
 const DELETE: GroupCommand = GroupCommand::Delete;
 
-/// Sends to port 2 while the group 2 is live, and else to port 3.
+/// Sends to port 2 while group 2 is live, and otherwise to port 3.
 const WATCHES_GROUP: &str =
     "group_id=1,type=ff,bucket=watch_group:2,output:2,bucket=watch_port:3,output:3";
 
-/// The group 2, which is live.
+/// Group 2, which is live.
 const IS_LIVE: &str = "group_id=2,type=ff,bucket=watch_port:4,output:4";
 
-/// The same, which is not: there is no such port.
+/// Group 2, which is not live, because its port does not exist.
 const IS_DEAD: &str = "group_id=2,type=ff,bucket=watch_port:9,output:4";
 
-/// A bridge that sends all packets to the group 1, where there are these groups.
+/// A bridge with these groups that sends all packets to group 1.
 fn switch(groups: &[&str]) -> Switch {
     let switch = Switch::new();
     for group in groups {

@@ -1,12 +1,12 @@
-//! What an entry says that it read, kind by kind: if one kind is forgotten, a change leaves an entry
-//! that forwards wrongly.
+//! The reads of an entry, kind by kind: without one kind, a change leaves an entry that forwards
+//! wrongly.
 //!
-//! Each case installs an entry twice, once as it was translated and once without its reads of one
-//! kind. Then something changes that makes the entry wrong: the first must go, and the second stays.
+//! Each case installs an entry twice: once as it was translated, and once without its reads of one
+//! kind. Then a change makes the entry wrong. The first must be evicted, and the second stays.
 //!
-//! [`Kind`] has every variant of [`Object`]. Of the settings of a bridge no translation looks at any, so
-//! that [`Object::Bridge`] is tried by a bridge that comes; when a MAC address is old, and how many
-//! there may be, is seen when one goes.
+//! [`Kind`] has every variant of [`Object`]. No translation reads the settings of a bridge, so
+//! [`Object::Bridge`] is tested with a bridge that is added. The age and number of MAC addresses
+//! matter only when one is removed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,18 +25,17 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_meter_mod, parse_rule},
 };
 
-/// Says which tests take a kind of read away: an object of another kind does not compile until it has
-/// some.
+/// Lists the tests that remove a kind of read; a new kind of object does not compile without one.
 macro_rules! kinds {
     ($($kind:ident: [$($test:ident),+ $(,)?];)+) => {
-        /// What is read, as [`Object`] has it.
+        /// The kind of an object that is read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         enum Kind {
             $($kind),+
         }
 
         impl Kind {
-            /// All, each with the tests that take it away.
+            /// All kinds, each with the tests that remove it.
             const ALL: &[(Self, &[&str])] = &[$((Self::$kind, &[$(stringify!($test)),+])),+];
 
             const fn of(object: &Object) -> Self {
@@ -138,7 +137,7 @@ impl Switch {
         self.0.set_ports(BRIDGE, ports).unwrap()
     }
 
-    /// Takes up what a packet teaches.
+    /// Applies the learn requests of a packet.
     fn learn(&self, key: &FlowKey) -> Change {
         self.learn_at(key, Time::ZERO)
     }
@@ -151,8 +150,8 @@ impl Switch {
         self.0.translate(key, self.0.version())
     }
 
-    /// Makes these changes after an entry was installed, and demands what the head of this file says
-    /// of its reads of a kind.
+    /// Applies these changes after an entry was installed, and checks its reads of a kind as
+    /// described above.
     #[track_caller]
     fn assert_needed(
         &self,

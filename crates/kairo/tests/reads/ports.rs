@@ -1,4 +1,4 @@
-//! Ports: which there are, what lies behind them, their links, their settings and their VLANs.
+//! Reads of ports: their existence, peers, links, settings and VLANs.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn whether_any_port_drops_what_goes_out_of_it() {
     let switch = Switch::new();
     switch.add("actions=goto_table:1");
     switch.add("table=1,actions=in_port");
-    // Of a piece that is not the first nothing else asks whether ports filter.
+    // For a later sub-traversal, no other read covers the filtering of ports.
     let version = switch.0.version();
     let mut pieces = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
     let entry = pieces.remove(1).traversal;
@@ -164,7 +164,7 @@ fn the_ports_that_normal_floods_to() {
     });
 }
 
-/// From every mode to every other in which a flood looks otherwise there.
+/// Returns every pair of modes between which a flood to the port differs.
 #[test]
 fn the_vlans_of_the_ports_that_normal_floods_to() {
     for [before, now] in changes(&[
@@ -188,8 +188,8 @@ fn the_vlans_of_the_ports_that_normal_floods_to() {
     }
 }
 
-/// Where a port has other VLANs, the addresses that were seen there are forgotten as well, without a
-/// delta: whoever reads where an address is reads the port.
+/// A change of VLANs also forgets the addresses seen there, without a delta: an entry that reads
+/// the location of an address reads the port.
 #[test]
 fn the_vlans_of_the_port_that_normal_sends_to() {
     for [before, now] in changes(&[
@@ -243,7 +243,7 @@ fn no_fwd() -> PortConfig {
     PortConfig { no_fwd: true, ..PortConfig::default() }
 }
 
-/// Has packets go to the peer bridge, and out of another port.
+/// Sends packets to the peer bridge, and out of another port.
 fn lead_to_peer(switch: &Switch) {
     switch.set_ports(|ports| {
         ports[1].kind = PortKind::Patch { bridge: PEER, port: PortNo::new(1) };
@@ -251,7 +251,7 @@ fn lead_to_peer(switch: &Switch) {
     switch.add("actions=output:2,output:3");
 }
 
-/// Adds the peer bridge, whose first port is the other end of the patch.
+/// Adds the peer bridge; its first port is the other end of the patch.
 fn add_peer(switch: &Switch) -> Vec<Change> {
     let added = switch.0.add_bridge(PEER, BridgeSettings::default());
     let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
@@ -277,13 +277,13 @@ fn only(vlan: u16) -> PortVlans {
     PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) }
 }
 
-/// Whether frames of the VLAN that are flooded to a port look alike on its wire.
+/// Returns whether flooded frames of the VLAN look the same on the wire of a port.
 fn looks_alike(one: &PortVlans, other: &PortVlans) -> bool {
     let look = |own: &PortVlans| own.carries(VLAN).then(|| own.id_on_wire(VLAN));
     look(one) == look(other)
 }
 
-/// Each of these, and each of the others after it.
+/// Returns all pairs of these, in order.
 fn changes(all: &[PortVlans]) -> Vec<[PortVlans; 2]> {
     let pairs = all.iter().flat_map(|before| all.iter().map(move |now| [before, now]));
     pairs.filter(|[before, now]| before != now).map(|pair| pair.map(PortVlans::clone)).collect()

@@ -1,4 +1,4 @@
-//! What packets have taught by `learn`, and what hidden state tables can read.
+//! Reads of rules learned by `learn`, and of hidden state in tables.
 
 use shunt_pipeline::FlowModCommand;
 
