@@ -2,7 +2,7 @@
 //!
 //! A key holds three label stack entries, the outermost in the high half of its first word. The
 //! Ethernet type and the bottom-of-stack bits give their number, so every action here consults
-//! these. A push or a pop moves whole entries within the key.
+//! these. A push or a pop moves complete entries within the key.
 //!
 //! A push makes the network header part of the payload: the key drops it. A pop of the last label
 //! uncovers headers that were not parsed: then the packet is [uncovered](HeaderState::Uncovered),
