@@ -9,7 +9,7 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
 use crate::{
-    cache::{ChainLink, Wildcard},
+    cache::{CoverageLink, Wildcard},
     capture::Tap,
     metrics::PortTraffic,
     offload::OffloadCandidates,
@@ -144,5 +144,5 @@ pub struct DumpedEntry {
     /// Time of the last hit.
     pub used: Time,
     /// The position in a chain of stages, if this is an LTM entry.
-    pub link: Option<ChainLink>,
+    pub link: Option<CoverageLink>,
 }

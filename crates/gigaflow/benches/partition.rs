@@ -38,7 +38,7 @@ impl StageView for IndexedStages {
     }
 }
 
-/// Returns outlines whose fields change every three to five steps.
+/// Returns outlines. Their fields change every three to five steps.
 ///
 /// A third of the steps consult no coupling field.
 fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
@@ -62,7 +62,7 @@ fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
     (0..WAYS_COUNT).map(outline).collect()
 }
 
-/// Returns full stages that hold the partitions of every other traversal, and random entries.
+/// Returns full stages with the partitions of every other traversal.
 fn filled(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
     let mut indexed = IndexedStages { holders: HashTable::with_capacity(ENTRIES_COUNT) };
     for outline in outlines.iter().step_by(2) {

@@ -50,12 +50,12 @@ use crate::{
     },
 };
 
-/// A policy that falls back to megaflows where sub-traversals hit less often: see the [module](self).
+/// A policy that falls back to megaflows: see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Adaptive<P> {
     policy: P,
     megaflow: MegaflowPolicy,
-    /// A copy of the policy: a policy that learns must not mix the directory with the cache.
+    /// A copy, since a policy that learns must not mix the directory and the cache.
     sub_traversals: SimulatedCache<P>,
     megaflows: SimulatedCache<MegaflowPolicy>,
     duels: HashTable<Duel>,
@@ -74,7 +74,7 @@ pub enum Granularity {
     Megaflows,
 }
 
-/// The result of a probe of the cache: why a traversal goes to [`Adaptive::observe`].
+/// The reason why a traversal goes to [`Adaptive::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// The packet was sampled; it hit or missed.
@@ -189,7 +189,7 @@ struct DuelSample {
     megaflows: bool,
 }
 
-/// The duel of one start: the hits of this round, and the lead of the unused granularity.
+/// The duel of one start: its hits in this round, and the lead of the other side.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     start: StateId,
@@ -367,7 +367,7 @@ fn hash(start: StateId) -> u64 {
 /// Number of samples of a start after which its hit counts are compared.
 pub const ROUND: u32 = 512;
 
-/// Hits per round by which the unused granularity may lead without effect: six in a thousand.
+/// Hits per round that a lead loses: six in a thousand.
 pub const SLACK: u32 = 3;
 
 /// The least threshold, in hits, at which the granularity changes.
@@ -378,7 +378,7 @@ pub const LEAD_MAX: u32 = ROUND / 4;
 
 const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 
-/// Number of rounds, of all starts together, after which the directories are cleared.
+/// Number of rounds of all starts after which the directories are cleared.
 pub const SEASON: u32 = 64;
 
 /// Greatest number of starts with a duel. All other starts use sub-traversals.

@@ -101,7 +101,7 @@ pub struct GigaflowCounts {
     pub misses: u64,
     /// Misses that resumed in the pipeline where they missed.
     pub resumed: u64,
-    /// Translations of whole traversals and of their rests, including those for the duel.
+    /// Translations of traversals and of their rests, also for the duel.
     pub translations: u64,
     /// Table lookups that these translations made.
     pub visits: u64,
@@ -113,7 +113,7 @@ pub struct GigaflowCounts {
     pub evicted: u64,
     /// Misses that were not cached because they learn.
     pub learning: u64,
-    /// Misses that became one megaflow because a sub-traversal came too near to a bound.
+    /// Misses that became one megaflow because a part came too near to a bound.
     pub near_bounds: u64,
     /// Misses that became one megaflow, or were not cached, because no tags were left.
     pub without_tags: u64,
@@ -218,7 +218,7 @@ impl Gigaflow {
         self.sampler.next(self.counts.misses)
     }
 
-    /// Shows the traversal of a sampled packet that hit to the duel, if a duel is under way.
+    /// Shows the traversal of a sampled hit to the duel, if there is one.
     pub fn observe(&mut self, packet: Miss<'_>) {
         if self.is_contested(ProbeResult::Sampled) && packet.start.is_none() {
             self.translate_and_judge(packet, ProbeResult::Sampled);
@@ -252,9 +252,11 @@ impl Gigaflow {
     /// Resumes a packet with a partial hit in the pipeline, at the tag where it missed.
     ///
     /// The caller executes the actions of the entries of its walk, then those of the returned traversal.
-    /// `None` means that the packet must [start over](Self::start_over). This is so if its bridge caches
-    /// megaflows, or if the rest of the traversal cannot be cached behind the last entry of the walk, if
-    /// the rest learns, or if it comes near to a bound.
+    /// `None` means that the packet must [start over](Self::start_over). The reason is one of these:
+    ///
+    /// - its bridge caches megaflows;
+    /// - no stage behind the last entry of the walk can take the rest of the traversal;
+    /// - the rest learns, recirculates or comes near to a bound.
     pub fn resume(
         &mut self,
         store: &mut impl Store,
@@ -421,7 +423,7 @@ impl Gigaflow {
         noted
     }
 
-    /// Returns whether sub-traversals and megaflows compete: a duel is on, and no stage has room.
+    /// Returns whether the duel is on and no stage has room.
     fn is_contested(&mut self, probe: ProbeResult) -> bool {
         let ActivePolicy::Duel(duel) = &mut self.policy else { return false };
         let has_room = self.ltm.room() != StageSet::EMPTY;

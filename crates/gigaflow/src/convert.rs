@@ -28,7 +28,7 @@ pub fn outline_of(noted: &NotedTraversal, seed: u64, outline: &mut TraversalOutl
     }
 }
 
-/// Returns the state that a traversal begins at: the start of a bridge, or a continuation.
+/// Returns the first state of a traversal: a bridge start or a continuation.
 #[must_use]
 pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> StateId {
     state_id(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
@@ -84,7 +84,7 @@ impl Default for HeaderMasks {
     }
 }
 
-/// Returns the step of a visit: its fields, and a hash of the headers and rules that it matched.
+/// Returns the step of a visit: its fields, and a hash of what it matched.
 fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> OutlineStep {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =
@@ -106,7 +106,7 @@ const fn mixed(mixer: u64, mask: u64, value: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A constant per word of a key, so that equal values of different words have different hashes.
+/// A constant per word of a key, which makes the hashes of words differ.
 const MIXERS: [u64; FLOW_WORDS] = {
     let (mut mixers, mut state, mut index) = ([0; FLOW_WORDS], 0, 0);
     while index < FLOW_WORDS {

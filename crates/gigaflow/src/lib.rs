@@ -9,10 +9,10 @@
 //! sub-traversals `a1 b1` and the second has `a2 b2`. After these two misses four flows hit, since
 //! `a1 b2` and `a2 b1` are covered too. This is the *rule-space coverage* of the entries.
 //!
-//! A packet carries a *tag* from stage to stage: the number of the state that the last entry led to, which
-//! is the next table, the registers and everything else that the rest of the pipeline can read. An entry
-//! matches only packets with its tag, so a packet follows only sequences of entries that the pipeline
-//! could make too.
+//! A packet carries a *tag* from stage to stage. The tag is the number of the state that the last entry
+//! led to: the next table, the registers, and everything else that the rest of the pipeline can read. An
+//! entry matches only packets with its tag. So every sequence of entries that a packet matches is a
+//! traversal that the pipeline makes too.
 //!
 //! # Modules
 //!

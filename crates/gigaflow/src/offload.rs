@@ -13,8 +13,8 @@
 //! - Entries that a version made stale are confirmed removed before an entry of that version is inserted.
 //! - Entries are inserted in the last stage first and removed in the first stage first, so no packet
 //!   gets a tag that no later entry has.
-//! - The number of a tag is reused only after two conditions: the device holds no rule with the tag, and
-//!   the packets that it passed on before that was confirmed are processed.
+//! - The number of a tag is reused only if the device holds no rule with the tag. Packets that the device
+//!   passed on before that was confirmed must be processed first.
 //!
 //! # The rules for the device
 //!
@@ -60,7 +60,7 @@ pub trait OffloadDevice {
     /// Appends the events since the last poll, and returns at once.
     fn poll(&mut self, events: &mut Vec<OffloadEvent>);
 
-    /// Announces, while the device is lost, that this entry will be removed after it is restored.
+    /// Announces to a lost device that this entry will be removed.
     ///
     /// A device that restores its confirmed entries may omit it. The later removal works in any case.
     fn forget(&mut self, _entry: LtmIndex) {}
@@ -170,14 +170,14 @@ pub struct OffloadCapabilities {
     pub counts: bool,
     /// True if it reports idle entries.
     pub reports_idle: bool,
-    /// True if [`Operation::Modify`] is atomic: packets always match the old or the new rule.
+    /// True if [`Operation::Modify`] replaces a rule without a gap.
     pub modifies: bool,
 }
 
 /// The actions that a device can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
-    /// Rewrites, and at most one output at the end of the traversal: see [`LtmRule::plain`].
+    /// Rewrites, and one output or none at the end: see [`LtmRule::plain`].
     Plain,
     /// All actions.
     All,

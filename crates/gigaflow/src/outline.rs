@@ -84,7 +84,7 @@ pub struct TraversalOutline {
     shape_hash: u64,
 }
 
-/// The shape of an outline: the ends of its segments, and the field groups of each segment.
+/// The shape of an outline: the end and the field groups of each segment.
 ///
 /// Outlines of one shape have the same scores for all of their sub-traversals.
 #[derive(Clone, Debug)]
@@ -218,7 +218,7 @@ impl TraversalOutline {
         own.eq(shape.0.iter().map(|(end, groups)| (*end, groups.known())))
     }
 
-    /// Returns the id of the sub-traversal with exactly these steps; `None` if there is none.
+    /// Returns the id of the sub-traversal with exactly these steps, if there is one.
     ///
     /// A traversal without a step is one sub-traversal.
     #[must_use]
@@ -245,7 +245,7 @@ impl TraversalOutline {
         None
     }
 
-    /// Returns the [identity](SubTraversalId::identity) of the sub-traversal with these steps.
+    /// Returns the identity of the sub-traversal with exactly these steps.
     #[must_use]
     pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
         self.id(steps).map(|id| id.identity)
@@ -256,7 +256,7 @@ impl TraversalOutline {
         (0..self.segments_count()).flat_map(|first| self.candidates(first))
     }
 
-    /// Returns the sub-traversal of the segments `first..end`; `None` if the range is empty.
+    /// Returns the sub-traversal of the segments `first..end`, if it is not empty.
     pub(crate) fn candidate(&self, first: usize, end: usize) -> Option<SubTraversalOutline> {
         self.candidates(first).nth(end.checked_sub(first + 1)?)
     }

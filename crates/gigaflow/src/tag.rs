@@ -3,9 +3,9 @@
 //! # The meaning of a tag
 //!
 //! A tag represents one of two states. The first is the start of a traversal: a packet arrives on a
-//! bridge without hidden state. The second is a [`Continuation`], which holds everything that the rest
-//! of the traversal can read or do, by value: the next table, registers and metadata, the action set,
-//! and the tables that resubmits return to. A tag is never just a table, and never a reference to a
+//! bridge without hidden state. The second is a [`Continuation`], which holds by value everything that
+//! the rest of the traversal can read or do. This is the next table, registers and metadata, the action
+//! set, and the tables that resubmits return to. A tag is never just a table, and never a reference to a
 //! rule or a group. Partition points with equal states have the same tag, whatever came before. This is
 //! what allows flows to share entries.
 //!
@@ -40,7 +40,7 @@ use crate::ltm::Tag;
 pub struct TagSpace {
     slots: Vec<TagSlot>,
     by_bridge: HashMap<u64, Tag, foldhash::fast::FixedState>,
-    /// By the number of the continuation, which is unique while a slot holds the continuation.
+    /// By the number of the continuation, which is unique while a slot holds it.
     by_continuation: HashMap<u32, Tag, foldhash::fast::FixedState>,
     free: Vec<Tag>,
     /// The tags that are retired and not yet freed, oldest first.
@@ -173,7 +173,7 @@ impl TagSpace {
         self.retired_count
     }
 
-    /// Frees the first `count` tags that were ever retired: no packet is under way with them.
+    /// Frees the first `count` retired tags: no packet is under way with them.
     pub fn drained(&mut self, count: u64) {
         let waiting = self.retired.len() as u64;
         let drained = count.saturating_sub(self.retired_count - waiting).min(waiting);
@@ -215,7 +215,7 @@ impl TagSpace {
     }
 }
 
-/// Returns whether a packet has hidden state other than its bridge and its recirculation id.
+/// Returns whether a packet has hidden state other than bridge and recirculation.
 pub(crate) fn is_hiding(key: &FlowKey) -> bool {
     let words = key.words();
     let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);
@@ -225,7 +225,7 @@ pub(crate) fn is_hiding(key: &FlowKey) -> bool {
 }
 
 impl TagName {
-    /// Returns the first state of a packet: the continuation `start`, or the start of its bridge.
+    /// Returns the first state of a packet: `start`, or the start of its bridge.
     #[must_use]
     pub fn of_start(key: &FlowKey, start: Option<&Arc<Continuation>>) -> Self {
         start.map_or_else(

@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// Samples traversals that combine 40 steps with 40 others: only their sub-traversals fit.
+/// Samples traversals that combine 40 steps with 40: only sub-traversals fit.
 fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(1);
     for _ in 0..draws {
@@ -39,7 +39,7 @@ fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     }
 }
 
-/// Samples 190 traversals that share no step: 190 megaflows fit, 380 sub-traversals do not.
+/// Samples 190 traversals without shared steps: only megaflows fit.
 fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {

@@ -15,7 +15,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Builds outline `number` with `steps_count` steps in the memory of the outline before it.
+/// Builds outline `number` with `steps_count` steps in the same memory.
 fn build(outline: &mut TraversalOutline, number: u32, steps_count: u32) {
     outline.begin(StateId::new(0));
     for step in 0..steps_count {

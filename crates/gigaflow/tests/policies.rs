@@ -274,7 +274,7 @@ fn a_traversal_without_steps_has_no_sub_traversals() {
     }
 }
 
-/// Stages with room that hold every sub-traversal in one stage, chosen by its first step.
+/// Stages with room; the first step selects the one that holds a sub-traversal.
 struct Many(u8);
 
 impl StageView for Many {

@@ -18,7 +18,7 @@ fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
 
 const UNKNOWN: [FieldSet; 2] = [FieldSet::EMPTY; 2];
 
-/// Returns the number of sub-traversals of each traversal, partitioned one after the other.
+/// Returns the number of sub-traversals of each traversal in turn.
 fn partition(
     policy: &mut impl PartitionPolicy,
     outlines: impl Iterator<Item = TraversalOutline>,

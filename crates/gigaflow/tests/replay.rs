@@ -73,7 +73,7 @@ impl Bed {
         workload::RecordedWorkload::parse(&text).unwrap()
     }
 
-    /// Returns for each packet whether it hits, and the final number of entries per stage.
+    /// Returns the hit of each packet, and the final number of entries per stage.
     fn replay(&self, policy: PolicyName, capacity: Capacity) -> (Vec<bool>, Vec<usize>) {
         let mut cache = Gigaflow::new(Config {
             capacity,

@@ -37,7 +37,7 @@ pub struct NicChain {
     start: Tag,
 }
 
-/// One stage: its entries by their slots in the chain, and the number of entries of each mask.
+/// One stage: its entries by slot, and the number of entries per mask.
 #[derive(Debug)]
 struct NicStage {
     table: StageTable,
@@ -178,8 +178,8 @@ impl NicChain {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such stage, if the stage has no room for another mask or no key as wide, or
-    /// if it holds an entry with this match and priority.
+    /// Fails if there is no such stage, or if the stage holds an entry with this match and priority. It
+    /// also fails at the limits of masks and of key bits.
     pub fn insert(&mut self, no: EntryNo, decoded: Decoded) -> Result<(), DeviceError> {
         let Decoded { stage, priority, meaning } = decoded;
         let (rule, is_punt) = split(meaning);

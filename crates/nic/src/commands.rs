@@ -123,7 +123,7 @@ impl CommandQueue {
         std::mem::swap(into, &mut state.waiting);
     }
 
-    /// Closes the queue at the end of the thread: drops its commands, and refuses new ones.
+    /// Closes the queue: drops its commands, and refuses new ones.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;

@@ -1,8 +1,8 @@
 //! The packet counters of a NIC.
 //!
-//! Each packet from a port, a representor or the controller ends in exactly one manner: it is sent,
-//! handed over to the controller, passed to the representor of its port, or dropped for one reason. So
-//! received = sent + handed over + represented + dropped after each burst.
+//! Each packet from a port, a representor or the controller has exactly one outcome. It is sent, handed
+//! over to the controller, passed to the representor of its port, or dropped for one reason. So received
+//! = sent + handed over + represented + dropped after each burst.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

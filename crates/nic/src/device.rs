@@ -94,7 +94,7 @@ impl Device for NicDevice {
     }
 }
 
-/// Returns whether a device configuration is a bmv2 program with the tables of this program.
+/// Returns whether a bmv2 configuration has the tables of this program.
 fn is_of(program: &Program, config: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Value>(config) else { return false };
     let names = |json: &Value| -> Option<Vec<String>> {

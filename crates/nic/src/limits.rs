@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The limits of a NIC in addition to those of its program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicLimits {
-    /// Greatest number of different masks per stage, over all tags and priorities; `None`: no limit.
+    /// Greatest number of masks per stage, over all tags and priorities.
     pub masks_max: Option<usize>,
     /// Greatest number of bits that one entry may match; `None`: no limit.
     pub key_bits_max: Option<u32>,

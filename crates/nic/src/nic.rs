@@ -31,7 +31,7 @@ pub struct NicPort {
     pub number: u16,
     /// The device.
     pub port: Box<dyn Port>,
-    /// The representor of the port: packets that miss leave by it, and packets from it leave by the port.
+    /// The representor: packets that miss leave here; its packets leave by the port.
     ///
     /// Without a representor, packets that miss go to the controller.
     pub representor: Option<Box<dyn Port>>,

@@ -67,7 +67,7 @@ fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
 /// The bit of `nw_frag` of later fragments, which have no transport header.
 const LATER: u128 = 2;
 
-/// IPv4 protocols that the program does not parse but a flow key has fields for: IGMP, SCTP, ICMPv6.
+/// IPv4 protocols that only the flow key parses: IGMP, SCTP and ICMPv6.
 const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
 
 /// The same protocols for IPv6, and extension headers.
@@ -212,7 +212,7 @@ mod tests {
 
     /// The headers of a packet that the program parses.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    struct FrameHeaders {
+    struct TestHeaders {
         macs: [[u8; 6]; 2],
         tag: Option<u16>,
         network: AddressPair,
@@ -235,7 +235,7 @@ mod tests {
         Other,
     }
 
-    impl FrameHeaders {
+    impl TestHeaders {
         /// Builds the frame.
         fn frame(&self) -> Vec<u8> {
             let [source, destination] = self.ports;
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    fn headers() -> impl Strategy<Value = FrameHeaders> {
+    fn headers() -> impl Strategy<Value = TestHeaders> {
         let network = prop_oneof![
             any::<[[u8; 4]; 2]>().prop_map(AddressPair::V4),
             any::<[[u8; 16]; 2]>().prop_map(AddressPair::V6),
@@ -271,7 +271,7 @@ mod tests {
             prop::sample::select(&[TestProtocol::Tcp, TestProtocol::Udp, TestProtocol::Other][..]);
         let tag = prop::option::of(any::<u16>());
         (any::<[[u8; 6]; 2]>(), tag, network, any::<[u8; 2]>(), protocol, any::<[u16; 2]>())
-            .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| FrameHeaders {
+            .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| TestHeaders {
                 macs,
                 tag,
                 network,
@@ -283,7 +283,7 @@ mod tests {
     }
 
     /// Returns the rewrite to these headers, as far as one rule can express it.
-    fn rewrite_to(wanted: &FrameHeaders) -> Match {
+    fn rewrite_to(wanted: &TestHeaders) -> Match {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         let mut write = |field, value| {
             key.set_field(field, value);
@@ -330,7 +330,7 @@ mod tests {
             from in headers(), middle in headers(), to in headers(),
         ) {
             // A rewrite does not change the protocols of a packet.
-            let like = |other: FrameHeaders| FrameHeaders {
+            let like = |other: TestHeaders| TestHeaders {
                 protocol: from.protocol,
                 network: match (from.network, other.network) {
                     (AddressPair::V4(_), AddressPair::V4(_)) | (AddressPair::V6(_), AddressPair::V6(_)) => {
@@ -345,7 +345,7 @@ mod tests {
             let frame = from.frame();
             let one = rewrite_to(&to);
             // The drop-eligible bit comes from the tag of the received frame, not from a rule.
-            let came_in = |kept: Option<u16>| FrameHeaders {
+            let came_in = |kept: Option<u16>| TestHeaders {
                 tag: to.tag.map(|tci| tci & !TCI_PRESENT | kept.unwrap_or(0) & TCI_PRESENT),
                 ..to.clone()
             };
@@ -376,7 +376,7 @@ mod tests {
                 parse_frame(frame, &mut key).unwrap();
                 flow_hash(&key)
             };
-            let mut other = FrameHeaders { tos, ttl, ..headers }.frame();
+            let mut other = TestHeaders { tos, ttl, ..headers }.frame();
             *other.last_mut().unwrap() ^= payload;
             prop_assert_eq!(hash(&headers.frame()), hash(&other));
         }

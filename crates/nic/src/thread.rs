@@ -116,7 +116,7 @@ impl Drop for NicThread {
     }
 }
 
-/// Closes the command queue when the thread ends, even by a panic, so that no caller waits for it.
+/// Closes the command queue when the thread ends, also by a panic.
 struct CloseOnDrop(Arc<CommandQueue>);
 
 impl Drop for CloseOnDrop {

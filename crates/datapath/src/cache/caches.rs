@@ -11,7 +11,7 @@ use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
     CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
-    chain::ChainLink,
+    chain::CoverageLink,
     index::{
         AnyIndex, IndexSeeds, IndexTotals, Lookup, PartialLookup, RepairOutcome, Upcall,
         UpcallResult,
@@ -289,7 +289,7 @@ impl Caches {
     }
 
     /// Returns the position of a live entry in a chain, if it is an LTM entry.
-    pub(crate) fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+    pub(crate) fn link(&self, entry: EntryRef) -> Option<CoverageLink> {
         self.index.link(entry)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use shunt_flow::FlowKey;
 pub(super) use shunt_gigaflow::cache::Config as GigaflowConfig;
-pub use shunt_gigaflow::ltm::ChainLink;
+pub use shunt_gigaflow::ltm::CoverageLink;
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
     cache::{Gigaflow, GigaflowCounts, Miss},
@@ -220,7 +220,7 @@ impl WildcardIndex for GigaflowIndex {
         self.gigaflow.observe(miss_of(upcall));
     }
 
-    fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+    fn link(&self, entry: EntryRef) -> Option<CoverageLink> {
         let (ltm, entry) = (self.gigaflow.ltm(), LtmEntryRef::from(entry));
         let is_own = ltm.names(&[entry.slot]).next() == Some(entry);
         if is_own { ltm.link(entry.slot) } else { None }

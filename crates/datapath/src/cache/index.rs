@@ -18,7 +18,7 @@ use shunt_pipeline::{Continuation, Pipeline, Time, Traversal, Version};
 
 use super::{
     EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
-    chain::{ChainLink, GigaflowIndex},
+    chain::{CoverageLink, GigaflowIndex},
     megaflow::MegaflowIndex,
 };
 use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
@@ -101,7 +101,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     fn observe(&mut self, _upcall: Upcall<'_>) {}
 
     /// Returns the position of a live entry in the chain, if it is an LTM entry.
-    fn link(&self, _entry: EntryRef) -> Option<ChainLink> {
+    fn link(&self, _entry: EntryRef) -> Option<CoverageLink> {
         None
     }
 }
@@ -328,7 +328,7 @@ macro_rules! wildcard_indexes {
                 }
             }
 
-            pub(super) fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+            pub(super) fn link(&self, entry: EntryRef) -> Option<CoverageLink> {
                 match self {
                     $(Self::$name(index) => index.link(entry),)*
                 }

@@ -28,7 +28,7 @@ mod repair_queue;
 #[cfg(not(loom))]
 pub(crate) use caches::Caches;
 #[cfg(not(loom))]
-pub use chain::ChainLink;
+pub use chain::CoverageLink;
 #[cfg(not(loom))]
 pub use config::{CacheConfig, Wildcard};
 pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};

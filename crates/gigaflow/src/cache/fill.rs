@@ -1,10 +1,10 @@
 //! Turns a missed traversal into LTM entries: plans the partition, reuses or builds the entry of each
 //! sub-traversal, and puts the new entries into their stages.
 //!
-//! An entry that its stage holds already is not built again. It is reused under four conditions: it is
-//! live, it has the tag that the packet has at this point, it matches the headers of the packet, and it
-//! covers as many visits as planned. Such an entry does what the pipeline does, like any entry that a
-//! packet matches. So the next sub-traversal begins with the headers and the tag that it leads to.
+//! An entry that its stage holds already is not built again. It is reused if it is live and covers as
+//! many visits as planned. It must also have the current tag of the packet, and match its headers. Such
+//! an entry does what the pipeline does, like any entry that a packet matches. So the next sub-traversal
+//! begins with the headers and the tag that it leads to.
 //!
 //! Only sub-traversals that no stage holds are built. They are composed from the visits of the whole
 //! traversal, or translated once more from their first to their last table without a table lookup. If
@@ -245,9 +245,9 @@ impl Gigaflow {
         }
     }
 
-    /// Returns the partition of the traversal: the entries that its packet matched before the miss, then
-    /// those of the plan.
+    /// Returns the partition of the traversal.
     ///
+    /// It has the entries that the packet matched before the miss, then those of the plan.
     /// Without a new entry nothing records the partition, so the default is returned.
     fn origin(&self, request: &FillRequest<'_>, scratch: &FillScratch) -> PartitionOrigin {
         if scratch.entries.iter().all(|entry| matches!(entry, PlannedEntry::Existing(_))) {
@@ -302,7 +302,7 @@ impl Gigaflow {
         }
     }
 
-    /// Returns whether more stages would give a partition with more than `placements_count` parts.
+    /// Returns whether more stages would give a finer partition.
     fn is_cramped(&mut self, placements_count: usize, request: &FillRequest<'_>) -> bool {
         let most = self.outline.segments_count().min(self.ltm.capacity().stages_count.into());
         if placements_count < request.open.count().into() || placements_count == most {

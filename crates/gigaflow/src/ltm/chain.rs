@@ -19,7 +19,8 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    ChainLink, Coverage, Eviction, LtmEntryRef, LtmRule, Next, PartitionOrigin, Store, Tag, Walk,
+    Coverage, CoverageLink, Eviction, LtmEntryRef, LtmRule, Next, PartitionOrigin, Store, Tag,
+    Walk,
     ghost_queue::GhostQueue,
     identity_index::IdentityIndex,
     partition_origin::{PartitionMember, first_table_of},
@@ -101,7 +102,7 @@ const SHARING_SAMPLE: usize = 8;
 /// One entry in this number is reserved for entries that have not been used yet.
 const NEW_SHARE: usize = 8;
 
-/// Number of used or dead entries that one sort of a stage moves or unlinks at most.
+/// Greatest number of entries that one sort of a stage moves or unlinks.
 const CHANCES_MAX: usize = 64;
 
 impl Ltm {
@@ -266,7 +267,7 @@ impl Ltm {
         self.tags.hold_again(tag);
     }
 
-    /// Frees the first `count` tags that were ever retired: no packet uses them any more.
+    /// Frees the first `count` retired tags: no packet uses them any more.
     pub fn drained(&mut self, count: u64) {
         self.tags.drained(count);
     }
@@ -365,7 +366,7 @@ impl Ltm {
         Some(name)
     }
 
-    /// Finds a live entry that serves the planned sub-traversal, and marks it as used now.
+    /// Finds a live entry for a planned sub-traversal, and marks it as used now.
     pub(crate) fn reuse(
         &mut self,
         store: &mut impl Store,
@@ -411,7 +412,7 @@ impl Ltm {
         }
     }
 
-    /// Returns the last use of the entry that a stage would evict; `None` if none may go.
+    /// Returns the last use of the entry that a stage would evict, if one may go.
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
         self.sort_stage(store, stage);
@@ -424,7 +425,7 @@ impl Ltm {
         !self.is_full(stage)
     }
 
-    /// Marks all present entries as outdated, so that every [`Eviction`] may evict them.
+    /// Marks all entries as outdated, so that every [`Eviction`] may evict them.
     pub const fn mark_outdated(&mut self) {
         self.outdated = self.made;
     }
@@ -463,18 +464,24 @@ impl Ltm {
     /// Returns the rule-space coverage of the entries.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
-        let links: Vec<ChainLink> =
+        let links: Vec<CoverageLink> =
             self.stage_entries.iter().filter_map(|(name, _)| self.link(name.slot)).collect();
         Coverage::of(&links)
     }
 
     /// Returns how an entry connects to the others.
     #[must_use]
-    pub fn link(&self, slot: u32) -> Option<ChainLink> {
+    pub fn link(&self, slot: u32) -> Option<CoverageLink> {
         let StageEntry { rule, stage, origin, .. } = self.stage_entries.get(slot)?;
         // A recirculated packet begins with a tag too, but its traversal has begun before.
         let is_start = matches!(self.tags.name(rule.tag), Some(TagName::Start(_)));
-        Some(ChainLink { stage: *stage, tag: rule.tag, next: rule.next, is_start, origin: *origin })
+        Some(CoverageLink {
+            stage: *stage,
+            tag: rule.tag,
+            next: rule.next,
+            is_start,
+            origin: *origin,
+        })
     }
 
     /// Returns all entries with their stages and rules.
@@ -506,7 +513,7 @@ impl Ltm {
         self.len(stage) >= self.capacity.stage_entries_max
     }
 
-    /// Sorts the start of a stage: moves used entries to the end, and unlinks dead ones.
+    /// Moves used entries of a stage to the end, and unlinks dead ones.
     ///
     /// It stops at the first entry that was not used since it was placed in the order.
     fn sort_stage(&mut self, store: &impl Store, stage: StageId) {

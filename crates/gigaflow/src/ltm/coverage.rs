@@ -25,7 +25,7 @@ use crate::partition::StageId;
 
 /// The properties of an entry that decide which entries can follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainLink {
+pub struct CoverageLink {
     /// Its stage.
     pub stage: StageId,
     /// The tag that packets arrive with.
@@ -43,8 +43,10 @@ pub struct ChainLink {
 pub struct Coverage {
     /// The exact number of traversals: sequences of entries from a start to an end.
     pub chains: u128,
-    /// The pairwise estimate: for each tag the entries before it times those behind it, plus the
-    /// entries that are a whole traversal.
+    /// The pairwise estimate.
+    ///
+    /// For each tag it counts the entries before it times those behind it. It adds the entries that are a
+    /// whole traversal.
     pub pairs: u128,
     /// The estimate of the published program.
     pub published: u128,
@@ -55,13 +57,13 @@ type ByTag = HashMap<Tag, u128, foldhash::fast::FixedState>;
 impl Coverage {
     /// Computes the coverage of these entries; sums saturate at the largest `u128`.
     #[must_use]
-    pub fn of(links: &[ChainLink]) -> Self {
+    pub fn of(links: &[CoverageLink]) -> Self {
         Self { chains: chains(links), pairs: pairs(links), published: published(links) }
     }
 }
 
-fn chains(links: &[ChainLink]) -> u128 {
-    let mut by_stage: Vec<ChainLink> = links.to_vec();
+fn chains(links: &[CoverageLink]) -> u128 {
+    let mut by_stage: Vec<CoverageLink> = links.to_vec();
     by_stage.sort_unstable_by_key(|link| std::cmp::Reverse(link.stage));
     // Number of chains from each tag to the end, stage by stage from the last one back.
     let (mut chains_from, mut starts) = (ByTag::default(), 0_u128);
@@ -84,7 +86,7 @@ fn chains(links: &[ChainLink]) -> u128 {
     starts
 }
 
-fn pairs(links: &[ChainLink]) -> u128 {
+fn pairs(links: &[CoverageLink]) -> u128 {
     let (mut before, mut behind, mut whole) = (ByTag::default(), ByTag::default(), 0_u128);
     for link in links {
         match link.next {
@@ -100,7 +102,7 @@ fn pairs(links: &[ChainLink]) -> u128 {
     pairs.fold(whole, u128::saturating_add)
 }
 
-fn published(links: &[ChainLink]) -> u128 {
+fn published(links: &[CoverageLink]) -> u128 {
     let mut made: Vec<(PartitionOrigin, StageId)> =
         links.iter().map(|link| (link.origin, link.stage)).collect();
     made.sort_unstable();
@@ -133,10 +135,10 @@ fn add(counts: &mut ByTag, tag: Tag, count: u128) {
 mod tests {
     use super::*;
 
-    fn link(stage: u8, tag: u32, next: Option<u32>) -> ChainLink {
+    fn link(stage: u8, tag: u32, next: Option<u32>) -> CoverageLink {
         let next = next.map_or(Next::End, |next| Next::Tag(Tag::new(next)));
         let stage = StageId::new(stage).expect("a stage");
-        ChainLink {
+        CoverageLink {
             stage,
             tag: Tag::new(tag),
             next,
@@ -166,15 +168,15 @@ mod tests {
     }
 
     /// Returns entries of a partition, with the given counts in the stages 0, 1, ..
-    fn made(origin: PartitionOrigin, counts: [usize; 4]) -> Vec<ChainLink> {
-        let of = |(stage, count)| vec![ChainLink { origin, ..link(stage, 0, None) }; count];
+    fn made(origin: PartitionOrigin, counts: [usize; 4]) -> Vec<CoverageLink> {
+        let of = |(stage, count)| vec![CoverageLink { origin, ..link(stage, 0, None) }; count];
         (0..).zip(counts).flat_map(of).collect()
     }
 
     #[test]
     fn the_published_estimate_takes_the_best_two_adjacent_stages() {
         let origin = |hash| PartitionOrigin { hash, overlaps: false };
-        let of = |links: &[Vec<ChainLink>]| Coverage::of(&links.concat()).published;
+        let of = |links: &[Vec<CoverageLink>]| Coverage::of(&links.concat()).published;
         assert_eq!(of(&[]), 0);
         assert_eq!(of(&[made(origin(1), [3, 2, 5, 4])]), 20, "5 times 4, and no more");
         assert_eq!(of(&[made(origin(1), [3, 0, 5, 0])]), 15, "an empty stage is skipped");
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_count_saturates() {
-        let links: Vec<ChainLink> = (0..64)
+        let links: Vec<CoverageLink> = (0..64)
             .flat_map(|stage| (0..16).map(move |_| (stage, (stage < 63).then_some(stage + 1))))
             .map(|(stage, next)| link(stage, stage.into(), next.map(u32::from)))
             .collect();

@@ -11,8 +11,8 @@ pub enum Eviction {
     LeastRecent,
     /// An entry that was not used since it was made, then the least recently used one.
     ///
-    /// A sub-traversal that was evicted like this and comes again is treated like a used one, as in
-    /// S3-FIFO (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
+    /// A sub-traversal that comes again after such an eviction is treated like a used one. S3-FIFO does
+    /// the same (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
     #[default]
     SecondUse,
     /// The entry that the fewest flows share, among the least recently used ones.

@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 
 use crate::adaptive::Capacity;
 
-/// The identities of the latest evicted sub-traversals, as many as the chain has room for.
+/// The latest evicted identities, as many as the chain has room for.
 #[derive(Debug)]
 pub(super) struct GhostQueue {
     known: HashSet<u64, foldhash::fast::FixedState>,

@@ -68,7 +68,7 @@ impl IdentityIndex {
         self.of(identity).fold(StageSet::EMPTY, |stages, entry| stages.with(entry.stage))
     }
 
-    /// Returns the slots of the entries with this identity in a stage: one, unless identities collide.
+    /// Returns the slots of this identity in a stage: one, unless hashes collide.
     pub(super) fn slots(&self, identity: u64, stage: StageId) -> impl Iterator<Item = u32> {
         self.of(identity).filter(move |entry| entry.stage == stage).map(|entry| entry.slot)
     }

@@ -18,7 +18,7 @@ mod walk;
 
 pub(crate) use chain::EntryQuery;
 pub use chain::{Ltm, NewLtmEntry, PutResult};
-pub use coverage::{ChainLink, Coverage};
+pub use coverage::{Coverage, CoverageLink};
 pub use eviction::Eviction;
 pub(crate) use headers::RewrittenHeaders;
 pub use partition_origin::PartitionOrigin;

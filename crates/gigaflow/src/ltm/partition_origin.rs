@@ -21,11 +21,11 @@ use crate::{
 pub struct PartitionOrigin {
     /// A hash of the partition: partitions with equal hashes count as one.
     pub hash: u64,
-    /// True if two adjacent sub-traversals match the same bit, so that their values depend on each other.
+    /// True if two adjacent sub-traversals match the same bit.
     pub overlaps: bool,
 }
 
-/// The first table of a sub-traversal, without the registers that packets have there.
+/// The first table of a sub-traversal, without the hidden state there.
 pub(crate) type FirstTable = Option<(BridgeId, TableId)>;
 
 /// One sub-traversal of a partition.

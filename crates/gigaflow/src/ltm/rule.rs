@@ -2,11 +2,12 @@
 //!
 //! # The meaning of a rule
 //!
-//! *A packet that arrives with this tag, and that matches under the mask, makes the visits of this
-//! sub-traversal: it gets `actions`, its headers change by `rewrite`, and it continues with the next
-//! tag or ends.* This is true for every packet with the tag, whichever rule of an earlier stage set it.
-//! A chain of stages needs nothing else to be correct ("GIGAFLOW: Rethinking the Fast Path", chapter 3;
-//! `docs/gigaflow.md` has the proof).
+//! *A packet with this tag that matches under the mask makes the visits of this sub-traversal. It gets
+//! `actions`, its headers change by `rewrite`, and it continues with the next tag or ends.*
+//!
+//! This is true for every packet with the tag, whichever rule of an earlier stage set it. A chain of
+//! stages needs nothing else to be correct. The source is "GIGAFLOW: Rethinking the Fast Path",
+//! chapter 3, and `docs/gigaflow.md` has the proof.
 //!
 //! # Actions and rewrite
 //!
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
-/// A tag: the number of a hidden state, which is where a packet continues and with what.
+/// A tag: the number of the state in which a packet continues.
 ///
 /// A tag is never in a header, so no packet can bring one along. A [`TagSpace`](crate::tag::TagSpace)
 /// maps tags to states, and reuses the numbers of unused tags.
@@ -45,7 +46,7 @@ pub struct LtmRule {
     pub length: u16,
     /// The actions on the packet, in order. They are executed at the end of the chain.
     pub actions: Arc<[DatapathAction]>,
-    /// The header bits that the sub-traversal wrote, with their values, as the next stage sees them.
+    /// The header bits that the sub-traversal wrote, with their values.
     pub rewrite: Match,
     /// The continuation of the packet.
     pub next: Next,
@@ -63,7 +64,7 @@ pub enum Next {
 /// A rule that only rewrites headers and then sends the packet to at most one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainRule {
-    /// The header bits that are written, with their values, also for the last entry of a traversal.
+    /// The header bits that are written, with their values.
     pub rewrite: Match,
     /// The port that the rewritten packet is sent to.
     ///

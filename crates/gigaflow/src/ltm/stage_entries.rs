@@ -143,7 +143,7 @@ impl StageEntries {
         self.append(stage, class, slot);
     }
 
-    /// Returns the entries of a stage and class in order, the least recently used first.
+    /// Returns the entries of a stage and class, least recently used first.
     pub(super) fn oldest(
         &self,
         stage: StageId,

@@ -14,7 +14,7 @@ use shunt_pipeline::{Time, Traversal};
 
 use super::{LtmRule, Walk};
 
-/// A reference to an entry, valid while the entry lives: a reused slot gets another generation.
+/// A reference to an entry, valid while the entry lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LtmEntryRef {
     /// Its slot.
@@ -64,10 +64,10 @@ pub trait Store {
     fn touch(&mut self, slot: u32, now: Time);
 }
 
-/// A store without a packet thread: it accepts every entry, and records which were made and ended.
+/// A store without a packet thread, which records made and ended entries.
 #[derive(Debug, Default)]
 pub struct VecStore {
-    slots: Vec<Slot>,
+    slots: Vec<VecSlot>,
     free: Vec<u32>,
     /// Entries that were made since this was last cleared, with their sub-traversals.
     pub made: Vec<(LtmEntryRef, Arc<Traversal>)>,
@@ -76,7 +76,7 @@ pub struct VecStore {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct VecSlot {
     generation: u32,
     held: Option<(Arc<Traversal>, Hits)>,
 }
@@ -130,7 +130,7 @@ impl VecStore {
 impl Store for VecStore {
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(VecSlot::default());
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let own = self.slots.get_mut(slot as usize)?;

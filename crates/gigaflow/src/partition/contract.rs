@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::outline::{StateId, SubTraversalOutline, TraversalOutline};
 
-/// A partition policy: partitions a traversal into sub-traversals, and gives each of them a stage.
+/// A policy that partitions traversals, and gives each sub-traversal a stage.
 ///
 /// Every policy keeps these rules, and `tests/policies.rs` checks each policy:
 ///
@@ -17,7 +17,7 @@ pub trait PartitionPolicy {
     fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement];
 }
 
-/// The stages as a policy sees them: it cannot list their entries, only ask for a sub-traversal.
+/// The stages as a policy sees them: it asks for single sub-traversals.
 pub trait StageView {
     /// Number of stages, at most [`STAGES_MAX`].
     fn count(&self) -> u8;

@@ -59,7 +59,7 @@ struct DpValues {
     ///
     /// Each has a value per segment and one for the end.
     best: Vec<i64>,
-    /// Like `best`: the segment behind the sub-traversal that begins here, or [`UNUSED`].
+    /// Like `best`: the end of the sub-traversal that begins here, or [`UNUSED`].
     ends: Vec<u8>,
     layers: Vec<StageId>,
     /// The value that a new entry adds in each layer; it is negative.
@@ -109,7 +109,7 @@ pub(in crate::partition) enum SkippedStages {
 }
 
 impl DpTable {
-    /// Writes the best partition to `out`, which stays empty if the traversal does not fit.
+    /// Writes the best partition to `out`, or nothing if the traversal does not fit.
     ///
     /// A sub-traversal that ends before segment `j` has the score `gain(j, candidate)`.
     pub(in crate::partition) fn solve<S: StageView>(
@@ -215,7 +215,7 @@ impl DpValues {
         }
     }
 
-    /// Chooses the sub-traversal that begins with the first segment of a row, for every layer.
+    /// Chooses the sub-traversal of a row in every layer.
     ///
     /// In the first layer only the first sub-traversal begins.
     fn choose(&mut self, row: &CandidateRow<'_>) {
@@ -270,7 +270,7 @@ impl DpValues {
     }
 }
 
-/// Returns the highest of `unused` and of the sums from index `shortest` on, and its length.
+/// Returns the highest of `unused` and the sums from `shortest` on, and its length.
 ///
 /// Among equal values `unused`, with length 0, wins, then the longest.
 fn longest_best(

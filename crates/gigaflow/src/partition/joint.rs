@@ -13,7 +13,7 @@ use super::{
 };
 use crate::outline::{SubTraversalOutline, TraversalOutline};
 
-/// Chooses partition and stages together, by score, new entries and number of sub-traversals.
+/// Chooses partition and stages together, by score and number of new entries.
 #[derive(Clone, Debug, Default)]
 pub struct JointPolicy {
     score: Score,
@@ -28,7 +28,7 @@ impl JointPolicy {
         Self { score, ..Self::default() }
     }
 
-    /// Partitions with the score `gain(end, candidate)` for a candidate that ends before segment `end`.
+    /// Partitions by `gain(end, candidate)`, where `end` is the segment behind.
     ///
     /// It calls `gain` from the last segment backwards, and for each segment the shortest candidate first.
     pub(in crate::partition) fn weigh(

@@ -6,7 +6,7 @@
 use super::contract::{PartitionPolicy, Placement, StageSet, StageView};
 use crate::outline::TraversalOutline;
 
-/// Never partitions: one entry in the first stage that holds it, else in the best one with room.
+/// Never partitions: a traversal is one entry, in the first stage that holds it.
 #[derive(Clone, Debug, Default)]
 pub struct MegaflowPolicy {
     placements: Vec<Placement>,
@@ -20,7 +20,7 @@ impl PartitionPolicy for MegaflowPolicy {
     }
 }
 
-/// Writes the whole traversal as one placement to `out`, if a stage holds it or has room.
+/// Writes the whole traversal as one placement to `out`, if it fits.
 pub(in crate::partition) fn place_megaflow(
     outline: &TraversalOutline,
     stages: &impl StageView,

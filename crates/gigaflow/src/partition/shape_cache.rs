@@ -36,7 +36,7 @@ pub(super) struct ShapeEntry {
     oldest: usize,
 }
 
-/// The gain of each candidate sub-traversal, and whether it is coupled, segment by segment.
+/// The gain of each candidate, and whether it is coupled, segment by segment.
 #[derive(Clone, Debug)]
 pub(super) struct Gains {
     gains: Vec<i64>,
@@ -47,7 +47,7 @@ pub(super) struct Gains {
 /// The usable stages, those with room, and the pressed ones.
 pub(super) type Conditions = [StageSet; 3];
 
-/// A candidate that some stage holds: number `at` of those that begin with segment `first`.
+/// A held candidate: number `at` of those that begin with segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub(super) first: u8,
@@ -67,7 +67,7 @@ struct CachedPartition {
 const SHAPES_MAX: usize = 256;
 /// Greatest number of cached partitions per shape.
 const CACHED_MAX: usize = 32;
-/// Greatest number of held candidates of a cached partition, so that a shape takes at most 64 kB.
+/// Greatest number of held candidates: a shape takes at most 64 kB.
 const HELD_MAX: usize = 64;
 /// Greatest numbers of segments and of stages for which partitions are cached.
 const SEGMENTS_MAX: usize = 40;
@@ -125,7 +125,7 @@ impl ShapeEntry {
         &self.gains
     }
 
-    /// Returns the cached partition for these conditions and held candidates, if there is one.
+    /// Returns the cached partition for these inputs, if there is one.
     pub(super) fn find(&self, conditions: &Conditions, held: &[Holding]) -> Option<&[Placement]> {
         let hash = hash_of(conditions, held);
         let mut hits = self.hashes.iter().zip(&self.cached).filter(|(own, _)| **own == hash);
@@ -175,7 +175,7 @@ impl Gains {
         CandidateRow { first, gains: self.part(first, &self.gains), holders }
     }
 
-    /// Writes the candidates that stages hold to `held`, from the last segment backwards.
+    /// Writes the held candidates to `held`, from the last segment backwards.
     pub(super) fn held_by(
         &self,
         outline: &TraversalOutline,

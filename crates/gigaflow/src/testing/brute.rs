@@ -63,7 +63,7 @@ fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
 /// It prefers few new entries in pressed stages, then a high score, few new entries and few entries.
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
-/// Returns every complete partition with increasing stages that hold the entries or have room.
+/// Returns every complete partition that fits into the stages.
 #[must_use]
 pub fn partitions(outline: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Placement>> {
     let mut bounds = outline.starts();
@@ -119,11 +119,12 @@ pub fn joint(
     all.iter().map(|placements| joint_value(outline, stages, placements, score)).max()
 }
 
-/// Returns the partition that [`DisjointPolicy`](crate::partition::research::DisjointPolicy) must find.
+/// Returns the partition that the disjoint policy must find.
 ///
-/// It uses the stages with free room, or the pressed ones if there are none. Among the partitions that
-/// are aligned to the last of these stages it takes the highest score, then the fewest entries, the
-/// fewest new entries if `ties` asks for it, and the longest sub-traversals from the first one on.
+/// It uses the stages with free room, or the pressed ones if there are none. It considers the partitions
+/// that are aligned to the last of these stages. The highest score wins, then the fewest entries, then
+/// the fewest new entries if `ties` asks for it. The last criterion is the longest first sub-traversal,
+/// then the longest second one, and so on.
 #[must_use]
 pub fn disjoint(
     all: &[Vec<Placement>],

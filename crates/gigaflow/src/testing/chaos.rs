@@ -2,7 +2,7 @@
 //!
 //! It wraps another device and delays operations at random. It keeps the contract: every operation is
 //! completed once, and after `Restored` the device holds exactly the confirmed entries. So before that
-//! it undoes insertions whose results were lost. A seed determines its behaviour.
+//! it undoes insertions with lost results. A seed determines its behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -38,9 +38,9 @@ pub struct Chaos<T> {
     settings: ChaosSettings,
     random: u64,
     waiting: VecDeque<(Ticket, Operation)>,
-    /// Operations of the inner device without a result, with the entry that each inserts, if any.
+    /// Operations without a result, with the entry that each inserts, if any.
     under_way: BTreeMap<Ticket, Option<LtmIndex>>,
-    /// Operations that were completed as lost but are still under way in the inner device.
+    /// Operations that are lost for the owner but still under way inside.
     cut_off: BTreeMap<Ticket, Option<LtmIndex>>,
     /// Insertions to undo.
     undone: Vec<LtmIndex>,
@@ -48,7 +48,7 @@ pub struct Chaos<T> {
     held_back: Vec<OffloadEvent>,
     /// Entries that are omitted after a restart.
     forgotten: BTreeSet<LtmIndex>,
-    /// The probability of a restart per poll, and the function that restarts the inner device.
+    /// The probability of a restart per poll, and the function that does it.
     restart: Option<(u8, Restart<T>)>,
     restarts_count: u64,
     forgotten_count: u64,
@@ -148,7 +148,7 @@ impl<T: OffloadDevice> Chaos<T> {
         self.hold_back(events, start);
     }
 
-    /// Loses the device: operations under way may be done or not, and their results are lost.
+    /// Loses the device and the results of all operations under way.
     fn cut_off(&mut self, events: &mut Vec<OffloadEvent>) {
         events.append(&mut self.held_back);
         self.cut_off.append(&mut self.under_way);

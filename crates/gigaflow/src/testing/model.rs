@@ -52,7 +52,7 @@ impl ReplayCounts {
 pub struct ModelChain {
     capacity: Capacity,
     entries: HashMap<Box<[u32]>, StageSet, ModelHasher>,
-    /// The entries written to each stage, oldest first, including those that were removed since.
+    /// The entries written to each stage, oldest first, with removed ones.
     written: Vec<VecDeque<Box<[u32]>>>,
     counts: Vec<usize>,
 }

@@ -9,7 +9,7 @@ use crate::{
     partition::{StageId, StageSet, StageView},
 };
 
-/// An outline as data: for each step a flag for a partition point in front of it, and its fields.
+/// An outline as data: for each step a partition point flag, and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainOutline(pub Vec<(bool, FieldSet)>);
 
@@ -115,7 +115,7 @@ impl StageView for PlainStages {
     }
 }
 
-/// Generates sets of up to two of the first four coupling fields; many are empty, so that ties occur.
+/// Generates sets of up to two coupling fields; many are empty for ties.
 pub fn fields() -> impl Strategy<Value = FieldSet> {
     vec(0..4_usize, 0..3).prop_map(|numbers| {
         numbers.iter().fold(FieldSet::EMPTY, |set, number| set.with(Coupling::ALL[*number]))
@@ -129,7 +129,7 @@ pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
     vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainOutline)
 }
 
-/// Generates up to `count_max` stages that hold some ranges of up to `steps_max` steps.
+/// Generates up to `count_max` stages that hold ranges of `steps_max` steps.
 ///
 /// Half of the stages have free room, and a quarter are pressed.
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {

@@ -146,7 +146,7 @@ impl SoftwareDevice {
         true
     }
 
-    /// Restarts with the confirmed entries, whose counters are zero.
+    /// Restarts with the confirmed entries, and sets their counters to zero.
     pub fn restart(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.counters = Counters::default());
     }

@@ -6,7 +6,7 @@ use super::harness::{Bench, config, packet};
 
 const STAGES: u8 = 4;
 
-/// Returns rules for the sources a and b, then the targets 1 and 2, with extra lookups for each.
+/// Returns rules for two sources and two targets, with extra lookups for each.
 fn bench(sources: [usize; 2], targets: [usize; 2]) -> Bench {
     let lookups = |count: usize| vec!["resubmit(,9)"; count].join(",");
     let source = |(mac, count)| {

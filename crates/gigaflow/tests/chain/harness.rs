@@ -104,7 +104,7 @@ impl Bench {
         Self::of(Twin::with_rules(BRIDGE, rules), config)
     }
 
-    /// Sends a packet, and checks that its outcome is that of the oracle, on a hit and on a miss.
+    /// Sends a packet, and compares its outcome with the oracle.
     pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
         let expected = self.twin.world.translate(key);
         let (is_hit, fate) = self.fate(key);

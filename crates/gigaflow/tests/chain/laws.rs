@@ -37,7 +37,7 @@ fn any_config() -> impl Strategy<Value = Config> {
 #[derive(Clone, Debug)]
 enum Event {
     Packet(Box<shunt_flow::FlowKey>),
-    /// A packet that differs from an earlier one only outside the mask of its traversal.
+    /// A packet that equals an earlier one under the mask of its traversal.
     Sibling(prop::sample::Index),
     Change(Op),
     Lose(u64),
@@ -52,7 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A pipeline, a cache, the flags `resumes` and `finds_dead` of the bench, and the events.
+/// A pipeline, a cache, the flags `resumes` and `finds_dead`, and the events.
 type Case = (Vec<Op>, Config, (bool, bool), Vec<Event>);
 
 /// The counts of all test cases together.
@@ -79,7 +79,7 @@ impl LawTally {
         self.evicted += bench.cache.counts().evicted;
     }
 
-    /// Checks that the cases covered enough hits, changes, evictions and resumed packets.
+    /// Checks that the cases had enough hits, changes, evictions and resumes.
     fn check(&self) {
         let Tally { hits, chains, left, changes, stale } = self.tally;
         assert!(hits > 1000 && chains > 80 && left > 300, "{self:?}");

@@ -69,7 +69,7 @@ fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
     }
 }
 
-/// Returns rules for two tables: a few sources, and enough targets to fill a stage more than once.
+/// Returns rules for two tables: four sources, then `targets` ports.
 fn sources_and_targets(targets: usize) -> Vec<String> {
     let sources = (0..4).map(|host| format!("ip,nw_src=10.1.0.{host},actions=goto_table:1"));
     let target = |host| format!("table=1,tcp,tp_dst={},actions=output:2", 1000 + host);

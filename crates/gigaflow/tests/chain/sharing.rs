@@ -9,7 +9,7 @@ use shunt_gigaflow::{
 
 use super::harness::{Bench, config, packet};
 
-/// Returns rules for sources, targets and ports in three tables, so for three sub-traversals.
+/// Returns rules for sources, targets and ports in three tables.
 fn bench(config: Config, resumes: bool) -> Bench {
     let mut rules = Vec::new();
     for number in 1..=4 {

@@ -5,7 +5,7 @@ use shunt_pipeline::FlowModCommand;
 
 use super::harness::{Bench, config, packet, request};
 
-/// Returns a bench in which each source has its own register value, and so its own tag.
+/// Returns a bench in which each source has its own tag.
 fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
     let source = |number: u32| format!("10.1.{}.{}", number >> 8, number & 0xff);
     let mut rules: Vec<String> = (0..count)

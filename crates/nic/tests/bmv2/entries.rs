@@ -118,7 +118,7 @@ impl Drawn {
     }
 }
 
-/// Returns an entry with the first tag that matches every frame, and writes a value and mask per field.
+/// Returns an entry that matches every frame, and writes these values and masks.
 pub(crate) fn for_all(
     (stage, action, last): (u8, &str, u16),
     mut written: impl FnMut(&KeyField) -> (u128, u128),

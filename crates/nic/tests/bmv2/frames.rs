@@ -64,7 +64,7 @@ fn carrying(
     }
 }
 
-/// Changes a frame in a form that its builder lacks: a drop-eligible tag, RARP, or the unused IPv4 flag.
+/// Sets what the builder lacks: a drop-eligible tag, RARP, or IPv4 flags.
 pub(crate) fn vary(frame: &mut [u8], kind: u8) {
     let is_tagged = frame[12..14] == [0x81, 0];
     if is_tagged {
@@ -98,7 +98,7 @@ enum Damage {
 /// Number of header bytes of a frame with a tag and two headers.
 const HEADERS: std::ops::Range<usize> = 12..82;
 
-/// Offsets of length fields: IPv4, IPv6, TCP in both, and each four bytes further behind a tag.
+/// Offsets of length fields of IPv4, IPv6 and TCP, without and with a tag.
 const LENGTHS: [usize; 8] = [17, 19, 21, 23, 46, 50, 66, 70];
 
 /// Values that occur in headers: versions, protocols, types and lengths.

@@ -190,7 +190,7 @@ async fn a_failed_port_fails_only_its_representor() {
     let representor = world.add_end(queues.into_iter().next().unwrap());
     let end = world.add_end(far.split(1).unwrap().remove(0));
     world.send(end, &frame());
-    assert_eq!(world.receive(representor).await, frame(), "it is opened anew");
+    assert_eq!(world.receive(representor).await, frame(), "it is reopened");
 }
 
 #[tokio::test]

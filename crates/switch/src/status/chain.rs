@@ -6,7 +6,7 @@ use shunt_datapath::{
     command::DumpedEntry,
     metrics::{ChainCounters, ThreadCounters},
 };
-use shunt_gigaflow::ltm::{ChainLink, Coverage};
+use shunt_gigaflow::ltm::{Coverage, CoverageLink};
 
 use crate::{config, control::ControlPlane};
 
@@ -80,7 +80,7 @@ pub struct RuleSpaceStatus {
 
 impl RuleSpaceStatus {
     fn of(entries: &[DumpedEntry]) -> Self {
-        let links: Vec<ChainLink> = entries.iter().filter_map(|entry| entry.link).collect();
+        let links: Vec<CoverageLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         Self { exact: small(chains), pairwise: small(pairs), published: small(published) }

@@ -105,7 +105,7 @@ impl MaskFamily {
         }
     }
 
-    /// Records its matching rules for the `pending` packets if they are longer than the match so far.
+    /// Records matching rules that are longer than the match so far.
     pub(super) fn find_chunk(
         &mut self,
         hasher: &KeyHasher,

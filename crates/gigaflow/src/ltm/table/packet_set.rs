@@ -4,7 +4,7 @@ use shunt_flow::FlowKey;
 
 use crate::ltm::Walk;
 
-/// The packets of one chunk: the keys that they arrived with, and their walks so far.
+/// The packets of one chunk: their ingress keys, and their walks so far.
 #[derive(Clone, Copy)]
 pub(in crate::ltm) struct Chunk<'a> {
     pub(in crate::ltm) keys: &'a [FlowKey],

@@ -110,7 +110,7 @@ impl ShortLists {
         self.lists.get(list as usize)?.groups.get(index).map(|listed| listed.group)
     }
 
-    /// Counts a lookup of a list, and sorts the list after [`LOOKUPS_PER_ORDERING`] of them.
+    /// Counts a lookup of a list; every [`LOOKUPS_PER_ORDERING`] it is sorted.
     pub(super) fn note(&mut self, list: u32, groups: &mut [MaskGroup]) {
         let list = &mut self.lists[list as usize];
         list.lookups += 1;

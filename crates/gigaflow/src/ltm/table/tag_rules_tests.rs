@@ -91,7 +91,7 @@ fn check(ops: Vec<RuleOp>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that single lookups and chunk lookups find one of the longest matching rules.
+/// Checks that lookups find one of the longest matching rules.
 fn find(
     groups: &mut TagRules,
     hasher: &KeyHasher,

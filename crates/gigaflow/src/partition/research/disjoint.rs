@@ -18,19 +18,19 @@ use crate::{
     },
 };
 
-/// The choice of [`DisjointPolicy`] among partitions with equal scores and equally many parts.
+/// The choice of [`DisjointPolicy`] among equally good partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {
     /// The partition of which most entries exist already, then the canonical one.
     #[default]
     Cached,
-    /// The canonical partition: the longest first sub-traversal, then the longest second one, and so on.
+    /// The canonical one: longest first sub-traversal, then longest second one.
     ///
     /// So the partition points are a function of the traversal, as in the paper.
     Canonical,
 }
 
-/// Partitions by score only, and aligns to the last stage with room, as in the paper.
+/// Partitions by score only, aligned to the last stage, as in the paper.
 #[derive(Clone, Debug, Default)]
 pub struct DisjointPolicy {
     score: Score,

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Partitions as [`DisjointPolicy`](super::DisjointPolicy), and takes the first suitable stages.
+/// Partitions by score, and takes the first suitable stages.
 #[derive(Clone, Debug, Default)]
 pub struct FirstFitPolicy {
     score: Score,
@@ -32,7 +32,7 @@ impl FirstFitPolicy {
         Self { score, ..Self::default() }
     }
 
-    /// Partitions into at most `limit` sub-traversals, and writes the segments behind each to `ends`.
+    /// Partitions into at most `limit` parts; writes their ends to `ends`.
     fn partition_into(&mut self, outline: &TraversalOutline, limit: u8) {
         let preference = Preference {
             new_entry: 0,

@@ -41,13 +41,13 @@ use crate::{
     },
 };
 
-/// Partitions where traffic has shown sharing, and as [`JointPolicy`] until it is measured.
+/// Partitions by measured sharing, and as [`JointPolicy`] until it is measured.
 #[derive(Clone, Debug)]
 pub struct ProfiledPolicy {
     joint: JointPolicy,
     score: Score,
     pairs: HashTable<StatePair>,
-    /// The costs of all candidates, in the order in which [`JointPolicy::weigh`] asks for them.
+    /// The costs of all candidates, in the order of [`JointPolicy::weigh`].
     costs: Vec<i64>,
 }
 
@@ -128,7 +128,7 @@ impl StatePair {
         Self { states, sketch: Sketch::new(), seen: 0, grown: 0.0, rate: None, cost: None }
     }
 
-    /// Adds a sub-traversal between the two states, and returns its cost if that is known.
+    /// Adds a sub-traversal between the two states; returns its cost, if known.
     fn add(&mut self, sub_traversal: &SubTraversalOutline) -> Option<i64> {
         let growth = self.sketch.add(sub_traversal.identity);
         self.seen += 1;
@@ -169,5 +169,5 @@ const UNIT: f64 = 64.0;
 /// The least `1 - p` that a sketch can distinguish from zero.
 const RATE_LEFT_MIN: f64 = 0.02;
 
-/// Greatest number of measured pairs of states; traversals with others are partitioned by score.
+/// Greatest number of measured pairs; others are partitioned by score.
 const PAIRS_MAX: usize = 4096;

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Partitions into a random number of sub-traversals at random points, placed first fit.
+/// Partitions at a random number of random points, placed first fit.
 ///
 /// If the sub-traversals do not fit, the traversal becomes one megaflow.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl RandomPolicy {
         Self { state: seed, ends: Vec::new(), placements: Vec::new() }
     }
 
-    /// Returns a random number below a small `bound`, by splitmix64 (Steele, Lea, Flood, 2014).
+    /// Returns a random number below `bound`, by splitmix64 (Steele et al., 2014).
     #[expect(clippy::cast_possible_truncation, reason = "below `bound`")]
     fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -37,8 +37,9 @@ impl RandomPolicy {
         ((u128::from(word) * bound as u128) >> 64) as usize
     }
 
-    /// Chooses partition points so that every set of that size is equally likely (Knuth, volume 2,
-    /// algorithm S).
+    /// Chooses partition points; all sets of that size are equally likely.
+    ///
+    /// The source is Knuth, volume 2, algorithm S.
     fn choose_ends(&mut self, segments_count: usize, pieces_count: usize) {
         self.ends.clear();
         let mut wanted = pieces_count - 1;
