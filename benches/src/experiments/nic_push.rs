@@ -19,7 +19,7 @@ use shunt_gigaflow::{
 };
 use shunt_nic::{Nic, NicLimits};
 use shunt_p4runtime::{
-    client::{P4RuntimeDevice, Settings},
+    client::{ClientSettings, P4RuntimeDevice},
     codec::Ports,
     program::Program,
     server::Now,
@@ -104,11 +104,11 @@ impl Bed {
             1,
         );
         let nic = runtime.block_on(nic).unwrap_or_else(|error| panic!("no NIC: {error}"));
-        let settings = Settings {
+        let settings = ClientSettings {
             program,
             batch,
             ports: Ports(BTreeMap::new()).into(),
-            ..Settings::new(format!("http://{}", nic.address()))
+            ..ClientSettings::new(format!("http://{}", nic.address()))
         };
         runtime.spawn(nic.run(std::future::pending()));
         // At most one token waits: a receiver handles all notifications at once.

@@ -13,7 +13,7 @@ use shunt_gigaflow::ltm::{LtmRule, Next, Tag};
 use shunt_p4runtime::{
     codec::{Decoded, Meaning},
     program::{Program, TAG_FIRST},
-    server::{DeviceError, EntryNo, Hits},
+    server::{DeviceError, EntryHits, EntryNo},
 };
 use shunt_pipeline::DatapathAction;
 
@@ -31,7 +31,7 @@ pub struct NicChain {
     seed: u64,
     stages: Vec<NicStage>,
     slots: Vec<Option<NicEntry>>,
-    hits: Vec<Hits>,
+    hits: Vec<EntryHits>,
     free: Vec<u32>,
     numbers: HashMap<EntryNo, u32, SeededState>,
     start: Tag,
@@ -206,14 +206,14 @@ impl NicChain {
             None => {
                 let slot = u32::try_from(self.slots.len()).map_err(|_| DeviceError::Full)?;
                 self.slots.push(None);
-                self.hits.push(Hits::default());
+                self.hits.push(EntryHits::default());
                 slot
             }
         };
         *stage.masks.entry(mask.clone()).or_default() += 1;
         stage.table.insert(entry.match_key(), slot);
         self.numbers.insert(no, slot);
-        self.hits[slot as usize] = Hits::default();
+        self.hits[slot as usize] = EntryHits::default();
         self.slots[slot as usize] = Some(entry);
         Ok(())
     }
@@ -239,8 +239,8 @@ impl NicChain {
     }
 
     /// Removes an entry, and returns its hits.
-    pub fn remove(&mut self, no: EntryNo) -> Hits {
-        let Some(slot) = self.numbers.remove(&no) else { return Hits::default() };
+    pub fn remove(&mut self, no: EntryNo) -> EntryHits {
+        let Some(slot) = self.numbers.remove(&no) else { return EntryHits::default() };
         let entry = self.slots.get_mut(slot as usize).and_then(Option::take);
         if let Some(entry) = entry {
             debug_assert_eq!(entry.no, no, "a number has one entry");
@@ -254,7 +254,7 @@ impl NicChain {
 
     /// Returns the hits of an entry.
     #[must_use]
-    pub fn hits(&self, no: EntryNo) -> Hits {
+    pub fn hits(&self, no: EntryNo) -> EntryHits {
         let slot = self.numbers.get(&no).copied();
         slot.and_then(|slot| self.hits.get(slot as usize)).copied().unwrap_or_default()
     }

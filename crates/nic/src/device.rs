@@ -9,7 +9,7 @@ use shunt_p4runtime::{
     codec::decode,
     program::{Program, START_TABLE},
     schema::Schema,
-    server::{Device, DeviceError, EntryNo, Hits, PacketError, ProgramError},
+    server::{Device, DeviceError, EntryHits, EntryNo, PacketError, ProgramError},
     value,
     wire::p4::{
         config::v1::P4Info,
@@ -68,7 +68,7 @@ impl Device for NicDevice {
         self.chain.lock().modify(entry, decoded.meaning)
     }
 
-    fn remove(&mut self, entry: EntryNo) -> Hits {
+    fn remove(&mut self, entry: EntryNo) -> EntryHits {
         self.chain.lock().remove(entry)
     }
 
@@ -85,7 +85,7 @@ impl Device for NicDevice {
         }
     }
 
-    fn hits(&mut self, entry: EntryNo) -> Hits {
+    fn hits(&mut self, entry: EntryNo) -> EntryHits {
         self.chain.lock().hits(entry)
     }
 
@@ -122,7 +122,7 @@ mod tests {
     };
     use shunt_p4runtime::{
         codec::{Ports, encode},
-        server::{Store, write},
+        server::{EntryStore, write},
         wire::p4::v1::{
             Entity, Update, WriteRequest, entity, update::Type, write_request::Atomicity,
         },
@@ -148,7 +148,7 @@ mod tests {
             next: Next::Tag(Tag::new(next)),
         };
         let stage = StageId::new(0).unwrap();
-        encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap()
+        encode(&Program::default(), &Ports::default(), stage, &rule).unwrap()
     }
 
     fn update(kind: Type, entry: TableEntry) -> Update {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_failed_batch_leaves_the_entries_unchanged() {
         let (mut device, chain) = device();
-        let mut store = Store::new(Schema::read(&Program::default().p4info()).unwrap());
+        let mut store = EntryStore::new(Schema::read(&Program::default().p4info()).unwrap());
         let mut all = |updates| {
             let atomicity = Atomicity::RollbackOnError.into();
             let request = WriteRequest { updates, atomicity, ..WriteRequest::default() };

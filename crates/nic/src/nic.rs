@@ -9,7 +9,7 @@ use shunt_datapath::{
 };
 use shunt_p4runtime::{
     program::Program,
-    server::{Now, Server, ServerError, Service, Settings},
+    server::{GrpcServer, Now, ServerError, ServerSettings, Service},
 };
 use tracing::info;
 
@@ -67,7 +67,7 @@ impl NicPort {
 /// A running NIC. It stops when it and the last of its [`NicPorts`] are dropped.
 #[derive(Debug)]
 pub struct Nic {
-    server: Server,
+    server: GrpcServer,
     service: Service,
     traffic: Arc<NicCounters>,
     rules: RulesGuard,
@@ -114,9 +114,10 @@ impl Nic {
         }
         let traffic = Arc::new(NicCounters::default());
         let device = NicDevice::new(Arc::clone(&rules.0), Arc::clone(&commands));
-        let settings = Settings { update_latency: limits.update_latency, ..Settings::default() };
+        let settings =
+            ServerSettings { update_latency: limits.update_latency, ..ServerSettings::default() };
         let service = Service::new(settings, device, clock);
-        let server = Server::bind(address).await?;
+        let server = GrpcServer::bind(address).await?;
         let worker = NicWorker::new(WorkerShared {
             chain: Arc::clone(&rules.0),
             commands,

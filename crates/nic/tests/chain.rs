@@ -12,7 +12,7 @@ use shunt_nic::{NicChain, NicLimits, NicVerdict, NicWalk};
 use shunt_p4runtime::{
     codec::{Decoded, Meaning, Ports, decode, encode},
     program::{PUNT_ACTION, Program},
-    server::{DeviceError, EntryNo, Hits},
+    server::{DeviceError, EntryHits, EntryNo},
     wire::p4::v1::{Action, TableAction, TableEntry, table_action},
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
@@ -84,7 +84,7 @@ fn program() -> Program {
 fn decoded(meant: &Meant) -> Decoded {
     let ports = Ports((0..3).map(|n| (DatapathPort::new(n), n.try_into().unwrap())).collect());
     let stage = StageId::new(meant.stage).unwrap();
-    let entry = encode(&program(), &ports, (stage, &meant.rule)).unwrap();
+    let entry = encode(&program(), &ports, stage, &meant.rule).unwrap();
     let punt = Action { action_id: PUNT_ACTION.id, params: Vec::new() };
     let punt = TableAction { r#type: Some(table_action::Type::Action(punt)) };
     let action = if meant.is_punt { Some(punt) } else { entry.action.clone() };
@@ -266,7 +266,7 @@ fn a_stage_refuses_more_masks_than_its_limit() {
     assert_eq!(chain.insert(EntryNo(4), Decoded { priority: 7, ..with(0, 3, 1) }), Ok(()));
     assert_eq!(chain.insert(EntryNo(5), with(0, 1, 1)), Err(DeviceError::Masks));
     for number in 1..5 {
-        assert_eq!(chain.remove(EntryNo(number)), Hits::default());
+        assert_eq!(chain.remove(EntryNo(number)), EntryHits::default());
     }
     assert_eq!(chain.insert(EntryNo(6), with(0, 1, 1)), Ok(()));
 }

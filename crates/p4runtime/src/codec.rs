@@ -1,12 +1,13 @@
-//! LTM rules as table entries, and back.
+//! Encoding of LTM rules as table entries, and decoding.
 //!
-//! A rule says more than the program has fields for: whole words of a flow key, of which the program
-//! matches a part. [`encode`] refuses what it cannot say; it never says something wider. Some bits need
-//! not be said, since every packet that the program takes apart has them anyway: there is no second
-//! VLAN tag, the first has the type 0x8100, and all packets are Ethernet.
+//! A rule can match more than the program has fields for: it has whole words of a flow key, and the
+//! program matches a part of them. [`encode`] refuses a rule that the program cannot express, and
+//! never encodes a wider one. Some bits are implied, because every packet that the program parses
+//! has them: there is no second VLAN tag, the first tag has type 0x8100, and all packets are
+//! Ethernet.
 //!
-//! Ports have two numbers: rules match that of OpenFlow, which is the port's number in the program as
-//! well, and send to that of the datapath, which [`Ports`] translates.
+//! A port has two numbers. Rules match the OpenFlow port number, which the program uses, too. Rules
+//! send to the datapath port number, which [`Ports`] maps to the port of the program.
 
 use std::collections::BTreeMap;
 
@@ -20,41 +21,41 @@ use shunt_pipeline::{DatapathAction, DatapathPort};
 
 mod sink;
 
-pub(crate) use sink::Sink;
+pub(crate) use sink::EntrySink;
 
 use crate::{
     entry::action_of,
     program::{
-        ActionSpec, End, KeyField, MatchKind, ParamRole, Place, Program, TAG_WIDTH, actions,
-        key_fields,
+        ActionSpec, Disposition, FieldSource, KeyField, MatchKind, ParamRole, Program, TAG_WIDTH,
+        actions, key_fields,
     },
     value,
     wire::p4::v1::{self, FieldMatch, TableEntry, field_match::FieldMatchType},
 };
 
-/// The port of the program that each port of the datapath is.
+/// Maps each datapath port to its port in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub BTreeMap<DatapathPort, u16>);
 
-/// What some devices do and others do not.
+/// Features that only some devices support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Skills {
-    /// It replaces what an entry does.
+pub struct DeviceFeatures {
+    /// True if the device can modify entries.
     pub modifies: bool,
-    /// It counts the hits of each entry.
+    /// True if the device counts the hits of each entry.
     pub counts: bool,
-    /// It tells of idle entries.
+    /// True if the device reports idle entries.
     pub reports_idle: bool,
-    /// Different masks that one stage may hold; `None`: as many as there are.
+    /// Maximum number of different masks per stage; `None` means unlimited.
     pub masks_max: Option<usize>,
-    /// Bits that one entry may match; `None`: all that there are.
+    /// Maximum number of bits that one entry may match; `None` means unlimited.
     pub key_bits_max: Option<u32>,
-    /// The highest port that it sends to: bmv2 has ports of 9 bits, and other uses for the last ones.
+    /// Highest egress port. Ports of bmv2 have 9 bits, and its last ones are reserved.
     pub port_max: u16,
 }
 
-impl Default for Skills {
-    /// Those of the embedded NIC.
+impl Default for DeviceFeatures {
+    /// Returns the features of the embedded NIC.
     fn default() -> Self {
         Self {
             modifies: true,
@@ -67,10 +68,11 @@ impl Default for Skills {
     }
 }
 
-/// What a stage of a program can hold: what [`encode`] does not refuse, as far as it does not depend
-/// on values.
+/// Returns the capacity and features of the stages of a program.
+///
+/// They describe the rules that [`encode`] accepts, as far as this does not depend on values.
 #[must_use]
-pub fn capabilities(program: &Program, skills: &Skills) -> OffloadCapabilities {
+pub fn capabilities(program: &Program, features: &DeviceFeatures) -> OffloadCapabilities {
     let mut matches = FlowMask::EMPTY;
     let mut writes = FlowMask::EMPTY;
     let all = |mask: &mut FlowMask, field| add(mask, field, u128::MAX);
@@ -84,107 +86,114 @@ pub fn capabilities(program: &Program, skills: &Skills) -> OffloadCapabilities {
         stage_entries: (0..program.stages()).map(|_| program.size() as usize).collect(),
         matches,
         writes,
-        masks_max: skills.masks_max,
-        key_bits_max: skills.key_bits_max,
+        masks_max: features.masks_max,
+        key_bits_max: features.key_bits_max,
         tag_bits: TAG_BITS,
-        // So that no chain makes more lookups than a translation may.
+        // No chain may use more lookups than a translation.
         length_max: LOOKUPS_MAX / u16::from(program.stages().max(1)),
         effects: Effects::Plain,
         outputs: None,
-        counts: skills.counts,
-        reports_idle: skills.reports_idle,
-        modifies: skills.modifies,
+        counts: features.counts,
+        reports_idle: features.reports_idle,
+        modifies: features.modifies,
     }
 }
 
-/// Lookups of a translation.
+/// Maximum number of lookups of a translation.
 const LOOKUPS_MAX: u16 = 4096;
 
 const TAG_BITS: u8 = 16;
-const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "one width of tags");
+const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "the widths of tags are equal");
 
-/// Fields that a rule may match although the program does not.
+/// Fields that a rule may match although the program does not match them.
 const IMPLIED: &[FieldId] =
     &[FieldId::PacketType, FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
 
-/// Fields of tags that the program writes by writing whether there is a tag.
+/// Tag fields that the program writes implicitly when it adds or removes a tag.
 const TAG_FIELDS: &[FieldId] = &[FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
 
-/// The type of every tag, and the bit of `vlan_tci` that says that there is one.
+/// The type of every tag, and the bit of `vlan_tci` that marks its presence.
 const TPID: u128 = 0x8100;
 const TCI_PRESENT: u128 = 0x1000;
 
-/// All bits of a key or mask at the place of a field: of some, rules in text have fewer.
+/// Returns all bits at the position of a field.
+///
+/// Some fields have fewer bits in rule text.
 fn bits(words: &[u64; FLOW_WORDS], field: FieldId) -> u128 {
     field.info().slot.read(words)
 }
 
-/// Adds bits at the place of a field.
+/// Adds bits at the position of a field.
 fn add(mask: &mut FlowMask, field: FieldId, bits: u128) {
     field.info().slot.write(mask.words_mut(), u128::MAX, bits);
 }
 
-/// Takes bits out at the place of a field.
-fn take(mask: &mut FlowMask, field: FieldId, bits: u128) {
+/// Clears bits at the position of a field.
+fn clear(mask: &mut FlowMask, field: FieldId, bits: u128) {
     field.info().slot.write(mask.words_mut(), 0, bits);
 }
 
 fn flow_field(field: &KeyField) -> Option<FieldId> {
-    match field.place {
-        Place::Tag => None,
-        Place::InPort => Some(FieldId::InPort),
-        Place::Header(id) => Some(id),
+    match field.source {
+        FieldSource::Tag => None,
+        FieldSource::InPort => Some(FieldId::InPort),
+        FieldSource::Header(id) => Some(id),
     }
 }
 
-/// A rule as an entry of a stage's table.
+/// Encodes a rule as an entry of the table of a stage.
 ///
 /// # Errors
 ///
-/// The program cannot say it.
+/// The program cannot express the rule.
 pub fn encode(
     program: &Program,
     ports: &Ports,
-    (stage, rule): (StageId, &LtmRule),
+    stage: StageId,
+    rule: &LtmRule,
 ) -> Result<TableEntry, Refusal> {
     let mut entry = TableEntry::default();
-    put(&mut entry, (program, ports), (stage, rule))?;
+    put(&mut entry, program, ports, stage, rule)?;
     Ok(entry)
 }
 
-/// A rule's place in a stage's table, by which its entry is read and deleted.
+/// Encodes the key of a rule, with which its entry is read and deleted.
 ///
 /// # Errors
 ///
-/// The program cannot say it.
-pub fn encode_place(
+/// The program cannot express the rule.
+pub fn encode_key(
     program: &Program,
-    (stage, rule): (StageId, &LtmRule),
+    stage: StageId,
+    rule: &LtmRule,
 ) -> Result<TableEntry, Refusal> {
     let mut entry = TableEntry::default();
-    put_place(&mut entry, program, (stage, rule))?;
+    put_key(&mut entry, program, stage, rule)?;
     Ok(entry)
 }
 
-/// Puts a rule, as an entry of a stage's table, where it belongs.
+/// Writes a rule as an entry of the table of a stage.
 pub(crate) fn put(
-    sink: &mut impl Sink,
-    (program, ports): (&Program, &Ports),
-    (stage, rule): (StageId, &LtmRule),
+    sink: &mut impl EntrySink,
+    program: &Program,
+    ports: &Ports,
+    stage: StageId,
+    rule: &LtmRule,
 ) -> Result<(), Refusal> {
     let plain = rule.plain().ok_or(Refusal::Actions)?;
     sink.table(program.table_id(stage.number()));
     put_match(sink, rule)?;
-    put_action(sink, ports, (rule, &plain))?;
+    put_action(sink, ports, rule, &plain)?;
     sink.priority(priority(rule));
     Ok(())
 }
 
-/// Puts a rule's place in a stage's table where it belongs.
-pub(crate) fn put_place(
-    sink: &mut impl Sink,
+/// Writes the key of a rule in the table of a stage.
+pub(crate) fn put_key(
+    sink: &mut impl EntrySink,
     program: &Program,
-    (stage, rule): (StageId, &LtmRule),
+    stage: StageId,
+    rule: &LtmRule,
 ) -> Result<(), Refusal> {
     sink.table(program.table_id(stage.number()));
     put_match(sink, rule)?;
@@ -200,9 +209,9 @@ fn wire_tag(tag: Tag) -> Result<u128, Refusal> {
     u16::try_from(tag.number()).map(u128::from).map_err(|_| Refusal::Tag(TAG_BITS))
 }
 
-fn put_match(sink: &mut impl Sink, rule: &LtmRule) -> Result<(), Refusal> {
+fn put_match(sink: &mut impl EntrySink, rule: &LtmRule) -> Result<(), Refusal> {
     let (key, mut left) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
-    imply(&key, &mut left)?;
+    drop_implied(&key, &mut left)?;
     for field in key_fields() {
         match (field.kind, flow_field(field)) {
             (MatchKind::Exact, _) => sink.exact(field.id, wire_tag(rule.tag)?),
@@ -211,9 +220,9 @@ fn put_match(sink: &mut impl Sink, rule: &LtmRule) -> Result<(), Refusal> {
                 if mask == 0 {
                     continue;
                 }
-                take(&mut left, id, u128::MAX);
-                let narrowed = narrow(field, (value, mask)).map_err(|()| Refusal::Match(id))?;
-                narrowed.into_iter().for_each(|masked| sink.ternary(field.id, masked));
+                clear(&mut left, id, u128::MAX);
+                let narrowed = narrow(field, value, mask).map_err(|()| Refusal::Match(id))?;
+                narrowed.into_iter().for_each(|(value, mask)| sink.ternary(field.id, value, mask));
             }
             (MatchKind::Ternary, None) => {}
         }
@@ -221,12 +230,13 @@ fn put_match(sink: &mut impl Sink, rule: &LtmRule) -> Result<(), Refusal> {
     if left.is_empty() {
         return Ok(());
     }
-    Err(first(&left).map_or(Refusal::MatchUnnamed, Refusal::Match))
+    Err(first_field(&left).map_or(Refusal::MatchUnnamed, Refusal::Match))
 }
 
-/// A ternary match of so many bits as the program has; bits beyond must be zero, as they are in every
-/// packet. `None`: nothing is matched.
-fn narrow(field: &KeyField, (value, mask): (u128, u128)) -> Result<Option<(u128, u128)>, ()> {
+/// Narrows a ternary match to the field width; `None` if the mask is empty.
+///
+/// The excess bits must be zero, as they are in every packet.
+fn narrow(field: &KeyField, value: u128, mask: u128) -> Result<Option<(u128, u128)>, ()> {
     let ones = ones(field.width);
     if value & mask & !ones != 0 {
         return Err(());
@@ -235,9 +245,8 @@ fn narrow(field: &KeyField, (value, mask): (u128, u128)) -> Result<Option<(u128,
     Ok((mask != 0).then_some((value, mask)))
 }
 
-/// Takes out of a mask the bits that follow from others; those that decide whether there is a tag go
-/// in for them.
-fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
+/// Removes implied bits from a mask, and adds the tag-present bit that they imply.
+fn drop_implied(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     for field in [FieldId::PacketType, FieldId::VlanTpid1, FieldId::VlanTci1] {
         if key.field(field) & left.field(field) != 0 {
             return Err(Refusal::Match(field));
@@ -251,7 +260,7 @@ fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     match (agrees(TPID), agrees(0)) {
         (true, true) => Ok(()),
         (with_tag, without) if with_tag && present || without && !present => {
-            // The key of a rule holds zeros where it does not look: only what is looked at decides.
+            // The key of a rule is zero outside its mask: only masked bits count.
             let is_looked_at = left.field(FieldId::VlanTci) & TCI_PRESENT != 0;
             if !is_looked_at && with_tag {
                 return Err(Refusal::Match(FieldId::VlanTpid));
@@ -263,16 +272,16 @@ fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     }
 }
 
-/// Takes out of what is written the bits that follow from whether there is a tag then.
-fn imply_written(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
-    let is_told = left.field(FieldId::VlanTci) & TCI_PRESENT != 0;
+/// Removes written bits that follow from the presence of a tag after the write.
+fn drop_implied_writes(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
+    let is_written = left.field(FieldId::VlanTci) & TCI_PRESENT != 0;
     let is_there = key.field(FieldId::VlanTci) & TCI_PRESENT != 0;
     let tpid = if is_there { TPID } else { 0 };
     for (field, value) in
         [(FieldId::VlanTpid, tpid), (FieldId::VlanTpid1, 0), (FieldId::VlanTci1, 0)]
     {
         let mask = left.field(field);
-        if mask != 0 && !is_told || (key.field(field) ^ value) & mask != 0 {
+        if mask != 0 && !is_written || (key.field(field) ^ value) & mask != 0 {
             return Err(Refusal::Write(field));
         }
         left.remove_bits(field, u128::MAX);
@@ -281,33 +290,36 @@ fn imply_written(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
 }
 
 fn put_action(
-    sink: &mut impl Sink,
+    sink: &mut impl EntrySink,
     ports: &Ports,
-    (rule, plain): (&LtmRule, &PlainRule),
+    rule: &LtmRule,
+    plain: &PlainRule,
 ) -> Result<(), Refusal> {
     let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
-    imply_written(&key, &mut left)?;
-    let mut written = Written::default();
-    for field in key_fields().iter().filter(|field| field.place != Place::InPort) {
+    drop_implied_writes(&key, &mut left)?;
+    let mut written = WrittenFields::default();
+    for field in key_fields().iter().filter(|field| field.source != FieldSource::InPort) {
         let Some(id) = flow_field(field) else { continue };
         let mask = bits(left.words(), id) & ones(field.width);
         if mask != 0 {
-            take(&mut left, id, mask);
+            clear(&mut left, id, mask);
             written.add(field, mask);
         }
     }
     if !left.is_empty() {
-        return Err(first(&left).map_or(Refusal::WriteUnnamed, Refusal::Write));
+        return Err(first_field(&left).map_or(Refusal::WriteUnnamed, Refusal::Write));
     }
-    let (end, last) = match (rule.next, plain.output) {
-        (Next::Tag(tag), None) => (End::Next, wire_tag(tag)?),
+    let (disposition, last) = match (rule.next, plain.output) {
+        (Next::Tag(tag), None) => (Disposition::Next, wire_tag(tag)?),
         (Next::Tag(_), Some(_)) => return Err(Refusal::Actions),
-        (Next::End, None) => (End::Drop, 0),
-        (Next::End, Some(port)) => (End::Forward, leave(ports, rule, (port, plain))?.into()),
+        (Next::End, None) => (Disposition::Drop, 0),
+        (Next::End, Some(port)) => {
+            (Disposition::Forward, output_port(ports, rule, port, plain)?.into())
+        }
     };
-    // What is dropped needs no rewriting.
-    let written = if end == End::Drop { Written::default() } else { written };
-    let fits = |spec: &&ActionSpec| spec.end == end && written.is_within(spec);
+    // A dropped packet needs no rewrite.
+    let written = if disposition == Disposition::Drop { WrittenFields::default() } else { written };
+    let fits = |spec: &&ActionSpec| spec.disposition == disposition && written.is_within(spec);
     let spec = actions().iter().find(fits).ok_or(Refusal::WriteUnnamed)?;
     let params = spec.params().map(|param| {
         let number = match param.role {
@@ -324,19 +336,19 @@ fn put_action(
     Ok(())
 }
 
-/// The bits that are written of each field of the key, by its position.
+/// The written bits of each key field, by its position.
 #[derive(Default)]
-struct Written {
-    /// A bit for each field that is written.
+struct WrittenFields {
+    /// One bit per written field.
     fields: u32,
     masks: [u128; FIELDS_MAX],
 }
 
-/// Fields of the key at most.
+/// Maximum number of key fields.
 const FIELDS_MAX: usize = 20;
-const _: () = assert!(key_fields().len() <= FIELDS_MAX, "each field has its place");
+const _: () = assert!(key_fields().len() <= FIELDS_MAX, "every key field has a position");
 
-impl Written {
+impl WrittenFields {
     const fn bit(field: &KeyField) -> u32 {
         1 << field.id
     }
@@ -351,18 +363,20 @@ impl Written {
         self.masks.get(field.id as usize - 1).copied().unwrap_or(0)
     }
 
-    /// Whether an action writes all of these fields.
+    /// Returns whether an action writes all of these fields.
     fn is_within(&self, spec: &ActionSpec) -> bool {
         self.fields & !spec.writes().fold(0, |bits, field| bits | Self::bit(field)) == 0
     }
 }
 
-/// The port that a packet leaves by. The program sends nothing back to where it came from, so a rule
-/// that would is refused, unless no packet of it comes from there.
-fn leave(
+/// Returns the egress port of a rule.
+///
+/// The program never sends a packet back to its ingress port. A rule that may do so is refused.
+fn output_port(
     ports: &Ports,
     rule: &LtmRule,
-    (port, plain): (DatapathPort, &PlainRule),
+    port: DatapathPort,
+    plain: &PlainRule,
 ) -> Result<u16, Refusal> {
     let number = *ports.0.get(&port).ok_or(Refusal::Actions)?;
     let mask = FlowMask::from(rule.matching.mask()).field(FieldId::InPort);
@@ -374,50 +388,51 @@ const fn ones(width: u16) -> u128 {
     if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }
 
-fn first(mask: &FlowMask) -> Option<FieldId> {
+fn first_field(mask: &FlowMask) -> Option<FieldId> {
     FieldId::all().find(|field| mask.field(*field) != 0)
 }
 
-/// Why an entry is no rule.
+/// The reason for which an entry cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is in a table that is no stage.
-    #[error("a table that is no stage")]
+    /// The entry is in a table that is no stage.
+    #[error("the table is not a stage of the program")]
     Table,
-    /// Its match is not of the program.
-    #[error("a match that is not of the program")]
+    /// The program cannot have this match.
+    #[error("the match has a field or value that the program does not have")]
     Match,
-    /// Its action is not of the program.
-    #[error("an action that is not of the program")]
+    /// The program cannot have this action.
+    #[error("the action or its parameters are not those of the program")]
     Action,
 }
 
-/// What an entry of a stage says.
+/// The meaning of a stage entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A rule.
     Rule(LtmRule),
-    /// The match of a rule whose packets go to the controller; its end is as good as any.
+    /// A match with a punt action; the rest of the rule has no meaning.
     Punt(LtmRule),
 }
 
-/// An entry of a stage.
+/// A decoded stage entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Where it is.
+    /// The stage of the entry.
     pub stage: StageId,
-    /// Of several that match, the one with the greatest wins. The length of the rule is no more than a
-    /// length can be; this is what was said.
+    /// Priority of the entry; the matching entry of highest priority wins.
+    ///
+    /// The length of the rule is this value, limited to the largest length.
     pub priority: u32,
-    /// What it says.
+    /// The meaning of the entry.
     pub meaning: Meaning,
 }
 
-/// What an entry says, and in which stage; ports of the datapath have the numbers of the program.
+/// Decodes an entry; the datapath ports of the rule are ports of the program.
 ///
 /// # Errors
 ///
-/// It was not made for this program.
+/// The entry does not belong to this program.
 pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeError> {
     let stage = program.stage(entry.table_id).and_then(StageId::new).ok_or(DecodeError::Table)?;
     let priority = u32::try_from(entry.priority).map_err(|_| DecodeError::Match)?;
@@ -428,7 +443,7 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeEr
     let (rewrite, last) = decode_params(spec, action)?;
     let is_written = !rewrite.mask().is_empty();
     let set = is_written.then(|| DatapathAction::SetHeader(rewrite.clone()));
-    let output = (spec.end == End::Forward).then(|| DatapathAction::Output {
+    let output = (spec.disposition == Disposition::Forward).then(|| DatapathAction::Output {
         port: DatapathPort::new(last),
         unless_ingress: true,
         max_len: None,
@@ -439,9 +454,13 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeEr
         length: u16::try_from(priority).unwrap_or(u16::MAX),
         actions: set.into_iter().chain(output).collect(),
         rewrite,
-        next: if spec.end == End::Next { Next::Tag(Tag::new(last)) } else { Next::End },
+        next: if spec.disposition == Disposition::Next {
+            Next::Tag(Tag::new(last))
+        } else {
+            Next::End
+        },
     };
-    let is_punt = spec.end == End::Punt;
+    let is_punt = spec.disposition == Disposition::Punt;
     let meaning = if is_punt { Meaning::Punt(rule) } else { Meaning::Rule(rule) };
     Ok(Decoded { stage, priority, meaning })
 }
@@ -468,7 +487,7 @@ fn decode_match(list: &[FieldMatch]) -> Result<(Tag, Match), DecodeError> {
     Ok((tag.ok_or(DecodeError::Match)?, Match::new(&key, &mask)))
 }
 
-/// What the action writes, and its last parameter: the tag or the port.
+/// Returns the rewrite of an action, and its last parameter: the tag or the port.
 fn decode_params(spec: &ActionSpec, action: &v1::Action) -> Result<(Match, u32), DecodeError> {
     let (mut key, mut mask, mut last) = (FlowKey::ZERO, FlowMask::EMPTY, 0);
     for param in spec.params() {

@@ -1,7 +1,7 @@
-//! Table entries, checked against what their table is: the one form in which they are kept.
+//! Validation of table entries against the schema, and their canonical form.
 //!
-//! Matches are in the order of their fields, values are canonical, and parameters in the order of the
-//! action. Source: P4Runtime, "TableEntry".
+//! In canonical form, matches are sorted by field, values have no leading zeros, and parameters
+//! have the order of the action. Source: P4Runtime, "TableEntry".
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 
 use crate::{
     error::EntityError,
-    schema::{FieldKind, FieldSchema, Schema, Scope, TableSchema},
+    schema::{ActionScope, FieldKind, FieldSchema, Schema, TableSchema},
     value,
     wire::p4::v1::{
         Action, FieldMatch, TableAction, TableEntry, action,
@@ -18,17 +18,17 @@ use crate::{
     },
 };
 
-/// The prefix of the id of a table.
+/// The id prefix of tables.
 const TABLE_PREFIX: u32 = 2;
 
-/// What makes an entry this one and no other: its match and its priority, as bytes.
+/// The identity of an entry: its match and its priority, as bytes.
 pub type EntryKey = Vec<u8>;
 
-/// The table that an id means.
+/// Returns the table with this id.
 ///
 /// # Errors
 ///
-/// There is none.
+/// There is no such table.
 pub fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, EntityError> {
     if id >> 24 != TABLE_PREFIX {
         return Err(EntityError::NotATable(id));
@@ -36,11 +36,11 @@ pub fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, EntityError> {
     schema.tables.get(&id).ok_or(EntityError::NoTable(id))
 }
 
-/// The match of an entry in its one form.
+/// Returns the canonical form of a match.
 ///
 /// # Errors
 ///
-/// It is no match of this table.
+/// The match is invalid for this table.
 pub fn checked_match(
     table: &TableSchema,
     mut list: Vec<FieldMatch>,
@@ -63,17 +63,19 @@ pub fn checked_match(
 
 fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), EntityError> {
     let (id, width) = (field.field_id, schema.width);
-    let good = |bytes: &mut Bytes| {
+    let canonical_value = |bytes: &mut Bytes| {
         let error = |error| EntityError::Value { what: "match field", id, error };
         value::make_canonical(bytes, width).map_err(error)
     };
     let given = field.field_match_type.as_mut().ok_or(EntityError::FieldKind(id))?;
     match (schema.kind, given) {
-        (FieldKind::Exact, FieldMatchType::Exact(exact)) => good(&mut exact.value),
-        (FieldKind::Optional, FieldMatchType::Optional(optional)) => good(&mut optional.value),
+        (FieldKind::Exact, FieldMatchType::Exact(exact)) => canonical_value(&mut exact.value),
+        (FieldKind::Optional, FieldMatchType::Optional(optional)) => {
+            canonical_value(&mut optional.value)
+        }
         (FieldKind::Ternary, FieldMatchType::Ternary(Ternary { value, mask })) => {
-            good(value)?;
-            good(mask)?;
+            canonical_value(value)?;
+            canonical_value(mask)?;
             if value::is_zero(mask) {
                 return Err(EntityError::FieldAny(id));
             }
@@ -83,7 +85,7 @@ fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), Entity
             Ok(())
         }
         (FieldKind::Lpm, FieldMatchType::Lpm(lpm)) => {
-            good(&mut lpm.value)?;
+            canonical_value(&mut lpm.value)?;
             let prefix = usize::try_from(lpm.prefix_len).unwrap_or(0);
             if prefix == 0 {
                 return Err(EntityError::FieldAny(id));
@@ -94,8 +96,8 @@ fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), Entity
             Ok(())
         }
         (FieldKind::Range, FieldMatchType::Range(Range { low, high })) => {
-            good(low)?;
-            good(high)?;
+            canonical_value(low)?;
+            canonical_value(high)?;
             if (low.len(), &low) > (high.len(), &high) {
                 return Err(EntityError::FieldRange(id));
             }
@@ -108,34 +110,35 @@ fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), Entity
     }
 }
 
-/// The priority of an entry.
+/// Returns the priority if it is valid for the table.
 ///
 /// # Errors
 ///
-/// It is none of this table.
+/// The table requires a positive priority, or none.
 pub fn checked_priority(table: &TableSchema, priority: i32) -> Result<i32, EntityError> {
     let is_right = if table.has_priorities { priority > 0 } else { priority == 0 };
     if is_right { Ok(priority) } else { Err(EntityError::Priority(priority)) }
 }
 
-/// Where an action is to stand.
+/// The use of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum ActionUse {
     /// In an entry.
     Entry,
-    /// As the default of a table.
+    /// As the default action of a table.
     Default,
 }
 
-/// The action of an entry in its one form; `None` if it has none.
+/// Returns the canonical form of an action; `None` if the entry has none.
 ///
 /// # Errors
 ///
-/// The table does not have it, or not here, or it has other parameters.
+/// The table does not have the action or does not allow it here, or its parameters are wrong.
 pub fn checked_action(
     schema: &Schema,
     table: &TableSchema,
-    (action, place): (Option<TableAction>, Use),
+    action: Option<TableAction>,
+    usage: ActionUse,
 ) -> Result<Option<TableAction>, EntityError> {
     let Some(action) = action else { return Ok(None) };
     let Some(table_action::Type::Action(action)) = action.r#type else {
@@ -143,9 +146,11 @@ pub fn checked_action(
     };
     let id = action.action_id;
     let scope = table.actions.get(&id).ok_or(EntityError::UnknownAction(id))?;
-    match (scope, place) {
-        (Scope::Anywhere, _) | (Scope::Entries, Use::Entry) | (Scope::Default, Use::Default) => {}
-        (Scope::Entries, Use::Default) | (Scope::Default, Use::Entry) => {
+    match (scope, usage) {
+        (ActionScope::Anywhere, _)
+        | (ActionScope::Entries, ActionUse::Entry)
+        | (ActionScope::Default, ActionUse::Default) => {}
+        (ActionScope::Entries, ActionUse::Default) | (ActionScope::Default, ActionUse::Entry) => {
             return Err(EntityError::ActionScope(id));
         }
     }
@@ -180,13 +185,13 @@ fn checked_params(
     }
 }
 
-/// The key of an entry whose match is in its one form.
+/// Returns the key of an entry with a canonical match.
 #[must_use]
 pub fn key_of(list: &[FieldMatch], priority: i32) -> EntryKey {
     let mut key = Vec::with_capacity(64);
     key.extend(priority.to_be_bytes());
     let put = |key: &mut Vec<u8>, bytes: &[u8]| {
-        // Values are at most `WIDTH_MAX` bits, so that two bytes say how long they are.
+        // Values have at most `WIDTH_MAX` bits, so their length fits into two bytes.
         key.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
         key.extend(bytes);
     };
@@ -213,7 +218,7 @@ pub fn key_of(list: &[FieldMatch], priority: i32) -> EntryKey {
     key
 }
 
-/// What an entry does: its action, if it is one of its own.
+/// Returns the action of an entry, if it is a direct action.
 #[must_use]
 pub fn action_of(entry: &TableEntry) -> Option<&Action> {
     match entry.action.as_ref()?.r#type.as_ref()? {

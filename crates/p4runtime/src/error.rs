@@ -1,7 +1,7 @@
-//! What is said when something cannot be done, with the code that says so on the wire.
+//! Errors of the server, with their gRPC status codes.
 //!
-//! A request fails as a whole ([`RequestError`]), or update by update: then the status is `UNKNOWN`,
-//! and one `p4.v1.Error` for each update, those that succeeded included, is in its details
+//! A request can fail as a whole ([`RpcError`]), or update by update. In the second case the status
+//! is `UNKNOWN`, and its details have one `p4.v1.Error` per update, including those that succeeded
 //! ([`batch_status`]). Source: P4Runtime, "Error Reporting".
 
 use prost::Message;
@@ -15,154 +15,156 @@ use crate::{
     wire::{google::rpc, p4::v1},
 };
 
-/// The type of a `p4.v1.Error` in the details of a status.
+/// The type URL of a `p4.v1.Error` in status details.
 const ERROR_TYPE: &str = "type.googleapis.com/p4.v1.Error";
 
-/// Why one update, or one entity that is read, cannot be served.
+/// The reason for which one update or read entity is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntityError {
-    /// The update says neither insert nor modify nor delete.
-    #[error("an update must be an insert, a modify or a delete")]
+    /// The update has no type.
+    #[error("the update has no type: set insert, modify or delete")]
     NoType,
-    /// There is nothing in it.
-    #[error("the entity is not set")]
+    /// The update or query has no entity.
+    #[error("the entity is not set: set a table entry or a direct counter entry")]
     NoEntity,
-    /// It is of a kind that this server does not have.
-    #[error("entities of this kind are not served")]
+    /// The server does not support this kind of entity.
+    #[error("this kind of entity is not supported: use table entries or direct counter entries")]
     Unserved,
-    /// No table has this number.
-    #[error("there is no table {0:#010x}")]
+    /// No table has this id.
+    #[error("table {0:#010x} does not exist")]
     NoTable(u32),
-    /// The number is not that of a table.
-    #[error("{0:#010x} is no id of a table")]
+    /// The id is not that of a table.
+    #[error("{0:#010x} is not a table id: table ids start with 0x02")]
     NotATable(u32),
-    /// Something beside all tables was asked for.
-    #[error("all tables at once are asked for everything: name one to choose by what entries say")]
+    /// A read of all tables has a filter.
+    #[error("a wildcard table read cannot filter on entry fields: specify table_id")]
     AllTables,
-    /// The key has no such field.
+    /// The table has no such match field.
     #[error("the table has no match field {0}")]
     NoField(u32),
-    /// A field is there twice.
-    #[error("match field {0} is there twice")]
+    /// A match field occurs twice.
+    #[error("match field {0} occurs twice: send it once")]
     FieldTwice(u32),
-    /// It is matched in another way.
-    #[error("match field {0} is matched in another way")]
+    /// The match kind is wrong for the field.
+    #[error("match field {0} has another match kind in the P4Info")]
     FieldKind(u32),
-    /// A field that must be there is not.
-    #[error("exact match field {0} is missing")]
+    /// A required field is missing.
+    #[error("exact match field {0} is missing: every entry must have it")]
     FieldMissing(u32),
-    /// A field that matches anything must be left out.
-    #[error("match field {0} matches anything, and must be left out")]
+    /// A field that matches every value is present.
+    #[error("match field {0} matches every value: leave it out")]
     FieldAny(u32),
-    /// The value has bits that the mask, or the prefix, has not.
-    #[error("match field {0} has bits outside of its mask")]
+    /// The value has bits outside its mask or prefix.
+    #[error("match field {0} has value bits outside its mask or prefix: clear them")]
     FieldBits(u32),
-    /// A range from a value to a smaller one.
-    #[error("match field {0} begins above its end")]
+    /// The range is empty.
+    #[error("the range of match field {0} is empty: low must not be above high")]
     FieldRange(u32),
-    /// A value is no value.
+    /// A value is invalid.
     #[error("{what} {id}: {error}")]
     Value {
-        /// Match field or parameter.
+        /// "match field" or "parameter".
         what: &'static str,
-        /// Its number.
+        /// The id of the field or parameter.
         id: u32,
-        /// What is wrong with it.
+        /// The reason.
         error: ValueError,
     },
-    /// Priorities are positive where several entries can match, and zero elsewhere.
-    #[error("a priority of {0}: positive in tables with masks, zero in others")]
+    /// The priority is invalid.
+    #[error(
+        "priority {0} is invalid: it must be positive in tables with ternary, range or optional fields, and zero in others"
+    )]
     Priority(i32),
     /// The entry has no action.
-    #[error("the entry has no action")]
+    #[error("the entry has no action: an insert needs one")]
     NoAction,
     /// The table does not have this action.
     #[error("the table does not have action {0:#010x}")]
     UnknownAction(u32),
-    /// The action may not stand here.
-    #[error("action {0:#010x} may not stand here")]
+    /// The table does not allow the action here.
+    #[error("action {0:#010x} is not allowed here: its scope is entries only or default only")]
     ActionScope(u32),
-    /// The action is one of a profile, which the table does not have.
-    #[error("the table has no action profile")]
+    /// The action refers to an action profile, which the table does not have.
+    #[error("the table has no action profile: set a direct action")]
     ActionKind,
-    /// Its parameters are not those of the action.
-    #[error("action {action:#010x} has other parameters: look at {param}")]
+    /// The parameters are wrong for the action.
+    #[error("parameter {param} of action {action:#010x} is missing, unknown or duplicate")]
     Params {
         /// The action.
         action: u32,
-        /// The first parameter that is missing, unknown, or there twice.
+        /// The first parameter that is missing, unknown or duplicate.
         param: u32,
     },
-    /// Only the program makes constant entries.
-    #[error("an entry cannot be made constant")]
+    /// The entry is marked constant.
+    #[error("an entry cannot be written as constant: clear is_const")]
     IsConst,
     /// The entries of the table are constant.
-    #[error("the table is constant")]
+    #[error("the entries of this table are constant and cannot be changed")]
     ConstTable,
-    /// The default action is constant.
-    #[error("the default action is constant")]
+    /// The default action of the table is constant.
+    #[error("the default action of this table is constant and cannot be changed")]
     ConstDefault,
-    /// A default entry has neither a match nor a priority nor a timeout, and is only modified.
-    #[error("the default entry is only modified, and has no match, priority or timeout")]
+    /// The update of a default entry is invalid.
+    #[error("a default entry can only be modified, and has no match, priority or timeout")]
     Default,
-    /// A table without a key has no entries.
-    #[error("a table without a key has no entries but its default")]
+    /// A table without a key can only have a default entry.
+    #[error("a table without a key can only have a default entry: set is_default_action")]
     Keyless,
-    /// Neither time nor meter can be written here.
+    /// The table has no such resource.
     #[error("the table has no {0}")]
     NoResource(&'static str),
-    /// What cannot be written is set.
-    #[error("{0} can be read, not written")]
+    /// A read-only field is set.
+    #[error("{0} is read-only: leave it out")]
     ReadOnly(&'static str),
-    /// A time before the beginning.
-    #[error("a timeout of {0} ns")]
+    /// A negative timeout.
+    #[error("the timeout is {0} ns: it must not be negative")]
     Timeout(i64),
-    /// The controller notes more than is kept for it.
-    #[error("metadata of {bytes} bytes: at most {max} are kept")]
+    /// The metadata is too long.
+    #[error("metadata of {bytes} bytes is too long: the limit is {max} bytes")]
     Metadata {
-        /// How much it is.
+        /// Length of the metadata.
         bytes: usize,
-        /// How much it may be.
+        /// The limit.
         max: usize,
     },
-    /// A counter is only modified.
-    #[error("a counter is only modified")]
+    /// A counter can only be modified.
+    #[error("a counter can only be modified: send a modify update")]
     CounterUpdate,
-    /// The entry is there already.
-    #[error("the entry is there already")]
+    /// The entry already exists.
+    #[error("the entry already exists: modify it")]
     Exists,
-    /// The entry is not there.
-    #[error("there is no such entry")]
+    /// The entry does not exist.
+    #[error("the entry does not exist")]
     NotFound,
     /// The table is full.
-    #[error("the table is full")]
+    #[error("the table is full: delete entries first")]
     Full,
-    /// The device does not hold such entries.
+    /// The device cannot hold such an entry.
     #[error("the device cannot hold the entry: {0}")]
     Refused(&'static str),
-    /// The table has as many masks as it may.
-    #[error("the table has no room for another mask")]
+    /// The table has the maximum number of masks.
+    #[error("the table has no room for another mask: use a mask that it already has")]
     Masks,
-    /// The entry matches more bits than a key of the device has.
-    #[error("the device has no keys of so many bits")]
+    /// The entry matches more bits than the device supports.
+    #[error("the entry matches more bits than a key of the device has")]
     KeyBits,
-    /// The device has no entry where the server knows one.
-    #[error("the device does not know the entry any more")]
+    /// The device has lost an entry that the server knows.
+    #[error("the device has lost the entry")]
     Lost,
-    /// A counter cannot be less than nothing.
-    #[error("a counter is not negative")]
+    /// A negative counter.
+    #[error("a counter must not be negative")]
     Count,
-    /// The update was to be taken back, and the device did not.
-    #[error("the device did not take back the update when another of the batch failed")]
+    /// The device failed to roll an update back.
+    #[error("the batch failed, and the device could not roll this update back")]
     NotRestored,
-    /// Not tried, or taken back, as another update of the batch failed.
-    #[error("not done, as another update of the batch failed")]
+    /// The update was not executed, or was rolled back, because another update failed.
+    #[error("not executed, because another update of the batch failed")]
     Aborted,
 }
 
 impl EntityError {
-    /// The code that says so.
+    /// Returns the status code of the error.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -204,71 +206,71 @@ impl EntityError {
     }
 }
 
-/// Why a request is not served at all.
+/// The reason for which a whole request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RequestError {
-    /// There is no such device here.
-    #[error("there is no device {0}")]
+pub enum RpcError {
+    /// The device id is unknown.
+    #[error("device {0} does not exist")]
     NoDevice(u64),
-    /// Only the primary controller of its role may do this.
-    #[error("only the primary controller may do this")]
+    /// Only the primary controller of the role may send this request.
+    #[error("only the primary controller may send this request: become primary first")]
     NotPrimary,
-    /// There is no pipeline yet.
-    #[error("there is no forwarding pipeline yet")]
+    /// No forwarding pipeline is set.
+    #[error("no forwarding pipeline is set: set one first")]
     NoPipeline,
-    /// The device does not do this in one step.
-    #[error("the device does not change several entries at once")]
+    /// The device cannot apply several updates atomically.
+    #[error("the device cannot apply several updates atomically: use another atomicity")]
     NotAtomic,
-    /// The request says something that is not in the protocol.
+    /// The request contains an unknown enum value.
     #[error("the request has an unknown {0}")]
     Unknown(&'static str),
-    /// The configuration is missing, or must not be there.
-    #[error("a configuration is needed to verify, and must not come with a commit")]
+    /// The configuration is missing, or present in a commit.
+    #[error("a configuration is required to verify, and not allowed in a commit")]
     Config,
-    /// Nothing was saved.
-    #[error("there is no saved configuration to commit")]
+    /// No configuration is saved.
+    #[error("no configuration is saved: verify and save one first")]
     NothingSaved,
-    /// The P4Info makes no sense.
-    #[error("the P4Info cannot be served: {0}")]
+    /// The P4Info is invalid.
+    #[error("invalid P4Info: {0}")]
     Info(#[from] SchemaError),
-    /// The device cannot run that program.
+    /// The device cannot run the program.
     #[error("the device cannot run the program: {0}")]
     Program(#[source] ProgramError),
-    /// Another controller has this election id.
-    #[error("another controller has this election id")]
+    /// Another controller uses this election id.
+    #[error("another controller uses this election id: choose another")]
     ElectionTaken,
-    /// A stream keeps its device and its role.
-    #[error("a stream keeps its device and its role")]
+    /// A stream may not change its device or role.
+    #[error("a stream may not change its device or role: open another stream")]
     StreamMoved,
-    /// There are as many streams as there may be.
-    #[error("there are {0} streams already")]
+    /// Too many streams, or too many roles.
+    #[error("there are already {0} streams or roles, which is the limit")]
     TooManyStreams(usize),
-    /// There is more in it than is served at once.
-    #[error("a request of more than {0} parts")]
+    /// The request has too many parts.
+    #[error("the request has too many parts: the limit is {0}")]
     TooManyParts(usize),
-    /// A controller must say in time who it is.
-    #[error("no arbitration update came in time")]
+    /// The first arbitration update did not arrive in time.
+    #[error("no arbitration update arrived in time")]
     Late,
     /// The server ends the stream.
     #[error("the server has ended the stream")]
     Ended,
-    /// The first message of a stream says who the controller is.
-    #[error("a stream begins with an arbitration update")]
+    /// The first message of a stream is not an arbitration update.
+    #[error("the first message of a stream must be an arbitration update")]
     NoArbitration,
-    /// No scheme of roles has been agreed on.
-    #[error("roles have no configuration here")]
+    /// Role configurations are not supported.
+    #[error("role configurations are not supported: leave config out")]
     RoleConfig,
-    /// The name of a role is too long.
-    #[error("a role of more than {0} bytes")]
+    /// The role name is too long.
+    #[error("the role name is too long: the limit is {0} bytes")]
     RoleName(usize),
-    /// This is a way that the server does not have.
-    #[error("not served: {0}")]
+    /// The server does not support this kind of request.
+    #[error("not supported: {0}")]
     Unserved(&'static str),
 }
 
-impl RequestError {
-    /// The code that says so.
+impl RpcError {
+    /// Returns the status code of the error.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -290,24 +292,25 @@ impl RequestError {
     }
 }
 
-impl From<RequestError> for Status {
-    fn from(error: RequestError) -> Self {
+impl From<RpcError> for Status {
+    fn from(error: RpcError) -> Self {
         Self::new(error.code(), error.to_string())
     }
 }
 
-/// The status of a batch: fine if every part is, else with an error for each part.
+/// Returns `Ok` if all updates succeeded, or the status of the batch.
 ///
 /// # Errors
 ///
-/// The status to answer with.
+/// The status, with one error per update in its details.
 pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Status>> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {
         return Ok(());
     }
-    // The details come in a header, which clients take up to 8 KiB of: of many parts only the codes.
-    let is_told = results.len() <= PARTS_TOLD_MAX;
+    // The details are sent in one header, and clients accept about 8 KiB. Large batches therefore
+    // have codes but no messages.
+    let is_told = results.len() <= DETAILED_UPDATES_MAX;
     let detail = |result: &Result<T, EntityError>| {
         let mut error = v1::Error::default();
         if let Err(why) = result {
@@ -315,7 +318,7 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
             if is_told {
                 error.message = why.to_string();
             }
-            if let Some(limit) = Limit::of(why) {
+            if let Some(limit) = DeviceLimit::of(why) {
                 (error.space, error.code) = (SPACE.to_owned(), limit.code());
             }
         }
@@ -330,31 +333,31 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
     Err(Box::new(Status::with_details(Code::Unknown, message, status.encode_to_vec().into())))
 }
 
-/// Whose the numbers of errors are that no canonical code says.
+/// The error space of codes that have no canonical code.
 const SPACE: &str = "shunt";
 
-/// Parts of a batch up to which each is told in words why it failed.
-const PARTS_TOLD_MAX: usize = 32;
+/// Largest batch for which each error has a message.
+const DETAILED_UPDATES_MAX: usize = 32;
 
-/// What became of one part of a batch, as a status tells it.
+/// The result of one update, as reported in a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartCode {
+pub struct UpdateCode {
     /// The canonical code.
     pub code: Code,
-    /// The limit of the device that it is beyond, where that is told.
-    pub limit: Option<Limit>,
+    /// The device limit that was exceeded, if reported.
+    pub limit: Option<DeviceLimit>,
 }
 
-/// A limit of a device that no canonical code names.
+/// A device limit without a canonical code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// There is no room for another mask, which another entry might have needed less.
+pub enum DeviceLimit {
+    /// There is no room for another mask. An entry with a mask in use may still fit.
     Masks,
-    /// There are no keys of so many bits.
+    /// The entry matches more bits than a key has.
     KeyBits,
 }
 
-impl Limit {
+impl DeviceLimit {
     const ALL: [Self; 2] = [Self::Masks, Self::KeyBits];
 
     const fn of(error: &EntityError) -> Option<Self> {
@@ -365,7 +368,7 @@ impl Limit {
         }
     }
 
-    /// Its number among errors of [`SPACE`].
+    /// Returns the error code in [`SPACE`].
     const fn code(self) -> i32 {
         match self {
             Self::Masks => 1,
@@ -374,22 +377,22 @@ impl Limit {
     }
 }
 
-impl From<Code> for PartCode {
+impl From<Code> for UpdateCode {
     fn from(code: Code) -> Self {
         Self { code, limit: None }
     }
 }
 
-/// The codes of the parts of a batch, as a status tells them; `None` if it tells nothing.
+/// Returns the results of a batch from its status; `None` without details.
 #[must_use]
-pub fn batch_codes(status: &Status) -> Option<Vec<PartCode>> {
+pub fn batch_codes(status: &Status) -> Option<Vec<UpdateCode>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
-    let code = |detail: &Any| -> Option<PartCode> {
+    let code = |detail: &Any| -> Option<UpdateCode> {
         let error = v1::Error::decode(&detail.value[..]).ok()?;
-        let is_it = |limit: &Limit| error.space == SPACE && error.code == limit.code();
-        let limit = Limit::ALL.into_iter().find(is_it);
+        let is_it = |limit: &DeviceLimit| error.space == SPACE && error.code == limit.code();
+        let limit = DeviceLimit::ALL.into_iter().find(is_it);
         let code = Code::from_i32(error.canonical_code);
-        (detail.type_url == ERROR_TYPE).then_some(PartCode { code, limit })
+        (detail.type_url == ERROR_TYPE).then_some(UpdateCode { code, limit })
     };
     details.iter().map(code).collect::<Option<Vec<_>>>().filter(|codes| !codes.is_empty())
 }

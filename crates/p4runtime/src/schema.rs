@@ -1,8 +1,8 @@
-//! P4Info as data: what entries of each table must look like.
+//! The schema of a P4Info: the tables, and the form of their entries.
 //!
-//! A [`Schema`] is what is left of a P4Info once it has been checked: tables, the fields of their keys,
-//! the actions that an entry or the default may have, and what comes with packets, all by number.
-//! Source: P4Runtime, "P4Info Message".
+//! A [`Schema`] is a checked P4Info. It has the tables with their key fields, the actions that
+//! entries and defaults may use, and the packet metadata, all by id. Source: P4Runtime, "P4Info
+//! Message".
 
 use std::collections::BTreeMap;
 
@@ -11,161 +11,163 @@ use crate::wire::p4::{
     v1::{Action, action},
 };
 
-/// Most objects of one kind; a P4Info with more is not for a switch of this kind.
+/// Maximum number of objects of one kind.
+///
+/// A larger P4Info is not for this kind of switch.
 const OBJECTS_MAX: usize = 4096;
 
-/// Widest field or parameter, in bits.
+/// Maximum width of a field or parameter in bits.
 const WIDTH_MAX: i32 = 2048;
 
-/// Why a P4Info says nothing that could be served.
+/// The reason for which a P4Info is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// It is none.
+    /// The bytes are not a P4Info.
     #[error("the P4Info cannot be decoded")]
     Undecodable,
-    /// An object without a number, or with one of another kind.
-    #[error("{id:#010x} is no id of {kind}")]
+    /// The id of an object is missing or has the prefix of another kind.
+    #[error("{id:#010x} is not the id of {kind}")]
     Id {
-        /// The number.
+        /// The id.
         id: u32,
-        /// What it should be.
+        /// The expected kind.
         kind: &'static str,
     },
-    /// Two objects have the same number.
-    #[error("{0:#010x} is the id of two objects")]
+    /// Two objects have the same id.
+    #[error("two objects have the id {0:#010x}")]
     Twice(u32),
-    /// There are too many of a kind.
-    #[error("more than {OBJECTS_MAX} objects of a kind")]
+    /// There are too many objects of one kind.
+    #[error("too many objects of one kind: the limit is {OBJECTS_MAX}")]
     TooMany,
-    /// A field or parameter has no sensible width.
-    #[error("a width of {0} bits: 1 to {WIDTH_MAX}")]
+    /// The width of a field or parameter is out of range.
+    #[error("a width of {0} bits is out of range: use 1 to {WIDTH_MAX}")]
     Width(i32),
-    /// A field is matched in a way that is not served.
-    #[error("field {field} of table {table:#010x} is matched in an unknown way")]
+    /// The match kind of a field is not supported.
+    #[error("field {field} of table {table:#010x} has an unsupported match kind")]
     MatchKind {
         /// The table.
         table: u32,
         /// The field.
         field: u32,
     },
-    /// Something refers to what is not there.
-    #[error("{from:#010x} refers to {to:#010x}, which is not there")]
+    /// An object refers to an object that does not exist.
+    #[error("{from:#010x} refers to {to:#010x}, which does not exist")]
     Dangling {
-        /// What refers.
+        /// The referring object.
         from: u32,
-        /// To what.
+        /// The missing object.
         to: u32,
     },
-    /// The default action of a table lacks parameters, or has others.
-    #[error("the default action of table {0:#010x} has other parameters than its action")]
+    /// The default action of a table has wrong parameters.
+    #[error("the default action of table {0:#010x} has parameters that its action does not have")]
     Default(u32),
 }
 
-/// What the schema of a P4Info has that of a device does not have so: the first such thing.
+/// The first difference between a given schema and that of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Difference {
-    /// There are more tables, or fewer.
+pub enum SchemaDifference {
+    /// The number of tables differs.
     #[error("it has {given} tables, and the device has {own}")]
     Tables {
-        /// In the P4Info.
+        /// Number in the P4Info.
         given: usize,
-        /// In that of the device.
+        /// Number in the device.
         own: usize,
     },
-    /// A table is not there.
-    #[error("it has a table {0:#010x}, and the device has none")]
+    /// The device does not have a table.
+    #[error("it has table {0:#010x}, which the device does not have")]
     NoTable(u32),
-    /// A table is larger, or smaller.
-    #[error("table {table:#010x} holds {given} entries in it, and {own} in the device")]
+    /// The size of a table differs.
+    #[error("its table {table:#010x} has {given} entries, and that of the device {own}")]
     Size {
         /// The table.
         table: u32,
-        /// In the P4Info.
+        /// Size in the P4Info.
         given: u64,
-        /// In that of the device.
+        /// Size in the device.
         own: u64,
     },
-    /// A table has other fields, actions or properties.
-    #[error("table {0:#010x} is another in the device, by its fields, actions or properties")]
+    /// The fields, actions or properties of a table differ.
+    #[error("its table {0:#010x} differs from that of the device in fields, actions or properties")]
     Table(u32),
-    /// Actions have other parameters.
-    #[error("actions have other parameters in the device")]
+    /// The parameters of actions differ.
+    #[error("its actions have other parameters than those of the device")]
     Actions,
-    /// Other metadata comes with packets.
-    #[error("packets from a controller have other metadata in the device")]
+    /// The packet-out metadata differs.
+    #[error("its packet_out metadata differs from that of the device")]
     PacketOut,
 }
 
-/// What a pipeline offers.
+/// The tables, actions and packet metadata of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    /// Its tables.
+    /// Tables by id.
     pub tables: BTreeMap<u32, TableSchema>,
-    /// The parameters of its actions, with their widths.
+    /// Parameter widths of each action by id.
     pub actions: BTreeMap<u32, BTreeMap<u32, usize>>,
-    /// What comes with a packet from the controller, with widths.
+    /// Widths of the packet-out metadata by id.
     pub packet_out: BTreeMap<u32, usize>,
 }
 
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {
-    /// The fields of its key.
+    /// Key fields by id.
     pub fields: BTreeMap<u32, FieldSchema>,
-    /// Those of them that every entry has, by id.
+    /// Ids of the exact fields, which every entry must have.
     pub exact_fields: Vec<u32>,
-    /// Which actions it has, and where.
-    pub actions: BTreeMap<u32, Scope>,
-    /// What it does with a packet that hits nothing, as the program says.
+    /// Actions of the table, and where each may be used.
+    pub actions: BTreeMap<u32, ActionScope>,
+    /// The default action in the program.
     pub default: Option<Action>,
-    /// That cannot be changed.
+    /// Set if the default action cannot be changed.
     pub is_default_const: bool,
-    /// Entries that it promises to hold.
+    /// Guaranteed number of entries.
     pub size: u64,
-    /// It tells of entries that are not hit.
+    /// Set if the table supports idle timeouts.
     pub has_timeouts: bool,
-    /// It counts the hits of each entry.
+    /// Set if the table counts the hits of each entry.
     pub has_counters: bool,
-    /// Its entries cannot be changed.
+    /// Set if the entries cannot be changed.
     pub is_const: bool,
-    /// Several entries can match a packet, and their priorities decide.
+    /// Set if several entries can match a packet, so that priorities decide.
     pub has_priorities: bool,
 }
 
-/// A field of a key.
+/// A key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// In bits.
+    /// Width in bits.
     pub width: usize,
-    /// How it is matched.
+    /// Match kind of the field.
     pub kind: FieldKind,
 }
 
-/// How a field is matched.
+/// The match kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// All bits.
+    /// Matches all bits.
     Exact,
-    /// The first bits.
+    /// Matches a prefix.
     Lpm,
-    /// The bits of a mask.
+    /// Matches the bits of a mask.
     Ternary,
-    /// From one value to another.
+    /// Matches a range of values.
     Range,
-    /// All bits, or none.
+    /// Matches all bits, or any value.
     Optional,
 }
 
-/// Where an action may stand.
+/// Where an action may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In entries, and as the default.
+pub enum ActionScope {
+    /// In entries and as the default action.
     Anywhere,
-    /// In entries.
+    /// In entries only.
     Entries,
-    /// As the default.
+    /// As the default action only.
     Default,
 }
 
@@ -174,7 +176,7 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// What it says makes no sense.
+    /// The P4Info is inconsistent.
     pub fn read(info: &P4Info) -> Result<Self, SchemaError> {
         let lengths = [info.tables.len(), info.actions.len(), info.direct_counters.len()];
         if lengths.iter().any(|length| *length > OBJECTS_MAX) {
@@ -213,23 +215,23 @@ impl Schema {
         Ok(schema)
     }
 
-    /// In what it is not the schema of a device.
+    /// Returns the first difference to the schema of a device.
     #[must_use]
-    pub fn difference(&self, own: &Self) -> Option<Difference> {
+    pub fn difference(&self, own: &Self) -> Option<SchemaDifference> {
         let Self { tables, actions, packet_out } = self;
         let (given, own_count) = (tables.len(), own.tables.len());
         if given != own_count {
-            return Some(Difference::Tables { given, own: own_count });
+            return Some(SchemaDifference::Tables { given, own: own_count });
         }
         let of_table = |(id, table): (&u32, &TableSchema)| match own.tables.get(id) {
-            None => Some(Difference::NoTable(*id)),
+            None => Some(SchemaDifference::NoTable(*id)),
             Some(own) if own.size != table.size => {
-                Some(Difference::Size { table: *id, given: table.size, own: own.size })
+                Some(SchemaDifference::Size { table: *id, given: table.size, own: own.size })
             }
-            Some(own) => (own != table).then_some(Difference::Table(*id)),
+            Some(own) => (own != table).then_some(SchemaDifference::Table(*id)),
         };
-        let of_actions = || (*actions != own.actions).then_some(Difference::Actions);
-        let of_packets = || (*packet_out != own.packet_out).then_some(Difference::PacketOut);
+        let of_actions = || (*actions != own.actions).then_some(SchemaDifference::Actions);
+        let of_packets = || (*packet_out != own.packet_out).then_some(SchemaDifference::PacketOut);
         tables.iter().find_map(of_table).or_else(of_actions).or_else(of_packets)
     }
 
@@ -250,10 +252,10 @@ impl Schema {
             }
             let scope = match action.scope() {
                 action_ref::Scope::TableAndDefault | action_ref::Scope::GroupAction => {
-                    Scope::Anywhere
+                    ActionScope::Anywhere
                 }
-                action_ref::Scope::TableOnly => Scope::Entries,
-                action_ref::Scope::DefaultOnly => Scope::Default,
+                action_ref::Scope::TableOnly => ActionScope::Entries,
+                action_ref::Scope::DefaultOnly => ActionScope::Default,
             };
             actions.insert(action.id, scope);
         }
@@ -353,34 +355,35 @@ mod tests {
         Schema::read(&program.p4info()).unwrap()
     }
 
-    /// Makes a schema another one.
-    type Change = fn(&mut Schema);
+    /// Edits a schema.
+    type SchemaEdit = fn(&mut Schema);
 
     #[test]
-    fn in_what_a_program_is_another_is_said() {
+    fn the_first_difference_of_a_program_is_reported() {
         let own = schema(4, 64);
-        let told = |given: &Schema| given.difference(&own).map(|difference| difference.to_string());
-        assert_eq!(told(&own), None);
+        let difference_text =
+            |given: &Schema| given.difference(&own).map(|difference| difference.to_string());
+        assert_eq!(difference_text(&own), None);
         let tables = own.tables.len();
         let expected = format!("it has {} tables, and the device has {tables}", tables + 2);
-        assert_eq!(told(&schema(6, 64)), Some(expected));
-        let larger = told(&schema(4, 65)).unwrap();
-        assert!(larger.ends_with("holds 65 entries in it, and 64 in the device"), "{larger}");
-        // Whatever else is another.
+        assert_eq!(difference_text(&schema(6, 64)), Some(expected));
+        let larger = difference_text(&schema(4, 65)).unwrap();
+        assert!(larger.ends_with("has 65 entries, and that of the device 64"), "{larger}");
+        // All other kinds of difference.
         let first = *own.tables.keys().next().unwrap();
-        let changes: [(Change, Difference); 4] = [
-            (|own| own.actions.values_mut().next().unwrap().clear(), Difference::Actions),
-            (|own| own.packet_out.clear(), Difference::PacketOut),
+        let changes: [(SchemaEdit, SchemaDifference); 4] = [
+            (|own| own.actions.values_mut().next().unwrap().clear(), SchemaDifference::Actions),
+            (|own| own.packet_out.clear(), SchemaDifference::PacketOut),
             (
                 |own| own.tables.values_mut().next().unwrap().fields.clear(),
-                Difference::Table(first),
+                SchemaDifference::Table(first),
             ),
             (
                 |own| {
                     let table = own.tables.pop_first().unwrap().1;
                     own.tables.insert(1, table);
                 },
-                Difference::NoTable(1),
+                SchemaDifference::NoTable(1),
             ),
         ];
         for (change, expected) in changes {

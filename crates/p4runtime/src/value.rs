@@ -1,27 +1,28 @@
-//! Binary strings: how P4Runtime writes numbers.
+//! Binary strings, in which P4Runtime encodes numbers.
 //!
-//! Big-endian, and canonical when shortest: no leading zero bytes, but one byte for zero. What comes in
-//! may have leading zeros; what goes out has none. Source: P4Runtime, "Bytestrings".
+//! They are big-endian. The canonical form is the shortest: no leading zero bytes, and one byte for
+//! zero. Received values may have leading zeros; sent values have none. Source: P4Runtime,
+//! "Bytestrings".
 
 use prost::bytes::{Buf, Bytes};
 
-/// Why a binary string is no value of a field.
+/// The reason for which a binary string is not a value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// There is nothing in it.
-    #[error("an empty value: zero is one byte")]
+    /// The string is empty.
+    #[error("the value is empty: zero is encoded as one byte")]
     Empty,
-    /// It does not fit.
-    #[error("a value of {bits} bits, more than the {width} of the field")]
+    /// The value is too wide.
+    #[error("the value has {bits} bits: the field has {width}")]
     TooWide {
-        /// Bits up to its highest one.
+        /// Number of bits up to the highest set bit.
         bits: usize,
-        /// Bits of the field.
+        /// Width of the field in bits.
         width: usize,
     },
 }
 
-/// Without leading zero bytes, down to one byte.
+/// Removes leading zero bytes, but keeps at least one byte.
 #[must_use]
 pub fn canonical(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
@@ -29,11 +30,11 @@ pub fn canonical(bytes: &[u8]) -> &[u8] {
     bytes.get(start..).unwrap_or_default()
 }
 
-/// The canonical form of a value of a field of `width` bits.
+/// Returns the canonical form of a value of a field of `width` bits.
 ///
 /// # Errors
 ///
-/// It is empty or too wide.
+/// The value is empty or too wide.
 pub fn checked(bytes: &[u8], width: usize) -> Result<&[u8], ValueError> {
     let shortest = canonical(bytes);
     let first = shortest.first().ok_or(ValueError::Empty)?;
@@ -45,20 +46,20 @@ pub fn checked(bytes: &[u8], width: usize) -> Result<&[u8], ValueError> {
 ///
 /// # Errors
 ///
-/// It is empty or too wide.
+/// The value is empty or too wide.
 pub fn make_canonical(bytes: &mut Bytes, width: usize) -> Result<(), ValueError> {
     let zeros = bytes.len().saturating_sub(checked(bytes, width)?.len());
     bytes.advance(zeros);
     Ok(())
 }
 
-/// The canonical form of a number.
+/// Returns the canonical form of a number.
 #[must_use]
 pub fn encode(number: u128) -> Vec<u8> {
     canonical(&number.to_be_bytes()).to_vec()
 }
 
-/// The number, if it has 128 bits at most.
+/// Returns the number; `None` if it has more than 128 bits.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<u128> {
     let shortest = canonical(bytes);
@@ -68,7 +69,7 @@ pub fn decode(bytes: &[u8]) -> Option<u128> {
     Some(u128::from_be_bytes(all))
 }
 
-/// Whether every bit of `value` is set in `mask`; both are canonical.
+/// Returns whether all bits of `value` are set in `mask`; both are canonical.
 #[must_use]
 pub fn is_within(value: &[u8], mask: &[u8]) -> bool {
     is_zero(value)
@@ -76,13 +77,13 @@ pub fn is_within(value: &[u8], mask: &[u8]) -> bool {
             && value.iter().rev().zip(mask.iter().rev()).all(|(value, mask)| value & !mask == 0)
 }
 
-/// Whether no bit is set.
+/// Returns whether no bit is set.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Whether the bits below the first `prefix` of `width` are all zero.
+/// Returns whether all bits after the first `prefix` of `width` bits are zero.
 #[must_use]
 pub fn is_prefix(value: &[u8], prefix: usize, width: usize) -> bool {
     let zeros = value.iter().rev().take_while(|byte| **byte == 0).count();
@@ -93,7 +94,7 @@ pub fn is_prefix(value: &[u8], prefix: usize, width: usize) -> bool {
     trailing >= width.saturating_sub(prefix)
 }
 
-/// Whether every bit of a field of `width` bits is set.
+/// Returns whether all bits of a field of `width` bits are set.
 #[must_use]
 pub fn is_all_ones(value: &[u8], width: usize) -> bool {
     let ones: usize = value.iter().map(|byte| byte.count_ones() as usize).sum();

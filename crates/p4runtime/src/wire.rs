@@ -1,17 +1,17 @@
-//! The messages and stubs of P4Runtime, generated from the files in `proto`.
+//! The messages and gRPC stubs of P4Runtime, generated from the files in `proto`.
 //!
-//! They are written by hand from the tables of the specification and hold what is used here. On the
-//! wire only paths, field numbers and types count; names matter in the text form of a P4Info and in
-//! the type of an `Any`.
+//! These files were written from the tables of the specification and contain the parts that this
+//! crate uses. Only paths, field numbers and types matter on the wire. Names matter in the text
+//! form of a P4Info and in the type of an `Any`.
 
 mod codec;
 mod parse;
 mod writer;
 
-pub(crate) use codec::{Codec, Whole};
+pub(crate) use codec::{ContiguousMessage, MessageCodec};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use parse::{read_request, write_request};
-pub(crate) use writer::Writer;
+pub(crate) use writer::ProtoWriter;
 
 /// `p4`
 pub mod p4 {
@@ -26,7 +26,7 @@ pub mod p4 {
     pub mod v1 {
         tonic::include_proto!("p4.v1");
     }
-    /// `p4.config.v1`: what a P4 program offers to a controller.
+    /// `p4.config.v1`: the P4Info of a program.
     pub mod config {
         /// `p4.config.v1`
         #[expect(missing_docs, reason = "generated")]

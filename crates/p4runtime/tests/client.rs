@@ -1,6 +1,6 @@
-//! The client as a target: what is confirmed is held, whatever happens to the connection.
+//! Tests of the client: confirmed entries stay in the device, whatever happens to the connection.
 
-#![expect(clippy::unwrap_used, reason = "a device that does not answer fails the test")]
+#![expect(clippy::unwrap_used, reason = "a device that does not respond fails the test")]
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use shunt_gigaflow::{
     testing::{Chaos, ChaosSettings},
 };
 use shunt_p4runtime::{
-    client::{P4RuntimeDevice, PacketToSend, Settings},
+    client::{ClientSettings, P4RuntimeDevice, PacketToSend},
     codec::Ports,
-    server::{Hits, Now, Server, Service, Settings as ServerSettings},
+    server::{ClientSettings as ServerSettings, EntryHits, GrpcServer, Now, Service},
     testing::MemoryDevice,
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
@@ -27,13 +27,13 @@ use tokio::{
 };
 use tonic::Code;
 
-/// A device with a server that can be stopped and started again.
+/// A device with a server that can be stopped and restarted.
 struct World {
     device: MemoryDevice,
     address: SocketAddr,
     service: Service,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
-    /// A target has something to say.
+    /// Signals that the client has events.
     news: Arc<Notify>,
 }
 
@@ -48,7 +48,7 @@ impl World {
     }
 
     async fn start(&mut self) {
-        let server = Server::bind(self.address).await.unwrap();
+        let server = GrpcServer::bind(self.address).await.unwrap();
         self.address = server.address();
         let (stop, stopped) = oneshot::channel::<()>();
         let service = self.service.clone();
@@ -64,16 +64,16 @@ impl World {
         running.await.unwrap();
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> ClientSettings {
+        ClientSettings {
             ports: Ports(BTreeMap::from([(DatapathPort::new(1), 1)])).into(),
             idle: Some(Duration::from_secs(1)),
             retry: Duration::from_millis(5),
-            ..Settings::new(format!("http://{}", self.address))
+            ..ClientSettings::new(format!("http://{}", self.address))
         }
     }
 
-    fn held(&self) -> Vec<u64> {
+    fn held_names(&self) -> Vec<u64> {
         let memory = self.device.0.lock();
         let mut names: Vec<u64> =
             memory.entries.values().map(|entry| entry.controller_metadata).collect();
@@ -86,10 +86,10 @@ fn service(device: &MemoryDevice) -> Service {
     Service::new(ServerSettings::default(), device.clone(), Now::default)
 }
 
-/// How long may take what takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit for operations that take milliseconds.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Asks a target whenever it has something to say, until something is so.
+/// Polls the client on each wake-up until a condition holds.
 async fn until(
     world: &World,
     target: &mut impl OffloadDevice,
@@ -103,15 +103,15 @@ async fn until(
             target.poll(events);
         }
     };
-    let in_time = timeout(PATIENCE, wait).await;
-    assert!(in_time.is_ok(), "it did not come to that: {events:?}");
+    let with_timeout = timeout(TEST_TIMEOUT, wait).await;
+    assert!(with_timeout.is_ok(), "the condition did not hold in time: {events:?}");
 }
 
 async fn connected(world: &World) -> P4RuntimeDevice {
     connected_by(world, world.settings()).await
 }
 
-async fn connected_by(world: &World, settings: Settings) -> P4RuntimeDevice {
+async fn connected_by(world: &World, settings: ClientSettings) -> P4RuntimeDevice {
     let news = Arc::clone(&world.news);
     let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
     until(world, &mut target, &mut Vec::new(), is_restored).await;
@@ -165,19 +165,19 @@ fn answer(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
 }
 
 #[tokio::test]
-async fn what_is_inserted_is_held_under_its_name() {
+async fn an_inserted_entry_has_its_name() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
     let events = done(&world, &mut target, (0..1000).map(insert).collect()).await;
     assert_eq!(events, (0..1000).map(|ticket| answer(ticket, Ok(()))).collect::<Vec<_>>());
-    assert_eq!(world.held(), (0..1000).collect::<Vec<_>>());
+    assert_eq!(world.held_names(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
 }
 
 #[tokio::test]
-async fn each_operation_has_its_own_answer() {
+async fn each_operation_has_its_own_result() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, vec![insert(1)]).await;
@@ -214,7 +214,7 @@ async fn each_operation_has_its_own_answer() {
     ));
     assert_eq!(events[3], answer(5, Err(OffloadError::NoSuchStage(9))));
     assert_eq!(events[4], answer(6, Ok(())));
-    assert!(world.held().is_empty());
+    assert!(world.held_names().is_empty());
 }
 
 #[tokio::test]
@@ -232,13 +232,13 @@ async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn hits_are_counted_and_told_with_a_removal() {
+async fn a_removal_returns_the_hits() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, (0..3).map(insert).collect()).await;
     let numbers: Vec<_> = world.device.0.lock().entries.keys().copied().collect();
     for (no, packets) in numbers.into_iter().zip([5, 6, 7]) {
-        let hits = Hits { packets, bytes: packets * 100, last: None };
+        let hits = EntryHits { packets, bytes: packets * 100, last: None };
         world.device.0.lock().hits.insert(no, hits);
     }
     let entries = vec![LtmIndex(0), LtmIndex(2)];
@@ -261,10 +261,10 @@ async fn hits_are_counted_and_told_with_a_removal() {
 }
 
 #[tokio::test]
-async fn a_stage_that_is_full_says_so() {
+async fn a_full_stage_refuses_inserts() {
     let world = World::new().await;
     let mut target = connected(&world).await;
-    world.device.0.lock().room = Some(1);
+    world.device.0.lock().capacity_left = Some(1);
     let events = done(&world, &mut target, vec![insert(1), insert(2)]).await;
     assert_eq!(events, [answer(1, Ok(())), answer(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
@@ -272,7 +272,7 @@ async fn a_stage_that_is_full_says_so() {
 }
 
 #[tokio::test]
-async fn an_idle_entry_is_told_by_its_name() {
+async fn an_idle_entry_is_reported_by_its_name() {
     let world = World::new().await;
     let time = Arc::new(parking_lot_time::Time::default());
     let clock = Arc::clone(&time);
@@ -328,7 +328,7 @@ async fn packets_go_both_ways() {
             packets.extend(target.take_packets());
         }
     };
-    timeout(PATIENCE, wait).await.unwrap();
+    timeout(TEST_TIMEOUT, wait).await.unwrap();
     let packet = packets.pop().unwrap();
     assert_eq!((packet.ingress_port, packet.miss_tag, packet.last_stage), (3, 9, 1));
     assert_eq!(packet.payload, b"frame");
@@ -344,7 +344,7 @@ async fn packets_go_both_ways() {
 }
 
 #[tokio::test]
-async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
+async fn a_restored_session_has_all_confirmed_entries() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, (0..300).map(insert).collect()).await;
@@ -352,19 +352,19 @@ async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
     let mut events = Vec::new();
     until(&world, &mut target, &mut events, is_lost).await;
     assert!(target.submit(&mut vec![insert(999)]).is_err());
-    // The device forgets all, and its server with it.
+    // The device loses all entries, and its server with it.
     world.device.0.lock().entries.clear();
     world.service = service(&world.device);
     world.start().await;
     until(&world, &mut target, &mut events, is_restored).await;
-    assert_eq!(world.held(), (0..300).collect::<Vec<_>>());
+    assert_eq!(world.held_names(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
     assert_eq!(done(&world, &mut target, vec![insert(500)]).await, [answer(500, Ok(()))]);
 }
 
 #[tokio::test]
-async fn a_device_that_comes_back_empty_has_thousands_of_entries_again() {
+async fn an_emptied_device_gets_thousands_of_entries_back() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, (0..5000).map(insert).collect()).await;
@@ -381,11 +381,11 @@ async fn a_device_that_comes_back_empty_has_thousands_of_entries_again() {
 }
 
 #[tokio::test]
-async fn a_target_takes_over_from_another_controller() {
+async fn a_client_takes_over_from_another_controller() {
     let world = World::new().await;
     let mut first = connected(&world).await;
     done(&world, &mut first, vec![insert(1)]).await;
-    // It comes with the same id, hears that it is taken, and comes with a higher one.
+    // It uses the same id first, finds it taken, and raises it.
     let mut second = connected(&world).await;
     let mut events = Vec::new();
     until(&world, &mut first, &mut events, |events| {
@@ -393,13 +393,13 @@ async fn a_target_takes_over_from_another_controller() {
     })
     .await;
     drop(first);
-    // What the first has left is not the second's.
+    // Entries of the first client are not those of the second.
     done(&world, &mut second, vec![insert(2)]).await;
-    assert_eq!(world.held(), [2]);
+    assert_eq!(world.held_names(), [2]);
 }
 
 #[tokio::test]
-async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed() {
+async fn a_faulty_connection_loses_no_result_or_entry() {
     let world = World::new().await;
     let inner = connected(&world).await;
     let settings = ChaosSettings {
@@ -418,13 +418,13 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
     while answered(&events) < 200 {
         let mut part: Vec<_> = batch.drain(..batch.len().min(20)).collect();
         if target.submit(&mut part).is_err() {
-            // While it is lost nothing is taken, and waits.
+            // While the device is lost, it accepts nothing and operations wait.
             batch.splice(..0, part);
         }
         target.poll(&mut events);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What was done, and the answer lost, is undone before it is back.
+    // An update with a lost result is undone before the device is restored.
     while !target.is_there() {
         target.poll(&mut events);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -437,21 +437,21 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
         })
         .collect();
     confirmed.sort_unstable();
-    assert_eq!(world.held(), confirmed);
-    assert!(confirmed.len() < 200, "some found no room");
+    assert_eq!(world.held_names(), confirmed);
+    assert!(confirmed.len() < 200, "some entries found no room");
 }
 
 #[tokio::test]
 async fn the_first_tag_is_set_with_every_session() {
     let world = World::new().await;
-    let settings = Settings { start_tag: 12, ..world.settings() };
+    let settings = ClientSettings { start_tag: 12, ..world.settings() };
     let _target = connected_by(&world, settings).await;
     let defaults = world.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
 }
 
-/// Another controller, by hand.
+/// Another controller, controlled by the test.
 mod rival {
     use shunt_p4runtime::wire::p4::v1::{
         Entity, MasterArbitrationUpdate, StreamMessageRequest, StreamMessageResponse, TableEntry,
@@ -460,7 +460,7 @@ mod rival {
     };
     use tonic::{Code, Streaming, transport::Channel};
 
-    pub(super) struct Rival {
+    pub(super) struct RivalController {
         client: P4RuntimeClient<Channel>,
         election: u64,
         stream: Option<(
@@ -469,8 +469,8 @@ mod rival {
         )>,
     }
 
-    impl Rival {
-        /// One that writes under an id and has no stream.
+    impl RivalController {
+        /// Creates a controller that writes under an election id and has no stream.
         pub(super) async fn new(address: std::net::SocketAddr, election: u64) -> Self {
             let client = P4RuntimeClient::connect(format!("http://{address}")).await.unwrap();
             Self { client, election, stream: None }
@@ -512,7 +512,7 @@ fn is_lost(events: &[OffloadEvent]) -> bool {
     events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
 }
 
-/// What the device holds, without its numbers.
+/// Returns the entries of the device without their numbers.
 fn entries(world: &World) -> Vec<TableEntry> {
     let memory = world.device.0.lock();
     let mut entries: Vec<TableEntry> = memory.entries.values().cloned().collect();
@@ -521,12 +521,12 @@ fn entries(world: &World) -> Vec<TableEntry> {
 }
 
 #[tokio::test]
-async fn what_another_controller_has_done_is_repaired() {
+async fn changes_of_another_controller_are_repaired() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, (0..300).map(insert).collect()).await;
     let before = entries(&world);
-    let mut rival = rival::Rival::new(world.address, 1000).await;
+    let mut rival = rival::RivalController::new(world.address, 1000).await;
     rival.become_primary().await;
     let mut events = Vec::new();
     until(&world, &mut target, &mut events, is_lost).await;
@@ -552,7 +552,7 @@ async fn what_another_controller_has_done_is_repaired() {
 }
 
 #[tokio::test]
-async fn a_write_of_a_session_that_is_over_is_refused() {
+async fn a_late_write_of_an_old_session_is_refused() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, vec![insert(1)]).await;
@@ -562,24 +562,24 @@ async fn a_write_of_a_session_that_is_over_is_refused() {
     until(&world, &mut target, &mut events, is_lost).await;
     world.start().await;
     until(&world, &mut target, &mut events, is_restored).await;
-    // What the first session had sent arrives now.
-    let mut late = rival::Rival::new(world.address, 1).await;
+    // The late write of the first session arrives now.
+    let mut late = rival::RivalController::new(world.address, 1).await;
     assert_eq!(late.write(Type::Insert, stranger).await, Err(Code::PermissionDenied));
-    assert_eq!(world.held(), [1]);
+    assert_eq!(world.held_names(), [1]);
 }
 
 #[tokio::test]
-async fn several_writes_at_a_time_are_each_answered() {
+async fn concurrent_writes_each_get_a_result() {
     let world = World::new().await;
-    let settings = Settings { batch: 3, ..world.settings() };
+    let settings = ClientSettings { batch: 3, ..world.settings() };
     let mut target = connected_by(&world, settings).await;
     let remove = |number| (Ticket(number + 100), Operation::Remove { entry: LtmIndex(number) });
-    // Removals wait for the answers of the insertions before them.
+    // Removals wait for the results of earlier insertions.
     let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
     let events = done(&world, &mut target, batch).await;
     let failed = events
         .iter()
         .filter(|event| matches!(event, OffloadEvent::Completed { result: Err(_), .. }));
     assert_eq!(failed.count(), 0);
-    assert_eq!(world.held(), (1..50).step_by(2).collect::<Vec<_>>());
+    assert_eq!(world.held_names(), (1..50).step_by(2).collect::<Vec<_>>());
 }

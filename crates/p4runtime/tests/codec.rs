@@ -1,6 +1,10 @@
-//! Rules as entries and back: nothing is lost, and nothing becomes wider.
+//! Tests that rules round-trip as entries, and that none becomes wider.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what cannot be encoded fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a rule that cannot be encoded fails the test"
+)]
 
 use std::collections::BTreeMap;
 
@@ -12,8 +16,8 @@ use shunt_gigaflow::{
     partition::StageId,
 };
 use shunt_p4runtime::{
-    codec::{Meaning, Ports, Skills, capabilities, decode, encode},
-    program::{Place, Program, key_fields},
+    codec::{DeviceFeatures, Meaning, Ports, capabilities, decode, encode},
+    program::{FieldSource, Program, key_fields},
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
@@ -34,14 +38,14 @@ const FIELDS: &[(FieldId, u32)] = &[
 fn matching(fields: &[(FieldId, u128, u128)]) -> Match {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     for (field, value, bits) in fields {
-        // All bits at the place of the field: of the type of service, those of congestion as well.
+        // All bits at the position of the field: the type of service includes the ECN bits.
         field.info().slot.write(key.words_mut(), *value, u128::MAX);
         field.info().slot.write(mask.words_mut(), u128::MAX, *bits);
     }
     Match::new(&key, &mask)
 }
 
-/// Some fields with some bits.
+/// Generates matches on some bits of some fields.
 fn matches() -> impl Strategy<Value = Match> {
     let field = |(id, width): &(FieldId, u32)| {
         let (id, ones) = (*id, u128::MAX >> (128 - width));
@@ -61,7 +65,7 @@ fn ports() -> Ports {
     Ports(BTreeMap::from([(DatapathPort::new(70_000), 7)]))
 }
 
-/// A rule, and the same as a NIC with ports of its own says it.
+/// Generates a rule, and the rule that a device with its own ports decodes.
 fn rules() -> impl Strategy<Value = (LtmRule, LtmRule)> {
     let in_port = prop::option::of((any::<u16>(), any::<u16>()));
     (matches(), in_port, matches(), 0u32..1 << 16, 1u16..64, 0u8..3).prop_map(
@@ -97,8 +101,8 @@ proptest! {
     fn a_rule_survives_the_wire((rule, expected) in rules(), stage in 0u8..4) {
         let program = Program::default();
         let stage = StageId::new(stage).unwrap();
-        let entry = encode(&program, &ports(), (stage, &rule)).unwrap();
-        prop_assert_eq!(capabilities(&program, &Skills::default()).check(&rule), Ok(()));
+        let entry = encode(&program, &ports(), stage, &rule).unwrap();
+        prop_assert_eq!(capabilities(&program, &DeviceFeatures::default()).check(&rule), Ok(()));
         let decoded = decode(&program, &entry).unwrap();
         prop_assert_eq!((decoded.stage, decoded.meaning), (stage, Meaning::Rule(expected)));
     }
@@ -114,10 +118,10 @@ fn encoded(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
         next: Next::End,
     };
     change(&mut rule);
-    encode(&Program::default(), &ports(), (StageId::new(0).unwrap(), &rule)).map(|_| ())
+    encode(&Program::default(), &ports(), StageId::new(0).unwrap(), &rule).map(|_| ())
 }
 
-/// A last piece that changes tags and then forwards.
+/// Encodes a last sub-traversal that changes tags and then forwards.
 fn tagging(tags: Match, change: DatapathAction) -> Result<Match, Refusal> {
     let output = DatapathAction::Output {
         port: DatapathPort::new(70_000),
@@ -133,14 +137,14 @@ fn tagging(tags: Match, change: DatapathAction) -> Result<Match, Refusal> {
         next: Next::End,
     };
     let (program, stage) = (Program::default(), StageId::new(0).unwrap());
-    capabilities(&program, &Skills::default()).check(&rule)?;
-    let entry = encode(&program, &ports(), (stage, &rule))?;
+    capabilities(&program, &DeviceFeatures::default()).check(&rule)?;
+    let entry = encode(&program, &ports(), stage, &rule)?;
     let Meaning::Rule(rule) = decode(&program, &entry).unwrap().meaning else { panic!() };
     Ok(rule.rewrite)
 }
 
 #[test]
-fn a_tag_that_comes_or_goes_is_written() {
+fn a_pushed_or_popped_tag_is_encoded() {
     let present = |value| (FieldId::VlanTci, value, 0x1000);
     let untagged = || matching(&[present(0)]);
     let push = |tpid| DatapathAction::PushVlan { tpid, tci: 0x1007 };
@@ -158,7 +162,7 @@ fn a_tag_that_comes_or_goes_is_written() {
 }
 
 #[test]
-fn what_the_program_cannot_say_is_refused() {
+fn rules_beyond_the_program_are_refused() {
     let output = |port, unless_ingress| DatapathAction::Output {
         port: DatapathPort::new(port),
         unless_ingress,
@@ -184,7 +188,7 @@ fn what_the_program_cannot_say_is_refused() {
     assert_eq!(encoded(|rule| rule.actions = [output(1, true)].into()), Err(Refusal::Actions));
     let back = encoded(|rule| rule.actions = [output(70_000, false)].into());
     assert_eq!(back, Err(Refusal::Actions));
-    // From another port nothing goes back to where it came from.
+    // A packet from another port is not sent back to its ingress port.
     let elsewhere = encoded(|rule| {
         rule.actions = [output(70_000, false)].into();
         rule.matching = matching(&[(FieldId::InPort, 3, 0xffff_ffff)]);
@@ -197,7 +201,7 @@ fn what_the_program_cannot_say_is_refused() {
 }
 
 #[test]
-fn bits_that_every_packet_has_need_not_be_said() {
+fn implied_bits_are_not_encoded() {
     let of = |fields: &[(FieldId, u128, u128)]| encoded(|rule| rule.matching = matching(fields));
     let (tpid, tci) = (FieldId::VlanTpid, FieldId::VlanTci);
     assert_eq!(of(&[(FieldId::PacketType, 0, 0xffff_ffff)]), Ok(()));
@@ -212,7 +216,7 @@ fn bits_that_every_packet_has_need_not_be_said() {
 }
 
 #[test]
-fn an_untagged_rule_says_that_there_is_no_tag() {
+fn an_untagged_rule_matches_only_untagged_packets() {
     let rule = LtmRule {
         tag: Tag::new(1),
         matching: matching(&[(FieldId::VlanTpid, 0, 0xffff)]),
@@ -222,7 +226,7 @@ fn an_untagged_rule_says_that_there_is_no_tag() {
         next: Next::End,
     };
     let program = Program::default();
-    let entry = encode(&program, &ports(), (StageId::new(0).unwrap(), &rule)).unwrap();
+    let entry = encode(&program, &ports(), StageId::new(0).unwrap(), &rule).unwrap();
     let Meaning::Rule(decoded) = decode(&program, &entry).unwrap().meaning else {
         panic!("a rule")
     };
@@ -230,9 +234,9 @@ fn an_untagged_rule_says_that_there_is_no_tag() {
 }
 
 #[test]
-fn every_field_of_the_key_can_be_matched_and_the_tag_must_be() {
+fn every_key_field_can_be_matched_and_the_tag_must_be() {
     for field in key_fields() {
-        let Place::Header(id) = field.place else { continue };
+        let FieldSource::Header(id) = field.place else { continue };
         let bit = matching(&[(id, 1, 1)]);
         assert_eq!(encoded(|rule| rule.matching = bit), Ok(()), "{}", field.name);
     }

@@ -1,9 +1,9 @@
-//! The client and devices that are not like ours: what they do not say, and what they do not keep.
+//! Tests of the client with devices that lack features or lose state.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a device that does not answer fails the test"
+    reason = "a device that does not respond fails the test"
 )]
 
 use std::{
@@ -23,9 +23,9 @@ use shunt_gigaflow::{
     partition::StageId,
 };
 use shunt_p4runtime::{
-    client::{LivePorts, P4RuntimeDevice, Settings},
+    client::{ClientSettings, LivePorts, P4RuntimeDevice},
     error::batch_codes,
-    server::{Now, Service, Settings as ServerSettings},
+    server::{ClientSettings as ServerSettings, Now, Service},
     testing::MemoryDevice,
     wire::p4::v1::{
         CapabilitiesRequest, CapabilitiesResponse, GetForwardingPipelineConfigRequest,
@@ -40,26 +40,26 @@ use tokio::{net::TcpListener, runtime::Handle, sync::mpsc};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{
     Request, Response, Status, Streaming,
-    transport::{Server, server::TcpIncoming},
+    transport::{GrpcServer, server::TcpIncoming},
 };
 
-/// A device with habits of its own.
+/// A device with configurable behaviour.
 #[derive(Clone)]
 struct Device {
     memory: MemoryDevice,
     service: Arc<Mutex<Service>>,
-    habits: Arc<Habits>,
+    habits: Arc<Behavior>,
 }
 
 #[derive(Default)]
-struct Habits {
-    /// It does not say which parts of a batch failed.
+struct Behavior {
+    /// Set if it does not report which updates of a batch failed.
     is_terse: AtomicBool,
-    /// Nobody reaches it.
+    /// Set while it is unreachable.
     is_away: AtomicBool,
-    /// It never ends a reading.
+    /// Set if a read never ends.
     is_endless: AtomicBool,
-    /// The reading that fails, counted from one that comes; 0: none.
+    /// The number of the next read that fails; 0 for none.
     fails_at: AtomicU32,
 }
 
@@ -70,7 +70,7 @@ impl Device {
 
     fn check_there(&self) -> Result<(), Status> {
         let is_away = self.habits.is_away.load(Ordering::SeqCst);
-        if is_away { Err(Status::unavailable("nobody is there")) } else { Ok(()) }
+        if is_away { Err(Status::unavailable("the device is unreachable")) } else { Ok(()) }
     }
 }
 
@@ -157,7 +157,7 @@ impl P4Runtime for Device {
     }
 }
 
-/// A device that is served, and a target that it has been restored for.
+/// A served device, and a client that has connected to it.
 struct World {
     device: Device,
     ports: LivePorts,
@@ -173,10 +173,10 @@ impl World {
         let address = serve(&device).await;
         let ports = LivePorts::default();
         ports.add(DatapathPort::new(7), 1);
-        let settings = Settings {
+        let settings = ClientSettings {
             ports: ports.clone(),
             retry: Duration::from_millis(5),
-            ..Settings::new(format!("http://{address}"))
+            ..ClientSettings::new(format!("http://{address}"))
         };
         let target = P4RuntimeDevice::new(settings, &Handle::current(), || ());
         let mut world = Self { device, ports, target, events: Vec::new() };
@@ -192,10 +192,10 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("it did not come to that: {:?}", self.events);
+        panic!("the condition did not hold in time: {:?}", self.events);
     }
 
-    /// The answers to operations, by ticket.
+    /// Executes operations and returns their results by ticket.
     async fn ask(&mut self, mut batch: Vec<(Ticket, Operation)>) -> Vec<Result<(), OffloadError>> {
         let count = batch.len();
         self.target.submit(&mut batch).unwrap();
@@ -204,15 +204,15 @@ impl World {
         answers(&self.events)
     }
 
-    async fn goes_away(&mut self) {
+    async fn disconnect(&mut self) {
         self.device.habits.is_away.store(true, Ordering::SeqCst);
         self.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_))))
             .await;
         self.events.clear();
     }
 
-    /// It comes back with what its memory holds, and knows of no program and of nobody.
-    async fn comes_back(&mut self) {
+    /// Reconnects the device with its entries, but without program or controllers.
+    async fn reconnect(&mut self) {
         *self.device.service.lock() = service(&self.device.memory);
         self.device.habits.is_away.store(false, Ordering::SeqCst);
         self.until(is_restored).await;
@@ -231,11 +231,11 @@ fn service(memory: &MemoryDevice) -> Service {
     Service::new(ServerSettings::default(), memory.clone(), Now::default)
 }
 
-/// Serves a device for as long as the test runs.
+/// Serves a device until the test ends.
 async fn serve(device: &Device) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = Server::builder().add_service(P4RuntimeServer::new(device.clone()));
+    let serving = GrpcServer::builder().add_service(P4RuntimeServer::new(device.clone()));
     let serving = serving.serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(async { serving.await.unwrap() });
     address
@@ -284,14 +284,14 @@ fn remove(number: u64) -> (Ticket, Operation) {
 }
 
 #[tokio::test]
-async fn what_was_inserted_before_its_batch_failed_is_known_though_the_device_says_nothing() {
+async fn inserts_before_a_batch_failure_are_found_by_name() {
     let mut world = World::new().await;
     world.device.habits.is_terse.store(true, Ordering::SeqCst);
-    world.device.memory.0.lock().room = Some(2);
+    world.device.memory.0.lock().capacity_left = Some(2);
     let answers = world.ask(inserts(0..3)).await;
     assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadError::NoRoom)]);
-    // One that is there under another name is not the one that is asked for.
-    world.device.memory.0.lock().room = None;
+    // An entry under another name is not the requested one.
+    world.device.memory.0.lock().capacity_left = None;
     let mut again = insert(1, Vec::new());
     again.1 = match again.1 {
         Operation::Insert { stage, rule, .. } => {
@@ -307,25 +307,25 @@ async fn what_was_inserted_before_its_batch_failed_is_known_though_the_device_sa
 }
 
 #[tokio::test]
-async fn what_a_device_did_not_take_again_is_told_though_it_was_lost_once_more() {
+async fn a_lost_rule_is_reported_after_a_second_loss() {
     let mut world = World::new().await;
     world.ask(inserts(0..30)).await;
-    world.goes_away().await;
+    world.disconnect().await;
     {
         let memory = &mut *world.device.memory.0.lock();
         memory.entries.clear();
-        memory.room = Some(10);
+        memory.capacity_left = Some(10);
     }
-    // It is read when it is repaired.
+    // The repair reads all entries.
     world.device.habits.fails_at.store(1, Ordering::SeqCst);
-    world.comes_back().await;
+    world.reconnect().await;
     let idle =
         world.events.iter().filter(|event| matches!(event, OffloadEvent::Idle { .. })).count();
     assert_eq!((idle, world.held().len()), (20, 10));
 }
 
 #[tokio::test]
-async fn a_device_that_never_ends_a_reading_is_lost() {
+async fn an_endless_read_loses_the_device() {
     let mut world = World::new().await;
     world.ask(inserts(0..3)).await;
     world.device.habits.is_endless.store(true, Ordering::SeqCst);
@@ -340,17 +340,17 @@ async fn what_is_to_go_while_a_device_is_away_is_not_put_back() {
     let mut world = World::new().await;
     world.ask(inserts(0..4)).await;
     let room = world.target.room(StageId::new(0).unwrap());
-    world.goes_away().await;
+    world.disconnect().await;
     world.device.memory.0.lock().entries.clear();
     world.target.forget(LtmIndex(2));
-    world.comes_back().await;
+    world.reconnect().await;
     assert_eq!(world.held(), [0, 1, 3]);
     assert_eq!(world.ask(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
     assert_eq!(world.target.room(StageId::new(0).unwrap()), room + 1);
 }
 
 #[tokio::test]
-async fn who_counts_what_is_not_there_hears_that_it_is_idle() {
+async fn counting_a_missing_entry_reports_it_idle() {
     let mut world = World::new().await;
     world.ask(inserts(0..2)).await;
     let entries = vec![LtmIndex(0), LtmIndex(8)];
@@ -360,7 +360,7 @@ async fn who_counts_what_is_not_there_hears_that_it_is_idle() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_gone_takes_no_rule_with_it_and_gets_no_other() {
+async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
     let mut world = World::new().await;
     let output = |port| {
         let port = DatapathPort::new(port);
@@ -374,9 +374,9 @@ async fn a_port_that_is_gone_takes_no_rule_with_it_and_gets_no_other() {
     assert!(matches!(refused[..], [Err(OffloadError::Refused(_))]), "{refused:?}");
     assert_eq!(world.ask(vec![remove(0)]).await, [Ok(())]);
     assert_eq!(world.held(), [1]);
-    // What nobody can say any more is not put back, and its owner hears of it.
-    world.goes_away().await;
-    world.comes_back().await;
+    // A rule that can no longer be encoded is not restored, and its owner is notified.
+    world.disconnect().await;
+    world.reconnect().await;
     assert!(world.held().is_empty());
     assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(1) }));
 }

@@ -1,10 +1,10 @@
-//! The hand-written program, the files made from the description, and the description: one thing.
+//! Tests that the hand-written program, the generated files and the description agree.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::cast_possible_truncation,
-    reason = "what is not as it should be fails the test"
+    reason = "a difference fails the test"
 )]
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 use shunt_p4runtime::{
     program::{
-        End, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT, Program, START_ACTION, START_TABLE,
-        actions, key_fields, p4info_text,
+        Disposition, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT, Program, START_ACTION,
+        START_TABLE, actions, key_fields, p4info_text,
     },
     schema::{FieldKind, Schema},
 };
@@ -23,20 +23,20 @@ fn file(name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// The program with its lines joined and its comments gone.
+/// Returns the program without comments and with joined lines.
 fn source() -> String {
     let joined = file("gigaflow.p4").replace("\\\n", " ");
     let lines = joined.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What stands between two marks, from the first of which it is looked for.
+/// Returns the text between two marks, starting at the first one.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
     rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` behind `{from}`")).0
 }
 
-/// `bit<16> tag` as name and width.
+/// Parses `bit<16> tag` into name and width.
 fn declared(text: &str) -> (String, u16) {
     let width = between(text, "bit<", ">").parse().unwrap();
     let name = text.split_whitespace().last().unwrap().to_owned();
@@ -105,17 +105,28 @@ fn the_program_has_the_actions_of_the_description() {
         let expected: Vec<_> = action.params().map(|param| (param.name(), param.width)).collect();
         assert_eq!(params, expected, "{}", action.name);
         let body = between(between(&source, &declaration, "\n    @id"), "{", "}");
-        assert_eq!(body.contains("GO_ON"), action.end == End::Next, "{}", action.name);
-        assert_eq!(body.contains("LEAVE"), action.end == End::Forward, "{}", action.name);
+        assert_eq!(
+            body.contains("GO_ON"),
+            action.disposition == Disposition::Next,
+            "{}",
+            action.name
+        );
+        assert_eq!(
+            body.contains("LEAVE"),
+            action.disposition == Disposition::Forward,
+            "{}",
+            action.name
+        );
     }
 }
 
-/// Where a state of the parser goes: by a number, or by none of them.
-type Ways = BTreeMap<Option<u128>, String>;
+/// Transitions of a parser state by value; the default has no value.
+type Transitions = BTreeMap<Option<u128>, String>;
 
-/// The ways on from each state of the program; those that are chosen by masks, or by several fields, are
-/// left out, and beside them the one that is left.
-fn written_ways() -> BTreeMap<String, Ways> {
+/// Returns the transitions of each parser state of the source.
+///
+/// Transitions with masks or several fields are left out, together with their defaults.
+fn source_transitions() -> BTreeMap<String, Transitions> {
     let source = source();
     let states = between(&source, "parser parse(", "\ncontrol ").split("    state ").skip(1);
     let ways = states.map(|state| {
@@ -123,7 +134,7 @@ fn written_ways() -> BTreeMap<String, Ways> {
         let transition = between(state, "transition ", "\n    }");
         let Some((_, cases)) = transition.split_once('{') else {
             let next = transition.trim().trim_end_matches(';').trim_end_matches("_state");
-            return (name, Ways::from([(None, next.to_owned())]));
+            return (name, Transitions::from([(None, next.to_owned())]));
         };
         let cases = between(cases, "", "}").split(';').filter_map(|case| case.split_once(": "));
         let cases: Vec<_> = cases.map(|(value, next)| (value.trim(), next.trim())).collect();
@@ -142,14 +153,14 @@ fn written_ways() -> BTreeMap<String, Ways> {
 }
 
 #[test]
-fn the_parser_of_the_program_goes_where_that_for_bmv2_goes() {
+fn the_parser_agrees_with_that_for_bmv2() {
     let json = Program::default().bmv2();
     let states = json["parsers"][0]["parse_states"].as_array().unwrap();
-    let written = written_ways();
+    let written = source_transitions();
     for state in states {
         let name = state["name"].as_str().unwrap();
         let Some(written) = written.get(name) else { continue };
-        let ways: Ways = state["transitions"]
+        let ways: Transitions = state["transitions"]
             .as_array()
             .unwrap()
             .iter()
@@ -167,7 +178,7 @@ fn the_parser_of_the_program_goes_where_that_for_bmv2_goes() {
         }
     }
     assert_eq!(written.len(), 19, "{:?}", written.keys());
-    // What looks at lengths has states of its own there.
+    // The length checks have additional states there.
     let others = ["is_length", "arp_operation"];
     assert_eq!(states.len(), written.len() + others.len());
 }
@@ -188,7 +199,7 @@ fn the_program_has_the_packet_headers_of_the_description() {
 }
 
 #[test]
-fn the_p4info_says_what_the_description_says() {
+fn the_p4info_agrees_with_the_description() {
     let program = Program::default();
     let schema = Schema::read(&program.p4info()).unwrap();
     for stage in 0..program.stages() {
@@ -213,7 +224,7 @@ fn the_p4info_says_what_the_description_says() {
     }
 }
 
-/// Everything in the JSON that is named by something else.
+/// Returns all names in the JSON to which other objects refer.
 fn names(json: &Value) -> Vec<&str> {
     let ingress = &json["pipelines"][0];
     let nodes = ["tables", "conditionals"].map(|kind| ingress[kind].as_array().unwrap());
@@ -221,7 +232,7 @@ fn names(json: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn every_step_of_the_bmv2_program_leads_to_one_that_is_there() {
+fn every_bmv2_successor_exists() {
     let json = Program::default().bmv2();
     let names = names(&json);
     let ingress = &json["pipelines"][0];
@@ -244,8 +255,8 @@ fn every_step_of_the_bmv2_program_leads_to_one_that_is_there() {
         }
     }
     let all: std::collections::BTreeSet<&str> = names.iter().copied().collect();
-    assert_eq!(all.len(), names.len(), "names are given once");
-    assert_eq!(reached, all, "nothing is there that no packet reaches");
+    assert_eq!(all.len(), names.len(), "names are unique");
+    assert_eq!(reached, all, "every step is reachable");
 }
 
 #[test]

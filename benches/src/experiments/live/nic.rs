@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::Value;
 use shunt_p4runtime::{
-    client::Settings,
+    client::ClientSettings,
     wire::p4::v1::{Entity, ReadRequest, entity, p4_runtime_client::P4RuntimeClient},
 };
 use tokio::runtime::Runtime;
@@ -201,7 +201,7 @@ fn held(nic: &Nic) -> BTreeSet<String> {
         // Default entries are returned only to explicit reads.
         let all = entity::Entity::TableEntry(Box::default());
         let entities = vec![Entity { entity: Some(all) }];
-        let device_id = Settings::new(String::new()).device_id;
+        let device_id = ClientSettings::new(String::new()).device_id;
         let request = ReadRequest { device_id, entities, ..ReadRequest::default() };
         let replies = client.read(request).await;
         let mut replies = replies.unwrap_or_else(|error| panic!("not read: {error}")).into_inner();

@@ -6,7 +6,7 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_p4runtime::{
-    program::{ActionSpec, KeyField, ParamRole, Place, Program, actions, key_fields},
+    program::{ActionSpec, FieldSource, KeyField, ParamRole, Program, actions, key_fields},
     value,
     wire::p4::v1::{
         Action, FieldMatch, TableAction, TableEntry,
@@ -41,11 +41,11 @@ pub(crate) struct Drawn {
 pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
     let masks = || prop_oneof![2 => Just(u128::MAX), 1 => Just(0), 2 => any::<u128>()];
     let fields = vec((any::<sample::Index>(), masks()), 0..4);
-    let place = (0..Program::default().stages(), 0..TAGS, fields, any::<sample::Index>());
+    let position = (0..Program::default().stages(), 0..TAGS, fields, any::<sample::Index>());
     let values = vec((any::<u128>(), masks()), WRITES_MAX);
     let wrong_bit = prop_oneof![3 => Just(u32::MAX), 1 => 0..8_u32];
     let written = (values, option::of(any::<bool>()));
-    (place, wrong_bit, any::<sample::Index>(), written, 0..PORTS).prop_map(
+    (position, wrong_bit, any::<sample::Index>(), written, 0..PORTS).prop_map(
         |((stage, tag, fields, frame), wrong_bit, action, (values, presence), last)| Drawn {
             stage,
             tag,
@@ -159,10 +159,10 @@ impl Bits for KeyField {
     }
 
     fn of(&self, key: &FlowKey) -> u128 {
-        match self.place {
-            Place::Tag => 0,
-            Place::InPort => key.in_port().number().into(),
-            Place::Header(id) => id.info().slot.read(key.words()),
+        match self.source {
+            FieldSource::Tag => 0,
+            FieldSource::InPort => key.in_port().number().into(),
+            FieldSource::Header(id) => id.info().slot.read(key.words()),
         }
     }
 }

@@ -200,16 +200,16 @@ async fn another_program_is_refused_and_the_entries_stay() {
     let json = |program: &Program| program.bmv2().to_string().into_bytes();
     let mut without_action = ours.p4info();
     without_action.actions.pop();
-    let other = "is not a program of the P4Info that this device runs";
+    let other = "is not a program with the P4Info of this device";
     let cases: [(&str, &str, P4Info, Vec<u8>); 6] = [
         ("more stages", "and the device has 4", more_stages.p4info(), json(&more_stages)),
         (
             "more room",
-            "holds 128 entries in it, and 64 in the device",
+            "has 128 entries, and that of the device 64",
             more_room.p4info(),
             json(&more_room),
         ),
-        ("an action that is missing", "which is not there", without_action, json(&ours)),
+        ("an action that is missing", "which does not exist", without_action, json(&ours)),
         ("no tables", "it has 0 tables, and the device has 4", P4Info::default(), json(&ours)),
         ("the text of another program", other, ours.p4info(), json(&more_stages)),
         ("a text that is none", other, ours.p4info(), b"{\"pipelines\": 7".to_vec()),

@@ -17,7 +17,7 @@ use shunt_gigaflow::{
 };
 use shunt_nic::{Nic, NicCounters, NicLimits, NicPort, NicPorts};
 use shunt_p4runtime::{
-    client::{P4RuntimeDevice, PacketToSend, Settings},
+    client::{ClientSettings, P4RuntimeDevice, PacketToSend},
     codec::Ports,
     program::Program,
     server::Now,
@@ -86,11 +86,11 @@ impl World {
         let program = program();
         let nic = Nic::start(program, limits, ports, address, Now::default, 5).await;
         let nic = nic.unwrap();
-        let settings = Settings {
+        let settings = ClientSettings {
             program,
             ports: Ports((1..=9).map(|n| (DatapathPort::new(n.into()), n)).collect()).into(),
             retry: Duration::from_millis(5),
-            ..Settings::new(format!("http://{}", nic.address()))
+            ..ClientSettings::new(format!("http://{}", nic.address()))
         };
         let (address, traffic, ports) = (nic.address(), nic.traffic(), nic.ports());
         let server = tokio::spawn(async move { nic.run(std::future::pending()).await.unwrap() });
@@ -199,7 +199,7 @@ impl World {
         if next == payload { Ok(()) } else { Err(next) }
     }
 
-    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::Packet {
+    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::PuntedPacket {
         loop {
             if let Some(packet) = self.target.take_packets().pop() {
                 return packet;

@@ -1,4 +1,4 @@
-//! What the owner asks for, and the writes and reads that are made of it.
+//! Tasks of the client, and the write and read requests that they become.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,22 +10,22 @@ use shunt_gigaflow::{
 };
 
 use super::{
-    PacketToSend, SessionError, Settings,
-    encoded::{Counted, counter_question, deletion},
+    ClientSettings, PacketToSend, SessionError,
+    encoded::{EntryCount, counter_request, deletion},
     session::Requests,
 };
 use crate::{
-    error::PartCode,
+    error::UpdateCode,
     wire::p4::v1::{TableEntry, update::Type},
 };
 
-/// An operation, on its way to the worker.
+/// A task for the session worker.
 #[derive(Debug)]
 pub(super) enum Task {
     Insert {
         ticket: Ticket,
         entry: LtmIndex,
-        held: Held,
+        installed: InstalledRule,
         update: Vec<u8>,
     },
     Modify {
@@ -41,7 +41,7 @@ pub(super) enum Task {
         ticket: Ticket,
         entries: Vec<LtmIndex>,
     },
-    /// An entry is not to be put back into a device that is lost.
+    /// The entry is not to be restored after a reconnect.
     Forget {
         entry: LtmIndex,
     },
@@ -59,7 +59,7 @@ impl Task {
         }
     }
 
-    /// The entry that it changes.
+    /// Returns the entry that the task changes.
     pub(super) const fn entry(&self) -> Option<LtmIndex> {
         match self {
             Self::Insert { entry, .. }
@@ -69,22 +69,22 @@ impl Task {
         }
     }
 
-    /// What it can be in one batch with, and under way beside.
-    pub(super) const fn kind(&self) -> Kind {
+    /// Returns the kind, which decides what can be batched and run concurrently.
+    pub(super) const fn kind(&self) -> TaskKind {
         match self {
-            Self::Insert { .. } => Kind::Insert,
-            Self::Modify { .. } => Kind::Modify,
-            Self::Remove { .. } => Kind::Remove,
-            Self::Count { .. } => Kind::Count,
-            Self::Forget { .. } => Kind::Forget,
-            Self::Send(_) => Kind::Send,
+            Self::Insert { .. } => TaskKind::Insert,
+            Self::Modify { .. } => TaskKind::Modify,
+            Self::Remove { .. } => TaskKind::Remove,
+            Self::Count { .. } => TaskKind::Count,
+            Self::Forget { .. } => TaskKind::Forget,
+            Self::Send(_) => TaskKind::Send,
         }
     }
 }
 
-/// Tasks of one kind go into one batch.
+/// The kind of a task. Tasks of one kind can be batched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TaskKind {
     Insert,
     Modify,
     Remove,
@@ -93,25 +93,25 @@ pub(super) enum Kind {
     Send,
 }
 
-/// A rule that the device has, and where.
+/// A rule that the device holds, and its stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct InstalledRule {
     pub(super) stage: StageId,
     pub(super) rule: Arc<LtmRule>,
 }
 
-/// What a device has confirmed.
-pub(super) type Confirmed = BTreeMap<LtmIndex, Held>;
+/// The rules that the device has confirmed.
+pub(super) type ConfirmedRules = BTreeMap<LtmIndex, InstalledRule>;
 
-impl Held {
-    /// The entry of this name.
+impl InstalledRule {
+    /// Returns the table entry with name `entry`.
     ///
     /// # Errors
     ///
-    /// The program cannot say the rule.
+    /// The program cannot express the rule.
     pub(super) fn value(
         &self,
-        settings: &Settings,
+        settings: &ClientSettings,
         entry: LtmIndex,
     ) -> Result<TableEntry, Refusal> {
         let value = settings.encode(self.stage, &self.rule)?;
@@ -119,108 +119,114 @@ impl Held {
         Ok(TableEntry { controller_metadata: entry.0, idle_timeout_ns, ..value })
     }
 
-    /// The update that inserts it under this name, or makes the entry do what it does, as bytes.
+    /// Returns the encoded update that inserts or modifies the entry.
     ///
     /// # Errors
     ///
-    /// The program cannot say the rule.
+    /// The program cannot express the rule.
     pub(super) fn update(
         &self,
-        settings: &Settings,
-        (kind, entry): (Type, LtmIndex),
+        settings: &ClientSettings,
+        kind: Type,
+        entry: LtmIndex,
     ) -> Result<Vec<u8>, Refusal> {
-        settings.encode_update((kind, entry), (self.stage, &self.rule))
+        settings.encode_update(kind, entry, self.stage, &self.rule)
     }
 
-    /// Its place in the device, as bytes.
+    /// Returns the encoded key of the entry in the device.
     ///
     /// # Errors
     ///
-    /// The program cannot say it.
-    pub(super) fn place(&self, settings: &Settings) -> Result<Vec<u8>, Refusal> {
-        settings.encode_place(self.stage, &self.rule)
+    /// The program cannot express it.
+    pub(super) fn key(&self, settings: &ClientSettings) -> Result<Vec<u8>, Refusal> {
+        settings.encode_key(self.stage, &self.rule)
     }
 }
 
-/// One part of a write.
+/// One update of a write request.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct PendingUpdate {
     pub(super) ticket: Ticket,
     pub(super) entry: LtmIndex,
-    /// What the entry is if the part is done; of a removal, what it was.
-    pub(super) held: Held,
+    /// The rule after the update; for a removal, the rule before it.
+    pub(super) installed: InstalledRule,
 }
 
-/// A write or a read that is under way.
+/// A write or read request in progress.
 #[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) kind: Kind,
-    pub(super) parts: Vec<Part>,
-    /// Those of counts.
+pub(super) struct PendingRequest {
+    pub(super) kind: TaskKind,
+    pub(super) parts: Vec<PendingUpdate>,
+    /// Tickets of count operations.
     pub(super) tickets: Vec<Ticket>,
-    pub(super) asked: HashSet<LtmIndex, foldhash::fast::FixedState>,
+    pub(super) requested: HashSet<LtmIndex, foldhash::fast::FixedState>,
 }
 
-/// What became of it.
+/// A finished request.
 #[derive(Debug)]
-pub(super) struct Landed {
+pub(super) struct FinishedRequest {
     pub(super) number: u64,
-    pub(super) result: Result<Answer, SessionError>,
+    pub(super) result: Result<BatchResult, SessionError>,
 }
 
-/// What the device answered.
+/// The reply of the device.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
-    pub(super) codes: Vec<PartCode>,
-    pub(super) counted: Vec<Counted>,
+pub(super) struct BatchResult {
+    pub(super) codes: Vec<UpdateCode>,
+    pub(super) counts: Vec<EntryCount>,
 }
 
-/// Writes, all at once or each on its own.
+/// How updates are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum WriteMode {
     Batch,
     OneByOne,
 }
 
-/// Writes a batch.
+/// Writes updates.
 pub(super) async fn write(
     mut requests: Requests,
     updates: Vec<Vec<u8>>,
-    manner: Manner,
-) -> Result<Answer, SessionError> {
+    manner: WriteMode,
+) -> Result<BatchResult, SessionError> {
     let codes = match manner {
-        Manner::Batch => requests.write(updates).await?,
-        Manner::OneByOne => requests.write_each(updates).await?,
+        WriteMode::Batch => requests.write(updates).await?,
+        WriteMode::OneByOne => requests.write_each(updates).await?,
     };
-    Ok(Answer { codes, counted: Vec::new() })
+    Ok(BatchResult { codes, counts: Vec::new() })
 }
 
-/// Reads the counters of the entries at these places, and deletes them. What they count in between is
-/// lost.
+/// Reads the counters of the entries with these keys, then deletes the entries.
+///
+/// Hits between the read and the delete are not counted.
 pub(super) async fn remove(
     mut requests: Requests,
     places: Vec<Vec<u8>>,
-) -> Result<Answer, SessionError> {
-    let questions = places.iter().map(|place| counter_question(place));
-    let counted = match requests.count(questions.collect()).await {
-        Ok(counted) => counted,
-        // What cannot be counted can still be deleted.
+) -> Result<BatchResult, SessionError> {
+    let requests_encoded = places.iter().map(|key| counter_request(key));
+    let counts = match requests.count(requests_encoded.collect()).await {
+        Ok(counts) => counts,
+        // An entry without a readable counter can still be deleted.
         Err(SessionError::Refused(_)) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let deletes = || places.iter().map(|place| deletion(place)).collect();
+    let deletes = || places.iter().map(|key| deletion(key)).collect();
     let codes = match requests.write(deletes()).await {
         Err(SessionError::NoDetails(_)) => requests.write_each(deletes()).await?,
         written => written?,
     };
-    Ok(Answer { codes, counted })
+    Ok(BatchResult { codes, counts })
 }
 
 /// Reads counters.
 pub(super) async fn count(
     mut requests: Requests,
-    questions: Vec<Vec<u8>>,
-) -> Result<Answer, SessionError> {
-    let counted = if questions.is_empty() { Vec::new() } else { requests.count(questions).await? };
-    Ok(Answer { codes: Vec::new(), counted })
+    requests_encoded: Vec<Vec<u8>>,
+) -> Result<BatchResult, SessionError> {
+    let counts = if requests_encoded.is_empty() {
+        Vec::new()
+    } else {
+        requests.count(requests_encoded).await?
+    };
+    Ok(BatchResult { codes: Vec::new(), counts })
 }

@@ -1,4 +1,4 @@
-//! The owner's end of a client.
+//! The offload device that the owner of the client uses.
 
 use std::sync::Arc;
 
@@ -13,90 +13,93 @@ use shunt_gigaflow::{
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
 use super::{
-    Packet, PacketToSend, Settings,
-    batch::{Held, Task},
-    told::{Ear, PACKETS_MAX, Told, ends},
-    worker::Worker,
+    ClientSettings, PacketToSend, PuntedPacket,
+    batch::{InstalledRule, Task},
+    notifications::{Notification, NotificationReceiver, PACKETS_MAX, notification_channel},
+    worker::SessionWorker,
 };
 use crate::wire::p4::v1::update::Type;
 
-/// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
-/// [`OffloadEvent::Restored`].
+/// A P4Runtime device as an offload device of LTM rules.
+///
+/// It starts as lost, and is available after the first [`OffloadEvent::Restored`].
 #[derive(Debug)]
 pub struct P4RuntimeDevice {
-    settings: Settings,
+    settings: ClientSettings,
     capabilities: OffloadCapabilities,
     tasks: mpsc::Sender<Vec<Task>>,
-    ear: Ear,
+    notifications: NotificationReceiver,
     worker: JoinHandle<()>,
     is_there: bool,
-    /// How often the ports had changed when it was last looked.
+    /// Value of [`LivePorts`] change counter at the last check.
     port_changes: u64,
-    /// Entries of each stage: what is there, and what is on its way.
-    held: Vec<usize>,
-    /// What an operation that is under way does to its stage if it fails, or if it does not.
-    under_way: HashMap<Ticket, Effect, foldhash::fast::FixedState>,
+    /// Number of entries per stage, including pending inserts.
+    entry_counts: Vec<usize>,
+    /// How each pending operation changes the number of entries.
+    pending: HashMap<Ticket, StageEffect, foldhash::fast::FixedState>,
     /// The stage of each entry.
     stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,
-    answered: Vec<OffloadEvent>,
-    packets: Vec<Packet>,
+    events: Vec<OffloadEvent>,
+    packets: Vec<PuntedPacket>,
     packets_dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Effect {
+enum StageEffect {
     Insert(LtmIndex, StageId),
     Remove(LtmIndex),
     Nothing,
 }
 
 impl P4RuntimeDevice {
-    /// Begins to connect, by tasks of this runtime. `wake` is called, by any thread, whenever there is
-    /// something to [poll](OffloadDevice::poll) or to [take](Self::take_packets).
+    /// Starts to connect, with tasks of this runtime.
+    ///
+    /// `wake` is called on any thread when there is something to [poll](OffloadDevice::poll) or to
+    /// [take](Self::take_packets).
     #[must_use]
     pub fn new(
-        settings: Settings,
+        settings: ClientSettings,
         runtime: &Handle,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let (tasks, task_receiver) = mpsc::channel(settings.operations_max);
-        let (teller, ear) = ends(wake);
-        let worker = Worker::new(Arc::new(settings.clone()), task_receiver, teller);
+        let (sender, notifications) = notification_channel(wake);
+        let worker = SessionWorker::new(Arc::new(settings.clone()), task_receiver, sender);
         let port_changes = settings.ports.changes();
         Self {
             capabilities: settings.capabilities(),
-            held: vec![0; settings.program.stages().into()],
+            entry_counts: vec![0; settings.program.stages().into()],
             tasks,
-            ear,
+            notifications,
             worker: runtime.spawn(worker.run()),
             is_there: false,
             port_changes,
-            under_way: HashMap::default(),
+            pending: HashMap::default(),
             stages: HashMap::default(),
-            answered: Vec::new(),
+            events: Vec::new(),
             packets: Vec::new(),
             packets_dropped: 0,
             settings,
         }
     }
 
-    /// Takes the packets that the device has handed over.
-    pub fn take_packets(&mut self) -> Vec<Packet> {
-        self.hear();
+    /// Takes the packets that the device has punted.
+    pub fn take_packets(&mut self) -> Vec<PuntedPacket> {
+        self.receive_notifications();
         std::mem::take(&mut self.packets)
     }
 
-    /// Packets that the device has handed over and that were dropped, as too many waited.
+    /// Returns the number of punted packets that were dropped because too many waited.
     #[must_use]
     pub fn packets_dropped(&self) -> u64 {
-        self.packets_dropped + self.ear.packets_dropped()
+        self.packets_dropped + self.notifications.packets_dropped()
     }
 
-    /// Has the device send a packet.
+    /// Sends a packet to the device.
     ///
     /// # Errors
     ///
-    /// The device is lost, or too many packets are on their way to it: this one is dropped.
+    /// The device is lost, or too many packets wait; this packet is dropped.
     pub fn send(&self, packet: PacketToSend) -> Result<(), Lost> {
         if !self.is_there {
             return Err(Lost);
@@ -104,30 +107,32 @@ impl P4RuntimeDevice {
         self.tasks.try_send(vec![Task::Send(packet)]).map_err(|_| Lost)
     }
 
-    fn hear(&mut self) {
+    fn receive_notifications(&mut self) {
         let changes = self.settings.ports.changes();
         if self.port_changes != changes {
             self.port_changes = changes;
             self.capabilities.outputs = Some(self.settings.outputs());
         }
-        while let Some(told) = self.ear.hear() {
-            match told {
-                Told::Events(events) => events.into_iter().for_each(|event| self.note(event)),
-                Told::Restored(counts) => {
+        while let Some(notification) = self.notifications.try_receive() {
+            match notification {
+                Notification::Events(events) => {
+                    events.into_iter().for_each(|event| self.record(event))
+                }
+                Notification::Restored(counts) => {
                     self.is_there = true;
-                    for (stage, held) in (0..).zip(&mut self.held) {
+                    for (stage, entry_count) in (0..).zip(&mut self.entry_counts) {
                         let table = self.settings.program.table_id(stage);
-                        *held = counts.get(&table).copied().unwrap_or(0);
+                        *entry_count = counts.get(&table).copied().unwrap_or(0);
                     }
-                    // What was asked for when it was lost, and is not answered, is still to come.
-                    for effect in self.under_way.values() {
-                        if let Effect::Insert(_, stage) = effect {
-                            self.held[stage.index()] += 1;
+                    // Inserts that were pending when the session was lost will still be answered.
+                    for effect in self.pending.values() {
+                        if let StageEffect::Insert(_, stage) = effect {
+                            self.entry_counts[stage.index()] += 1;
                         }
                     }
-                    self.answered.push(OffloadEvent::Restored);
+                    self.events.push(OffloadEvent::Restored);
                 }
-                Told::Packet(packet) => {
+                Notification::Packet(packet) => {
                     if self.packets.len() < PACKETS_MAX {
                         self.packets.push(packet);
                     } else {
@@ -138,20 +143,22 @@ impl P4RuntimeDevice {
         }
     }
 
-    fn note(&mut self, event: OffloadEvent) {
+    fn record(&mut self, event: OffloadEvent) {
         match &event {
             OffloadEvent::Completed { ticket, result } => {
-                match self.under_way.remove(ticket) {
-                    Some(Effect::Insert(entry, stage)) if result.is_err() => {
-                        self.leave(entry, stage);
+                match self.pending.remove(ticket) {
+                    Some(StageEffect::Insert(entry, stage)) if result.is_err() => {
+                        self.remove_from_stage(entry, stage);
                     }
-                    Some(Effect::Remove(entry)) if result.is_ok() => {
+                    Some(StageEffect::Remove(entry)) if result.is_ok() => {
                         if let Some(stage) = self.stages.get(&entry).copied() {
-                            self.leave(entry, stage);
+                            self.remove_from_stage(entry, stage);
                         }
                     }
-                    // It was lost with a session, and not counted when the next one began.
-                    Some(Effect::Remove(entry)) if *result == Err(OffloadError::NoSuchEntry) => {
+                    // The entry was lost with a session and not counted by the next one.
+                    Some(StageEffect::Remove(entry))
+                        if *result == Err(OffloadError::NoSuchEntry) =>
+                    {
                         self.stages.remove(&entry);
                     }
                     _ => {}
@@ -160,47 +167,51 @@ impl P4RuntimeDevice {
             OffloadEvent::Lost(_) => self.is_there = false,
             OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } | OffloadEvent::Restored => {}
         }
-        self.answered.push(event);
+        self.events.push(event);
     }
 
-    fn leave(&mut self, entry: LtmIndex, stage: StageId) {
+    fn remove_from_stage(&mut self, entry: LtmIndex, stage: StageId) {
         self.stages.remove(&entry);
-        if let Some(held) = self.held.get_mut(stage.index()) {
-            *held = held.saturating_sub(1);
+        if let Some(entry_count) = self.entry_counts.get_mut(stage.index()) {
+            *entry_count = entry_count.saturating_sub(1);
         }
     }
 
-    /// An operation in the device's words, and what it does to its stage.
-    fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), OffloadError> {
+    /// Returns the task of an operation, and its effect on the number of entries.
+    fn task(
+        &self,
+        ticket: Ticket,
+        operation: &Operation,
+    ) -> Result<(Task, StageEffect), OffloadError> {
         let encoded = |kind, entry: &LtmIndex, stage: StageId, rule| {
             self.capabilities.check(rule)?;
-            // What cannot be said is told at once.
-            self.settings.encode_update((kind, *entry), (stage, rule))
+            // A rule that cannot be encoded fails at once.
+            self.settings.encode_update(kind, *entry, stage, rule)
         };
         match operation {
             Operation::Insert { entry, stage, rule } => {
-                if stage.index() >= self.held.len() {
+                if stage.index() >= self.entry_counts.len() {
                     return Err(OffloadError::NoSuchStage(stage.number()));
                 }
                 let update = encoded(Type::Insert, entry, *stage, rule)?;
                 if self.room(*stage) == 0 {
                     return Err(OffloadError::NoRoom);
                 }
-                let held = Held { stage: *stage, rule: Arc::clone(rule) };
-                let task = Task::Insert { ticket, entry: *entry, held, update };
-                Ok((task, Effect::Insert(*entry, *stage)))
+                let installed = InstalledRule { stage: *stage, rule: Arc::clone(rule) };
+                let task = Task::Insert { ticket, entry: *entry, installed, update };
+                Ok((task, StageEffect::Insert(*entry, *stage)))
             }
             Operation::Modify { entry, rule } => {
                 let stage = self.stages.get(entry).ok_or(OffloadError::NoSuchEntry)?;
                 encoded(Type::Modify, entry, *stage, rule)?;
                 let rule = Arc::clone(rule);
-                Ok((Task::Modify { ticket, entry: *entry, rule }, Effect::Nothing))
+                Ok((Task::Modify { ticket, entry: *entry, rule }, StageEffect::Nothing))
             }
             Operation::Remove { entry } => {
-                Ok((Task::Remove { ticket, entry: *entry }, Effect::Remove(*entry)))
+                Ok((Task::Remove { ticket, entry: *entry }, StageEffect::Remove(*entry)))
             }
             Operation::Count { entries } => {
-                Ok((Task::Count { ticket, entries: entries.clone() }, Effect::Nothing))
+                Ok((Task::Count { ticket, entries: entries.clone() }, StageEffect::Nothing))
             }
         }
     }
@@ -216,35 +227,35 @@ impl OffloadDevice for P4RuntimeDevice {
     }
 
     fn room(&self, stage: StageId) -> usize {
-        let held = self.held.get(stage.index()).copied().unwrap_or(usize::MAX);
-        (self.settings.program.size() as usize).saturating_sub(held)
+        let entry_count = self.entry_counts.get(stage.index()).copied().unwrap_or(usize::MAX);
+        (self.settings.program.size() as usize).saturating_sub(entry_count)
     }
 
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
-        self.hear();
+        self.receive_notifications();
         if !self.is_there {
             return Err(Lost);
         }
-        // All go by one message, so that whoever works on them finds a batch and not the first of one.
+        // One message carries all tasks, so the worker finds a whole batch.
         let Ok(permit) = self.tasks.clone().try_reserve_owned() else { return Ok(()) };
         let mut tasks = Vec::with_capacity(batch.len());
         let mut taken = 0;
         for (ticket, operation) in batch.iter() {
-            if self.under_way.len() >= self.settings.operations_max {
+            if self.pending.len() >= self.settings.operations_max {
                 break;
             }
             match self.task(*ticket, operation) {
                 Ok((task, effect)) => {
-                    if let Effect::Insert(entry, stage) = effect {
-                        self.held[stage.index()] += 1;
+                    if let StageEffect::Insert(entry, stage) = effect {
+                        self.entry_counts[stage.index()] += 1;
                         self.stages.insert(entry, stage);
                     }
-                    self.under_way.insert(*ticket, effect);
+                    self.pending.insert(*ticket, effect);
                     tasks.push(task);
                 }
                 Err(error) => {
                     let answer = OffloadEvent::Completed { ticket: *ticket, result: Err(error) };
-                    self.answered.push(answer);
+                    self.events.push(answer);
                 }
             }
             taken += 1;
@@ -257,13 +268,13 @@ impl OffloadDevice for P4RuntimeDevice {
     }
 
     fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
-        self.hear();
-        events.append(&mut self.answered);
+        self.receive_notifications();
+        events.append(&mut self.events);
     }
 
     fn forget(&mut self, entry: LtmIndex) {
         if !self.is_there {
-            // Where too much waits already, it is put back, and removed.
+            // If the queue is full, the entry is restored and removed later.
             let _ = self.tasks.try_send(vec![Task::Forget { entry }]);
         }
     }

@@ -1,8 +1,8 @@
-//! Requests whose parts are bytes already, and answers of which only the counts are looked at.
+//! Requests with pre-encoded parts, and responses of which only the counters are decoded.
 //!
-//! On the wire a message and bytes are the same: these messages say what those of the protocol do. A
-//! part is encoded once, where the rule is at hand, and is copied from then on; of an answer that names
-//! many entries, nothing but name and count becomes anything.
+//! These messages have the wire format of the protocol messages, with bytes in place of nested
+//! messages. A rule is encoded once, where it is at hand, and its bytes are copied from then on. A
+//! response with many entries is decoded to names and counters only.
 
 use prost::Message;
 use shunt_gigaflow::offload::{Counters, LtmIndex};
@@ -12,11 +12,11 @@ use tonic::{
 };
 
 use crate::wire::{
-    Codec, Whole, Writer,
+    ContiguousMessage, MessageCodec, ProtoWriter,
     p4::v1::{CounterData, Uint128, WriteResponse, update::Type},
 };
 
-/// A `WriteRequest`.
+/// A `WriteRequest` with encoded updates.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EncodedWrite {
     #[prost(uint64, tag = "1")]
@@ -29,7 +29,7 @@ pub(super) struct EncodedWrite {
     pub(super) role: String,
 }
 
-/// A `ReadRequest`.
+/// A `ReadRequest` with encoded entities.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EncodedRead {
     #[prost(uint64, tag = "1")]
@@ -40,23 +40,23 @@ pub(super) struct EncodedRead {
     pub(super) role: String,
 }
 
-/// A `ReadResponse`.
+/// A `ReadResponse` of which only counters are decoded.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CountsRead {
     #[prost(message, repeated, tag = "1")]
     pub(super) entities: Vec<CountedEntity>,
 }
 
-impl Whole for CountsRead {}
+impl ContiguousMessage for CountsRead {}
 
-/// An `Entity` of it.
+/// An `Entity` of a [`CountsRead`].
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CountedEntity {
     #[prost(message, optional, tag = "2")]
     table_entry: Option<CountedEntry>,
 }
 
-/// A `TableEntry` of it.
+/// A `TableEntry` of a [`CountedEntity`].
 #[derive(Clone, PartialEq, Message)]
 struct CountedEntry {
     #[prost(uint64, tag = "5")]
@@ -65,48 +65,48 @@ struct CountedEntry {
     counter_data: Option<CounterData>,
 }
 
-/// What an entry has counted.
+/// The counters of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct EntryCount {
     pub(super) entry: LtmIndex,
     pub(super) counters: Counters,
 }
 
 impl CountedEntity {
-    /// What it says; `None`: it is no entry, or has no counter.
-    pub(super) fn counted(&self) -> Option<Counted> {
+    /// Returns the counters; `None` if this is no entry or has no counter.
+    pub(super) fn count(&self) -> Option<EntryCount> {
         let entry = self.table_entry.as_ref()?;
         let data = entry.counter_data.as_ref()?;
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         let (packets, bytes) = (count(data.packet_count), count(data.byte_count));
         let entry = LtmIndex(entry.controller_metadata);
-        Some(Counted { entry, counters: Counters { packets, bytes } })
+        Some(EntryCount { entry, counters: Counters { packets, bytes } })
     }
 }
 
-/// The question for the counter of the entry at a place.
-pub(super) fn counter_question(place: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::new();
+/// Encodes the read entity for the counter of the entry with this key.
+pub(super) fn counter_request(key: &[u8]) -> Vec<u8> {
+    let mut writer = ProtoWriter::new();
     writer.entity(|writer| {
-        writer.written(place);
-        writer.counter_asked();
+        writer.raw(key);
+        writer.counter_request();
     });
     writer.into_vec()
 }
 
-/// The update that deletes the entry at a place.
-pub(super) fn deletion(place: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::new();
-    writer.update(Type::Delete, |writer| writer.written(place));
+/// Encodes the update that deletes the entry with this key.
+pub(super) fn deletion(key: &[u8]) -> Vec<u8> {
+    let mut writer = ProtoWriter::new();
+    writer.update(Type::Delete, |writer| writer.raw(key));
     writer.into_vec()
 }
 
-/// Makes these requests: the stubs of the protocol have messages for all that is in theirs.
+/// A gRPC client for encoded requests, which the generated stubs cannot send.
 #[derive(Clone, Debug)]
-pub(super) struct Stub(Grpc<Channel>);
+pub(super) struct EncodedClient(Grpc<Channel>);
 
-impl Stub {
-    /// Over a channel, for messages of so many bytes.
+impl EncodedClient {
+    /// Creates a client for messages of at most `bytes_max` bytes.
     pub(super) fn new(channel: Channel, bytes_max: usize) -> Self {
         let grpc = Grpc::new(channel);
         Self(grpc.max_decoding_message_size(bytes_max).max_encoding_message_size(bytes_max))
@@ -118,7 +118,7 @@ impl Stub {
     ) -> Result<Response<WriteResponse>, Status> {
         self.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Write");
-        let codec = Codec::<EncodedWrite, WriteResponse>::default();
+        let codec = MessageCodec::<EncodedWrite, WriteResponse>::default();
         self.0.unary(Request::new(request), path, codec).await
     }
 
@@ -128,7 +128,7 @@ impl Stub {
     ) -> Result<Response<Streaming<CountsRead>>, Status> {
         self.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
-        let codec = Codec::<EncodedRead, CountsRead>::default();
+        let codec = MessageCodec::<EncodedRead, CountsRead>::default();
         self.0.server_streaming(Request::new(request), path, codec).await
     }
 

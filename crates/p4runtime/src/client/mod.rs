@@ -1,41 +1,40 @@
-//! A P4Runtime client: a NIC that speaks P4Runtime, as an
-//! [`OffloadDevice`](shunt_gigaflow::offload::OffloadDevice).
+//! A P4Runtime client: a NIC as an [`OffloadDevice`](shunt_gigaflow::offload::OffloadDevice).
 //!
 //! ```text
-//! owner's thread                         runtime
-//! P4RuntimeDevice ── operations, bounded ──► Worker ── batches ──► Session ──► NIC
-//!     ▲                                 │  what was confirmed
-//!     └────────── events ◄──────────────┘
+//! owner's thread                             runtime
+//! P4RuntimeDevice ── tasks, bounded ──► SessionWorker ── batches ──► Session ──► NIC
+//!     ▲                                      │  confirmed rules
+//!     └─────────── notifications ◄───────────┘
 //! ```
 //!
-//! [`P4RuntimeDevice`] translates rules and never waits. A worker holds what the NIC has confirmed; when a
-//! connection is lost it answers what was under way with `Lost`, connects again under a higher election
-//! id, so that what is still on its way is refused, reads back what the NIC holds and makes it what was
-//! confirmed, until both are the same. Entries are known by their `controller_metadata`, which every
-//! server returns.
+//! [`P4RuntimeDevice`] translates operations into tasks and never waits. The worker keeps the rules
+//! that the NIC has confirmed. When a connection is lost, the worker answers all pending operations
+//! with `Lost`. It reconnects with a higher election id, so that the NIC refuses late writes of the
+//! old session. Then it reads all entries and repairs them until they equal the confirmed rules.
+//! Entries are identified by their `controller_metadata`, which every server returns.
 //!
-//! Several writes of one kind are under way at a time, never two with the same entry. Insertions are
-//! handed over last table first, and that is the order in which they are sent; which of the writes under
-//! way the device takes first, it chooses. So an entry may be there for a moment before the one that it
-//! leads to: a packet that comes then finds a hole, misses and is the switch's. It is never forwarded
-//! wrongly.
+//! Several writes of one kind are in progress at a time, but never two that change the same entry.
+//! Insertions are sent last table first. The device may still apply concurrent writes in another
+//! order, so an entry can exist briefly before the entry that it leads to. A packet in this gap
+//! misses and is punted to the switch; it is never forwarded wrongly.
 //!
-//! Of a server it needs little: inserts and deletes of table entries, and that it continues behind an
-//! error. Arbitration, programs that can be set and idle notices are used where they are; if it does not
-//! say which updates of a batch failed, they are written one by one.
+//! The server needs few features: inserts and deletes of table entries, and writes that continue
+//! after an error. Arbitration, pipeline configuration and idle notifications are used if
+//! available. If the server does not report which updates of a batch failed, the updates are
+//! written one by one.
 
 mod batch;
 mod device;
 mod encoded;
+mod notifications;
 mod repair;
 mod session;
 mod settings;
-mod told;
 mod worker;
 
 pub use device::P4RuntimeDevice;
-pub use session::{Packet, PacketToSend, SessionError};
-pub use settings::{LivePorts, Settings, Trouble};
+pub use session::{PacketToSend, PuntedPacket, SessionError};
+pub use settings::{ClientSettings, LastError, LivePorts};
 
 #[cfg(test)]
 pub(crate) use session::update;

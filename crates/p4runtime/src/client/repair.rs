@@ -1,4 +1,4 @@
-//! What is to be done so that a device holds just what it confirmed, and doing it.
+//! The repair of a device after a reconnect: it must hold exactly the confirmed rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,63 +8,67 @@ use tonic::Code;
 use tracing::debug;
 
 use super::{
-    SessionError, Settings,
-    batch::Confirmed,
+    ClientSettings, SessionError,
+    batch::ConfirmedRules,
     session::{Requests, update},
 };
 use crate::{
-    entry::{EntryKey, Use, checked_action, checked_match, key_of, table_of},
+    entry::{ActionUse, EntryKey, checked_action, checked_match, key_of, table_of},
     error::EntityError,
     schema::Schema,
     wire::p4::v1::{TableEntry, update::Type},
 };
 
-/// How often a device is repaired, and read back, before it is given up.
+/// Number of repair rounds before the session is given up.
 const ROUNDS_MAX: usize = 3;
 
-/// What a device is to hold.
+/// The rules that the device should hold.
 #[derive(Debug, Default)]
-pub(super) struct Meant {
-    /// What it has confirmed.
-    pub(super) confirmed: Confirmed,
-    /// What it had confirmed, and did not take again: its owner is still to hear of that, in whatever
-    /// session it comes to hear of anything.
+pub(super) struct DesiredState {
+    /// The rules that the device has confirmed.
+    pub(super) confirmed: ConfirmedRules,
+    /// Confirmed rules that the device did not accept again.
+    ///
+    /// Their owner is notified in a later session if this one fails first.
     pub(super) lost: BTreeSet<LtmIndex>,
 }
 
-/// Makes a device hold what it confirmed; what it does not take again is lost, and confirmed no more.
-/// `held` is what it holds.
+/// Repairs a device with entries `found` until it holds the confirmed rules.
+///
+/// A rule that the device does not accept again moves from `confirmed` to `lost`.
 ///
 /// # Errors
 ///
-/// It cannot be done.
+/// The session fails, or the device still differs after the last round.
 pub(super) async fn restore(
     requests: &mut Requests,
-    (settings, batch): (&Settings, usize),
-    Meant { confirmed, lost }: &mut Meant,
-    mut held: Vec<TableEntry>,
+    settings: &ClientSettings,
+    batch: usize,
+    DesiredState { confirmed, lost }: &mut DesiredState,
+    mut found: Vec<TableEntry>,
 ) -> Result<(), SessionError> {
     let schema = Schema::read(&settings.program.p4info()).unwrap_or_default();
     for _ in 0..ROUNDS_MAX {
-        let mut meant = BTreeMap::new();
-        // What sends to a port that is gone cannot be said any more.
-        confirmed.retain(|entry, held| {
-            let value = held.value(settings, *entry);
-            let is_said = value.is_ok();
-            meant.extend(value.map(|value| (*entry, value)));
-            if !is_said {
+        let mut desired = BTreeMap::new();
+        // A rule that sends to a removed port can no longer be encoded.
+        confirmed.retain(|entry, found| {
+            let value = found.value(settings, *entry);
+            let is_encodable = value.is_ok();
+            desired.extend(value.map(|value| (*entry, value)));
+            if !is_encodable {
                 lost.insert(*entry);
             }
-            is_said
+            is_encodable
         });
-        let repair = repair(&meant, held.into_iter().map(|entry| in_one_form(&schema, entry)));
-        if repair == Repair::default() {
+        let repair =
+            repair(&desired, found.into_iter().map(|entry| canonical_entry(&schema, entry)));
+        if repair == RepairPlan::default() {
             return Ok(());
         }
         debug!(
             deleted = repair.delete.len(),
-            inserted = repair.insert.len(),
-            "the device is repaired"
+            inserted_entry = repair.insert.len(),
+            "device repair"
         );
         for (kind, entries) in [(Type::Delete, repair.delete), (Type::Insert, repair.insert)] {
             for part in entries.chunks(batch.max(1)) {
@@ -84,7 +88,7 @@ pub(super) async fn restore(
                 }
             }
         }
-        held = requests.read_all().await?;
+        found = requests.read_all().await?;
     }
     Err(SessionError::Unrepaired)
 }
@@ -105,46 +109,49 @@ async fn write(
 
 /// The entries to delete, and those to insert afterwards.
 #[derive(Debug, Default, PartialEq)]
-struct Repair {
+struct RepairPlan {
     delete: Vec<TableEntry>,
     insert: Vec<TableEntry>,
 }
 
-/// An entry's place: table, match and priority.
-fn place(entry: &TableEntry) -> (u32, EntryKey) {
+/// Returns the identity of an entry: table, match and priority.
+fn position(entry: &TableEntry) -> (u32, EntryKey) {
     (entry.table_id, key_of(&entry.r#match, entry.priority))
 }
 
-/// An entry as it would be written here, whatever order and padding the device has; one that is not of
-/// the program stays as it is.
-fn in_one_form(schema: &Schema, entry: TableEntry) -> TableEntry {
-    let formed = || -> Result<TableEntry, EntityError> {
+/// Returns the canonical form of an entry, with sorted fields and minimal values.
+///
+/// An entry that does not belong to the program is returned unchanged.
+fn canonical_entry(schema: &Schema, entry: TableEntry) -> TableEntry {
+    let canonical = || -> Result<TableEntry, EntityError> {
         let table = table_of(schema, entry.table_id)?;
         Ok(TableEntry {
             r#match: checked_match(table, entry.r#match.clone())?,
-            action: checked_action(schema, table, (entry.action.clone(), Use::Entry))?,
+            action: checked_action(schema, table, entry.action.clone(), ActionUse::Entry)?,
             ..entry.clone()
         })
     };
-    formed().unwrap_or(entry)
+    canonical().unwrap_or(entry)
 }
 
-/// Compares what was confirmed with what was read back. Deletes go first table first, inserts last
-/// table first, so that no packet walks into a hole.
+/// Compares the confirmed entries with those that were read.
+///
+/// Deletes run first table first and inserts last table first, so that no packet is left without
+/// its next entry.
 fn repair(
     confirmed: &BTreeMap<LtmIndex, TableEntry>,
-    held: impl IntoIterator<Item = TableEntry>,
-) -> Repair {
+    found: impl IntoIterator<Item = TableEntry>,
+) -> RepairPlan {
     let mut missing: BTreeMap<_, &TableEntry> =
-        confirmed.values().map(|entry| (place(entry), entry)).collect();
-    let mut repair = Repair::default();
-    for entry in held {
-        let place = place(&entry);
-        match missing.get(&place) {
-            Some(meant) if is_same(meant, &entry) => {
-                missing.remove(&place);
+        confirmed.values().map(|entry| (position(entry), entry)).collect();
+    let mut repair = RepairPlan::default();
+    for entry in found {
+        let position = position(&entry);
+        match missing.get(&position) {
+            Some(desired) if has_same_effect(desired, &entry) => {
+                missing.remove(&position);
             }
-            // A modify would do, but not every device has one.
+            // A modify would suffice, but not every device supports it.
             Some(_) | None => repair.delete.push(entry),
         }
     }
@@ -154,11 +161,11 @@ fn repair(
     repair
 }
 
-/// Whether an entry does what was confirmed, under the same name.
-fn is_same(meant: &TableEntry, held: &TableEntry) -> bool {
-    meant.action == held.action
-        && meant.controller_metadata == held.controller_metadata
-        && meant.idle_timeout_ns == held.idle_timeout_ns
+/// Returns whether an entry has the confirmed effect, name and timeout.
+fn has_same_effect(desired: &TableEntry, found: &TableEntry) -> bool {
+    desired.action == found.action
+        && desired.controller_metadata == found.controller_metadata
+        && desired.idle_timeout_ns == found.idle_timeout_ns
 }
 
 #[cfg(test)]
@@ -184,23 +191,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_what_is_not_comes_and_what_is_too_much_goes() {
-        let meant = confirmed(&[entry(1, 1, 1), entry(1, 2, 2), entry(2, 1, 3)]);
+    fn repair_inserts_missing_and_deletes_unknown_entries() {
+        let desired = confirmed(&[entry(1, 1, 1), entry(1, 2, 2), entry(2, 1, 3)]);
         let stranger = entry(2, 9, 77);
         let renamed = entry(1, 2, 99);
-        let repair = repair(&meant, vec![entry(1, 1, 1), stranger.clone(), renamed.clone()]);
+        let repair = repair(&desired, vec![entry(1, 1, 1), stranger.clone(), renamed.clone()]);
         assert_eq!(repair.delete, [renamed, stranger]);
         assert_eq!(repair.insert, [entry(2, 1, 3), entry(1, 2, 2)]);
     }
 
     #[test]
-    fn a_device_that_holds_what_it_confirmed_needs_no_repair() {
+    fn a_device_with_all_entries_needs_no_repair() {
         let entries = [entry(1, 1, 1), entry(2, 1, 2)];
-        assert_eq!(repair(&confirmed(&entries), entries.to_vec()), Repair::default());
+        assert_eq!(repair(&confirmed(&entries), entries.to_vec()), RepairPlan::default());
     }
 
     #[test]
-    fn another_order_and_other_padding_are_the_same_entry() {
+    fn order_and_padding_do_not_change_an_entry() {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::NwTtl, 7);
         mask.add_field(FieldId::NwTtl);
@@ -219,22 +226,22 @@ mod tests {
         };
         let program = Program::default();
         let stage = StageId::new(0).unwrap();
-        let meant = encode(&program, &Ports::default(), (stage, &rule)).unwrap();
-        let mut held = meant.clone();
-        held.r#match.reverse();
-        for field in &mut held.r#match {
+        let desired = encode(&program, &Ports::default(), stage, &rule).unwrap();
+        let mut found = desired.clone();
+        found.r#match.reverse();
+        for field in &mut found.r#match {
             if let Some(FieldMatchType::Exact(exact)) = &mut field.field_match_type {
                 exact.value = [&[0][..], &exact.value].concat().into();
             }
         }
         if let Some(table_action::Type::Action(action)) =
-            held.action.as_mut().unwrap().r#type.as_mut()
+            found.action.as_mut().unwrap().r#type.as_mut()
         {
             action.params.reverse();
         }
-        assert_ne!(held, meant);
+        assert_ne!(found, desired);
         let schema = Schema::read(&program.p4info()).unwrap();
-        let held = in_one_form(&schema, held);
-        assert_eq!(repair(&confirmed(&[meant]), [held]), Repair::default());
+        let found = canonical_entry(&schema, found);
+        assert_eq!(repair(&confirmed(&[desired]), [found]), RepairPlan::default());
     }
 }

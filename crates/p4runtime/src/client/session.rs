@@ -1,4 +1,4 @@
-//! One connection: arbitration, the program, batches, reads.
+//! One session: arbitration, pipeline configuration, writes and reads.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use tonic::{
 use tracing::{debug, info};
 
 use super::{
-    Settings,
-    encoded::{Counted, CountedEntity, EncodedRead, EncodedWrite, Stub},
+    ClientSettings,
+    encoded::{CountedEntity, EncodedClient, EncodedRead, EncodedWrite, EntryCount},
 };
 use crate::{
-    error::{PartCode, batch_codes},
+    error::{UpdateCode, batch_codes},
     program::{PACKET_IN, PACKET_OUT, START_ACTION, START_TABLE, TAG_FIRST},
     schema::Schema,
     server::{ElectionId, election_id, election_message},
@@ -36,58 +36,58 @@ use crate::{
     },
 };
 
-/// Why a session cannot go on.
+/// The reason for which a session cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// There is nobody at the address.
+    /// The device cannot be reached.
     #[error("cannot connect to the device")]
     Connect(#[source] tonic::transport::Error),
-    /// A request failed as a whole.
+    /// The device refused a whole request.
     #[error("the device refused a request: {0}")]
     Refused(#[source] Box<Status>),
-    /// A request was not answered in time.
-    #[error("the device does not answer")]
+    /// A request timed out.
+    #[error("the device did not respond within the request timeout")]
     Silent,
     /// The stream ended.
     #[error("the device ended the stream")]
     Ended,
-    /// Another controller has the election id.
-    #[error("another controller has the election id")]
+    /// Another controller uses the election id.
+    #[error("another controller uses this election id: retrying with a higher one")]
     ElectionTaken,
     /// Another controller is the primary.
-    #[error("another controller is the primary")]
+    #[error("another controller is the primary: waiting until it leaves")]
     Backup,
-    /// Nobody is the primary: there was one, with this id.
-    #[error("the election id is below that of a primary that is gone")]
+    /// There is no primary, but there was one with this election id.
+    #[error("the election id is below that of an earlier primary: retrying with a higher one")]
     TooLow(ElectionId),
-    /// A batch failed, and the device does not say which of its updates.
-    #[error("the device does not say which updates failed: {0}")]
+    /// A batch failed, and the device does not report which of its updates.
+    #[error("the device does not report which updates failed: {0}")]
     NoDetails(#[source] Box<Status>),
-    /// What the device holds cannot be made what it confirmed.
-    #[error("the device does not take a repair: {0:?}")]
+    /// The device refused an update of a repair.
+    #[error("the device refused an update that restores its entries: {0:?}")]
     Repair(Code),
-    /// What the device holds is not what it confirmed, however often it is repaired.
-    #[error("the device does not keep what it takes")]
+    /// The device still differs from the confirmed rules after the last repair round.
+    #[error("the device does not keep the entries that it confirms")]
     Unrepaired,
     /// The first tag cannot be set.
-    #[error("the device does not take the first tag: {0:?}")]
+    #[error("the device refused the default action of the start table: {0:?}")]
     StartTag(Code),
-    /// It is asked what it holds, and answers with more than it can.
-    #[error("the device says that it holds more than {max} entries")]
+    /// The device returned more entries than it can hold.
+    #[error("the device returned more than {max} entries, which is more than it can hold")]
     Endless {
-        /// As many as are listened to.
+        /// The limit.
         max: usize,
     },
-    /// What was written, and may have been done, cannot be written again.
-    #[error("what was written cannot be written again: {0}")]
+    /// A write must be repeated, but its rule can no longer be encoded.
+    #[error("a rule can no longer be encoded: {0}")]
     Unsaid(#[from] Refusal),
-    /// The answers are not those of the batch.
-    #[error("the device answered {answers} of {updates} updates")]
+    /// The number of results differs from that of the updates.
+    #[error("the device returned {answers} results for {updates} updates")]
     Answers {
-        /// Answers that came.
+        /// Number of results.
         answers: usize,
-        /// Updates that were sent.
+        /// Number of updates.
         updates: usize,
     },
 }
@@ -98,16 +98,16 @@ impl From<Status> for SessionError {
     }
 }
 
-/// A packet that the device handed over, as it came.
+/// A packet that the device punted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packet {
-    /// The port of the device that it came in by.
+pub struct PuntedPacket {
+    /// Ingress port of the device.
     pub ingress_port: u16,
-    /// Why: 0 no entry was found, 1 it cannot be taken apart, 2 an entry says so.
+    /// Reason: 0 no entry matched, 1 the parser refused it, 2 an entry punts it.
     pub reason: u8,
-    /// The tag that no entry was found for.
+    /// The tag for which no entry matched.
     pub miss_tag: u16,
-    /// The last stage that had an entry; 0: none.
+    /// The last stage with a matching entry; 0 if there was none.
     pub last_stage: u8,
     /// The frame.
     pub payload: Vec<u8>,
@@ -116,67 +116,69 @@ pub struct Packet {
 /// A packet for the device to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacketToSend {
-    /// Out by a port, as it is.
+    /// Sent by an egress port, unmodified.
     Direct {
-        /// The port of the device.
+        /// The egress port of the device.
         port: u16,
         /// The frame.
         payload: Vec<u8>,
     },
-    /// Through the stages, as if it came in by a port.
+    /// Processed by the stages, as if it had arrived on a port.
     Resubmit {
-        /// The port of the device.
+        /// The ingress port of the device.
         port: u16,
         /// The frame.
         payload: Vec<u8>,
     },
 }
 
-/// Largest answer that is taken.
+/// Maximum size of a response in bytes.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Entries of an answer beyond twice as many as the stages are for.
-const STRANGERS_MAX: usize = 1024;
+/// Number of entries that a read may return beyond twice the device size.
+const UNKNOWN_ENTRIES_MAX: usize = 1024;
 
-/// A reading may take so many times as long as another request.
+/// A read may take this many times as long as another request.
 const READ_TIMEOUTS: u32 = 6;
 
-/// Bytes of a header list: details of a failed batch come in one, and about 90 bytes for each update.
+/// Size of the header list.
+///
+/// A failed batch returns about 90 bytes per update in one header.
 const HEADER_BYTES_MIN: usize = 64 << 10;
 const HEADER_BYTES_PER_UPDATE: usize = 160;
 
-/// Messages to the device that wait.
+/// Number of messages that may wait for the device.
 const STREAM_QUEUE: usize = 1024;
 
-/// A device that is asked whether it is there, and does not answer for as long, is lost.
+/// Interval and timeout of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// What a controller of this kind notes with the program.
+/// The cookie that is stored with the program.
 const COOKIE: u64 = u64::from_be_bytes(*b"shuntltm");
 
-/// The requests of a session; clones make them at the same time.
+/// The requests of a session. Clones send requests concurrently.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     client: P4RuntimeClient<Channel>,
-    /// The same for what is encoded already.
-    stub: Stub,
-    settings: Arc<Settings>,
+    /// The client for encoded requests.
+    stub: EncodedClient,
+    settings: Arc<ClientSettings>,
     election: ElectionId,
 }
 
-/// A connection whose client is primary, to a device that runs the program.
+/// A session in which this client is primary and the device runs the program.
 pub(super) struct Session {
     pub(super) requests: Requests,
     stream: Option<Streaming<StreamMessageResponse>>,
     to_device: mpsc::Sender<StreamMessageRequest>,
-    /// The program was there already, and so may be entries.
+    /// Set if the program was already running, so that the device may hold entries.
     pub(super) is_known: bool,
 }
 
 impl Session {
     /// Connects and becomes primary.
     pub(super) async fn open(
-        settings: &Arc<Settings>,
+        settings: &Arc<ClientSettings>,
         election: ElectionId,
     ) -> Result<Self, SessionError> {
         let headers = HEADER_BYTES_MIN + settings.batch.saturating_mul(HEADER_BYTES_PER_UPDATE);
@@ -189,7 +191,7 @@ impl Session {
             .keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
-        let stub = Stub::new(channel.clone(), ANSWER_BYTES_MAX);
+        let stub = EncodedClient::new(channel.clone(), ANSWER_BYTES_MAX);
         let client = P4RuntimeClient::new(channel)
             .max_decoding_message_size(ANSWER_BYTES_MAX)
             .max_encoding_message_size(ANSWER_BYTES_MAX);
@@ -200,34 +202,35 @@ impl Session {
         Ok(session)
     }
 
-    /// Sees to the program and the first tag.
+    /// Configures the pipeline and the first tag.
     pub(super) async fn prepare(&mut self) -> Result<(), SessionError> {
-        self.is_known = self.requests.see_to_program().await?;
-        self.requests.set_start().await
+        self.is_known = self.requests.ensure_program().await?;
+        self.requests.set_start_tag().await
     }
 
     async fn arbitrate(
         &mut self,
         receiver: mpsc::Receiver<StreamMessageRequest>,
     ) -> Result<(), SessionError> {
-        self.send(stream_message_request::Update::Arbitration(self.candidacy())).await?;
+        self.send(stream_message_request::Update::Arbitration(self.arbitration_request())).await?;
         let settings = Arc::clone(&self.requests.settings);
         let opened = self.requests.client.stream_channel(ReceiverStream::new(receiver));
-        let mut stream = match in_time(&settings, opened).await {
+        let mut stream = match with_timeout(&settings, opened).await {
             Ok(opened) => opened.into_inner(),
-            // Some devices have one controller and no arbitration.
+            // Some devices support one controller only, without arbitration.
             Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
-                debug!("the device has no stream");
+                debug!("the device has no stream channel");
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        let first = in_time(&settings, stream.message()).await.map_err(|error| match error {
-            SessionError::Refused(status) if status.code() == Code::InvalidArgument => {
-                SessionError::ElectionTaken
-            }
-            error => error,
-        })?;
+        let first =
+            with_timeout(&settings, stream.message()).await.map_err(|error| match error {
+                SessionError::Refused(status) if status.code() == Code::InvalidArgument => {
+                    SessionError::ElectionTaken
+                }
+                error => error,
+            })?;
         let first = first.ok_or(SessionError::Ended)?;
         if let Some(stream_message_response::Update::Arbitration(advice)) = first.update {
             check_primary(&advice)?;
@@ -236,7 +239,7 @@ impl Session {
         Ok(())
     }
 
-    fn candidacy(&self) -> MasterArbitrationUpdate {
+    fn arbitration_request(&self) -> MasterArbitrationUpdate {
         let name = &self.requests.settings.role;
         let role = (!name.is_empty()).then(|| Role { name: name.clone(), ..Role::default() });
         MasterArbitrationUpdate {
@@ -266,7 +269,7 @@ impl Session {
         self.send(stream_message_request::Update::Packet(packet)).await
     }
 
-    /// The next message of the stream; nothing ever comes of a device that has none.
+    /// Returns the next stream message; never returns if the device has no stream.
     pub(super) async fn next(&mut self) -> Result<stream_message_response::Update, SessionError> {
         let Some(stream) = &mut self.stream else { return std::future::pending().await };
         loop {
@@ -283,21 +286,21 @@ impl Session {
 }
 
 impl Requests {
-    /// Leaves the program alone if it is ours, else sets it; whether it was there.
-    async fn see_to_program(&mut self) -> Result<bool, SessionError> {
+    /// Sets the program unless it already runs; returns whether it did.
+    async fn ensure_program(&mut self) -> Result<bool, SessionError> {
         let info = self.settings.program.p4info();
-        let question = GetForwardingPipelineConfigRequest {
+        let query = GetForwardingPipelineConfigRequest {
             device_id: self.settings.device_id,
             response_type: ResponseType::P4infoAndCookie.into(),
         };
-        let asked = self.client.get_forwarding_pipeline_config(question);
-        let running = match in_time(&self.settings, asked).await {
+        let request = self.client.get_forwarding_pipeline_config(query);
+        let running = match with_timeout(&self.settings, request).await {
             Ok(answer) => answer.into_inner().config.and_then(|config| config.p4info),
-            // Of a device without a program some servers say that.
+            // Some servers return an error for a device without a program.
             Err(SessionError::Refused(_)) => None,
             Err(error) => return Err(error),
         };
-        // Names and annotations are for people: what a compiler says of the program is the same.
+        // Only the schema is compared: compilers choose other names and annotations.
         let schema_of = |info: &P4Info| Schema::read(info).ok();
         let running = running.and_then(|bytes| P4Info::decode(&bytes[..]).ok());
         if running.is_some_and(|running| schema_of(&running) == schema_of(&info)) {
@@ -318,19 +321,19 @@ impl Requests {
             config: Some(config),
         };
         let set = self.client.set_forwarding_pipeline_config(request);
-        match in_time(&self.settings, set).await {
+        match with_timeout(&self.settings, set).await {
             Ok(_) => {
-                info!(device = self.settings.device_id, "the program was set");
+                info!(device = self.settings.device_id, "pipeline configuration set");
                 Ok(false)
             }
-            // A device whose program is fixed has the one that it has.
+            // A device with a fixed program cannot be configured.
             Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => Ok(true),
             Err(error) => Err(error),
         }
     }
 
     /// Sets the first tag.
-    async fn set_start(&mut self) -> Result<(), SessionError> {
+    async fn set_start_tag(&mut self) -> Result<(), SessionError> {
         let value = value::encode(self.settings.start_tag.into()).into();
         let params = vec![action::Param { param_id: 1, value }];
         let action = v1::Action { action_id: START_ACTION.id, params };
@@ -343,18 +346,18 @@ impl Requests {
         let codes =
             self.write_each(vec![update(update::Type::Modify, entry).encode_to_vec()]).await?;
         let code = codes.first().map_or(Code::Ok, |part| part.code);
-        // A device that has the tag as it is may refuse to be told.
+        // A device that cannot change the default may refuse the write of the same value.
         if code == Code::Ok || self.settings.start_tag == TAG_FIRST {
             return Ok(());
         }
         Err(SessionError::StartTag(code))
     }
 
-    /// Writes a batch of encoded updates; what became of each.
+    /// Writes a batch of encoded updates and returns the result of each.
     pub(super) async fn write(
         &mut self,
         updates: Vec<Vec<u8>>,
-    ) -> Result<Vec<PartCode>, SessionError> {
+    ) -> Result<Vec<UpdateCode>, SessionError> {
         let count = updates.len();
         let request = EncodedWrite {
             device_id: self.settings.device_id,
@@ -362,36 +365,37 @@ impl Requests {
             updates,
             role: self.settings.role.clone(),
         };
-        match in_time(&self.settings, self.stub.write(request)).await {
+        match with_timeout(&self.settings, self.stub.write(request)).await {
             Ok(_) => Ok(vec![Code::Ok.into(); count]),
             Err(SessionError::Refused(status)) => match batch_codes(&status) {
                 Some(codes) if codes.len() == count => Ok(codes),
                 Some(codes) => Err(SessionError::Answers { answers: codes.len(), updates: count }),
-                None if is_of_batch(&status, count) => Err(SessionError::NoDetails(status)),
+                None if may_concern_updates(&status, count) => Err(SessionError::NoDetails(status)),
                 None => Err(SessionError::Refused(status)),
             },
             Err(error) => Err(error),
         }
     }
 
-    /// Writes one update after the other, each with its own answer: for devices that do not say which
-    /// part of a batch has failed. Of the batch some may have been done: what is there already under the
-    /// name that it is to have was inserted then.
+    /// Writes the updates one by one, each with its own result.
+    ///
+    /// This is for devices that do not report which update of a batch failed. Some updates of that
+    /// batch may have succeeded. An insert that finds its entry under its own name counts as done.
     pub(super) async fn write_each(
         &mut self,
         updates: Vec<Vec<u8>>,
-    ) -> Result<Vec<PartCode>, SessionError> {
+    ) -> Result<Vec<UpdateCode>, SessionError> {
         let mut codes = Vec::with_capacity(updates.len());
         for update in updates {
-            let inserted = inserted(&update);
+            let inserted_entry = inserted_entry(&update);
             let mut code = match self.write(vec![update]).await {
                 Ok(answered) => answered.into_iter().next().unwrap_or_else(|| Code::Ok.into()),
                 Err(SessionError::NoDetails(status)) => status.code().into(),
                 Err(error) => return Err(error),
             };
             if code.code == Code::AlreadyExists
-                && let Some((name, question)) = inserted
-                && self.read(vec![question]).await?.iter().any(|e| e.controller_metadata == name)
+                && let Some((name, query)) = inserted_entry
+                && self.read(vec![query]).await?.iter().any(|e| e.controller_metadata == name)
             {
                 code = Code::Ok.into();
             }
@@ -400,54 +404,54 @@ impl Requests {
         Ok(codes)
     }
 
-    /// Reads the entries that are meant; with their counters if the questions have some.
+    /// Reads the selected entries, with their counters if the queries request them.
     pub(super) async fn read(
         &mut self,
-        questions: Vec<TableEntry>,
+        queries: Vec<TableEntry>,
     ) -> Result<Vec<TableEntry>, SessionError> {
         let wrap = |entry| Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
         let request = ReadRequest {
             device_id: self.settings.device_id,
             role: self.settings.role.clone(),
-            entities: questions.into_iter().map(wrap).collect(),
+            entities: queries.into_iter().map(wrap).collect(),
         };
-        let mut found = Vec::new();
-        let asked = self.client.read(request);
-        listen(&self.settings, asked, |answer| {
+        let mut entries = Vec::new();
+        let request = self.client.read(request);
+        read_stream(&self.settings, request, |answer| {
             for entity in &answer.entities {
                 let entity = Entity::decode(&entity[..])
                     .map_err(|error| Status::internal(error.to_string()))?;
                 if let Some(entity::Entity::TableEntry(entry)) = entity.entity {
-                    found.push(*entry);
+                    entries.push(*entry);
                 }
             }
             Ok(answer.entities.len())
         })
         .await?;
-        Ok(found)
+        Ok(entries)
     }
 
-    /// Reads the counters of the entries that are meant, by encoded questions.
+    /// Reads the counters that the encoded queries select.
     pub(super) async fn count(
         &mut self,
-        questions: Vec<Vec<u8>>,
-    ) -> Result<Vec<Counted>, SessionError> {
+        queries: Vec<Vec<u8>>,
+    ) -> Result<Vec<EntryCount>, SessionError> {
         let request = EncodedRead {
             device_id: self.settings.device_id,
-            entities: questions,
+            entities: queries,
             role: self.settings.role.clone(),
         };
-        let mut found = Vec::new();
-        let asked = self.stub.read_counts(request);
-        listen(&self.settings, asked, |answer| {
-            found.extend(answer.entities.iter().filter_map(CountedEntity::counted));
+        let mut entries = Vec::new();
+        let request = self.stub.read_counts(request);
+        read_stream(&self.settings, request, |answer| {
+            entries.extend(answer.entities.iter().filter_map(CountedEntity::count));
             Ok(answer.entities.len())
         })
         .await?;
-        Ok(found)
+        Ok(entries)
     }
 
-    /// Everything that the stages hold.
+    /// Reads all entries of the stages.
     pub(super) async fn read_all(&mut self) -> Result<Vec<TableEntry>, SessionError> {
         let program = self.settings.program;
         let stages = (0..program.stages())
@@ -456,29 +460,30 @@ impl Requests {
     }
 }
 
-/// The name of what an update inserts, and the question for it.
-fn inserted(update: &[u8]) -> Option<(u64, TableEntry)> {
+/// Returns the name of the entry that an update inserts, and the query for it.
+fn inserted_entry(update: &[u8]) -> Option<(u64, TableEntry)> {
     let update = Update::decode(update).ok()?;
     let is_insert = update.r#type() == update::Type::Insert;
     match update.entity?.entity? {
         entity::Entity::TableEntry(entry) if is_insert => {
             let TableEntry { table_id, r#match, priority, controller_metadata, .. } = *entry;
-            let question = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
-            Some((controller_metadata, question))
+            let query = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
+            Some((controller_metadata, query))
         }
         _ => None,
     }
 }
 
-/// An update of an entry.
+/// Creates an update of an entry.
 pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
     let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
     Update { r#type: kind as i32, entity: Some(entity) }
 }
 
-/// Whether a status can be that of some updates, and need not be that of the whole request or of the
-/// connection.
-fn is_of_batch(status: &Status, count: usize) -> bool {
+/// Returns whether a status may be that of single updates.
+///
+/// Other statuses concern the whole request or the connection.
+fn may_concern_updates(status: &Status, count: usize) -> bool {
     let is_from_device = status.source().is_none();
     let is_of_one = count == 1
         && matches!(
@@ -490,16 +495,16 @@ fn is_of_batch(status: &Status, count: usize) -> bool {
     is_from_device && (is_of_one || is_of_some)
 }
 
-/// What a packet-in says, if it is of the program.
-pub(super) fn packet_of(packet: PacketIn) -> Option<Packet> {
+/// Decodes a packet-in of the program.
+pub(super) fn packet_of(packet: PacketIn) -> Option<PuntedPacket> {
     let numbers: BTreeMap<u32, u128> = packet
         .metadata
         .iter()
         .filter_map(|field| Some((field.metadata_id, value::decode(&field.value)?)))
         .collect();
     let [ingress, reason, tag, stage] = PACKET_IN.fields else { return None };
-    let number = |field: &crate::program::Meta| numbers.get(&field.id).copied();
-    Some(Packet {
+    let number = |field: &crate::program::PacketField| numbers.get(&field.id).copied();
+    Some(PuntedPacket {
         ingress_port: number(ingress)?.try_into().ok()?,
         reason: number(reason)?.try_into().ok()?,
         miss_tag: number(tag)?.try_into().ok()?,
@@ -517,20 +522,22 @@ fn check_primary(advice: &MasterArbitrationUpdate) -> Result<(), SessionError> {
     }
 }
 
-/// Hears an answer part by part, and gives each to `take`, which says how many entities are in it: no
-/// more than could be held.
-async fn listen<A>(
-    settings: &Settings,
-    asked: impl Future<Output = Result<Response<Streaming<A>>, Status>>,
+/// Reads a response part by part, and passes each part to `take`.
+///
+/// `take` returns the number of entities in the part. The sum must not exceed what the device can
+/// hold.
+async fn read_stream<A>(
+    settings: &ClientSettings,
+    request: impl Future<Output = Result<Response<Streaming<A>>, Status>>,
     mut take: impl FnMut(A) -> Result<usize, Status>,
 ) -> Result<(), SessionError> {
     let program = settings.program;
     let stages_max = usize::from(program.stages()).saturating_mul(program.size() as usize);
-    let max = stages_max.saturating_mul(2).saturating_add(STRANGERS_MAX);
+    let max = stages_max.saturating_mul(2).saturating_add(UNKNOWN_ENTRIES_MAX);
     let reading = async {
-        let mut answers = in_time(settings, asked).await?.into_inner();
+        let mut answers = with_timeout(settings, request).await?.into_inner();
         let mut left = max;
-        while let Some(answer) = in_time(settings, answers.message()).await? {
+        while let Some(answer) = with_timeout(settings, answers.message()).await? {
             left = left.checked_sub(take(answer)?).ok_or(SessionError::Endless { max })?;
         }
         Ok(())
@@ -539,8 +546,8 @@ async fn listen<A>(
     timeout(within, reading).await.map_err(|_| SessionError::Silent)?
 }
 
-async fn in_time<T>(
-    settings: &Settings,
+async fn with_timeout<T>(
+    settings: &ClientSettings,
     request: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, SessionError> {
     let answered = timeout(settings.request_timeout, request).await;

@@ -1,4 +1,4 @@
-//! How a client is set up.
+//! Configuration of a client.
 
 use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
 
@@ -12,75 +12,77 @@ use shunt_pipeline::DatapathPort;
 
 use super::SessionError;
 use crate::{
-    codec::{Ports, Skills, capabilities, encode, put, put_place},
+    codec::{DeviceFeatures, Ports, capabilities, encode, put, put_key},
     program::{Program, TAG_FIRST},
     server::ElectionId,
     wire::{
-        Writer,
+        ProtoWriter,
         p4::v1::{TableEntry, update::Type},
     },
 };
 
-/// How a client is set up.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where the server is: `http://127.0.0.1:9559`.
+pub struct ClientSettings {
+    /// Address of the server, such as `http://127.0.0.1:9559`.
     pub address: String,
-    /// The device of the server.
+    /// Device id at the server.
     pub device_id: u64,
-    /// The role to be primary of; empty: the default one.
+    /// The role in which to be primary; empty for the default role.
     pub role: String,
-    /// The first election id to come with; it grows when it is taken.
+    /// The first election id. The client raises it if it is taken.
     pub election_id: ElectionId,
-    /// The program that the device shall run.
+    /// The program that the device must run.
     pub program: Program,
-    /// What a device that does not run bmv2's form of the program is given to run.
+    /// Device configuration, if the device does not run the bmv2 form of the program.
     pub device_config: Option<Vec<u8>>,
-    /// What the device does besides, which nothing on the wire tells.
-    pub skills: Skills,
-    /// The tag that packets begin with: that of the bridge whose ports the device has.
+    /// Features of the device that the protocol does not report.
+    pub features: DeviceFeatures,
+    /// The tag with which packets start: that of the bridge of the device's ports.
     pub start_tag: u16,
-    /// The ports of the device; whoever has a clone can add some.
+    /// The ports of the device. Clones share the list and can change it.
     pub ports: LivePorts,
-    /// Why the device is lost; whoever has a clone can read it.
-    pub trouble: Trouble,
-    /// Time without hits after which an entry is told; `None`: never.
+    /// The reason for which the device is lost. Clones share it.
+    pub last_error: LastError,
+    /// Idle timeout of entries; `None` disables it.
     pub idle: Option<Duration>,
-    /// Updates of one write.
+    /// Maximum number of updates per write.
     pub batch: usize,
-    /// Operations under way.
+    /// Maximum number of pending operations.
     pub operations_max: usize,
-    /// A request that takes longer has failed.
+    /// Time after which a request has failed.
     pub request_timeout: Duration,
-    /// Pause before the next try to connect.
+    /// Delay before the next attempt to connect.
     pub retry: Duration,
 }
 
-/// The ports of a device, which may come and go while a client runs. Clones are one list.
+/// The ports of a device, which may change at any time.
+///
+/// Clones share one list.
 #[derive(Clone, Debug, Default)]
-pub struct LivePorts(Arc<RwLock<Listed>>);
+pub struct LivePorts(Arc<RwLock<PortList>>);
 
 #[derive(Debug, Default)]
-struct Listed {
+struct PortList {
     ports: Ports,
     changes: u64,
 }
 
-/// Why a client has no session, in words. Clones are one.
+/// The reason for which a client has no session. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Trouble(Arc<RwLock<Option<String>>>);
+pub struct LastError(Arc<RwLock<Option<String>>>);
 
-impl Trouble {
-    /// Why there is no session; `None`: there is one, or none was tried.
+impl LastError {
+    /// Returns the reason; `None` if a session exists or none was attempted.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         self.0.read().clone()
     }
 
-    /// Notes why; answers whether that is new.
+    /// Records a reason; returns whether it is new.
     pub(super) fn note(&self, error: &SessionError) -> bool {
         let (mut text, mut cause) = (error.to_string(), error.source());
-        // The last cause says why; those between say in other words that it is so.
+        // The last cause is the most specific one; the causes between only repeat the error.
         while let Some(below) = cause.and_then(Error::source) {
             cause = Some(below);
         }
@@ -98,34 +100,37 @@ impl Trouble {
 
 impl From<Ports> for LivePorts {
     fn from(ports: Ports) -> Self {
-        Self(Arc::new(RwLock::new(Listed { ports, changes: 0 })))
+        Self(Arc::new(RwLock::new(PortList { ports, changes: 0 })))
     }
 }
 
 impl LivePorts {
-    /// A port of the datapath is this one of the device. It is to be one before a rule sends to it.
+    /// Maps a datapath port to a port of the device.
+    ///
+    /// Map a port before a rule sends to it.
     pub fn add(&self, port: DatapathPort, number: u16) {
         let listed = &mut *self.0.write();
         listed.ports.0.insert(port, number);
         listed.changes += 1;
     }
 
-    /// A port of the datapath is none of the device any more: from now on no rule sends to it. Those
-    /// that the device has stay until they are removed.
+    /// Removes a datapath port, so that no further rule sends to it.
+    ///
+    /// Rules that the device already holds stay until they are removed.
     pub fn remove(&self, port: DatapathPort) {
         let listed = &mut *self.0.write();
         listed.ports.0.remove(&port);
         listed.changes += 1;
     }
 
-    /// How often they changed.
+    /// Returns the number of changes so far.
     pub(super) fn changes(&self) -> u64 {
         self.0.read().changes
     }
 }
 
-impl Settings {
-    /// What suits an embedded NIC at this address.
+impl ClientSettings {
+    /// Creates a configuration for an embedded NIC at `address`.
     #[must_use]
     pub fn new(address: String) -> Self {
         Self {
@@ -135,10 +140,10 @@ impl Settings {
             election_id: 1,
             program: Program::default(),
             device_config: None,
-            skills: Skills::default(),
+            features: DeviceFeatures::default(),
             start_tag: TAG_FIRST,
             ports: LivePorts::default(),
-            trouble: Trouble::default(),
+            last_error: LastError::default(),
             idle: None,
             batch: 256,
             operations_max: 16384,
@@ -147,63 +152,65 @@ impl Settings {
         }
     }
 
-    /// What the device can hold and do, with the ports that it has by now.
+    /// Returns the capacity and features of the device, with its current ports.
     #[must_use]
     pub fn capabilities(&self) -> OffloadCapabilities {
-        let own = capabilities(&self.program, &self.skills);
+        let own = capabilities(&self.program, &self.features);
         OffloadCapabilities { outputs: Some(self.outputs()), ..own }
     }
 
-    /// The ports of the datapath that the device can send to.
+    /// Returns the datapath ports to which the device can send.
     pub(super) fn outputs(&self) -> BTreeSet<DatapathPort> {
         let listed = self.ports.0.read();
-        let is_known = |number: &u16| *number <= self.skills.port_max;
+        let is_known = |number: &u16| *number <= self.features.port_max;
         let known = listed.ports.0.iter().filter(|(_, number)| is_known(number));
         known.map(|(port, _)| *port).collect()
     }
 
-    /// A rule in the words of the device.
+    /// Encodes a rule as a table entry.
     ///
     /// # Errors
     ///
-    /// It cannot hold it.
+    /// The device cannot hold the rule.
     pub(super) fn encode(&self, stage: StageId, rule: &LtmRule) -> Result<TableEntry, Refusal> {
-        encode(&self.program, &self.ports.0.read().ports, (stage, rule))
+        encode(&self.program, &self.ports.0.read().ports, stage, rule)
     }
 
-    /// The time after which an entry is told.
+    /// Returns the idle timeout of entries.
     pub(super) fn idle_timeout_ns(&self) -> i64 {
         let idle = self.idle.unwrap_or_default().as_nanos();
         i64::try_from(idle).unwrap_or(i64::MAX)
     }
 
-    /// An update that says a rule in the words of the device, as bytes.
+    /// Encodes an update of a rule.
     ///
     /// # Errors
     ///
-    /// It cannot hold it.
+    /// The device cannot hold the rule.
     pub(super) fn encode_update(
         &self,
-        (kind, entry): (Type, LtmIndex),
-        (stage, rule): (StageId, &LtmRule),
+        kind: Type,
+        entry: LtmIndex,
+        stage: StageId,
+        rule: &LtmRule,
     ) -> Result<Vec<u8>, Refusal> {
-        let mut writer = Writer::new();
+        let mut writer = ProtoWriter::new();
         writer.update(kind, |writer| {
-            put(writer, (&self.program, &self.ports.0.read().ports), (stage, rule))?;
-            writer.named(entry.0, self.idle_timeout_ns());
+            put(writer, &self.program, &self.ports.0.read().ports, stage, rule)?;
+            writer.name_and_timeout(entry.0, self.idle_timeout_ns());
             Ok(())
         })?;
         Ok(writer.into_vec())
     }
 
-    /// The place of a rule in the device, as bytes: it has one whatever ports there are.
+    /// Encodes the key of a rule, which does not depend on the ports.
     ///
     /// # Errors
     ///
-    /// It cannot hold it.
-    pub(super) fn encode_place(&self, stage: StageId, rule: &LtmRule) -> Result<Vec<u8>, Refusal> {
-        let mut writer = Writer::new();
-        put_place(&mut writer, &self.program, (stage, rule))?;
+    /// The device cannot hold the rule.
+    pub(super) fn encode_key(&self, stage: StageId, rule: &LtmRule) -> Result<Vec<u8>, Refusal> {
+        let mut writer = ProtoWriter::new();
+        put_key(&mut writer, &self.program, stage, rule)?;
         Ok(writer.into_vec())
     }
 }

@@ -1,13 +1,13 @@
-//! Where the parts of an entry go: into a [`TableEntry`], or at once into the bytes that stand for one.
+//! The output of the encoder: a [`TableEntry`], or directly its encoded bytes.
 //!
-//! A client that hands over many rules writes bytes: an entry of many short values is many small
-//! allocations, and to encode one afterwards is to count every nested length anew at each level. The
-//! messages are the slow way, and what the bytes are held against.
+//! A client that sends many rules writes bytes. A `TableEntry` needs many small allocations, and
+//! encoding it computes every nested length once per level. The message form is slower and serves
+//! as the reference in tests.
 
 use crate::{
     value,
     wire::{
-        Writer,
+        ProtoWriter,
         p4::v1::{
             self, FieldMatch, TableAction, TableEntry, action,
             field_match::{Exact, FieldMatchType, Ternary},
@@ -16,21 +16,21 @@ use crate::{
     },
 };
 
-/// Takes an entry part by part, in the order of the numbers that the parts have in its message.
-pub(crate) trait Sink {
-    /// The table that it is in.
+/// Receives an entry part by part, in the order of its field numbers.
+pub(crate) trait EntrySink {
+    /// Sets the table.
     fn table(&mut self, id: u32);
-    /// A field that is matched as a whole.
+    /// Adds an exact match of a field.
     fn exact(&mut self, field: u32, value: u128);
-    /// A field of which the bits of a mask are matched.
-    fn ternary(&mut self, field: u32, masked: (u128, u128));
-    /// What the entry does, with its parameters.
+    /// Adds a ternary match of a field.
+    fn ternary(&mut self, field: u32, value: u128, mask: u128);
+    /// Sets the action and its parameters.
     fn action(&mut self, id: u32, params: impl Iterator<Item = (u32, u128)>);
-    /// Which of several that match wins.
+    /// Sets the priority among entries that match the same packet.
     fn priority(&mut self, priority: i32);
 }
 
-impl Sink for TableEntry {
+impl EntrySink for TableEntry {
     fn table(&mut self, id: u32) {
         self.table_id = id;
     }
@@ -40,7 +40,7 @@ impl Sink for TableEntry {
         self.r#match.push(FieldMatch { field_id, field_match_type: Some(kind) });
     }
 
-    fn ternary(&mut self, field_id: u32, (value, mask): (u128, u128)) {
+    fn ternary(&mut self, field_id: u32, value: u128, mask: u128) {
         let ternary =
             Ternary { value: value::encode(value).into(), mask: value::encode(mask).into() };
         let kind = FieldMatchType::Ternary(ternary);
@@ -61,7 +61,7 @@ impl Sink for TableEntry {
     }
 }
 
-impl Sink for Writer {
+impl EntrySink for ProtoWriter {
     fn table(&mut self, id: u32) {
         self.number(1, id.into());
     }
@@ -73,7 +73,7 @@ impl Sink for Writer {
         });
     }
 
-    fn ternary(&mut self, field: u32, (value, mask): (u128, u128)) {
+    fn ternary(&mut self, field: u32, value: u128, mask: u128) {
         self.nested(2, |writer| {
             writer.number(1, field.into());
             writer.nested(3, |writer| {
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        codec::{Ports, encode, encode_place, put, put_place},
+        codec::{Ports, encode, encode_key, put, put_key},
         program::Program,
     };
 
@@ -129,7 +129,7 @@ mod tests {
         FieldId::TcpDst,
         FieldId::Ipv6Src,
         FieldId::Ipv6Dst,
-        // None that the program has.
+        // A field that the program does not have.
         FieldId::Metadata,
     ];
 
@@ -173,14 +173,14 @@ mod tests {
             let program = Program::default();
             let ports = Ports(BTreeMap::from([(DatapathPort::new(1), 7)]));
             let stage = StageId::new(stage).unwrap();
-            let mut writer = Writer::new();
-            let written = put(&mut writer, (&program, &ports), (stage, &rule));
-            let message = encode(&program, &ports, (stage, &rule));
+            let mut writer = ProtoWriter::new();
+            let written = put(&mut writer, &program, &ports, stage, &rule);
+            let message = encode(&program, &ports, stage, &rule);
             let bytes = written.map(|()| writer.into_vec());
             prop_assert_eq!(bytes, message.map(|message| message.encode_to_vec()));
-            let mut writer = Writer::new();
-            let written = put_place(&mut writer, &program, (stage, &rule));
-            let message = encode_place(&program, (stage, &rule));
+            let mut writer = ProtoWriter::new();
+            let written = put_key(&mut writer, &program, stage, &rule);
+            let message = encode_key(&program, stage, &rule);
             let bytes = written.map(|()| writer.into_vec());
             prop_assert_eq!(bytes, message.map(|message| message.encode_to_vec()));
         }

@@ -1,34 +1,38 @@
-//! The program as `simple_switch` of bmv2 runs it: the JSON that a compiler would make of
-//! `p4/gigaflow.p4`.
+//! The LTM program for `simple_switch` of bmv2, as the JSON that a P4 compiler would generate.
 //!
-//! Tables match and rewrite a copy of the headers in metadata (`key`). Only behind the last stage, and
-//! only if the packet leaves, is the copy written into the frame, with the checksums following by
-//! difference; so whatever goes to the controller is the packet as it came.
+//! Tables match and rewrite a copy of the headers in metadata (`key`). The copy is written to the
+//! frame after the last stage, and only if the packet is forwarded; checksums are updated
+//! incrementally. A punted packet is therefore unmodified.
 
 use serde_json::{Value, json};
 
 use super::{
     description::{
-        ActionSpec, CPU_PORT, End, KeyField, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT,
+        ActionSpec, CPU_PORT, Disposition, KeyField, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT,
         PacketHeader, Program, TAG_FIRST, TAG_WIDTH, actions, key_fields,
     },
     graph::{Graph, MatchTable},
     lengths::check_lengths,
     parser::parse_states,
-    primitives::{assign, field, follow, gains, hex, local, masked, on_header, op, total, valid},
+    primitives::{
+        assign, checksum_deltas, field, hex, local, masked, on_header, op, sum_of, update_checksum,
+        valid,
+    },
 };
 
-/// What an entry decided: nothing so far.
+/// Verdict: no entry has decided yet.
 const UNDECIDED: u128 = 0;
 const FORWARD: u128 = 1;
 const DROP: u128 = 2;
 const PUNT: u128 = 3;
 
-/// Why a packet goes to the controller, besides that no entry was found.
+/// Punt reason: the parser refused the packet.
+///
+/// Reason 0 means that no entry matched.
 pub(super) const UNPARSED: u128 = 1;
 const ASKED: u128 = 2;
 
-/// The headers of a frame, in their order, with the widths of their fields.
+/// The headers in frame order, with the widths of their fields.
 const HEADERS: &[(&str, &[(&str, u16)])] = &[
     ("ethernet", &[("dst", 48), ("src", 48), ("eth_type", 16)]),
     ("vlan", &[("tci", 16), ("eth_type", 16)]),
@@ -92,7 +96,7 @@ const HEADERS: &[(&str, &[(&str, u16)])] = &[
     ("icmp", &[("kind", 8), ("code", 8), ("checksum", 16), ("rest", 32)]),
 ];
 
-/// What travels with a packet besides its headers; the fields of the key come behind.
+/// Metadata of a packet; the key fields are separate.
 const METADATA: &[(&str, u16)] = &[
     ("verdict", 8),
     ("port", 16),
@@ -104,7 +108,7 @@ const METADATA: &[(&str, u16)] = &[
     ("tag_kept", 16),
 ];
 
-/// What the architecture gives to every packet.
+/// Metadata of the v1model architecture.
 const STANDARD: &[(&str, u16)] = &[
     ("ingress_port", 9),
     ("egress_spec", 9),
@@ -124,7 +128,7 @@ const STANDARD: &[(&str, u16)] = &[
     ("priority", 3),
 ];
 
-/// Where the switch looks for what the architecture gives.
+/// Names under which the switch looks up architecture metadata.
 const ALIASES: &[(&str, &str)] = &[
     ("queueing_metadata", "enq_timestamp"),
     ("queueing_metadata", "enq_qdepth"),
@@ -160,7 +164,7 @@ fn egress() -> Value {
 }
 
 impl Program {
-    /// The program for `simple_switch`, as it is loaded.
+    /// Returns the program in the JSON format of `simple_switch`.
     #[must_use]
     pub fn bmv2(&self) -> Value {
         let mut graph = Graph::default();
@@ -213,7 +217,7 @@ impl Program {
     }
 
     fn ingress(&self, graph: &mut Graph) {
-        from_controller(graph);
+        packet_out_steps(graph);
         let start = graph.action(
             "ingress.start",
             &[json!({ "name": "tag", "bitwidth": TAG_WIDTH })],
@@ -226,17 +230,18 @@ impl Program {
             default_data: vec![format!("{TAG_FIRST:#x}")],
             is_default_const: false,
             size: 1,
-            next: ("is_open_1", "is_open_1"),
+            on_hit: "is_open_1",
+            on_miss: "is_open_1",
         });
         self.stages_in(graph);
         let verdict = |code| op("==", &meta("verdict"), &hex(code));
-        graph.branch("is_forwarded", &verdict(FORWARD), ("is_hairpin", Some("is_dropped")));
-        graph.branch("is_dropped", &verdict(DROP), ("drop", Some("punt")));
+        graph.branch("is_forwarded", &verdict(FORWARD), "is_hairpin", Some("is_dropped"));
+        graph.branch("is_dropped", &verdict(DROP), "drop", Some("punt"));
         let hairpin = op("==", &meta("port"), &key("in_port"));
-        graph.branch("is_hairpin", &hairpin, ("drop", Some("commit_link")));
+        graph.branch("is_hairpin", &hairpin, "drop", Some("commit_link"));
         graph.step("drop", &[on_header("mark_to_drop", "standard_metadata")], None);
         punt(graph);
-        commit(graph);
+        write_headers(graph);
     }
 
     fn stages_in(&self, graph: &mut Graph) {
@@ -261,7 +266,7 @@ impl Program {
                 format!("is_open_{}", number + 1)
             };
             let (table, hit) = (format!("ingress.ltm_{number}"), format!("hit_{number}"));
-            graph.branch(&format!("is_open_{number}"), &open, (&table, Some(&next)));
+            graph.branch(&format!("is_open_{number}"), &open, &table, Some(&next));
             graph.table(&MatchTable {
                 name: &table,
                 key: key_fields().iter().map(key_of).collect(),
@@ -269,7 +274,8 @@ impl Program {
                 default_data: Vec::new(),
                 is_default_const: true,
                 size: self.size(),
-                next: (&hit, &next),
+                on_hit: &hit,
+                on_miss: &next,
             });
             let stage = assign(&meta("last_stage"), &hex(number.into()));
             graph.step(&hit, &[stage], Some(&next));
@@ -285,7 +291,7 @@ fn key_of(field: &KeyField) -> Value {
     json!({ "match_type": kind, "name": field.name, "target": ["key", field.name], "mask": null })
 }
 
-/// What an action of an LTM table does: to the copy of the headers, and to the verdict.
+/// Returns the primitives of an LTM action: the rewrite, then the verdict.
 fn primitives(spec: &ActionSpec) -> Vec<Value> {
     let writes = spec.writes().enumerate().map(|(index, field)| {
         let (value, mask) = (local(index * 2), local(index * 2 + 1));
@@ -298,49 +304,49 @@ fn primitives(spec: &ActionSpec) -> Vec<Value> {
     }
     let last = local(spec.writes().count() * 2);
     let decide = |code| assign(&meta("verdict"), &hex(code));
-    match spec.end {
-        End::Next => list.push(assign(&key("tag"), &last)),
-        End::Forward => list.extend([decide(FORWARD), assign(&meta("port"), &last)]),
-        End::Drop => list.push(decide(DROP)),
-        End::Punt => list.extend([decide(PUNT), assign(&meta("reason"), &hex(ASKED))]),
-        End::Miss => {}
+    match spec.disposition {
+        Disposition::Next => list.push(assign(&key("tag"), &last)),
+        Disposition::Forward => list.extend([decide(FORWARD), assign(&meta("port"), &last)]),
+        Disposition::Drop => list.push(decide(DROP)),
+        Disposition::Punt => list.extend([decide(PUNT), assign(&meta("reason"), &hex(ASKED))]),
+        Disposition::Miss => {}
     }
     list
 }
 
-fn from_controller(graph: &mut Graph) {
+fn packet_out_steps(graph: &mut Graph) {
     let out = |name| field(PACKET_OUT.name, name);
-    graph.branch("is_from_controller", &valid(PACKET_OUT.name), ("is_direct", Some("is_unparsed")));
+    graph.branch("is_from_controller", &valid(PACKET_OUT.name), "is_direct", Some("is_unparsed"));
     let direct = op("==", &out("resubmit"), &hex(0));
-    graph.branch("is_direct", &direct, ("send_direct", Some("resubmit")));
+    graph.branch("is_direct", &direct, "send_direct", Some("resubmit"));
     let remove = on_header("remove_header", PACKET_OUT.name);
     let port = op("&", &out("egress_port"), &hex(0x1ff));
     graph.step("send_direct", &[assign(&egress(), &port), remove.clone()], None);
     let came_in = assign(&key("in_port"), &out("ingress_port"));
     graph.step("resubmit", &[came_in, remove], Some("is_unparsed"));
     let is_wrong = op("!=", &field("standard_metadata", "parser_error"), &hex(0));
-    graph.branch("is_unparsed", &is_wrong, ("note_unparsed", Some("is_refused")));
+    graph.branch("is_unparsed", &is_wrong, "note_unparsed", Some("is_refused"));
     graph.step("note_unparsed", &[assign(&meta("reason"), &hex(UNPARSED))], Some("punt"));
     let is_refused = op("!=", &meta("reason"), &hex(0));
-    graph.branch("is_refused", &is_refused, ("punt", Some("has_ipv4")));
-    check_lengths(graph, ("note_unparsed", "ingress.start_table"));
+    graph.branch("is_refused", &is_refused, "punt", Some("has_ipv4"));
+    check_lengths(graph, "note_unparsed", "ingress.start_table");
 }
 
 fn punt(graph: &mut Graph) {
-    let told = |name, value: &Value| assign(&field(PACKET_IN.name, name), value);
+    let set_packet_in = |name, value: &Value| assign(&field(PACKET_IN.name, name), value);
     let primitives = [
         on_header("add_header", PACKET_IN.name),
-        told("ingress_port", &key("in_port")),
-        told("reason", &meta("reason")),
-        told("miss_tag", &key("tag")),
-        told("last_stage", &meta("last_stage")),
+        set_packet_in("ingress_port", &key("in_port")),
+        set_packet_in("reason", &meta("reason")),
+        set_packet_in("miss_tag", &key("tag")),
+        set_packet_in("last_stage", &meta("last_stage")),
         assign(&egress(), &hex(CPU_PORT.into())),
     ];
     graph.step("punt", &primitives, None);
 }
 
-/// Writes the copy of the headers into the frame.
-fn commit(graph: &mut Graph) {
+/// Writes the header copy to the frame.
+fn write_headers(graph: &mut Graph) {
     let ethernet = |name| field("ethernet", name);
     let port = op("&", &meta("port"), &hex(0x1ff));
     let link = [
@@ -351,10 +357,10 @@ fn commit(graph: &mut Graph) {
     graph.step("commit_link", &link, Some("is_tagged"));
     let tci = field("vlan", "tci");
     let present = op("!=", &op("&", &key("vlan_tci"), &hex(0x1000)), &hex(0));
-    graph.branch("is_tagged", &present, ("has_tag", Some("had_tag")));
-    graph.branch("has_tag", &valid("vlan"), ("set_tag", Some("push_tag")));
-    graph.branch("had_tag", &valid("vlan"), ("pop_tag", Some("is_ipv4")));
-    // Bit 12 of the tag itself is no part of the key, and stays as it is where the tag does.
+    graph.branch("is_tagged", &present, "has_tag", Some("had_tag"));
+    graph.branch("has_tag", &valid("vlan"), "set_tag", Some("push_tag"));
+    graph.branch("had_tag", &valid("vlan"), "pop_tag", Some("is_ipv4"));
+    // Bit 12 of the tag is not part of the key. It is kept if the tag is kept.
     let kept = op("&", &tci, &meta("tag_kept"));
     let written = op("|", &kept, &op("&", &key("vlan_tci"), &hex(0xefff)));
     graph.step("set_tag", &[assign(&tci, &written)], Some("is_ipv4"));
@@ -370,36 +376,38 @@ fn commit(graph: &mut Graph) {
         on_header("remove_header", "vlan"),
     ];
     graph.step("pop_tag", &pop, Some("is_ipv4"));
-    commit_network(graph);
-    commit_transport(graph);
+    write_network(graph);
+    write_transport(graph);
 }
 
-fn commit_network(graph: &mut Graph) {
+fn write_network(graph: &mut Graph) {
     let (ipv4, ipv6) = (|name| field("ipv4", name), |name| field("ipv6", name));
-    graph.branch("is_ipv4", &valid("ipv4"), ("commit_ipv4", Some("is_ipv6")));
-    let addresses =
-        total([gains(&ipv4("src"), &key("ip_src"), 32), gains(&ipv4("dst"), &key("ip_dst"), 32)]);
+    graph.branch("is_ipv4", &valid("ipv4"), "commit_ipv4", Some("is_ipv6"));
+    let addresses = sum_of([
+        checksum_deltas(&ipv4("src"), &key("ip_src"), 32),
+        checksum_deltas(&ipv4("dst"), &key("ip_dst"), 32),
+    ]);
     let high = |value: &Value| op("<<", value, &hex(8));
-    let header = total([
+    let header = sum_of([
         meta("address_gain"),
-        gains(&ipv4("tos"), &key("nw_tos"), 16),
-        gains(&high(&ipv4("ttl")), &high(&key("nw_ttl")), 16),
+        checksum_deltas(&ipv4("tos"), &key("nw_tos"), 16),
+        checksum_deltas(&high(&ipv4("ttl")), &high(&key("nw_ttl")), 16),
     ]);
     let mut v4 = vec![assign(&meta("address_gain"), &addresses), assign(&meta("sum"), &header)];
-    v4.extend(follow(&ipv4("checksum"), &meta("sum")));
+    v4.extend(update_checksum(&ipv4("checksum"), &meta("sum")));
     let written = [("src", "ip_src"), ("dst", "ip_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
     v4.extend(written.map(|(name, from)| assign(&ipv4(name), &key(from))));
     graph.step("commit_ipv4", &v4, Some("is_tcp"));
-    graph.branch("is_ipv6", &valid("ipv6"), ("commit_ipv6", Some("is_arp")));
-    let addresses = total([
-        gains(&ipv6("src"), &key("ipv6_src"), 128),
-        gains(&ipv6("dst"), &key("ipv6_dst"), 128),
+    graph.branch("is_ipv6", &valid("ipv6"), "commit_ipv6", Some("is_arp"));
+    let addresses = sum_of([
+        checksum_deltas(&ipv6("src"), &key("ipv6_src"), 128),
+        checksum_deltas(&ipv6("dst"), &key("ipv6_dst"), 128),
     ]);
     let mut v6 = vec![assign(&meta("address_gain"), &addresses)];
     let written = [("src", "ipv6_src"), ("dst", "ipv6_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
     v6.extend(written.map(|(name, from)| assign(&ipv6(name), &key(from))));
     graph.step("commit_ipv6", &v6, Some("is_tcp"));
-    graph.branch("is_arp", &valid("arp"), ("commit_arp", None));
+    graph.branch("is_arp", &valid("arp"), "commit_arp", None);
     let arp = [
         assign(&field("arp", "spa"), &key("ip_src")),
         assign(&field("arp", "tpa"), &key("ip_dst")),
@@ -407,20 +415,20 @@ fn commit_network(graph: &mut Graph) {
     graph.step("commit_arp", &arp, None);
 }
 
-fn commit_transport(graph: &mut Graph) {
+fn write_transport(graph: &mut Graph) {
     for (header, otherwise) in [("tcp", "is_udp"), ("udp", "is_icmp")] {
         let at = |name| field(header, name);
-        let ports = total([
+        let ports = sum_of([
             meta("address_gain"),
-            gains(&at("src"), &key("tp_src"), 16),
-            gains(&at("dst"), &key("tp_dst"), 16),
+            checksum_deltas(&at("src"), &key("tp_src"), 16),
+            checksum_deltas(&at("dst"), &key("tp_dst"), 16),
         ]);
-        let mut summed = vec![assign(&meta("sum"), &ports)];
-        summed.extend(follow(&at("checksum"), &meta("sum")));
+        let mut steps = vec![assign(&meta("sum"), &ports)];
+        steps.extend(update_checksum(&at("checksum"), &meta("sum")));
         let write = format!("commit_{header}");
         graph.step(
             &format!("sum_{header}"),
-            &summed,
+            &steps,
             Some(if header == "udp" { "is_udp_zero" } else { &write }),
         );
         let ports = [assign(&at("src"), &key("tp_src")), assign(&at("dst"), &key("tp_dst"))];
@@ -428,48 +436,49 @@ fn commit_transport(graph: &mut Graph) {
         graph.branch(
             &format!("is_{header}"),
             &valid(header),
-            (if header == "udp" { "has_udp_sum" } else { "sum_tcp" }, Some(otherwise)),
+            if header == "udp" { "has_udp_sum" } else { "sum_tcp" },
+            Some(otherwise),
         );
     }
-    // Zero says that there is no checksum; a sum of zero is written as all ones (RFC 768).
+    // Zero means no checksum; a computed zero is sent as all ones (RFC 768).
     let zero = op("==", &field("udp", "checksum"), &hex(0));
-    graph.branch("has_udp_sum", &zero, ("commit_udp", Some("sum_udp")));
-    graph.branch("is_udp_zero", &zero, ("note_udp_sum", Some("commit_udp")));
+    graph.branch("has_udp_sum", &zero, "commit_udp", Some("sum_udp"));
+    graph.branch("is_udp_zero", &zero, "note_udp_sum", Some("commit_udp"));
     let ones = assign(&field("udp", "checksum"), &hex(0xffff));
     graph.step("note_udp_sum", &[ones], Some("commit_udp"));
     let icmp = |name| field("icmp", name);
-    let of = |kind: &Value, code: &Value| op("+", &op("<<", kind, &hex(8)), code);
-    let gained = gains(
-        &of(&icmp("kind"), &icmp("code")),
-        &of(&op("&", &key("tp_src"), &hex(0xff)), &op("&", &key("tp_dst"), &hex(0xff))),
+    let type_and_code = |kind: &Value, code: &Value| op("+", &op("<<", kind, &hex(8)), code);
+    let delta = checksum_deltas(
+        &type_and_code(&icmp("kind"), &icmp("code")),
+        &type_and_code(&op("&", &key("tp_src"), &hex(0xff)), &op("&", &key("tp_dst"), &hex(0xff))),
         16,
     );
-    // Addresses are part of the sum of ICMPv6 alone.
-    graph.branch("is_icmp", &valid("icmp"), ("is_icmp_alone", None));
-    graph.branch("is_icmp_alone", &valid("ipv4"), ("sum_icmp", Some("sum_icmpv6")));
-    let both = op("+", &meta("address_gain"), &gained);
-    for (name, gained) in [("sum_icmp", &gained), ("sum_icmpv6", &both)] {
-        let mut summed = vec![assign(&meta("sum"), gained)];
-        summed.extend(follow(&icmp("checksum"), &meta("sum")));
-        graph.step(name, &summed, Some("commit_icmp"));
+    // Only the checksum of ICMPv6 includes the addresses.
+    graph.branch("is_icmp", &valid("icmp"), "is_icmp_alone", None);
+    graph.branch("is_icmp_alone", &valid("ipv4"), "sum_icmp", Some("sum_icmpv6"));
+    let both = op("+", &meta("address_gain"), &delta);
+    for (name, delta) in [("sum_icmp", &delta), ("sum_icmpv6", &both)] {
+        let mut steps = vec![assign(&meta("sum"), delta)];
+        steps.extend(update_checksum(&icmp("checksum"), &meta("sum")));
+        graph.step(name, &steps, Some("commit_icmp"));
     }
     let written = [assign(&icmp("kind"), &key("tp_src")), assign(&icmp("code"), &key("tp_dst"))];
     graph.step("commit_icmp", &written, None);
 }
 
-/// Names and widths.
-type Fields = Vec<(String, u16)>;
+/// Field names and widths.
+type FieldList = Vec<(String, u16)>;
 
-/// Types and instances of all headers and of metadata.
+/// Returns the types and instances of all headers and metadata.
 fn header_instances() -> (Vec<Value>, Vec<Value>) {
-    let fields = |list: &[(&str, u16)]| -> Fields {
+    let fields = |list: &[(&str, u16)]| -> FieldList {
         list.iter().map(|(name, width)| ((*name).to_owned(), *width)).collect()
     };
-    let packet = |header: &PacketHeader| -> Fields {
+    let packet = |header: &PacketHeader| -> FieldList {
         header.fields.iter().map(|field| (field.name.to_owned(), field.width)).collect()
     };
     let keyed = key_fields().iter().map(|field| (field.name.to_owned(), field.width)).collect();
-    let mut all: Vec<(&str, bool, Fields)> = vec![
+    let mut all: Vec<(&str, bool, FieldList)> = vec![
         ("standard_metadata", true, fields(STANDARD)),
         ("meta", true, fields(METADATA)),
         ("key", true, keyed),

@@ -1,46 +1,49 @@
-//! Tables, fields and actions of the LTM cache, with their numbers and widths.
+//! Tables, fields and actions of the LTM program, with their ids and widths.
 //!
 //! ```text
-//!          start            ltm_1                  ltm_2 .. ltm_K
+//! start            ltm_1                  ltm_2 .. ltm_K
 //! packet ──────► tag 1 ──► tag, fields ──► tag ──► tag, fields ──► forward | drop
-//!                             │ a stage without an entry for the tag lets the packet pass
-//!                             └──► behind the last stage: to the controller, as it came
+//! │ a stage without an entry for the tag is skipped
+//! └──► after the last stage: punt, unmodified
 //! ```
 //!
-//! An entry has exactly one action, so each action that writes headers also says how the packet goes
-//! on. Every write is masked, as a rule of an LTM stage is. Fields are those of a flow key, by the
-//! places where it has them: what ARP has for an operation lies with the protocol of IP, what ICMP has
-//! for type and code with the ports.
+//! An entry has exactly one action, so each action that rewrites headers also decides how the
+//! packet continues. Every write is masked, as in an LTM rule. The fields are those of a flow key
+//! and share its positions: the ARP operation is stored with the IP protocol, and ICMP type and
+//! code with the ports.
 //!
-//! Tags are 16 bits; ports, too. `vlan_tci` has bit 12 set exactly if the packet has a tag (the
-//! present bit of Open vSwitch). A packet that the program cannot take apart (two tags, options of
-//! IPv4, extensions of IPv6, SCTP, IGMP, NSH, neighbour discovery, ICMP in the other version of IP, ARP
-//! of other addresses, headers cut short, lengths that disagree with the frame or with each other) never
-//! enters the tables.
+//! Tags and ports have 16 bits. Bit 12 of `vlan_tci` is set exactly if the packet has a tag (the
+//! present bit of Open vSwitch). The parser refuses the following packets, which never enter the
+//! tables:
+//!
+//! * two VLAN tags, NSH, ARP for other address types
+//! * IPv4 options, IPv6 extension headers
+//! * SCTP, IGMP, neighbour discovery, ICMP of the other IP version
+//! * truncated headers, inconsistent lengths
 
 use shunt_flow::FieldId;
 
-/// The cache as a program: how many stages, and how large each is.
+/// The LTM program: the number of stages and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     stages: u8,
     size: u32,
 }
 
-/// A number of stages that the program does not come with.
+/// The number of stages is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a program of {0} stages: there are 1 to {max}", max = Program::STAGES_MAX)]
+#[error("the program cannot have {0} stages: use 1 to {max}", max = Program::STAGES_MAX)]
 pub struct UnknownStages(pub u8);
 
 impl Program {
-    /// Most stages of a program.
+    /// Maximum number of stages.
     pub const STAGES_MAX: u8 = 16;
 
-    /// A program of `stages` tables of `size` entries.
+    /// Creates a program of `stages` tables with `size` entries each.
     ///
     /// # Errors
     ///
-    /// There are no programs of so many stages.
+    /// The number of stages is out of range.
     pub const fn new(stages: u8, size: u32) -> Result<Self, UnknownStages> {
         if stages == 0 || stages > Self::STAGES_MAX {
             return Err(UnknownStages(stages));
@@ -48,32 +51,32 @@ impl Program {
         Ok(Self { stages, size })
     }
 
-    /// Number of stages.
+    /// Returns the number of stages.
     #[must_use]
     pub const fn stages(&self) -> u8 {
         self.stages
     }
 
-    /// Entries of each stage.
+    /// Returns the number of entries per stage.
     #[must_use]
     pub const fn size(&self) -> u32 {
         self.size
     }
 
-    /// The id of a stage's table; stages count from 0, names from 1.
+    /// Returns the table id of a stage; stages count from 0, table names from 1.
     #[must_use]
     pub fn table_id(&self, stage: u8) -> u32 {
         TABLE_PREFIX + 1 + u32::from(stage)
     }
 
-    /// The stage of a table.
+    /// Returns the stage of a table id.
     #[must_use]
     pub fn stage(&self, table_id: u32) -> Option<u8> {
         let stage = u8::try_from(table_id.checked_sub(TABLE_PREFIX + 1)?).ok()?;
         (stage < self.stages).then_some(stage)
     }
 
-    /// The id of the counter of a stage's table.
+    /// Returns the direct counter id of a stage.
     #[must_use]
     pub fn counter_id(&self, stage: u8) -> u32 {
         DIRECT_COUNTER_PREFIX + 1 + u32::from(stage)
@@ -81,127 +84,128 @@ impl Program {
 }
 
 impl Default for Program {
-    /// Four stages of 8192 entries: what `p4/gigaflow.p4` is written for.
+    /// Returns the program of `p4/gigaflow.p4`: four stages of 8192 entries.
     fn default() -> Self {
         Self { stages: 4, size: 8192 }
     }
 }
 
-/// How a field of a key is matched.
+/// The match kind of a key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
-    /// All bits.
+    /// Matches all bits.
     Exact,
-    /// The bits of a mask.
+    /// Matches the bits of a mask.
     Ternary,
 }
 
-/// Where the value of a field of a key comes from.
+/// The source of a key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The tag that the packet arrives with.
+pub enum FieldSource {
+    /// The tag of the packet.
     Tag,
-    /// The port that it came in by.
+    /// The ingress port.
     InPort,
-    /// A field of its flow key.
+    /// A field of the flow key.
     Header(FieldId),
 }
 
-/// One field of the key of every LTM table. Its id is its position, from 1.
+/// A field of the key of every LTM table. Its id is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyField {
-    /// Its number in matches.
+    /// Id in matches.
     pub id: u32,
-    /// As P4Info and the program call it.
+    /// Name in the P4Info and in the program.
     pub name: &'static str,
-    /// In bits.
+    /// Width in bits.
     pub width: u16,
-    /// How it is matched.
+    /// Match kind.
     pub kind: MatchKind,
-    /// What it is of a packet.
-    pub place: Place,
+    /// Source of the value.
+    pub source: FieldSource,
 }
 
 const fn key(
     id: u32,
     name: &'static str,
     width: u16,
-    (kind, place): (MatchKind, Place),
+    kind: MatchKind,
+    source: FieldSource,
 ) -> KeyField {
-    KeyField { id, name, width, kind, place }
+    KeyField { id, name, width, kind, source }
 }
 
-const fn header(field: FieldId) -> (MatchKind, Place) {
-    (MatchKind::Ternary, Place::Header(field))
+const fn header(id: u32, name: &'static str, width: u16, field: FieldId) -> KeyField {
+    key(id, name, width, MatchKind::Ternary, FieldSource::Header(field))
 }
 
-/// The key of every LTM table, by id.
+/// Returns the key of every LTM table, by id.
 #[must_use]
 pub const fn key_fields() -> &'static [KeyField] {
     KEY
 }
 
 const KEY: &[KeyField] = &[
-    key(1, "tag", TAG_WIDTH, (MatchKind::Exact, Place::Tag)),
-    key(2, "in_port", 16, (MatchKind::Ternary, Place::InPort)),
-    key(3, "eth_dst", 48, header(FieldId::EthDst)),
-    key(4, "eth_src", 48, header(FieldId::EthSrc)),
-    key(5, "eth_type", 16, header(FieldId::EthType)),
-    key(6, "vlan_tci", 16, header(FieldId::VlanTci)),
-    key(7, "ip_src", 32, header(FieldId::Ipv4Src)),
-    key(8, "ip_dst", 32, header(FieldId::Ipv4Dst)),
-    key(9, "nw_proto", 16, header(FieldId::ArpOp)),
-    key(10, "nw_tos", 8, header(FieldId::NwTos)),
-    key(11, "nw_ttl", 8, header(FieldId::NwTtl)),
-    key(12, "ip_frag", 2, header(FieldId::NwFrag)),
-    key(13, "tp_src", 16, header(FieldId::TcpSrc)),
-    key(14, "tp_dst", 16, header(FieldId::TcpDst)),
-    key(15, "tcp_flags", 12, header(FieldId::TcpFlags)),
-    key(16, "ipv6_src", 128, header(FieldId::Ipv6Src)),
-    key(17, "ipv6_dst", 128, header(FieldId::Ipv6Dst)),
+    key(1, "tag", TAG_WIDTH, MatchKind::Exact, FieldSource::Tag),
+    key(2, "in_port", 16, MatchKind::Ternary, FieldSource::InPort),
+    header(3, "eth_dst", 48, FieldId::EthDst),
+    header(4, "eth_src", 48, FieldId::EthSrc),
+    header(5, "eth_type", 16, FieldId::EthType),
+    header(6, "vlan_tci", 16, FieldId::VlanTci),
+    header(7, "ip_src", 32, FieldId::Ipv4Src),
+    header(8, "ip_dst", 32, FieldId::Ipv4Dst),
+    header(9, "nw_proto", 16, FieldId::ArpOp),
+    header(10, "nw_tos", 8, FieldId::NwTos),
+    header(11, "nw_ttl", 8, FieldId::NwTtl),
+    header(12, "ip_frag", 2, FieldId::NwFrag),
+    header(13, "tp_src", 16, FieldId::TcpSrc),
+    header(14, "tp_dst", 16, FieldId::TcpDst),
+    header(15, "tcp_flags", 12, FieldId::TcpFlags),
+    header(16, "ipv6_src", 128, FieldId::Ipv6Src),
+    header(17, "ipv6_dst", 128, FieldId::Ipv6Dst),
 ];
 
-/// How a packet goes on behind an action.
+/// How a packet continues after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// In a later stage, with the tag of the last parameter.
+pub enum Disposition {
+    /// In a later stage, with the tag in the last parameter.
     Next,
-    /// Out by the port of the last parameter; nowhere if that is where it came from.
+    /// To the port in the last parameter; dropped if that is the ingress port.
     Forward,
-    /// Nowhere.
+    /// Dropped.
     Drop,
-    /// To the controller, as it came.
+    /// To the controller, unmodified.
     Punt,
-    /// As if the table had not been there.
+    /// As if the table did not exist.
     Miss,
 }
 
-/// What a parameter of an action is.
+/// The role of an action parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamRole {
-    /// Bits that a field takes.
+    /// The value to write to a field.
     Value(&'static KeyField),
-    /// Which of its bits.
+    /// The mask of the bits to write.
     Mask(&'static KeyField),
-    /// The tag to go on with.
+    /// The next tag.
     Tag,
-    /// The port to leave by.
+    /// The egress port.
     Port,
 }
 
-/// One parameter of an action. Its id is its position, from 1.
+/// A parameter of an action. Its id is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its number in actions.
+    /// Id in actions.
     pub id: u32,
-    /// In bits.
+    /// Width in bits.
     pub width: u16,
-    /// What it is.
+    /// Role of the parameter.
     pub role: ParamRole,
 }
 
 impl Param {
-    /// As P4Info and the program call it.
+    /// Returns the name in the P4Info and in the program.
     #[must_use]
     pub fn name(&self) -> String {
         match self.role {
@@ -213,44 +217,49 @@ impl Param {
     }
 }
 
-/// An action that an entry of an LTM table can have.
+/// An action that entries of an LTM table can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActionSpec {
-    /// Its number.
+    /// Action id.
     pub id: u32,
-    /// As P4Info and the program call it.
+    /// Name in the P4Info and in the program.
     pub name: &'static str,
-    /// Positions, in the key, of the fields that it writes.
+    /// Positions of the written fields in the key.
     writes: &'static [usize],
-    /// How the packet goes on.
-    pub end: End,
+    /// How the packet continues.
+    pub disposition: Disposition,
 }
 
 impl ActionSpec {
-    /// The fields that it writes.
+    /// Returns the written fields.
     pub fn writes(&self) -> impl Iterator<Item = &'static KeyField> {
         self.writes.iter().filter_map(|index| KEY.get(*index))
     }
 
-    /// Its parameters, by id: a value and a mask for each field, and how the packet goes on.
+    /// Returns the parameters by id: value and mask per field, then tag or port.
     pub fn params(&self) -> impl Iterator<Item = Param> {
         let written = self.writes().flat_map(|field| {
             [(ParamRole::Value(field), field.width), (ParamRole::Mask(field), field.width)]
         });
-        let end = match self.end {
-            End::Next => Some((ParamRole::Tag, TAG_WIDTH)),
-            End::Forward => Some((ParamRole::Port, PORT_WIDTH)),
-            End::Drop | End::Punt | End::Miss => None,
+        let disposition = match self.disposition {
+            Disposition::Next => Some((ParamRole::Tag, TAG_WIDTH)),
+            Disposition::Forward => Some((ParamRole::Port, PORT_WIDTH)),
+            Disposition::Drop | Disposition::Punt | Disposition::Miss => None,
         };
-        (1..).zip(written.chain(end)).map(|(id, (role, width))| Param { id, width, role })
+        (1..).zip(written.chain(disposition)).map(|(id, (role, width))| Param { id, width, role })
     }
 }
 
-const fn action(number: u32, name: &'static str, writes: &'static [usize], end: End) -> ActionSpec {
-    ActionSpec { id: ACTION_PREFIX + number, name, writes, end }
+const fn action(
+    number: u32,
+    name: &'static str,
+    writes: &'static [usize],
+    disposition: Disposition,
+) -> ActionSpec {
+    ActionSpec { id: ACTION_PREFIX + number, name, writes, disposition }
 }
 
-/// The actions that an entry can have, the narrowest that does a thing first.
+/// Returns the actions of entries, with the narrowest suitable action first.
 #[must_use]
 pub const fn actions() -> &'static [ActionSpec] {
     ACTIONS
@@ -263,93 +272,98 @@ const TRANSPORT: &[usize] = &[12, 13];
 const ALL: &[usize] = &[2, 3, 5, 6, 7, 9, 10, 12, 13, 15, 16];
 
 const ACTIONS: &[ActionSpec] = &[
-    action(1, "next", &[], End::Next),
-    action(2, "forward", &[], End::Forward),
-    action(3, "drop", &[], End::Drop),
+    action(1, "next", &[], Disposition::Next),
+    action(2, "forward", &[], Disposition::Forward),
+    action(3, "drop", &[], Disposition::Drop),
     PUNT_ACTION,
-    action(5, "set_ethernet", ETHERNET, End::Next),
-    action(6, "set_ethernet_forward", ETHERNET, End::Forward),
-    action(7, "set_ip", IP, End::Next),
-    action(8, "set_ip_forward", IP, End::Forward),
-    action(9, "set_transport", TRANSPORT, End::Next),
-    action(10, "set_transport_forward", TRANSPORT, End::Forward),
-    action(11, "rewrite", ALL, End::Next),
-    action(12, "rewrite_forward", ALL, End::Forward),
+    action(5, "set_ethernet", ETHERNET, Disposition::Next),
+    action(6, "set_ethernet_forward", ETHERNET, Disposition::Forward),
+    action(7, "set_ip", IP, Disposition::Next),
+    action(8, "set_ip_forward", IP, Disposition::Forward),
+    action(9, "set_transport", TRANSPORT, Disposition::Next),
+    action(10, "set_transport_forward", TRANSPORT, Disposition::Forward),
+    action(11, "rewrite", ALL, Disposition::Next),
+    action(12, "rewrite_forward", ALL, Disposition::Forward),
 ];
 
-/// Sends the packet to the controller as it came.
-pub const PUNT_ACTION: ActionSpec = action(4, "punt", &[], End::Punt);
+/// Punts the packet, unmodified.
+pub const PUNT_ACTION: ActionSpec = action(4, "punt", &[], Disposition::Punt);
 
-/// What an LTM table does with a packet that has no entry there; nothing else can have this action.
-pub const MISS_ACTION: ActionSpec = action(13, "miss", &[], End::Miss);
+/// The default action of every LTM table; entries cannot have it.
+pub const MISS_ACTION: ActionSpec = action(13, "miss", &[], Disposition::Miss);
 
-/// What the table before the stages does: it gives a packet its first tag.
-pub const START_ACTION: ActionSpec = action(14, "start", &[], End::Next);
+/// The action of the start table: it sets the first tag of a packet.
+pub const START_ACTION: ActionSpec = action(14, "start", &[], Disposition::Next);
 
-/// The table before the stages. It has no key: its default action is the first tag.
+/// The table before the stages.
+///
+/// It has no key: its default action sets the first tag.
 pub const START_TABLE: u32 = TABLE_PREFIX + 0x100;
 
-/// The first tag, until the controller says another.
+/// The first tag until the controller sets another.
 pub const TAG_FIRST: u16 = 0;
 
-/// Bits of a tag.
+/// Width of a tag in bits.
 pub const TAG_WIDTH: u16 = 16;
 
-/// Bits of a port.
+/// Width of a port in bits.
 const PORT_WIDTH: u16 = 16;
 
-/// The port behind which the controller is, of a switch that has no other way to it.
+/// The port of the controller, on a switch without another path to it.
 pub const CPU_PORT: u16 = 510;
 
-/// What comes with a packet from or to the controller.
+/// The metadata header of a packet to or from the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHeader {
-    /// Its number, as P4 compilers give it.
+    /// Id that P4 compilers assign.
     pub id: u32,
     /// `packet_in` or `packet_out`.
     pub name: &'static str,
-    /// Its fields, by id from 1.
-    pub fields: &'static [Meta],
+    /// Fields by id, from 1.
+    pub fields: &'static [PacketField],
 }
 
-/// A field of what comes with a packet.
+/// A field of a packet metadata header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meta {
-    /// Its number.
+pub struct PacketField {
+    /// Id of the field.
     pub id: u32,
-    /// As P4Info and the program call it.
+    /// Name in the P4Info and in the program.
     pub name: &'static str,
-    /// In bits.
+    /// Width in bits.
     pub width: u16,
 }
 
-/// With a packet to the controller: where it came in; why it is sent (0 no entry, 1 it cannot be
-/// taken apart, 2 an entry says so); the tag that no entry was found for, and the last stage that had
-/// one.
+/// Metadata of a punted packet.
+///
+/// `reason` is 0 if no entry matched, 1 if the parser refused the packet, and 2 if an entry punts
+/// it. `miss_tag` is the tag without an entry, and `last_stage` the last stage with one.
 pub const PACKET_IN: PacketHeader = PacketHeader {
     id: 81_826_293,
     name: "packet_in",
     fields: &[
-        Meta { id: 1, name: "ingress_port", width: PORT_WIDTH },
-        Meta { id: 2, name: "reason", width: 8 },
-        Meta { id: 3, name: "miss_tag", width: TAG_WIDTH },
-        Meta { id: 4, name: "last_stage", width: 8 },
+        PacketField { id: 1, name: "ingress_port", width: PORT_WIDTH },
+        PacketField { id: 2, name: "reason", width: 8 },
+        PacketField { id: 3, name: "miss_tag", width: TAG_WIDTH },
+        PacketField { id: 4, name: "last_stage", width: 8 },
     ],
 };
 
-/// With a packet from the controller: where it leaves; or, if `resubmit` is not zero, where it came
-/// in, to go through the tables.
+/// Metadata of a packet from the controller.
+///
+/// If `resubmit` is zero, the packet leaves by `egress_port`. Otherwise it goes through the tables
+/// as if it had arrived on `ingress_port`.
 pub const PACKET_OUT: PacketHeader = PacketHeader {
     id: 76_689_799,
     name: "packet_out",
     fields: &[
-        Meta { id: 1, name: "egress_port", width: PORT_WIDTH },
-        Meta { id: 2, name: "ingress_port", width: PORT_WIDTH },
-        Meta { id: 3, name: "resubmit", width: 8 },
+        PacketField { id: 1, name: "egress_port", width: PORT_WIDTH },
+        PacketField { id: 2, name: "ingress_port", width: PORT_WIDTH },
+        PacketField { id: 3, name: "resubmit", width: 8 },
     ],
 };
 
-/// The top byte of an id says of what kind its object is.
+/// The top byte of an id is the kind of its object.
 const ACTION_PREFIX: u32 = 0x0100_0000;
 const TABLE_PREFIX: u32 = 0x0200_0000;
 const DIRECT_COUNTER_PREFIX: u32 = 0x1300_0000;
@@ -371,7 +385,7 @@ mod tests {
     #[test]
     fn a_field_is_as_wide_as_in_a_flow_key() {
         for field in key_fields() {
-            if let Place::Header(id) = field.place {
+            if let FieldSource::Header(id) = field.source {
                 assert_eq!(u16::from(id.info().slot.width), field.width, "{}", field.name);
             }
         }

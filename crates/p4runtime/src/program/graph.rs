@@ -1,10 +1,10 @@
-//! The control flow of a bmv2 program: tables and conditions that name what comes next.
+//! The control flow of a bmv2 program: tables and conditions that name their successors.
 //!
-//! What a P4 program writes as a statement is a table without a key whose only action cannot change.
+//! A P4 statement becomes a table without a key, with a single constant action.
 
 use serde_json::{Value, json};
 
-/// Tables, conditions and actions so far.
+/// The tables, conditions and actions so far.
 #[derive(Default)]
 pub(super) struct Graph {
     pub(super) tables: Vec<Value>,
@@ -12,21 +12,23 @@ pub(super) struct Graph {
     pub(super) actions: Vec<Value>,
 }
 
-/// A table that controllers see.
+/// A table that is visible to controllers.
 pub(super) struct MatchTable<'a> {
     pub(super) name: &'a str,
     pub(super) key: Vec<Value>,
-    /// Positions of its actions, and their names; the last is what it does by default.
+    /// Indices and names of its actions; the last one is the default.
     pub(super) actions: &'a [(usize, String)],
     pub(super) default_data: Vec<String>,
     pub(super) is_default_const: bool,
     pub(super) size: u32,
-    /// What comes next: after a hit, after a miss.
-    pub(super) next: (&'a str, &'a str),
+    /// Successor after a hit.
+    pub(super) on_hit: &'a str,
+    /// Successor after a miss.
+    pub(super) on_miss: &'a str,
 }
 
 impl Graph {
-    /// Adds an action, and says what its number is.
+    /// Adds an action and returns its index.
     pub(super) fn action(&mut self, name: &str, data: &[Value], primitives: &[Value]) -> usize {
         let id = self.actions.len();
         self.actions.push(json!({
@@ -35,7 +37,7 @@ impl Graph {
         id
     }
 
-    /// Adds a statement: primitives, and what comes next.
+    /// Adds a statement: primitives and a successor.
     pub(super) fn step(&mut self, name: &str, primitives: &[Value], next: Option<&str>) {
         let action_name = format!("do_{name}");
         let action = self.action(&action_name, &[], primitives);
@@ -52,20 +54,26 @@ impl Graph {
         self.tables.push(table);
     }
 
-    /// Adds a condition, and what comes next.
-    pub(super) fn branch(&mut self, name: &str, condition: &Value, next: (&str, Option<&str>)) {
+    /// Adds a condition with a successor for each outcome.
+    pub(super) fn branch(
+        &mut self,
+        name: &str,
+        condition: &Value,
+        on_true: &str,
+        on_false: Option<&str>,
+    ) {
         self.conditions.push(json!({
             "name": name, "id": self.conditions.len(), "expression": condition,
-            "true_next": next.0, "false_next": next.1,
+            "true_next": on_true, "false_next": on_false,
         }));
     }
 
-    /// Adds a table that controllers see.
+    /// Adds a table that is visible to controllers.
     pub(super) fn table(&mut self, table: &MatchTable<'_>) {
         let is_keyed = !table.key.is_empty();
         let ids: Vec<usize> = table.actions.iter().map(|(id, _)| *id).collect();
         let names: Vec<&str> = table.actions.iter().map(|(_, name)| name.as_str()).collect();
-        let (hit, miss) = table.next;
+        let (hit, miss) = (table.on_hit, table.on_miss);
         let value = json!({
             "name": table.name, "id": self.tables.len(), "key": table.key,
             "match_type": if is_keyed { "ternary" } else { "exact" },

@@ -1,9 +1,9 @@
-//! The lengths that headers say, held against the frame.
+//! Checks of header lengths against the frame length.
 //!
-//! A packet that is longer than its frame, or too short for its transport header, has no such header in
-//! a flow key: what lies in its place is padding, or nothing. The parser of the program cannot tell, so
-//! the control refuses what it read. `meta.left` is what of the frame was left behind the link headers,
-//! and behind the network header what the packet itself says.
+//! A packet that claims to be longer than its frame, or is too short for its transport header, has
+//! no such header in a flow key. The bytes at that position are padding, or missing. The parser
+//! cannot check this, so the control block refuses such packets. `meta.left` is the number of bytes
+//! after the link header, and after the network header the payload length that the packet states.
 
 use serde_json::Value;
 
@@ -13,32 +13,32 @@ use super::{
     primitives::{assign, field, hex, op, valid},
 };
 
-/// Adds what looks at the lengths, and goes on to one of two: with what is wrong, or with what is right.
-pub(super) fn check_lengths(graph: &mut Graph, (wrong, right): (&str, &str)) {
+/// Adds the length checks, which continue with `wrong` or `right`.
+pub(super) fn check_lengths(graph: &mut Graph, wrong: &str, right: &str) {
     let left = meta("left");
     let is_within = |bytes: &Value| op(">=", &left, bytes);
     let is_at_least = |value: &Value, least| op(">=", value, &hex(least));
 
     let length = field("ipv4", "length");
-    graph.branch("has_ipv4", &valid("ipv4"), ("is_long_ipv4", Some("has_ipv6")));
-    graph.branch("is_long_ipv4", &is_at_least(&length, 20), ("is_whole_ipv4", Some(wrong)));
-    graph.branch("is_whole_ipv4", &is_within(&length), ("enter_ipv4", Some(wrong)));
+    graph.branch("has_ipv4", &valid("ipv4"), "is_long_ipv4", Some("has_ipv6"));
+    graph.branch("is_long_ipv4", &is_at_least(&length, 20), "is_whole_ipv4", Some(wrong));
+    graph.branch("is_whole_ipv4", &is_within(&length), "enter_ipv4", Some(wrong));
     let inside = assign(&left, &op("-", &length, &hex(20)));
     graph.step("enter_ipv4", &[inside], Some("has_tcp"));
 
     let length = field("ipv6", "length");
     let whole = op("+", &length, &hex(40));
-    graph.branch("has_ipv6", &valid("ipv6"), ("is_whole_ipv6", Some(right)));
-    graph.branch("is_whole_ipv6", &is_within(&whole), ("enter_ipv6", Some(wrong)));
+    graph.branch("has_ipv6", &valid("ipv6"), "is_whole_ipv6", Some(right));
+    graph.branch("is_whole_ipv6", &is_within(&whole), "enter_ipv6", Some(wrong));
     graph.step("enter_ipv6", &[assign(&left, &length)], Some("has_tcp"));
 
     let words = field("tcp", "data_offset");
-    graph.branch("has_tcp", &valid("tcp"), ("is_long_tcp", Some("has_udp")));
-    graph.branch("is_long_tcp", &is_at_least(&words, 5), ("is_whole_tcp", Some(wrong)));
+    graph.branch("has_tcp", &valid("tcp"), "is_long_tcp", Some("has_udp"));
+    graph.branch("is_long_tcp", &is_at_least(&words, 5), "is_whole_tcp", Some(wrong));
     let whole = op("<<", &words, &hex(2));
-    graph.branch("is_whole_tcp", &is_within(&whole), (right, Some(wrong)));
+    graph.branch("is_whole_tcp", &is_within(&whole), right, Some(wrong));
 
-    graph.branch("has_udp", &valid("udp"), ("is_whole_short", Some("has_icmp")));
-    graph.branch("has_icmp", &valid("icmp"), ("is_whole_short", Some(right)));
-    graph.branch("is_whole_short", &is_at_least(&left, 8), (right, Some(wrong)));
+    graph.branch("has_udp", &valid("udp"), "is_whole_short", Some("has_icmp"));
+    graph.branch("has_icmp", &valid("icmp"), "is_whole_short", Some(right));
+    graph.branch("is_whole_short", &is_at_least(&left, 8), right, Some(wrong));
 }

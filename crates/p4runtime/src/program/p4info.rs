@@ -1,8 +1,8 @@
-//! The P4Info of a program: what a controller may ask of its tables.
+//! The P4Info of a program.
 
 use super::description::{
-    ActionSpec, End, KeyField, MISS_ACTION, MatchKind, Meta, PACKET_IN, PACKET_OUT, PacketHeader,
-    Program, START_ACTION, START_TABLE, TAG_FIRST, actions, key_fields,
+    ActionSpec, Disposition, KeyField, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT, PacketField,
+    PacketHeader, Program, START_ACTION, START_TABLE, TAG_FIRST, actions, key_fields,
 };
 use crate::{
     value,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Program {
-    /// The P4Info of the program.
+    /// Returns the P4Info of the program.
     #[must_use]
     pub fn p4info(&self) -> P4Info {
         let stages = 0..self.stages();
@@ -35,7 +35,7 @@ impl Program {
     fn stage_table(&self, stage: u8) -> Table {
         let scoped = |spec: &ActionSpec| ActionRef {
             id: spec.id,
-            scope: (if spec.end == End::Miss {
+            scope: (if spec.disposition == Disposition::Miss {
                 action_ref::Scope::DefaultOnly
             } else {
                 action_ref::Scope::TableOnly
@@ -86,7 +86,7 @@ fn start() -> Table {
     }
 }
 
-/// What lies in the control block of the program: its name there, and the short one.
+/// Returns the preamble of an object, with its full and short name.
 fn preamble(id: u32, alias: &str) -> Option<Preamble> {
     let name = format!("ingress.{alias}");
     Some(Preamble { id, name, alias: alias.to_owned(), annotations: Vec::new() })
@@ -117,7 +117,7 @@ fn action_info(spec: &ActionSpec) -> Action {
 }
 
 fn packet(header: &PacketHeader) -> ControllerPacketMetadata {
-    let field = |meta: &Meta| controller_packet_metadata::Metadata {
+    let field = |meta: &PacketField| controller_packet_metadata::Metadata {
         id: meta.id,
         name: meta.name.to_owned(),
         bitwidth: meta.width.into(),

@@ -1,6 +1,6 @@
-//! The parser of the bmv2 program: which bytes of a frame become the key.
+//! The parser of the bmv2 program, which fills the key from a frame.
 //!
-//! What it cannot take apart as the key demands it refuses: such packets go to the controller.
+//! Packets that it cannot parse into the key are refused and punted.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
     primitives::{extract, field, hex, op, set},
 };
 
-/// A state of the parser: what it does, what it looks at, and where it goes from there.
+/// Returns a parser state: its operations, its select fields, and its transitions.
 fn state(name: &str, ops: &[Value], look: &[Value], next: &[(&str, Option<&str>)]) -> Value {
     let transitions: Vec<Value> = next
         .iter()
@@ -24,7 +24,7 @@ fn state(name: &str, ops: &[Value], look: &[Value], next: &[(&str, Option<&str>)
     json!({ "name": name, "parser_ops": ops, "transition_key": look, "transitions": transitions })
 }
 
-/// All states, in the order of their numbers.
+/// Returns all parser states in the order of their ids.
 pub(super) fn parse_states() -> Vec<Value> {
     let cpu = format!("{CPU_PORT:#06x}");
     let after_link = [
@@ -49,15 +49,20 @@ pub(super) fn parse_states() -> Vec<Value> {
             &[field("standard_metadata", "ingress_port")],
             &[(&cpu, Some("packet_out")), ("", Some("ethernet"))],
         ),
-        state("packet_out", &[extract(PACKET_OUT.name), less(5)], &[], &[("", Some("ethernet"))]),
+        state(
+            "packet_out",
+            &[extract(PACKET_OUT.name), consume_bytes(5)],
+            &[],
+            &[("", Some("ethernet"))],
+        ),
         state(
             "ethernet",
             &[
                 extract("ethernet"),
-                less(14),
-                key_is("eth_dst", "ethernet", "dst"),
-                key_is("eth_src", "ethernet", "src"),
-                key_is("eth_type", "ethernet", "eth_type"),
+                consume_bytes(14),
+                set_key("eth_dst", "ethernet", "dst"),
+                set_key("eth_src", "ethernet", "src"),
+                set_key("eth_type", "ethernet", "eth_type"),
             ],
             &[field("ethernet", "eth_type")],
             &after_ethernet,
@@ -66,15 +71,15 @@ pub(super) fn parse_states() -> Vec<Value> {
             "vlan",
             &[
                 extract("vlan"),
-                less(4),
+                consume_bytes(4),
                 set(&key("vlan_tci"), &op("|", &field("vlan", "tci"), &hex(0x1000))),
                 set(&meta("tag_kept"), &hex(0x1000)),
-                key_is("eth_type", "vlan", "eth_type"),
+                set_key("eth_type", "vlan", "eth_type"),
             ],
             &[field("vlan", "eth_type")],
             &after_link,
         ),
-        // Below 0x0600 it is no type but a length.
+        // Below 0x0600, the value is a length and not a type.
         state(
             "is_length",
             &[set(&meta("sum"), &op(">>", &key("eth_type"), &hex(9)))],
@@ -98,33 +103,33 @@ pub(super) fn parse_states() -> Vec<Value> {
     states
 }
 
-/// So many bytes of the frame have been read.
-fn less(bytes: u128) -> Value {
+/// Subtracts parsed bytes from the bytes left in the frame.
+fn consume_bytes(bytes: u128) -> Value {
     set(&meta("left"), &op("-", &meta("left"), &hex(bytes)))
 }
 
-/// A field of the key is set to one of a header.
-fn key_is(name: &str, header: &str, from: &str) -> Value {
+/// Sets a key field to a header field.
+fn set_key(name: &str, header: &str, from: &str) -> Value {
     set(&key(name), &field(header, from))
 }
 
 fn parse_arp() -> Vec<Value> {
     let arp = |name| field("arp", name);
-    let addresses = [key_is("ip_src", "arp", "spa"), key_is("ip_dst", "arp", "tpa")];
+    let addresses = [set_key("ip_src", "arp", "spa"), set_key("ip_dst", "arp", "tpa")];
     let known = [("0x000108000604", Some("arp_addresses")), ("", Some("refuse"))];
     let kind = [arp("hardware"), arp("protocol"), arp("lengths")];
-    // What is above a byte is not told from zero.
+    // Operations above 255 are stored as zero, as in a flow key.
     let high = [set(&meta("sum"), &op(">>", &arp("operation"), &hex(8)))];
     let is_low = [("0x00000000", Some("arp_known")), ("", None)];
     vec![
         state("arp", &[extract("arp")], &kind, &known),
         state("arp_addresses", &addresses, &[], &[("", Some("arp_operation"))]),
         state("arp_operation", &high, &[meta("sum")], &is_low),
-        state("arp_known", &[key_is("nw_proto", "arp", "operation")], &[], &[("", None)]),
+        state("arp_known", &[set_key("nw_proto", "arp", "operation")], &[], &[("", None)]),
     ]
 }
 
-/// Protocols whose headers are read, or refused, whatever carries them.
+/// IP protocols that are parsed or refused in both IP versions.
 const INSIDE: [(&str, Option<&str>); 4] = [
     ("0x06", Some("tcp")),
     ("0x11", Some("udp")),
@@ -135,15 +140,15 @@ const INSIDE: [(&str, Option<&str>); 4] = [
 fn parse_ipv4() -> Vec<Value> {
     let ops = [
         extract("ipv4"),
-        key_is("ip_src", "ipv4", "src"),
-        key_is("ip_dst", "ipv4", "dst"),
-        key_is("nw_proto", "ipv4", "protocol"),
-        key_is("nw_tos", "ipv4", "tos"),
-        key_is("nw_ttl", "ipv4", "ttl"),
+        set_key("ip_src", "ipv4", "src"),
+        set_key("ip_dst", "ipv4", "dst"),
+        set_key("nw_proto", "ipv4", "protocol"),
+        set_key("nw_tos", "ipv4", "tos"),
+        set_key("nw_ttl", "ipv4", "ttl"),
     ];
     let plain = [("0x45", Some("ipv4_part")), ("", Some("refuse"))];
     let fragment = |bits| set(&key("ip_frag"), &hex(bits));
-    // The offset, and behind it the flags: the lowest says that more fragments follow.
+    // The fragment offset, then the flags; the lowest flag means more fragments.
     let whole = ["0x000000", "0x000002", "0x000004", "0x000006"];
     let first = ["0x000001", "0x000003", "0x000005", "0x000007"];
     let part: Vec<_> = whole
@@ -152,7 +157,7 @@ fn parse_ipv4() -> Vec<Value> {
         .chain(first.map(|value| (value, Some("ipv4_first"))))
         .chain([("", Some("ipv4_later"))])
         .collect();
-    // ICMP of the other version of IP has type and code in a flow key, in either version.
+    // A flow key has type and code of ICMP in the wrong IP version, too.
     let own = [("0x01", Some("icmp")), ("0x3a", Some("refuse")), ("", None)];
     let inside: Vec<_> = INSIDE.into_iter().chain(own).collect();
     vec![
@@ -167,11 +172,11 @@ fn parse_ipv4() -> Vec<Value> {
 fn parse_ipv6() -> Vec<Value> {
     let ops = [
         extract("ipv6"),
-        key_is("ipv6_src", "ipv6", "src"),
-        key_is("ipv6_dst", "ipv6", "dst"),
-        key_is("nw_proto", "ipv6", "next_header"),
-        key_is("nw_tos", "ipv6", "tos"),
-        key_is("nw_ttl", "ipv6", "ttl"),
+        set_key("ipv6_src", "ipv6", "src"),
+        set_key("ipv6_dst", "ipv6", "dst"),
+        set_key("nw_proto", "ipv6", "next_header"),
+        set_key("nw_tos", "ipv6", "tos"),
+        set_key("nw_ttl", "ipv6", "ttl"),
     ];
     let plain = [("0x06", Some("ipv6_inside")), ("", Some("refuse"))];
     let extensions = ["0x00", "0x2b", "0x2c", "0x33", "0x3c", "0x87"];
@@ -188,13 +193,13 @@ fn parse_ipv6() -> Vec<Value> {
 
 fn parse_transport() -> Vec<Value> {
     let ports = |header| {
-        [extract(header), key_is("tp_src", header, "src"), key_is("tp_dst", header, "dst")]
+        [extract(header), set_key("tp_src", header, "src"), set_key("tp_dst", header, "dst")]
     };
     let [tcp, tcp_src, tcp_dst] = ports("tcp");
-    let tcp = [tcp, tcp_src, tcp_dst, key_is("tcp_flags", "tcp", "flags")];
+    let tcp = [tcp, tcp_src, tcp_dst, set_key("tcp_flags", "tcp", "flags")];
     let icmp =
-        [extract("icmp"), key_is("tp_src", "icmp", "kind"), key_is("tp_dst", "icmp", "code")];
-    // Neighbour discovery has more that rules look at.
+        [extract("icmp"), set_key("tp_src", "icmp", "kind"), set_key("tp_dst", "icmp", "code")];
+    // Rules can match more fields of neighbour discovery.
     let kinds = [("0x87", Some("refuse")), ("0x88", Some("refuse")), ("", None)];
     vec![
         state("tcp", &tcp, &[], &[("", None)]),

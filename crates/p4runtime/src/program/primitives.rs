@@ -1,7 +1,8 @@
-//! Expressions, assignments and conditions of a bmv2 program, as the JSON that bmv2 reads.
+//! Expressions, primitives and parser operations in the JSON format of bmv2.
 //!
-//! Source: "BMv2 JSON input format", version 2.23. Arithmetic there has no width: nothing is cut off
-//! before a field is written. So there is no complement here, only differences from all ones.
+//! Source: "BMv2 JSON input format", version 2.23. Its arithmetic has no width: values are
+//! truncated only when a field is written. Complements are therefore written as differences from
+//! all ones.
 
 use serde_json::{Value, json};
 
@@ -15,32 +16,32 @@ pub(super) fn hex(value: u128) -> Value {
     json!({ "type": "hexstr", "value": format!("{value:#x}") })
 }
 
-/// A parameter of the action, by its position from 0, inside of an expression.
+/// An action parameter in an expression, by its position from 0.
 pub(super) fn local(position: usize) -> Value {
     json!({ "type": "local", "value": position })
 }
 
-/// An operation on two values.
+/// A binary operation.
 pub(super) fn op(name: &str, left: &Value, right: &Value) -> Value {
     json!({ "type": "expression", "value": { "op": name, "left": left, "right": right } })
 }
 
-/// Whether a header is there.
+/// Tests whether a header is valid.
 pub(super) fn valid(header: &str) -> Value {
     op("d2b", &Value::Null, &field(header, "$valid$"))
 }
 
-/// Primitive: a field takes a value.
+/// Primitive: assigns a value to a field.
 pub(super) fn assign(target: &Value, value: &Value) -> Value {
     json!({ "op": "assign", "parameters": [target, argument(value)] })
 }
 
-/// Operation of a parser: a field takes a value.
+/// Parser operation: assigns a value to a field.
 pub(super) fn set(target: &Value, value: &Value) -> Value {
     json!({ "op": "set", "parameters": [target, argument(value)] })
 }
 
-/// Operation of a parser: the next bytes are this header.
+/// Parser operation: extracts a header.
 pub(super) fn extract(header: &str) -> Value {
     json!({ "op": "extract", "parameters": [{ "type": "regular", "value": header }] })
 }
@@ -50,7 +51,7 @@ pub(super) fn on_header(name: &str, header: &str) -> Value {
     json!({ "op": name, "parameters": [{ "type": "header", "value": header }] })
 }
 
-/// A value as an argument: parameters and expressions have a form of their own there.
+/// Returns a value in argument form, which differs for some value types.
 fn argument(value: &Value) -> Value {
     match value["type"].as_str() {
         Some("expression") => json!({ "type": "expression", "value": value }),
@@ -59,33 +60,36 @@ fn argument(value: &Value) -> Value {
     }
 }
 
-/// `(old & ~mask) | (value & mask)`, where nothing has bits above `width`.
+/// Returns `(old & ~mask) | (value & mask)`; no operand has bits above `width`.
 pub(super) fn masked(old: &Value, value: &Value, mask: &Value, width: u16) -> Value {
     let ones = hex(if width == 128 { u128::MAX } else { (1 << width) - 1 });
     let kept = op("&", old, &op("-", &ones, mask));
     op("|", &kept, &op("&", value, mask))
 }
 
-/// What a checksum gains when 16 bits change (RFC 1624): the complement of the old, and the new.
-fn gain(old: &Value, new: &Value) -> Value {
+/// Returns the checksum delta of a 16-bit change (RFC 1624): `~old + new`.
+fn checksum_delta(old: &Value, new: &Value) -> Value {
     op("+", &op("-", &hex(0xffff), old), new)
 }
 
-/// What a checksum gains when a field of `width` bits changes; `width` is a multiple of 16.
-pub(super) fn gains(old: &Value, new: &Value, width: u16) -> Value {
+/// Returns the checksum delta of a change of `width` bits, a multiple of 16.
+pub(super) fn checksum_deltas(old: &Value, new: &Value, width: u16) -> Value {
     let word =
         |value: &Value, shift: u16| op("&", &op(">>", value, &hex(shift.into())), &hex(0xffff));
-    let words = (0..width).step_by(16).map(|shift| gain(&word(old, shift), &word(new, shift)));
-    total(words)
+    let words =
+        (0..width).step_by(16).map(|shift| checksum_delta(&word(old, shift), &word(new, shift)));
+    sum_of(words)
 }
 
-/// The sum of values; zero for none.
-pub(super) fn total(values: impl IntoIterator<Item = Value>) -> Value {
+/// Returns the sum of values; zero if there are none.
+pub(super) fn sum_of(values: impl IntoIterator<Item = Value>) -> Value {
     values.into_iter().reduce(|sum, value| op("+", &sum, &value)).unwrap_or_else(|| hex(0))
 }
 
-/// Primitives that let a checksum follow what was gained in `sum`, a field of 32 bits that is used up.
-pub(super) fn follow(checksum: &Value, sum: &Value) -> Vec<Value> {
+/// Returns primitives that add `sum` to a checksum.
+///
+/// They overwrite `sum`, a field of 32 bits.
+pub(super) fn update_checksum(checksum: &Value, sum: &Value) -> Vec<Value> {
     let start = op("+", sum, &op("-", &hex(0xffff), checksum));
     let fold = op("+", &op("&", sum, &hex(0xffff)), &op(">>", sum, &hex(16)));
     vec![

@@ -1,7 +1,7 @@
-//! A P4Info in the text form of protocol buffers, as compilers write it and shells read it.
+//! The text format of a P4Info, as P4 compilers write it and P4Runtime shells read it.
 //!
-//! Only what a [`Program`](super::Program) has is written; absent fields and zeros are left out, as
-//! everywhere in that form.
+//! It writes only what a [`Program`](super::Program) contains; absent fields and zeros are left
+//! out, as usual in this format.
 
 use std::fmt::{self, Write};
 
@@ -10,26 +10,26 @@ use crate::wire::p4::config::v1::{
     Table, action_ref, counter_spec, match_field, table,
 };
 
-/// Writes a P4Info as text.
+/// Returns the text format of a P4Info.
 #[must_use]
 pub fn p4info_text(info: &P4Info) -> String {
-    let mut text = Text(String::new(), 0);
-    // Writing to a string does not fail.
+    let mut text = TextWriter(String::new(), 0);
+    // Writing to a string cannot fail.
     let _ = write_info(&mut text, info);
     text.0
 }
 
-/// Text so far, and how deep it is.
-struct Text(String, usize);
+/// The text so far, and the indentation level.
+struct TextWriter(String, usize);
 
-type Written = Result<(), fmt::Error>;
+type WriteResult = Result<(), fmt::Error>;
 
-impl Text {
-    fn line(&mut self, line: impl fmt::Display) -> Written {
+impl TextWriter {
+    fn line(&mut self, line: impl fmt::Display) -> WriteResult {
         writeln!(self.0, "{:indent$}{line}", "", indent = self.1 * 2)
     }
 
-    fn block(&mut self, name: &str, inner: impl FnOnce(&mut Self) -> Written) -> Written {
+    fn block(&mut self, name: &str, inner: impl FnOnce(&mut Self) -> WriteResult) -> WriteResult {
         self.line(format_args!("{name} {{"))?;
         self.1 += 1;
         inner(self)?;
@@ -37,7 +37,7 @@ impl Text {
         self.line("}")
     }
 
-    fn word(&mut self, name: &str, word: &str) -> Written {
+    fn word(&mut self, name: &str, word: &str) -> WriteResult {
         if word.is_empty() {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Text {
         self.line(format_args!("{name}: \"{escaped}\""))
     }
 
-    fn number(&mut self, name: &str, number: impl Into<i64>) -> Written {
+    fn number(&mut self, name: &str, number: impl Into<i64>) -> WriteResult {
         match number.into() {
             0 => Ok(()),
             number => self.line(format_args!("{name}: {number}")),
@@ -53,7 +53,7 @@ impl Text {
     }
 }
 
-fn write_info(text: &mut Text, info: &P4Info) -> Written {
+fn write_info(text: &mut TextWriter, info: &P4Info) -> WriteResult {
     if let Some(package) = &info.pkg_info {
         text.block("pkg_info", |text| {
             text.word("name", &package.name)?;
@@ -74,7 +74,7 @@ fn write_info(text: &mut Text, info: &P4Info) -> Written {
     })
 }
 
-fn write_preamble(text: &mut Text, preamble: Option<&Preamble>) -> Written {
+fn write_preamble(text: &mut TextWriter, preamble: Option<&Preamble>) -> WriteResult {
     let Some(preamble) = preamble else { return Ok(()) };
     text.block("preamble", |text| {
         text.number("id", preamble.id)?;
@@ -84,7 +84,7 @@ fn write_preamble(text: &mut Text, preamble: Option<&Preamble>) -> Written {
     })
 }
 
-fn write_table(text: &mut Text, table: &Table) -> Written {
+fn write_table(text: &mut TextWriter, table: &Table) -> WriteResult {
     write_preamble(text, table.preamble.as_ref())?;
     for field in &table.match_fields {
         text.block("match_fields", |text| write_field(text, field))?;
@@ -115,7 +115,7 @@ fn write_table(text: &mut Text, table: &Table) -> Written {
     Ok(())
 }
 
-fn write_field(text: &mut Text, field: &MatchField) -> Written {
+fn write_field(text: &mut TextWriter, field: &MatchField) -> WriteResult {
     text.number("id", field.id)?;
     text.word("name", &field.name)?;
     text.number("bitwidth", field.bitwidth)?;
@@ -124,7 +124,7 @@ fn write_field(text: &mut Text, field: &MatchField) -> Written {
     text.line(format_args!("match_type: {}", kind.as_str_name()))
 }
 
-fn write_reference(text: &mut Text, action: &ActionRef) -> Written {
+fn write_reference(text: &mut TextWriter, action: &ActionRef) -> WriteResult {
     text.number("id", action.id)?;
     match action.scope() {
         action_ref::Scope::TableAndDefault => Ok(()),
@@ -132,7 +132,7 @@ fn write_reference(text: &mut Text, action: &ActionRef) -> Written {
     }
 }
 
-fn write_action(text: &mut Text, action: &Action) -> Written {
+fn write_action(text: &mut TextWriter, action: &Action) -> WriteResult {
     write_preamble(text, action.preamble.as_ref())?;
     action.params.iter().try_for_each(|param| {
         text.block("params", |text| {
@@ -143,7 +143,7 @@ fn write_action(text: &mut Text, action: &Action) -> Written {
     })
 }
 
-fn write_counter(text: &mut Text, counter: &DirectCounter) -> Written {
+fn write_counter(text: &mut TextWriter, counter: &DirectCounter) -> WriteResult {
     write_preamble(text, counter.preamble.as_ref())?;
     if let Some(spec) = &counter.spec
         && spec.unit() != counter_spec::Unit::Unspecified
@@ -153,7 +153,7 @@ fn write_counter(text: &mut Text, counter: &DirectCounter) -> Written {
     text.number("direct_table_id", counter.direct_table_id)
 }
 
-fn write_header(text: &mut Text, header: &ControllerPacketMetadata) -> Written {
+fn write_header(text: &mut TextWriter, header: &ControllerPacketMetadata) -> WriteResult {
     write_preamble(text, header.preamble.as_ref())?;
     header.metadata.iter().try_for_each(|field| {
         text.block("metadata", |text| {

@@ -1,128 +1,127 @@
-//! What a device must do to be served.
+//! The interface between the server and a device.
 
 use std::time::Duration;
 
 use crate::{
-    schema::{Difference, Schema},
+    schema::{Schema, SchemaDifference},
     wire::p4::{
         config::v1::P4Info,
         v1::{Action, PacketOut, TableEntry},
     },
 };
 
-/// Names an entry to a device: a number that is never given twice.
+/// The number of an entry at the device, which is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryNo(pub u64);
 
 /// Hits of an entry since it was inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
-    /// Packets.
+pub struct EntryHits {
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Number of bytes in their frames.
     pub bytes: u64,
-    /// When the last one was, by the [steady](super::Now) clock.
+    /// Time of the last hit, by the [steady](super::Now) clock.
     pub last: Option<Duration>,
 }
 
-/// Why a device did not take an entry.
+/// The reason for which a device refuses an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// There is no room.
+    /// The table is full.
     Full,
-    /// There is no room for another mask in the table.
+    /// The table has no room for another mask.
     Masks,
-    /// It has no keys of so many bits.
+    /// The entry matches more bits than a key has.
     KeyBits,
-    /// It has no entry of this number.
+    /// The device has no entry with this number.
     Unknown,
-    /// It cannot hold such an entry.
+    /// The device cannot hold this kind of entry.
     Refused(&'static str),
 }
 
-/// Why a device does not run a program.
+/// The reason for which a device refuses a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// It runs another, which differs in this.
+    /// The device runs another program; this is the first difference.
     #[error("the P4Info is not that of this device: {0}")]
-    Info(Difference),
-    /// The configuration is of another program, or of none.
-    #[error("the device configuration is not a program of the P4Info that this device runs")]
+    Info(SchemaDifference),
+    /// The device configuration does not belong to the P4Info.
+    #[error("the device configuration is not a program with the P4Info of this device")]
     Config,
 }
 
-/// Why a device does not send a packet.
+/// The reason for which a device refuses to send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// It is empty, or longer than any that it sends.
-    #[error("the payload is no frame")]
+    /// The payload is empty or too long.
+    #[error("the payload is empty or longer than a frame")]
     Frame,
-    /// Its metadata names a port that is not there.
-    #[error("there is no such port")]
+    /// The metadata contains an unknown port.
+    #[error("the port does not exist")]
     Port,
-    /// Those before it have not left yet.
-    #[error("too many packets wait")]
+    /// Too many packets wait to be sent.
+    #[error("too many packets wait to be sent")]
     Busy,
 }
 
-/// Holds entries that have been checked against the schema, and forwards packets by them.
+/// Holds entries that match the schema, and forwards packets with them.
 pub trait Device: Send + 'static {
-    /// Whether it can run a program; the P4Info itself makes sense.
+    /// Checks that the device can run a program. The P4Info itself is already valid.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason for which it cannot.
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError>;
 
-    /// Runs a program that it verified, without any entries.
+    /// Runs a verified program, without entries.
     fn commit(&mut self, info: &P4Info, schema: &Schema);
 
-    /// Adds an entry.
+    /// Inserts an entry.
     ///
     /// # Errors
     ///
-    /// It is not there, then.
+    /// The entry is not inserted.
     fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
 
-    /// Replaces what an entry does.
+    /// Replaces the action of an entry.
     ///
     /// # Errors
     ///
-    /// It does what it did, then; or there is none of this number.
+    /// The entry is unchanged, or there is no entry with this number.
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
 
-    /// Takes an entry out, and says how often it was hit.
-    fn remove(&mut self, entry: EntryNo) -> Hits;
+    /// Removes an entry and returns its hits.
+    fn remove(&mut self, entry: EntryNo) -> EntryHits;
 
-    /// Replaces what a table does with a packet that hits nothing.
+    /// Sets the action of a table for packets without a matching entry.
     ///
     /// # Errors
     ///
-    /// It does what it did, then.
+    /// The action is unchanged.
     fn set_default(&mut self, table: u32, action: Option<&Action>) -> Result<(), DeviceError>;
 
-    /// The hits of an entry so far.
-    fn hits(&mut self, entry: EntryNo) -> Hits;
+    /// Returns the hits of an entry so far.
+    fn hits(&mut self, entry: EntryNo) -> EntryHits;
 
-    /// Sends a packet, or not.
+    /// Sends a packet.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason for which it is not sent.
     fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError>;
 
-    /// Whether packets meet all changes that are made under one lock, or none.
+    /// Returns whether changes under one lock take effect atomically for packets.
     fn is_atomic(&self) -> bool {
         false
     }
 }
 
-/// What time it is.
+/// The current time, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Since some moment that stays the same: it neither steps nor stands still. Idle times are taken
-    /// from it.
+    /// Monotonic time since an arbitrary start, used for idle timeouts.
     pub steady: Duration,
-    /// Since the Epoch, as people and controllers are told.
+    /// Time since the Unix epoch, used in messages.
     pub day: Duration,
 }

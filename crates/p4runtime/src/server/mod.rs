@@ -1,38 +1,38 @@
 //! A P4Runtime server around a device.
 //!
-//! [`Device`] is the little that a device must do: hold entries that have been checked, count their
-//! hits, send packets. All that the protocol says besides is here: who may write ([`Arbiter`]), which
-//! entries there are ([`Store`]), pipelines, reads with wildcards, timeouts, errors.
+//! A [`Device`] implements little: it holds entries, counts their hits and sends packets. This
+//! module implements the rest of the protocol: primary election ([`Arbiter`]), the stored entries
+//! ([`EntryStore`]), pipelines, wildcard reads, timeouts and errors.
 //!
 //! ```text
-//! gRPC ──► Service ──► State (one lock) ──► Arbiter   who is primary
-//!             │                        ├──► Store     entries, by table and key
-//!             │                        └──► Device    what holds them
-//!             └── streams ◄── packets in, idle notices, arbitration
+//! gRPC ──► Service ──► ServiceState (one lock) ──► Arbiter      primary election
+//! │                               ├──► EntryStore   entries by table and key
+//! │                               └──► Device       forwards by the entries
+//! └── streams ◄── packet-ins, idle notifications, arbitration
 //! ```
 //!
-//! Requests take the lock one after another, so writes are serialisable, and who was primary when a
-//! write began is so until it has ended. A long read takes the lock again and again, for a part of its
-//! answer each. Packets of the device come by a queue: whoever hands one over never waits for the lock.
-//! The clock is passed in: [`Service::tick`] is called now and then.
+//! Requests take the lock one after another, so writes are serialisable and the primary cannot
+//! change during a write. A long read takes the lock once for each part of its response. Packets
+//! from the device go through a queue, so the device never waits for the lock. The clock is passed
+//! in; the server calls [`Service::tick`] regularly.
 
 mod arbiter;
-mod connection;
 mod device;
-mod part;
+mod limited_connection;
 mod pipeline;
-mod queue;
 mod read;
+mod response_part;
 mod service;
 mod state;
 mod store;
 mod stream;
+mod stream_queue;
 mod write;
 
-pub use arbiter::{Advice, Arbiter, ElectionId, StreamId, election_id, election_message};
-pub use device::{Device, DeviceError, EntryNo, Hits, Now, PacketError, ProgramError};
-pub use queue::Queued;
-pub use service::{Server, ServerError, Service};
-pub use state::Settings;
-pub use store::Store;
+pub use arbiter::{Arbiter, ElectionId, RoleNotice, StreamId, election_id, election_message};
+pub use device::{Device, DeviceError, EntryHits, EntryNo, Now, PacketError, ProgramError};
+pub use service::{GrpcServer, ServerError, Service};
+pub use state::ServerSettings;
+pub use store::EntryStore;
+pub use stream_queue::StreamReceiver;
 pub use write::write;

@@ -1,14 +1,14 @@
-//! The forwarding pipeline: verifying, saving and committing a program.
+//! The forwarding pipeline: verification, saving and committing of a program.
 //!
-//! The P4Info is kept as the bytes that came, so that what this server does not know of it comes back.
-//! To commit clears all entries; to reconcile keeps them, which is possible exactly if the program is
-//! the one that runs. Source: P4Runtime, "SetForwardingPipelineConfig RPC".
+//! The P4Info is stored as the received bytes, so that unknown fields are returned. A commit clears
+//! all entries. A reconcile keeps them, and is possible only if the program is the running one.
+//! Source: P4Runtime, "SetForwardingPipelineConfig RPC".
 
 use prost::Message;
 
-use super::{device::Device, store::Store};
+use super::{device::Device, store::EntryStore};
 use crate::{
-    error::RequestError,
+    error::RpcError,
     schema::{Schema, SchemaError},
     wire::p4::{
         config::v1::P4Info,
@@ -19,15 +19,15 @@ use crate::{
     },
 };
 
-/// What runs, and what is saved to run.
+/// The running configuration, the saved one, and the entries.
 #[derive(Debug, Default)]
-pub(super) struct Pipeline {
+pub(super) struct ForwardingPipeline {
     running: Option<ForwardingPipelineConfig>,
     saved: Option<Verified>,
-    pub(super) store: Store,
+    pub(super) store: EntryStore,
 }
 
-/// A configuration that has been checked.
+/// A verified configuration.
 #[derive(Clone, Debug)]
 struct Verified {
     config: ForwardingPipelineConfig,
@@ -35,7 +35,7 @@ struct Verified {
     schema: Schema,
 }
 
-impl Pipeline {
+impl ForwardingPipeline {
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -45,20 +45,20 @@ impl Pipeline {
         device: &mut dyn Device,
         action: i32,
         config: Option<ForwardingPipelineConfig>,
-    ) -> Result<(), RequestError> {
+    ) -> Result<(), RpcError> {
         let action = Action::try_from(action).unwrap_or_default();
         if action == Action::Unspecified {
-            return Err(RequestError::Unknown("action"));
+            return Err(RpcError::Unknown("action"));
         }
         if action == Action::Commit {
             if config.is_some() {
-                return Err(RequestError::Config);
+                return Err(RpcError::Config);
             }
-            let saved = self.saved.take().ok_or(RequestError::NothingSaved)?;
+            let saved = self.saved.take().ok_or(RpcError::NothingSaved)?;
             self.commit(device, saved);
             return Ok(());
         }
-        let verified = verify(device, config.ok_or(RequestError::Config)?)?;
+        let verified = verify(device, config.ok_or(RpcError::Config)?)?;
         match action {
             Action::VerifyAndSave => self.saved = Some(verified),
             Action::VerifyAndCommit => self.commit(device, verified),
@@ -68,7 +68,9 @@ impl Pipeline {
                         && running.p4_device_config == verified.config.p4_device_config
                 });
                 if self.is_running() && !is_same {
-                    return Err(RequestError::Unserved("reconciling with another program"));
+                    return Err(RpcError::Unserved(
+                        "reconcile with a program that is not the running one",
+                    ));
                 }
                 if is_same {
                     self.running = Some(verified.config);
@@ -83,14 +85,13 @@ impl Pipeline {
 
     fn commit(&mut self, device: &mut dyn Device, verified: Verified) {
         device.commit(&verified.info, &verified.schema);
-        self.store = Store::new(verified.schema);
+        self.store = EntryStore::new(verified.schema);
         self.running = Some(verified.config);
         self.saved = None;
     }
 
-    pub(super) fn get(&self, kind: i32) -> Result<Option<ForwardingPipelineConfig>, RequestError> {
-        let kind =
-            ResponseType::try_from(kind).map_err(|_| RequestError::Unknown("response type"))?;
+    pub(super) fn get(&self, kind: i32) -> Result<Option<ForwardingPipelineConfig>, RpcError> {
+        let kind = ResponseType::try_from(kind).map_err(|_| RpcError::Unknown("response type"))?;
         let Some(config) = self.running.clone() else { return Ok(None) };
         let (info, program) = (config.p4info, config.p4_device_config);
         let (p4info, p4_device_config) = match kind {
@@ -103,10 +104,10 @@ impl Pipeline {
     }
 }
 
-fn verify(device: &dyn Device, config: ForwardingPipelineConfig) -> Result<Verified, RequestError> {
-    let bytes = config.p4info.as_deref().ok_or(RequestError::Config)?;
+fn verify(device: &dyn Device, config: ForwardingPipelineConfig) -> Result<Verified, RpcError> {
+    let bytes = config.p4info.as_deref().ok_or(RpcError::Config)?;
     let info = P4Info::decode(bytes).map_err(|_| SchemaError::Undecodable)?;
     let schema = Schema::read(&info)?;
-    device.verify(&info, &config.p4_device_config).map_err(RequestError::Program)?;
+    device.verify(&info, &config.p4_device_config).map_err(RpcError::Program)?;
     Ok(Verified { config, info, schema })
 }

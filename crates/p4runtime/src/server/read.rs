@@ -1,10 +1,10 @@
-//! Reading: one entity asked for, all entries that it means.
+//! Reads: the query of one entity selects any number of entries.
 //!
-//! What is zero or unset in the question means any. A table number of zero means all tables, and then
-//! nothing else can be asked for. Counters and times are told only if they are set in the question.
+//! Fields that are zero or unset match any value. A table id of zero selects all tables and allows
+//! no other filter. Counters and times are returned only if the query has them set.
 //!
-//! A question is checked at once and answered in parts: it remembers how far it has come, so that
-//! nothing is held between two parts and no part takes long, however much is asked for.
+//! A query is validated at once, but executed in parts. It stores its position, so no lock is held
+//! between two parts and no part takes long.
 
 use std::{
     ops::Bound::{Excluded, Unbounded},
@@ -15,14 +15,14 @@ use prost::Message;
 
 use super::{
     device::Device,
-    part::{EncodedEntity, Part},
-    store::{Store, Stored},
+    response_part::{EncodedEntity, ResponsePart},
+    store::{EntryStore, StoredEntry},
 };
 use crate::{
     entry::{EntryKey, action_of, checked_match, key_of, table_of},
     error::EntityError,
     wire::{
-        Writer,
+        ProtoWriter,
         p4::v1::{
             CounterData, DirectCounterEntry, Entity, FieldMatch, TableEntry, entity, table_action,
             table_entry,
@@ -30,60 +30,63 @@ use crate::{
     },
 };
 
-/// A question that makes sense, and how far it is answered.
+/// A valid query, and its position.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ReadQuery {
     entry: TableEntry,
-    kind: Kind,
-    next: Option<Next>,
+    kind: QueryKind,
+    next: Option<QueryPosition>,
 }
 
-/// What is told of an entry.
+/// The kind of entity to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum QueryKind {
     Entry,
     Counter,
 }
 
-/// Where to go on.
+/// The position at which to continue.
 #[derive(Debug)]
-enum Next {
-    /// At the beginning of this table, or of the first behind it.
+enum QueryPosition {
+    /// At the start of this table, or of the next existing one.
     Table(u32),
-    /// Behind an entry.
+    /// After an entry.
     Behind(u32, EntryKey),
 }
 
-impl Question {
-    /// Whether everything is told.
-    pub(super) const fn is_answered(&self) -> bool {
+impl ReadQuery {
+    /// Returns whether all entries are read.
+    pub(super) const fn is_done(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Whether some of the entries that are where it looks are none of those that it means.
+    /// Returns whether entries at the query's position must also match a filter.
     fn is_filter(&self) -> bool {
         let TableEntry { r#match, action, priority, controller_metadata, metadata, .. } =
             &self.entry;
-        // With both it looks in one place, with neither everywhere.
+        // With both fields it reads one entry, with neither all entries.
         let is_partly_place = r#match.is_empty() != (*priority == 0);
         is_partly_place || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
     }
 
-    /// The last table that it means.
+    /// Returns the last table that the query selects.
     const fn last_table(&self) -> u32 {
         if self.entry.table_id == 0 { u32::MAX } else { self.entry.table_id }
     }
 }
 
-impl Store {
-    /// Takes a question.
-    pub(super) fn check(&self, asked: Option<entity::Entity>) -> Result<Question, EntityError> {
-        let (kind, mut entry) = match asked.ok_or(EntityError::NoEntity)? {
-            entity::Entity::TableEntry(entry) => (Kind::Entry, *entry),
+impl EntryStore {
+    /// Validates a query.
+    pub(super) fn check(
+        &self,
+        query_entry: Option<entity::Entity>,
+    ) -> Result<ReadQuery, EntityError> {
+        let (kind, mut entry) = match query_entry.ok_or(EntityError::NoEntity)? {
+            entity::Entity::TableEntry(entry) => (QueryKind::Entry, *entry),
             entity::Entity::DirectCounterEntry(counter) => {
                 let mut entry = counter.table_entry.unwrap_or_default();
                 entry.counter_data = Some(CounterData::default());
-                (Kind::Counter, entry)
+                (QueryKind::Counter, entry)
             }
             _ => return Err(EntityError::Unserved),
         };
@@ -99,7 +102,7 @@ impl Store {
             return Err(EntityError::Default);
         }
         if entry.table_id == 0 {
-            // "No other filter can be used" (P4Runtime 1.4.1, "Wildcard Reads").
+            // The specification says: "No other filter can be used" (1.4.1, "Wildcard Reads").
             let is_filtered = !entry.r#match.is_empty()
                 || entry.action.is_some()
                 || entry.priority != 0
@@ -110,67 +113,68 @@ impl Store {
             }
         } else {
             let table = table_of(&self.schema, entry.table_id)?;
-            if kind == Kind::Counter && !table.has_counters {
+            if kind == QueryKind::Counter && !table.has_counters {
                 return Err(EntityError::NoResource("direct counter"));
             }
             if !entry.r#match.is_empty() {
                 entry.r#match = checked_match(table, std::mem::take(&mut entry.r#match))?;
             }
         }
-        let next = Some(Next::Table(entry.table_id));
-        Ok(Question { entry, kind, next })
+        let next = Some(QueryPosition::Table(entry.table_id));
+        Ok(ReadQuery { entry, kind, next })
     }
 
-    /// Tells the next of what is asked for, and looks at so many entries at most.
-    pub(super) fn answer(
+    /// Reads the next entries of a query, examining at most `left` of them.
+    pub(super) fn read_next(
         &self,
         device: &mut dyn Device,
-        question: &mut Question,
-        (now, mut left): (Duration, usize),
-        part: &mut Part,
+        query: &mut ReadQuery,
+        now: Duration,
+        mut left: usize,
+        part: &mut ResponsePart,
     ) {
-        if question.entry.is_default_action {
-            return self.answer_defaults(question, part);
+        if query.entry.is_default_action {
+            return self.read_defaults(query, part);
         }
-        if !question.entry.r#match.is_empty() && question.entry.priority != 0 {
-            question.next = None;
-            let key = key_of(&question.entry.r#match, question.entry.priority);
-            let shelf = self.tables.get(&question.entry.table_id);
-            let stored = shelf.and_then(|shelf| shelf.entries.get(&key));
-            let table = question.entry.table_id;
-            let told = |stored| self.told(device, (question, table), (stored, now));
-            return stored.and_then(told).into_iter().for_each(|entity| part.push(entity));
+        if !query.entry.r#match.is_empty() && query.entry.priority != 0 {
+            query.next = None;
+            let key = key_of(&query.entry.r#match, query.entry.priority);
+            let table_entries = self.tables.get(&query.entry.table_id);
+            let stored = table_entries.and_then(|table_entries| table_entries.entries.get(&key));
+            let table = query.entry.table_id;
+            let encode_found = |stored| self.encode_found(device, query, table, stored, now);
+            return stored.and_then(encode_found).into_iter().for_each(|entity| part.push(entity));
         }
-        while let Some(next) = question.next.take() {
+        while let Some(next) = query.next.take() {
             let (first, behind) = match next {
-                Next::Table(table) => (table, None),
-                Next::Behind(table, key) => (table, Some(key)),
+                QueryPosition::Table(table) => (table, None),
+                QueryPosition::Behind(table, key) => (table, Some(key)),
             };
-            let mut tables = self.tables.range(first..=question.last_table());
-            let Some((table, shelf)) = tables.next() else { return };
+            let mut tables = self.tables.range(first..=query.last_table());
+            let Some((table, table_entries)) = tables.next() else { return };
             let from = match &behind {
                 Some(key) if *table == first => Excluded(key),
                 _ => Unbounded,
             };
-            for (key, stored) in shelf.entries.range::<EntryKey, _>((from, Unbounded)) {
-                let told = self.told(device, (question, *table), (stored, now));
-                told.into_iter().for_each(|entity| part.push(entity));
+            for (key, stored) in table_entries.entries.range::<EntryKey, _>((from, Unbounded)) {
+                let encode_found = self.encode_found(device, query, *table, stored, now);
+                encode_found.into_iter().for_each(|entity| part.push(entity));
                 left = left.saturating_sub(1);
                 if left == 0 || part.is_full() {
-                    question.next = Some(Next::Behind(*table, key.clone()));
+                    query.next = Some(QueryPosition::Behind(*table, key.clone()));
                     return;
                 }
             }
-            question.next = (*table < question.last_table()).then(|| Next::Table(table + 1));
+            query.next = (*table < query.last_table()).then(|| QueryPosition::Table(table + 1));
         }
     }
 
-    /// Tells the next of the defaults that are asked for.
-    fn answer_defaults(&self, question: &mut Question, part: &mut Part) {
-        let Some(Next::Table(first)) = question.next.take() else { return };
-        for (table, _) in self.schema.tables.range(first..=question.last_table()) {
+    /// Reads the next default entries of a query.
+    fn read_defaults(&self, query: &mut ReadQuery, part: &mut ResponsePart) {
+        let Some(QueryPosition::Table(first)) = query.next.take() else { return };
+        for (table, _) in self.schema.tables.range(first..=query.last_table()) {
             if part.is_full() {
-                question.next = Some(Next::Table(*table));
+                query.next = Some(QueryPosition::Table(*table));
                 return;
             }
             let default = self.default_of(*table).map(|entry| wrap(&entry.encode_to_vec()));
@@ -178,23 +182,26 @@ impl Store {
         }
     }
 
-    /// What is told of an entry, if it is one of those that are asked for.
-    fn told(
+    /// Encodes an entry if the query selects it.
+    fn encode_found(
         &self,
         device: &mut dyn Device,
-        (question, table): (&Question, u32),
-        (stored, now): (&Stored, Duration),
+        query: &ReadQuery,
+        table: u32,
+        stored: &StoredEntry,
+        now: Duration,
     ) -> Option<EncodedEntity> {
-        let asked = &question.entry;
-        if question.is_filter() && !fits(asked, &stored.entry()) {
+        let query_entry = &query.entry;
+        if query.is_filter() && !is_selected(query_entry, &stored.entry()) {
             return None;
         }
         let table = self.schema.tables.get(&table);
-        let counts = asked.counter_data.is_some() && table.is_some_and(|table| table.has_counters);
-        let times = asked.time_since_last_hit.is_some();
+        let counts =
+            query_entry.counter_data.is_some() && table.is_some_and(|table| table.has_counters);
+        let times = query_entry.time_since_last_hit.is_some();
         let hits = if counts || times { device.hits(stored.no) } else { Default::default() };
         let counter = counts.then(|| stored.counter(hits));
-        if question.kind == Kind::Counter {
+        if query.kind == QueryKind::Counter {
             let TableEntry { table_id, r#match, priority, .. } = stored.entry();
             let named = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
             let counter = DirectCounterEntry { table_entry: Some(named), data: Some(counter?) };
@@ -208,10 +215,10 @@ impl Store {
         });
         let found =
             TableEntry { counter_data: counter, time_since_last_hit, ..TableEntry::default() };
-        let mut writer = Writer::new();
+        let mut writer = ProtoWriter::new();
         writer.entity(|writer| {
-            writer.written(&stored.said);
-            // Two messages, one behind the other, are one that says what both say.
+            writer.raw(&stored.encoded);
+            // Two concatenated messages are one message with the fields of both.
             writer.message(&found);
         });
         Some(writer.into_vec())
@@ -219,22 +226,25 @@ impl Store {
 }
 
 fn wrap(entry: &[u8]) -> EncodedEntity {
-    let mut writer = Writer::new();
-    writer.entity(|writer| writer.written(entry));
+    let mut writer = ProtoWriter::new();
+    writer.entity(|writer| writer.raw(entry));
     writer.into_vec()
 }
 
-/// Whether an entry is one of those that are asked for.
-fn fits(question: &TableEntry, entry: &TableEntry) -> bool {
-    let any_or = |asked: u64, is: u64| asked == 0 || asked == is;
-    let same_match = |asked: &[FieldMatch]| asked.is_empty() || asked == entry.r#match;
-    let same_action = match action_of(question) {
-        Some(asked) => action_of(entry).is_some_and(|is| is.action_id == asked.action_id),
+/// Returns whether a query selects an entry.
+fn is_selected(query: &TableEntry, entry: &TableEntry) -> bool {
+    let any_or = |query_entry: u64, is: u64| query_entry == 0 || query_entry == is;
+    let same_match =
+        |query_entry: &[FieldMatch]| query_entry.is_empty() || query_entry == entry.r#match;
+    let same_action = match action_of(query) {
+        Some(query_entry) => {
+            action_of(entry).is_some_and(|is| is.action_id == query_entry.action_id)
+        }
         None => true,
     };
-    same_match(&question.r#match)
+    same_match(&query.r#match)
         && same_action
-        && (question.priority == 0 || question.priority == entry.priority)
-        && any_or(question.controller_metadata, entry.controller_metadata)
-        && (question.metadata.is_empty() || question.metadata == entry.metadata)
+        && (query.priority == 0 || query.priority == entry.priority)
+        && any_or(query.controller_metadata, entry.controller_metadata)
+        && (query.metadata.is_empty() || query.metadata == entry.metadata)
 }

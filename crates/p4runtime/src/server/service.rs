@@ -1,4 +1,4 @@
-//! The gRPC service, and the socket that it listens on.
+//! The gRPC service and its listening socket.
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,17 +17,17 @@ use tracing::{debug, info};
 
 use super::{
     arbiter::election_id,
-    connection::admitted,
     device::{Device, Now},
-    part::{ENTITIES_MAX, Part},
-    queue::Queued,
-    read::Question,
-    state::{Settings, State},
+    limited_connection::limit_connections,
+    read::ReadQuery,
+    response_part::{ENTITIES_MAX, ResponsePart},
+    state::{ServerSettings, ServiceState},
     stream,
+    stream_queue::StreamReceiver,
     write::{check_parts, write},
 };
 use crate::{
-    error::{EntityError, RequestError, batch_status},
+    error::{EntityError, RpcError, batch_status},
     wire::p4::v1::{
         CapabilitiesRequest, CapabilitiesResponse, Entity, GetForwardingPipelineConfigRequest,
         GetForwardingPipelineConfigResponse, PacketIn, ReadRequest, ReadResponse,
@@ -37,38 +37,38 @@ use crate::{
     },
 };
 
-/// The version of the protocol that is served.
+/// The P4Runtime version that is served.
 const API_VERSION: &str = "1.4.1";
 
-/// Messages of an answer that wait for a client that does not read.
+/// Maximum number of response messages that wait for a client.
 const READ_QUEUE: usize = 4;
 
-/// A peer that is asked whether it is there, and does not answer for as long, is not.
+/// Interval and timeout of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Requests of one connection at a time.
+/// Maximum number of concurrent requests per connection.
 const STREAMS_OF_A_CONNECTION: u32 = 16;
 
-/// Packets of the device that wait to be told; more are dropped.
+/// Maximum number of packets from the device that wait; further ones are dropped.
 const PACKETS_MAX: usize = 4096;
 
-/// Packets that are told under one lock.
+/// Maximum number of packets that are forwarded under one lock.
 const PACKETS_AT_ONCE: usize = 64;
 
-/// Time that connections have to end, once the server stops.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time in which connections may end after the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a server gets the time from.
-type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+/// Returns the current time.
+type ServiceClock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// A device as a P4Runtime service. Clones are one service.
+/// A P4Runtime service for one device. Clones share it.
 #[derive(Clone)]
 pub struct Service {
-    state: Arc<Mutex<State>>,
-    clock: Clock,
+    state: Arc<Mutex<ServiceState>>,
+    clock: ServiceClock,
     packets: mpsc::Sender<PacketIn>,
-    /// The other end, for the server that runs.
-    arriving: Arc<AsyncMutex<mpsc::Receiver<PacketIn>>>,
+    /// The receiving end, for the running server.
+    packet_receiver: Arc<AsyncMutex<mpsc::Receiver<PacketIn>>>,
 }
 
 impl std::fmt::Debug for Service {
@@ -78,67 +78,73 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Serves a device.
+    /// Creates a service for a device.
     pub fn new(
-        settings: Settings,
+        settings: ServerSettings,
         device: impl Device,
         clock: impl Fn() -> Now + Send + Sync + 'static,
     ) -> Self {
-        let state = Arc::new(Mutex::new(State::new(settings, Box::new(device))));
-        let (packets, arriving) = mpsc::channel(PACKETS_MAX);
-        let arriving = Arc::new(AsyncMutex::new(arriving));
-        Self { state, clock: Arc::new(clock), packets, arriving }
+        let state = Arc::new(Mutex::new(ServiceState::new(settings, Box::new(device))));
+        let (packets, packet_receiver) = mpsc::channel(PACKETS_MAX);
+        let packet_receiver = Arc::new(AsyncMutex::new(packet_receiver));
+        Self { state, clock: Arc::new(clock), packets, packet_receiver }
     }
 
-    /// Gives a packet to the controllers that are primary, and never waits. `false`: too many packets
-    /// wait, and this one is dropped.
+    /// Queues a packet for the primary controllers; never waits.
+    ///
+    /// Returns `false` if the queue is full and the packet is dropped.
     pub fn packet_in(&self, packet: PacketIn) -> bool {
         self.packets.try_send(packet).is_ok()
     }
 
-    /// Tells the packets that the device hands over, for ever.
-    async fn tell_packets(&self) {
-        let mut arriving = self.arriving.lock().await;
+    /// Forwards packets from the device to the controllers; never returns.
+    async fn forward_packets(&self) {
+        let mut packet_receiver = self.packet_receiver.lock().await;
         let mut packets = Vec::with_capacity(PACKETS_AT_ONCE);
-        while arriving.recv_many(&mut packets, PACKETS_AT_ONCE).await > 0 {
+        while packet_receiver.recv_many(&mut packets, PACKETS_AT_ONCE).await > 0 {
             let state = self.state.lock();
             packets.drain(..).for_each(|packet| state.packet_in(&packet));
         }
     }
 
-    /// Tells controllers of entries that were not hit for their time. To be called several times a
-    /// second.
+    /// Notifies controllers of idle entries. Call it several times a second.
     pub fn tick(&self) {
         self.state.lock().tick((self.clock)());
     }
 }
 
-/// Where the parts of an answer go.
-type Answers = mpsc::Sender<Result<ReadResponse, Status>>;
+/// Sends the parts of a response.
+type ResponseSender = mpsc::Sender<Result<ReadResponse, Status>>;
 
 impl Service {
-    /// Answers questions part by part, so that others get the lock in between, and no more waits than
-    /// the controller takes.
-    async fn answer(&self, questions: Vec<Result<Question, EntityError>>, answers: Answers) {
-        let mut part = Part::default();
-        for mut question in questions.into_iter().flatten() {
-            while !question.is_answered() {
+    /// Executes queries part by part.
+    ///
+    /// Other requests can take the lock between two parts, and the number of waiting parts is
+    /// limited.
+    async fn send_responses(
+        &self,
+        queries: Vec<Result<ReadQuery, EntityError>>,
+        responses: ResponseSender,
+    ) {
+        let mut part = ResponsePart::default();
+        for mut query in queries.into_iter().flatten() {
+            while !query.is_done() {
                 let now = (self.clock)().steady;
                 {
                     let state = &mut *self.state.lock();
                     let (store, device) = (&state.pipeline.store, &mut *state.device);
-                    store.answer(device, &mut question, (now, ENTITIES_MAX), &mut part);
+                    store.read_next(device, &mut query, now, ENTITIES_MAX, &mut part);
                 }
                 while part.is_full() {
-                    if answers.send(Ok(part.take())).await.is_err() {
+                    if responses.send(Ok(part.take())).await.is_err() {
                         return;
                     }
                 }
                 tokio::task::yield_now().await;
             }
         }
-        // The last part says that there is no more: who does not hear it, is gone.
-        let _ = answers.send(Ok(part.take())).await;
+        // The last part ends the response. If it cannot be sent, the client is gone.
+        let _ = responses.send(Ok(part.take())).await;
     }
 }
 
@@ -155,7 +161,7 @@ impl P4Runtime for Service {
             let election = election_id(request.election_id);
             state.check_writer(request.device_id, &request.role, election)?;
             if !state.pipeline.is_running() {
-                return Err(RequestError::NoPipeline.into());
+                return Err(RpcError::NoPipeline.into());
             }
             let (store, device) = (&mut state.pipeline.store, &mut *state.device);
             (write(store, device, request, now.steady)?, state.settings.update_latency)
@@ -176,19 +182,19 @@ impl P4Runtime for Service {
     ) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
         check_parts(request.entities.len())?;
-        let questions: Vec<_> = {
+        let queries: Vec<_> = {
             let state = &*self.state.lock();
             state.check_device(request.device_id)?;
             if !state.pipeline.is_running() {
-                return Err(RequestError::NoPipeline.into());
+                return Err(RpcError::NoPipeline.into());
             }
-            let check = |asked: Entity| state.pipeline.store.check(asked.entity);
+            let check = |entity: Entity| state.pipeline.store.check(entity.entity);
             request.entities.into_iter().map(check).collect()
         };
-        batch_status(&questions).map_err(|status| *status)?;
+        batch_status(&queries).map_err(|status| *status)?;
         let (sender, receiver) = mpsc::channel(READ_QUEUE);
         let service = self.clone();
-        tokio::spawn(async move { service.answer(questions, sender).await });
+        tokio::spawn(async move { service.send_responses(queries, sender).await });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
@@ -201,7 +207,7 @@ impl P4Runtime for Service {
         let election = election_id(request.election_id);
         state.check_writer(request.device_id, &request.role, election)?;
         state.pipeline.set(&mut *state.device, request.action, request.config)?;
-        info!(device = request.device_id, action = request.action, "a pipeline was set");
+        info!(device = request.device_id, action = request.action, "pipeline configuration set");
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 
@@ -216,7 +222,7 @@ impl P4Runtime for Service {
         Ok(Response::new(GetForwardingPipelineConfigResponse { config }))
     }
 
-    type StreamChannelStream = Queued;
+    type StreamChannelStream = StreamReceiver;
 
     async fn stream_channel(
         &self,
@@ -227,11 +233,11 @@ impl P4Runtime for Service {
         let task = tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = stream::serve(&state, stream, request.into_inner()) => ended,
-                // Nobody reads any more: the connection is gone.
+                // The receiver is dropped: the connection has ended.
                 () = queue.closed() => Ok(()),
             };
             state.lock().close(stream);
-            debug!(stream = stream.0, "a controller's stream has ended");
+            debug!(stream = stream.0, "controller stream ended");
             if let Err(status) = ended {
                 queue.end(status);
             }
@@ -248,32 +254,32 @@ impl P4Runtime for Service {
     }
 }
 
-/// Why a server does not run.
+/// The reason for which a server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve P4Runtime on {address}")]
 pub struct ServerError {
-    /// Where.
+    /// The address.
     address: SocketAddr,
     #[source]
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// A socket that serves.
+/// A listening gRPC server.
 #[derive(Debug)]
-pub struct Server {
+pub struct GrpcServer {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// How often a server looks for entries that were not hit.
+/// Interval at which the server looks for idle entries.
 const TICK: Duration = Duration::from_millis(20);
 
-impl Server {
-    /// Listens; a port of zero is one that is free.
+impl GrpcServer {
+    /// Binds to an address; port 0 selects a free port.
     ///
     /// # Errors
     ///
-    /// The address cannot be had.
+    /// The address cannot be bound.
     pub async fn bind(address: SocketAddr) -> Result<Self, ServerError> {
         let failed = |source: std::io::Error| ServerError { address, source: source.into() };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -281,13 +287,13 @@ impl Server {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is over.
+    /// Serves until `stop` completes.
     ///
     /// # Errors
     ///
@@ -298,7 +304,8 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         let (address, state) = (self.address, Arc::clone(&service.state));
-        let Settings { request_bytes_max, connections_max, .. } = service.state.lock().settings;
+        let ServerSettings { request_bytes_max, connections_max, .. } =
+            service.state.lock().settings;
         let own = service.clone();
         let ticking = async {
             let mut ticks = tokio::time::interval(TICK);
@@ -310,9 +317,9 @@ impl Server {
         let grpc = P4RuntimeServer::new(service)
             .max_decoding_message_size(request_bytes_max)
             .max_encoding_message_size(usize::MAX);
-        // Answers are small, and a peer waits for each: none is held back for more of them.
+        // Responses are small and clients wait for them, so they must not be delayed.
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
-        let incoming = admitted(incoming, connections_max);
+        let incoming = limit_connections(incoming, connections_max);
         let (ending, ended) = oneshot::channel();
         let serving = transport::Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
@@ -322,13 +329,13 @@ impl Server {
             .add_service(grpc)
             .serve_with_incoming_shutdown(incoming, async {
                 stop.await;
-                // Controllers hear by the end of their streams, and cannot begin others.
+                // Ended streams tell the controllers, which cannot open new ones.
                 state.lock().close_all();
                 let _ = ending.send(());
             });
         let late = async {
             match ended.await {
-                Ok(()) => sleep(GRACE).await,
+                Ok(()) => sleep(SHUTDOWN_TIMEOUT).await,
                 Err(_) => std::future::pending().await,
             }
         };
@@ -337,7 +344,7 @@ impl Server {
                 result.map_err(|source| ServerError { address, source: source.into() })
             }
             () = ticking => Ok(()),
-            () = own.tell_packets() => Ok(()),
+            () = own.forward_packets() => Ok(()),
             () = late => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that requests share, under one lock.
+//! The state that all requests share, under one lock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,14 +9,14 @@ use tokio::task::AbortHandle;
 use tonic::Code;
 
 use super::{
-    arbiter::{Advice, Arbiter, ElectionId, StreamId, election_message},
+    arbiter::{Arbiter, ElectionId, RoleNotice, StreamId, election_message},
     device::{Device, Now},
-    part::PART_BYTES_MAX,
-    pipeline::Pipeline,
-    queue::{Queue, Queued, queue},
+    pipeline::ForwardingPipeline,
+    response_part::PART_BYTES_MAX,
+    stream_queue::{StreamQueue, StreamReceiver, stream_queue},
 };
 use crate::{
-    error::RequestError,
+    error::RpcError,
     wire::{
         google::rpc,
         p4::v1::{
@@ -26,28 +26,28 @@ use crate::{
     },
 };
 
-/// How a server is set up.
+/// Configuration of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The number of the device.
+pub struct ServerSettings {
+    /// Device id.
     pub device_id: u64,
-    /// Most connections at a time; one more is closed at once.
+    /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,
-    /// Most controllers at a time.
+    /// Maximum number of controller streams.
     pub streams_max: usize,
-    /// Messages that wait for a controller that does not read; more are dropped.
+    /// Maximum number of messages that wait for a controller; further ones are dropped.
     pub stream_queue: usize,
-    /// Bytes of such messages.
+    /// Maximum number of bytes of these messages.
     pub stream_bytes_max: usize,
-    /// Time that a controller has to say who it is.
+    /// Time within which a controller must send its arbitration update.
     pub arbitration_timeout: Duration,
-    /// Most bytes of a request.
+    /// Maximum length of a request in bytes.
     pub request_bytes_max: usize,
-    /// Time that the device takes for each update, before a write is answered.
+    /// Simulated time per update before a write is answered.
     pub update_latency: Duration,
 }
 
-impl Default for Settings {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             device_id: 1,
@@ -62,56 +62,57 @@ impl Default for Settings {
     }
 }
 
-/// Everything that requests share.
-pub(super) struct State {
-    pub(super) settings: Settings,
+/// The state that all requests share.
+pub(super) struct ServiceState {
+    pub(super) settings: ServerSettings,
     pub(super) device: Box<dyn Device>,
     pub(super) arbiter: Arbiter,
-    pub(super) pipeline: Pipeline,
-    streams: BTreeMap<StreamId, Stream>,
+    pub(super) pipeline: ForwardingPipeline,
+    streams: BTreeMap<StreamId, ControllerStream>,
     next_stream: u64,
 }
 
-/// A controller's stream.
-struct Stream {
-    queue: Queue,
-    /// It has said who it is.
+/// The stream of a controller.
+struct ControllerStream {
+    stream_queue: StreamQueue,
+    /// Set after the first arbitration update.
     has_begun: bool,
-    /// The task that serves it.
+    /// The task that serves the stream.
     task: Option<AbortHandle>,
 }
 
-impl State {
-    pub(super) fn new(settings: Settings, device: Box<dyn Device>) -> Self {
+impl ServiceState {
+    pub(super) fn new(settings: ServerSettings, device: Box<dyn Device>) -> Self {
         Self {
             settings,
             device,
             arbiter: Arbiter::default(),
-            pipeline: Pipeline::default(),
+            pipeline: ForwardingPipeline::default(),
             streams: BTreeMap::new(),
             next_stream: 0,
         }
     }
 
-    pub(super) const fn check_device(&self, id: u64) -> Result<(), RequestError> {
-        if id == self.settings.device_id { Ok(()) } else { Err(RequestError::NoDevice(id)) }
+    pub(super) const fn check_device(&self, id: u64) -> Result<(), RpcError> {
+        if id == self.settings.device_id { Ok(()) } else { Err(RpcError::NoDevice(id)) }
     }
 
-    /// That a request is for this device and from the primary of its role.
+    /// Checks that a request is for this device and from the primary of its role.
     pub(super) fn check_writer(
         &self,
         device: u64,
         role: &str,
         election: Option<ElectionId>,
-    ) -> Result<(), RequestError> {
+    ) -> Result<(), RpcError> {
         self.check_device(device)?;
         let is_primary = self.arbiter.is_primary(role, election);
-        if is_primary { Ok(()) } else { Err(RequestError::NotPrimary) }
+        if is_primary { Ok(()) } else { Err(RpcError::NotPrimary) }
     }
 
-    /// A controller that has not said yet who it is; if there are as many as there may be, one of that
-    /// kind goes.
-    pub(super) fn open(&mut self) -> Result<(StreamId, Queue, Queued), RequestError> {
+    /// Adds a stream.
+    ///
+    /// If the limit is reached, a stream without arbitration is ended first.
+    pub(super) fn open(&mut self) -> Result<(StreamId, StreamQueue, StreamReceiver), RpcError> {
         let silent = self.streams.iter().find(|(_, stream)| !stream.has_begun);
         if self.streams.len() >= self.settings.streams_max
             && let Some(silent) = silent.map(|(id, _)| *id)
@@ -119,17 +120,19 @@ impl State {
             self.end(silent);
         }
         if self.streams.len() >= self.settings.streams_max {
-            return Err(RequestError::TooManyStreams(self.streams.len()));
+            return Err(RpcError::TooManyStreams(self.streams.len()));
         }
         let id = StreamId(self.next_stream);
         self.next_stream += 1;
-        let (queue, queued) = queue(self.settings.stream_queue, self.settings.stream_bytes_max);
-        let stream = Stream { queue: queue.clone(), has_begun: false, task: None };
+        let (stream_queue, receiver) =
+            stream_queue(self.settings.stream_queue, self.settings.stream_bytes_max);
+        let stream =
+            ControllerStream { stream_queue: stream_queue.clone(), has_begun: false, task: None };
         self.streams.insert(id, stream);
-        Ok((id, queue, queued))
+        Ok((id, stream_queue, receiver))
     }
 
-    /// Notes the task that serves a stream, unless it has ended.
+    /// Stores the task of a stream, unless the stream has ended.
     pub(super) fn attach(&mut self, id: StreamId, task: AbortHandle) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.task = Some(task);
@@ -142,10 +145,10 @@ impl State {
         streams.into_iter().for_each(|stream| self.end(stream));
     }
 
-    /// Ends a stream that has not ended by itself.
+    /// Ends a stream from the side of the server.
     fn end(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get(&id) {
-            stream.queue.end(RequestError::Ended.into());
+            stream.stream_queue.end(RpcError::Ended.into());
             if let Some(task) = &stream.task {
                 task.abort();
             }
@@ -155,58 +158,60 @@ impl State {
 
     pub(super) fn close(&mut self, stream: StreamId) {
         self.streams.remove(&stream);
-        let advice = self.arbiter.gone(stream);
-        self.tell_all(advice);
+        let notices = self.arbiter.remove_stream(stream);
+        self.notify_all(notices);
     }
 
     pub(super) fn arbitrate(
         &mut self,
         stream: StreamId,
         message: &MasterArbitrationUpdate,
-    ) -> Result<(), RequestError> {
+    ) -> Result<(), RpcError> {
         self.check_device(message.device_id)?;
         let role = message.role.as_ref().map_or("", |role| role.name.as_str());
         if message.role.as_ref().is_some_and(|role| role.config.is_some()) {
-            return Err(RequestError::RoleConfig);
+            return Err(RpcError::RoleConfig);
         }
         let id = super::arbiter::election_id(message.election_id);
-        let advice = self.arbiter.arbitrate(stream, role, id)?;
+        let notices = self.arbiter.arbitrate(stream, role, id)?;
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.has_begun = true;
         }
-        self.tell_all(advice);
+        self.notify_all(notices);
         Ok(())
     }
 
-    /// Tells streams of their role. One that does not read must not believe what it was told before: it
-    /// ends, which others may have to be told of in turn.
-    fn tell_all(&mut self, advice: Vec<Advice>) {
-        let mut left = VecDeque::from(advice);
-        while let Some(advice) = left.pop_front() {
-            let message = self.arbitration(&advice);
-            let Some(stream) = self.streams.get(&advice.stream) else { continue };
-            if stream.queue.push(Update::Arbitration(message)).is_err() {
+    /// Sends role notices to streams.
+    ///
+    /// A stream that does not read would have a stale role, so it is ended. Other streams may then
+    /// need notices, too.
+    fn notify_all(&mut self, notices: Vec<RoleNotice>) {
+        let mut left = VecDeque::from(notices);
+        while let Some(notices) = left.pop_front() {
+            let message = self.arbitration(&notices);
+            let Some(stream) = self.streams.get(&notices.stream) else { continue };
+            if stream.stream_queue.push(Update::Arbitration(message)).is_err() {
                 if let Some(task) = &stream.task {
                     task.abort();
                 }
-                self.streams.remove(&advice.stream);
-                left.extend(self.arbiter.gone(advice.stream));
+                self.streams.remove(&notices.stream);
+                left.extend(self.arbiter.remove_stream(notices.stream));
             }
         }
     }
 
-    fn arbitration(&self, advice: &Advice) -> MasterArbitrationUpdate {
-        let (code, message) = match (advice.is_primary, advice.has_primary) {
+    fn arbitration(&self, notices: &RoleNotice) -> MasterArbitrationUpdate {
+        let (code, message) = match (notices.is_primary, notices.has_primary) {
             (true, _) => (Code::Ok, "you are the primary"),
             (false, true) => (Code::AlreadyExists, "another controller is the primary"),
             (false, false) => (Code::NotFound, "there is no primary"),
         };
-        let role = (!advice.role.is_empty())
-            .then(|| Role { name: advice.role.clone(), ..Role::default() });
+        let role = (!notices.role.is_empty())
+            .then(|| Role { name: notices.role.clone(), ..Role::default() });
         MasterArbitrationUpdate {
             device_id: self.settings.device_id,
             role,
-            election_id: election_message(advice.highest),
+            election_id: election_message(notices.highest),
             status: Some(rpc::Status {
                 code: code.into(),
                 message: message.to_owned(),
@@ -215,43 +220,44 @@ impl State {
         }
     }
 
-    /// Sends a message to a controller, unless too much waits for it.
-    pub(super) fn tell(&self, stream: StreamId, update: Update) {
+    /// Sends a message to a controller, unless its queue is full.
+    pub(super) fn send(&self, stream: StreamId, update: Update) {
         if let Some(stream) = self.streams.get(&stream) {
-            // What is told here is told as far as it can be: a controller that does not read loses it.
-            let _ = stream.queue.push(update);
+            // These messages are best effort: a controller that does not read loses them.
+            let _ = stream.stream_queue.push(update);
         }
     }
 
     pub(super) fn packet_in(&self, packet: &PacketIn) {
         for stream in self.arbiter.primaries() {
-            self.tell(stream, Update::Packet(packet.clone()));
+            self.send(stream, Update::Packet(packet.clone()));
         }
     }
 
-    /// Tells primaries of idle entries, those that have taken the notice before.
+    /// Notifies those primaries of idle entries that have read the last notification.
     pub(super) fn tick(&mut self, now: Now) {
-        let takes =
-            |id: &StreamId| self.streams.get(id).is_some_and(|stream| stream.queue.takes_notice());
-        let hearers: Vec<StreamId> = self.arbiter.primaries().filter(takes).collect();
-        if hearers.is_empty() {
+        let takes = |id: &StreamId| {
+            self.streams.get(id).is_some_and(|stream| stream.stream_queue.accepts_notice())
+        };
+        let receivers: Vec<StreamId> = self.arbiter.primaries().filter(takes).collect();
+        if receivers.is_empty() {
             return;
         }
-        // What waits at once is to find room, however little may wait.
+        // The notification must fit, however small the queue is.
         let bytes_max = PART_BYTES_MAX.min(self.settings.stream_bytes_max / 4);
         let due = self.pipeline.store.due(&mut *self.device, now.steady, bytes_max);
-        if due.names.is_empty() {
+        if due.entries.is_empty() {
             return;
         }
         let timestamp = i64::try_from(now.day.as_nanos()).unwrap_or(i64::MAX);
-        let mut is_told = false;
-        for stream in hearers.iter().filter_map(|id| self.streams.get(id)) {
-            let notice = IdleTimeoutNotification { table_entry: due.names.clone(), timestamp };
-            is_told |= stream.queue.push(Update::IdleTimeoutNotification(notice)).is_ok();
+        let mut is_sent = false;
+        for stream in receivers.iter().filter_map(|id| self.streams.get(id)) {
+            let notice = IdleTimeoutNotification { table_entry: due.entries.clone(), timestamp };
+            is_sent |= stream.stream_queue.push(Update::IdleTimeoutNotification(notice)).is_ok();
         }
-        // What nobody had room for is told at the next tick.
-        if is_told {
-            self.pipeline.store.put_off(&due, now.steady);
+        // If no queue had room, the next tick notifies again.
+        if is_sent {
+            self.pipeline.store.postpone(&due, now.steady);
         }
     }
 }
@@ -291,14 +297,18 @@ mod tests {
             next: Next::Tag(Tag::new(1)),
         };
         let stage = StageId::new(0).unwrap();
-        let entry = encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap();
+        let entry = encode(&Program::default(), &Ports::default(), stage, &rule).unwrap();
         TableEntry { idle_timeout_ns: 1, ..entry }
     }
 
-    /// A primary that has written entries with a timeout, so many, with so much metadata.
-    fn written(settings: Settings, (count, metadata): (u32, usize)) -> (State, StreamId, Queued) {
-        let mut state = State::new(settings, Box::new(MemoryDevice::default()));
-        let (stream, _, queued) = state.open().unwrap();
+    /// Returns a primary that has written `count` entries with a timeout and metadata.
+    fn service_with_entries(
+        settings: ServerSettings,
+        count: u32,
+        metadata: usize,
+    ) -> (ServiceState, StreamId, StreamReceiver) {
+        let mut state = ServiceState::new(settings, Box::new(MemoryDevice::default()));
+        let (stream, _, receiver) = state.open().unwrap();
         let id = Some(Uint128 { high: 0, low: 1 });
         let device_id = state.settings.device_id;
         let hello = MasterArbitrationUpdate { device_id, election_id: id, ..Default::default() };
@@ -318,17 +328,17 @@ mod tests {
         let (store, device) = (&mut state.pipeline.store, &mut *state.device);
         let results = write(store, device, request, Duration::ZERO).unwrap();
         assert!(results.iter().all(Result::is_ok));
-        (state, stream, queued)
+        (state, stream, receiver)
     }
 
-    fn tick(state: &mut State, second: u64) {
+    fn tick(state: &mut ServiceState, second: u64) {
         let now = Duration::from_secs(second);
         state.tick(Now { steady: now, day: now });
     }
 
-    /// The next notice; what else is told is passed over.
-    async fn notice(queued: &mut Queued) -> Option<IdleTimeoutNotification> {
-        while let Some(Ok(message)) = queued.next().await {
+    /// Returns the next idle notification; skips other messages.
+    async fn notice(receiver: &mut StreamReceiver) -> Option<IdleTimeoutNotification> {
+        while let Some(Ok(message)) = receiver.next().await {
             if let Some(Update::IdleTimeoutNotification(notice)) = message.update {
                 return Some(notice);
             }
@@ -337,47 +347,49 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notice_has_a_bound_in_bytes_and_what_is_left_comes_next() {
-        let (mut state, _, mut queued) = written(Settings::default(), (1500, 1024));
-        let mut told = 0;
-        while told < 1500 {
+    async fn a_notification_is_limited_and_continued() {
+        let (mut state, _, mut receiver) =
+            service_with_entries(ServerSettings::default(), 1500, 1024);
+        let mut sent = 0;
+        while sent < 1500 {
             tick(&mut state, 5);
-            let notice = notice(&mut queued).await.unwrap();
+            let notice = notice(&mut receiver).await.unwrap();
             assert!(notice.encoded_len() <= PART_BYTES_MAX + 64, "{}", notice.encoded_len());
-            told += notice.table_entry.len();
+            sent += notice.table_entry.len();
         }
-        assert_eq!(told, 1500);
+        assert_eq!(sent, 1500);
     }
 
     #[tokio::test]
-    async fn a_notice_that_found_no_room_is_told_when_there_is_some() {
-        let settings = Settings { stream_bytes_max: 4096, ..Settings::default() };
-        let (mut state, stream, mut queued) = written(settings, (1, 0));
+    async fn a_dropped_notification_is_sent_later() {
+        let settings = ServerSettings { stream_bytes_max: 4096, ..ServerSettings::default() };
+        let (mut state, stream, mut receiver) = service_with_entries(settings, 1, 0);
         let packet = |bytes| PacketIn { payload: vec![0; bytes], metadata: Vec::new() };
-        // All that is left of the queue, to the last bytes.
-        (0..400).for_each(|_| state.tell(stream, Update::Packet(packet(8))));
+        // The packets fill the rest of the queue.
+        (0..400).for_each(|_| state.send(stream, Update::Packet(packet(8))));
         tick(&mut state, 5);
         for _ in 0..100 {
-            queued.next().await.unwrap().unwrap();
+            receiver.next().await.unwrap().unwrap();
         }
         tick(&mut state, 5);
-        assert_eq!(notice(&mut queued).await.unwrap().table_entry.len(), 1);
-        // It was told, and is not told again before its time.
+        assert_eq!(notice(&mut receiver).await.unwrap().table_entry.len(), 1);
+        // The entry is not reported again before its next timeout.
         tick(&mut state, 5);
         state.close(stream);
-        assert_eq!(notice(&mut queued).await, None);
+        assert_eq!(notice(&mut receiver).await, None);
     }
 
     #[tokio::test]
-    async fn a_controller_that_does_not_read_costs_one_notice() {
-        let (mut state, stream, mut queued) = written(Settings::default(), (3000, 0));
+    async fn a_slow_controller_gets_one_notification() {
+        let (mut state, stream, mut receiver) =
+            service_with_entries(ServerSettings::default(), 3000, 0);
         for second in 1..1000 {
             tick(&mut state, second);
         }
         state.close(stream);
-        let first = notice(&mut queued).await.unwrap();
+        let first = notice(&mut receiver).await.unwrap();
         assert_eq!(first.table_entry.len(), 1024);
         assert!(first.table_entry.iter().all(|entry| entry.action.is_none()));
-        assert_eq!(notice(&mut queued).await, None);
+        assert_eq!(notice(&mut receiver).await, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The entries of a device, by table and key.
 //!
-//! It checks every update against the schema and the entries that there are, asks the device, and only
-//! then takes note. Reading gives what was written, in its one form, with the metadata of the
+//! Every update is checked against the schema and the existing entries, then applied to the device,
+//! and stored last. A read returns what was written, in canonical form and with the metadata of the
 //! controller.
 
 use std::{
@@ -13,62 +13,64 @@ use std::{
 use prost::Message;
 
 use super::{
-    device::{Device, DeviceError, EntryNo, Hits},
-    part::nested_len,
+    device::{Device, DeviceError, EntryHits, EntryNo},
+    response_part::nested_len,
 };
 use crate::{
-    entry::{EntryKey, Use, checked_action, checked_match, checked_priority, key_of, table_of},
+    entry::{
+        ActionUse, EntryKey, checked_action, checked_match, checked_priority, key_of, table_of,
+    },
     error::EntityError,
     schema::{Schema, TableSchema},
     wire::{
-        Writer,
+        ProtoWriter,
         p4::v1::{CounterData, TableAction, TableEntry, entity, table_action, table_entry, update},
     },
 };
 
-/// All entries.
+/// The entries of all tables.
 #[derive(Debug, Default)]
-pub struct Store {
+pub struct EntryStore {
     pub(super) schema: Schema,
-    pub(super) tables: BTreeMap<u32, VecStore>,
-    /// Where each entry is that has a timeout.
+    pub(super) tables: BTreeMap<u32, TableEntries>,
+    /// Table and key of each entry with a timeout.
     timed: BTreeMap<EntryNo, (u32, EntryKey)>,
-    /// When to look at it next.
+    /// Time at which each of these entries is checked next.
     deadlines: BTreeSet<(Duration, EntryNo)>,
     next_no: u64,
 }
 
 /// The entries of one table.
 #[derive(Debug, Default)]
-pub(super) struct VecStore {
-    pub(super) entries: BTreeMap<EntryKey, Stored>,
-    /// The default, as it was last written: a `TableEntry`.
+pub(super) struct TableEntries {
+    pub(super) entries: BTreeMap<EntryKey, StoredEntry>,
+    /// The default entry as last written: an encoded `TableEntry`.
     pub(super) default: Option<Box<[u8]>>,
 }
 
-/// An entry.
+/// A stored entry.
 ///
-/// What it says is kept in its bytes: a message with all its values would hold on to the whole request
-/// that they came with, and bytes are what is sent when it is read.
+/// It is kept encoded: a decoded message would keep the whole request buffer alive, and a read
+/// sends the bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredEntry {
     pub(super) no: EntryNo,
-    /// A `TableEntry` in its one form, without what is counted.
-    pub(super) said: Box<[u8]>,
+    /// The canonical `TableEntry` without counters.
+    pub(super) encoded: Box<[u8]>,
     idle_timeout_ns: i64,
-    /// When it was inserted.
+    /// Time of insertion.
     since: Duration,
-    /// What its counter was set to, and what it had counted by then.
-    counter_set: (CounterData, Hits),
+    /// The value to which the counter was set, and the hits at that time.
+    counter_set: (CounterData, EntryHits),
     deadline: Option<Duration>,
 }
 
-/// How to take an update back.
+/// The inverse of an update.
 #[derive(Debug)]
 pub(super) enum Undo {
     Remove(u32, EntryKey),
-    Restore(u32, EntryKey, Box<Stored>),
-    Reinsert(u32, EntryKey, Box<Stored>),
+    Restore(u32, EntryKey, Box<StoredEntry>),
+    Reinsert(u32, EntryKey, Box<StoredEntry>),
     Default(u32, Option<Box<[u8]>>),
 }
 
@@ -84,41 +86,44 @@ impl From<DeviceError> for EntityError {
     }
 }
 
-impl Stored {
-    pub(super) fn counter(&self, hits: Hits) -> CounterData {
+impl StoredEntry {
+    pub(super) fn counter(&self, hits: EntryHits) -> CounterData {
         let (set, then) = &self.counter_set;
-        let gained =
+        let increment =
             |now: u64, then: u64| i64::try_from(now.saturating_sub(then)).unwrap_or(i64::MAX);
         CounterData {
-            byte_count: set.byte_count.saturating_add(gained(hits.bytes, then.bytes)),
-            packet_count: set.packet_count.saturating_add(gained(hits.packets, then.packets)),
+            byte_count: set.byte_count.saturating_add(increment(hits.bytes, then.bytes)),
+            packet_count: set.packet_count.saturating_add(increment(hits.packets, then.packets)),
         }
     }
 
-    pub(super) fn idle_since(&self, hits: Hits) -> Duration {
+    pub(super) fn idle_since(&self, hits: EntryHits) -> Duration {
         hits.last.unwrap_or_default().max(self.since)
     }
 
-    /// The same, with its times and counts taken by now: what it was hit until then is its past, and
-    /// stays so under another number.
-    fn as_of(&self, hits: Hits) -> Self {
+    /// Returns the entry with its times and counts as of `hits`.
+    ///
+    /// Its past hits are then part of the entry, so it can continue under another number.
+    fn as_of(&self, hits: EntryHits) -> Self {
         let (since, counter_set) = (self.idle_since(hits), (self.counter(hits), hits));
         Self { since, counter_set, ..self.clone() }
     }
 
-    /// Goes on under the number of what has taken its place, which counts from nothing. What hit it
-    /// between the update that is taken back and its removal, in the same batch, is not counted.
-    fn go_on_as(&mut self, other: &Self) {
+    /// Continues under the number of the entry that replaced it.
+    ///
+    /// The device counts that number from zero. Hits between the update and its rollback in the
+    /// same batch are not counted.
+    fn continue_as(&mut self, other: &Self) {
         if self.no != other.no {
             self.no = other.no;
             self.since = self.since.max(other.since);
-            self.counter_set.1 = Hits::default();
+            self.counter_set.1 = EntryHits::default();
         }
     }
 
-    /// What it says.
+    /// Returns the decoded entry.
     pub(super) fn entry(&self) -> TableEntry {
-        meant(&self.said)
+        decode_entry(&self.encoded)
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -127,59 +132,59 @@ impl Stored {
     }
 }
 
-/// Timeouts that are shorter are taken for this.
+/// Minimum timeout; shorter ones are raised to it.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 
-/// Entries that have not been hit for their time.
+/// Entries that have not been hit within their timeout.
 #[derive(Debug, Default)]
-pub(super) struct Due {
-    /// What a notice says of them.
-    pub(super) names: Vec<TableEntry>,
-    /// When each was to be looked at.
-    marks: Vec<(Duration, EntryNo)>,
+pub(super) struct IdleEntries {
+    /// The entries of the notification.
+    pub(super) entries: Vec<TableEntry>,
+    /// The deadlines of these entries.
+    deadlines_due: Vec<(Duration, EntryNo)>,
 }
 
-/// Entries of one notice.
+/// Maximum number of entries per notification.
 const NOTICE_ENTRIES_MAX: usize = 1024;
 
-/// An update, and when it came.
-pub(super) struct Change {
+/// The type and time of an update.
+pub(super) struct UpdateContext {
     pub(super) kind: update::Type,
     pub(super) now: Duration,
-    /// Whether it may have to be taken back.
+    /// Set if the update may have to be rolled back.
     pub(super) is_undoable: bool,
 }
 
-impl Store {
-    /// No entries, of the tables of a schema.
+impl EntryStore {
+    /// Creates a store for the tables of a schema.
     #[must_use]
     pub fn new(schema: Schema) -> Self {
-        let tables = schema.tables.keys().map(|id| (*id, VecStore::default())).collect();
+        let tables = schema.tables.keys().map(|id| (*id, TableEntries::default())).collect();
         Self { schema, tables, ..Self::default() }
     }
 
-    /// Number of entries of a table.
+    /// Returns the number of entries of a table.
     #[must_use]
     pub fn entries_count(&self, table: u32) -> usize {
-        self.tables.get(&table).map_or(0, |shelf| shelf.entries.len())
+        self.tables.get(&table).map_or(0, |table_entries| table_entries.entries.len())
     }
 
     pub(super) fn apply(
         &mut self,
         device: &mut dyn Device,
-        change: &Change,
+        context: &UpdateContext,
         entity: Option<entity::Entity>,
     ) -> Result<Option<Undo>, EntityError> {
         match entity.ok_or(EntityError::NoEntity)? {
-            entity::Entity::TableEntry(entry) => self.table_entry(device, change, *entry),
+            entity::Entity::TableEntry(entry) => self.table_entry(device, context, *entry),
             entity::Entity::DirectCounterEntry(counter) => {
                 let entry = counter.table_entry.ok_or(EntityError::NoEntity)?;
-                if change.kind != update::Type::Modify {
+                if context.kind != update::Type::Modify {
                     return Err(EntityError::CounterUpdate);
                 }
                 let data = counter.data.ok_or(EntityError::NoResource("value of the counter"))?;
                 check_counter(&data)?;
-                self.set_counter(device, change, (entry, data))
+                self.set_counter(device, context, entry, data)
             }
             _ => Err(EntityError::Unserved),
         }
@@ -188,18 +193,18 @@ impl Store {
     fn table_entry(
         &mut self,
         device: &mut dyn Device,
-        change: &Change,
+        context: &UpdateContext,
         entry: TableEntry,
     ) -> Result<Option<Undo>, EntityError> {
         let table = table_of(&self.schema, entry.table_id)?;
         check_extras(table, &entry)?;
         if entry.is_default_action {
-            return self.default_entry(device, change, entry);
+            return self.default_entry(device, context, entry);
         }
-        match change.kind {
-            update::Type::Insert => self.insert(device, change, entry),
-            update::Type::Modify => self.modify(device, change, entry),
-            update::Type::Delete => self.delete(device, change, entry),
+        match context.kind {
+            update::Type::Insert => self.insert(device, context, entry),
+            update::Type::Modify => self.modify(device, context, entry),
+            update::Type::Delete => self.delete(device, context, entry),
             update::Type::Unspecified => Err(EntityError::NoType),
         }
     }
@@ -207,7 +212,7 @@ impl Store {
     fn default_entry(
         &mut self,
         device: &mut dyn Device,
-        change: &Change,
+        context: &UpdateContext,
         mut entry: TableEntry,
     ) -> Result<Option<Undo>, EntityError> {
         let id = entry.table_id;
@@ -216,7 +221,7 @@ impl Store {
             && entry.priority == 0
             && entry.idle_timeout_ns == 0
             && entry.time_since_last_hit.is_none();
-        if !is_plain || change.kind != update::Type::Modify {
+        if !is_plain || context.kind != update::Type::Modify {
             return Err(EntityError::Default);
         }
         if table.is_default_const {
@@ -225,20 +230,20 @@ impl Store {
         if entry.counter_data.is_some() {
             return Err(EntityError::NoResource("counter for its default"));
         }
-        entry.action = checked_action(&self.schema, table, (entry.action, Use::Default))?;
+        entry.action = checked_action(&self.schema, table, entry.action, ActionUse::Default)?;
         let action = crate::entry::action_of(&entry).or(table.default.as_ref());
         device.set_default(id, action)?;
-        let shelf = self.tables.entry(id).or_default();
-        let before = shelf.default.take();
-        // Without an action the default is what the program says, and nobody's metadata is kept.
-        shelf.default = entry.action.is_some().then(|| said(&entry));
+        let table_entries = self.tables.entry(id).or_default();
+        let before = table_entries.default.take();
+        // Without an action, the default is that of the program and has no metadata.
+        table_entries.default = entry.action.is_some().then(|| encoded(&entry));
         Ok(Some(Undo::Default(id, before)))
     }
 
     fn insert(
         &mut self,
         device: &mut dyn Device,
-        &Change { now, is_undoable, .. }: &Change,
+        &UpdateContext { now, is_undoable, .. }: &UpdateContext,
         mut entry: TableEntry,
     ) -> Result<Option<Undo>, EntityError> {
         let id = entry.table_id;
@@ -251,32 +256,32 @@ impl Store {
         }
         entry.r#match = checked_match(table, entry.r#match)?;
         checked_priority(table, entry.priority)?;
-        entry.action = checked_action(&self.schema, table, (entry.action, Use::Entry))?;
+        entry.action = checked_action(&self.schema, table, entry.action, ActionUse::Entry)?;
         if entry.action.is_none() {
             return Err(EntityError::NoAction);
         }
         let key = key_of(&entry.r#match, entry.priority);
         let size = table.size;
-        let shelf = self.tables.entry(id).or_default();
-        if shelf.entries.contains_key(&key) {
+        let table_entries = self.tables.entry(id).or_default();
+        if table_entries.entries.contains_key(&key) {
             return Err(EntityError::Exists);
         }
-        if shelf.entries.len() as u64 >= size {
+        if table_entries.entries.len() as u64 >= size {
             return Err(EntityError::Full);
         }
-        let no = self.take_no();
+        let no = self.next_number();
         let counter = entry.counter_data.take().unwrap_or_default();
         device.insert(no, &entry)?;
-        let counter_set = (counter, Hits::default());
-        let mut stored = Stored {
+        let counter_set = (counter, EntryHits::default());
+        let mut stored = StoredEntry {
             no,
-            said: said(&entry),
+            encoded: encoded(&entry),
             idle_timeout_ns: entry.idle_timeout_ns,
             since: now,
             counter_set,
             deadline: None,
         };
-        self.watch((id, &key), &mut stored, now);
+        self.add_deadline(id, &key, &mut stored, now);
         let undo = is_undoable.then(|| Undo::Remove(id, key.clone()));
         self.tables.entry(id).or_default().entries.insert(key, stored);
         Ok(undo)
@@ -285,14 +290,14 @@ impl Store {
     fn modify(
         &mut self,
         device: &mut dyn Device,
-        &Change { now, is_undoable, .. }: &Change,
+        &UpdateContext { now, is_undoable, .. }: &UpdateContext,
         mut entry: TableEntry,
     ) -> Result<Option<Undo>, EntityError> {
         let (id, key) = self.key(&mut entry)?;
         let table = table_of(&self.schema, id)?;
-        entry.action = checked_action(&self.schema, table, (entry.action, Use::Entry))?;
-        let shelf = self.tables.get(&id).ok_or(EntityError::NotFound)?;
-        let mut stored = shelf.entries.get(&key).ok_or(EntityError::NotFound)?.clone();
+        entry.action = checked_action(&self.schema, table, entry.action, ActionUse::Entry)?;
+        let table_entries = self.tables.get(&id).ok_or(EntityError::NotFound)?;
+        let mut stored = table_entries.entries.get(&key).ok_or(EntityError::NotFound)?.clone();
         if table.is_const && entry.action.is_some() {
             return Err(EntityError::ConstTable);
         }
@@ -306,10 +311,10 @@ impl Store {
             Some(_) if entry.action == known => {}
             Some(_) => device.modify(stored.no, &entry)?,
         }
-        stored.said = said(&entry);
+        stored.encoded = encoded(&entry);
         stored.idle_timeout_ns = entry.idle_timeout_ns;
-        self.unwatch(&stored);
-        self.watch((id, &key), &mut stored, now);
+        self.remove_deadline(&stored);
+        self.add_deadline(id, &key, &mut stored, now);
         let undo = before.map(|before| Undo::Restore(id, key.clone(), before));
         self.tables.entry(id).or_default().entries.insert(key, stored);
         Ok(undo)
@@ -318,41 +323,42 @@ impl Store {
     fn delete(
         &mut self,
         device: &mut dyn Device,
-        change: &Change,
+        context: &UpdateContext,
         mut entry: TableEntry,
     ) -> Result<Option<Undo>, EntityError> {
         let (id, key) = self.key(&mut entry)?;
         if table_of(&self.schema, id)?.is_const {
             return Err(EntityError::ConstTable);
         }
-        let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
-        let stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
-        self.unwatch(&stored);
+        let table_entries = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
+        let stored = table_entries.entries.remove(&key).ok_or(EntityError::NotFound)?;
+        self.remove_deadline(&stored);
         let mut stored = stored.as_of(device.remove(stored.no));
-        // Should it be put back, the device counts from nothing.
-        stored.counter_set.1 = Hits::default();
-        Ok(change.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
+        // If the entry is restored, the device counts from zero.
+        stored.counter_set.1 = EntryHits::default();
+        Ok(context.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
     }
 
     fn set_counter(
         &mut self,
         device: &mut dyn Device,
-        change: &Change,
-        (mut entry, data): (TableEntry, CounterData),
+        context: &UpdateContext,
+        mut entry: TableEntry,
+        data: CounterData,
     ) -> Result<Option<Undo>, EntityError> {
         if !table_of(&self.schema, entry.table_id)?.has_counters {
             return Err(EntityError::NoResource("direct counter"));
         }
         let (id, key) = self.key(&mut entry)?;
-        let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
-        let stored = shelf.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
+        let table_entries = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
+        let stored = table_entries.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
         let hits = device.hits(stored.no);
-        let before = change.is_undoable.then(|| Box::new(stored.as_of(hits)));
+        let before = context.is_undoable.then(|| Box::new(stored.as_of(hits)));
         stored.counter_set = (data, hits);
         Ok(before.map(|before| Undo::Restore(id, key, before)))
     }
 
-    /// The key that an update names, whatever else it says.
+    /// Returns the table and key that an update addresses.
     fn key(&self, entry: &mut TableEntry) -> Result<(u32, EntryKey), EntityError> {
         let table = table_of(&self.schema, entry.table_id)?;
         entry.r#match = checked_match(table, std::mem::take(&mut entry.r#match))?;
@@ -360,11 +366,11 @@ impl Store {
         Ok((entry.table_id, key_of(&entry.r#match, entry.priority)))
     }
 
-    /// Takes an update back.
+    /// Rolls an update back.
     ///
     /// # Errors
     ///
-    /// The device did not take again what it had: it is as the update had made it.
+    /// The device refused; the update stays in effect.
     pub(super) fn undo(
         &mut self,
         device: &mut dyn Device,
@@ -373,28 +379,28 @@ impl Store {
     ) -> Result<(), EntityError> {
         match undo {
             Undo::Remove(id, key) => {
-                let shelf = self.tables.entry(id).or_default();
-                if let Some(stored) = shelf.entries.remove(&key) {
-                    self.unwatch(&stored);
+                let table_entries = self.tables.entry(id).or_default();
+                if let Some(stored) = table_entries.entries.remove(&key) {
+                    self.remove_deadline(&stored);
                     device.remove(stored.no);
                 }
             }
             Undo::Restore(id, key, mut before) => {
-                // It may have been removed and put back since, and has another number then.
-                let shelf = self.tables.get(&id);
-                let held = shelf.and_then(|shelf| shelf.entries.get(&key));
-                before.go_on_as(held.ok_or(EntityError::NotRestored)?);
+                // The entry may have been removed and inserted again since, with another number.
+                let table_entries = self.tables.get(&id);
+                let held = table_entries.and_then(|table_entries| table_entries.entries.get(&key));
+                before.continue_as(held.ok_or(EntityError::NotRestored)?);
                 device.modify(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
-                self.put_back(id, key, *before, now);
+                self.restore(id, key, *before, now);
             }
             Undo::Reinsert(id, key, mut before) => {
-                before.no = self.take_no();
+                before.no = self.next_number();
                 device.insert(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
-                self.put_back(id, key, *before, now);
+                self.restore(id, key, *before, now);
             }
             Undo::Default(id, before) => {
                 let table = self.schema.tables.get(&id);
-                let entry = before.as_deref().map(meant);
+                let entry = before.as_deref().map(decode_entry);
                 let action = entry.as_ref().and_then(crate::entry::action_of);
                 let action = action.or_else(|| table?.default.as_ref());
                 device.set_default(id, action).map_err(|_| EntityError::NotRestored)?;
@@ -404,23 +410,23 @@ impl Store {
         Ok(())
     }
 
-    const fn take_no(&mut self) -> EntryNo {
+    const fn next_number(&mut self) -> EntryNo {
         let no = EntryNo(self.next_no);
         self.next_no += 1;
         no
     }
 
-    fn put_back(&mut self, id: u32, key: EntryKey, mut stored: Stored, now: Duration) {
-        let shelf = self.tables.entry(id).or_default();
-        if let Some(other) = shelf.entries.remove(&key) {
-            self.unwatch(&other);
+    fn restore(&mut self, id: u32, key: EntryKey, mut stored: StoredEntry, now: Duration) {
+        let table_entries = self.tables.entry(id).or_default();
+        if let Some(other) = table_entries.entries.remove(&key) {
+            self.remove_deadline(&other);
         }
-        self.unwatch(&stored);
-        self.watch((id, &key), &mut stored, now);
+        self.remove_deadline(&stored);
+        self.add_deadline(id, &key, &mut stored, now);
         self.tables.entry(id).or_default().entries.insert(key, stored);
     }
 
-    fn watch(&mut self, (id, key): (u32, &EntryKey), stored: &mut Stored, now: Duration) {
+    fn add_deadline(&mut self, id: u32, key: &EntryKey, stored: &mut StoredEntry, now: Duration) {
         stored.deadline = stored.timeout().map(|timeout| now.saturating_add(timeout));
         if let Some(deadline) = stored.deadline {
             self.timed.insert(stored.no, (id, key.clone()));
@@ -428,25 +434,34 @@ impl Store {
         }
     }
 
-    fn unwatch(&mut self, stored: &Stored) {
+    fn remove_deadline(&mut self, stored: &StoredEntry) {
         if let Some(deadline) = stored.deadline {
             self.timed.remove(&stored.no);
             self.deadlines.remove(&(deadline, stored.no));
         }
     }
 
-    /// Entries that have not been hit for their time, as many as a notice takes. They stay due until
-    /// they are [put off](Self::put_off).
-    pub(super) fn due(&mut self, device: &mut dyn Device, now: Duration, bytes_max: usize) -> Due {
-        let (mut due, mut bytes) = (Due::default(), 0);
+    /// Returns idle entries for one notification.
+    ///
+    /// They stay due until [`Self::postpone`].
+    pub(super) fn due(
+        &mut self,
+        device: &mut dyn Device,
+        now: Duration,
+        bytes_max: usize,
+    ) -> IdleEntries {
+        let (mut due, mut bytes) = (IdleEntries::default(), 0);
         let mut behind = Unbounded;
         while let Some(mark) = self.deadlines.range((behind, Unbounded)).next().copied()
             && mark.0 <= now
-            && due.names.len() < NOTICE_ENTRIES_MAX
+            && due.entries.len() < NOTICE_ENTRIES_MAX
         {
             behind = Excluded(mark);
             let Some((id, key)) = self.timed.get(&mark.1) else { continue };
-            let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
+            let stored = self
+                .tables
+                .get_mut(id)
+                .and_then(|table_entries| table_entries.entries.get_mut(key));
             let Some(stored) = stored else { continue };
             let Some(timeout) = stored.timeout() else { continue };
             let since = stored.idle_since(device.hits(mark.1));
@@ -457,22 +472,25 @@ impl Store {
                 self.deadlines.insert((next, mark.1));
                 continue;
             }
-            let name = name_of(stored.entry());
+            let name = idle_notice_of(stored.entry());
             bytes += nested_len(name.encoded_len());
-            if bytes > bytes_max && !due.names.is_empty() {
+            if bytes > bytes_max && !due.entries.is_empty() {
                 break;
             }
-            due.names.push(name);
-            due.marks.push(mark);
+            due.entries.push(name);
+            due.deadlines_due.push(mark);
         }
         due
     }
 
-    /// Entries that were told are told again after another such time.
-    pub(super) fn put_off(&mut self, due: &Due, now: Duration) {
-        for mark in &due.marks {
+    /// Sets the next deadline of entries that were reported.
+    pub(super) fn postpone(&mut self, due: &IdleEntries, now: Duration) {
+        for mark in &due.deadlines_due {
             let Some((id, key)) = self.timed.get(&mark.1) else { continue };
-            let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
+            let stored = self
+                .tables
+                .get_mut(id)
+                .and_then(|table_entries| table_entries.entries.get_mut(key));
             let Some(stored) = stored else { continue };
             let Some(timeout) = stored.timeout() else { continue };
             let next = now.saturating_add(timeout);
@@ -482,11 +500,11 @@ impl Store {
         }
     }
 
-    /// The default entry of a table, as it is read.
+    /// Returns the default entry of a table, as a read returns it.
     pub(super) fn default_of(&self, id: u32) -> Option<TableEntry> {
-        let written = self.tables.get(&id).and_then(|shelf| shelf.default.as_deref());
+        let raw = self.tables.get(&id).and_then(|table_entries| table_entries.default.as_deref());
         let table = self.schema.tables.get(&id)?;
-        written.map(meant).or_else(|| {
+        raw.map(decode_entry).or_else(|| {
             let action = table.default.clone()?;
             Some(TableEntry {
                 table_id: id,
@@ -498,35 +516,36 @@ impl Store {
     }
 }
 
-/// What an entry says, as bytes.
-fn said(entry: &TableEntry) -> Box<[u8]> {
-    let mut writer = Writer::new();
+/// Encodes an entry.
+fn encoded(entry: &TableEntry) -> Box<[u8]> {
+    let mut writer = ProtoWriter::new();
     writer.entry(entry);
     writer.as_slice().into()
 }
 
-/// The entry of which these are the bytes.
-fn meant(said: &[u8]) -> TableEntry {
-    // What was encoded here can be decoded.
-    TableEntry::decode(said).unwrap_or_default()
+/// Decodes an entry that [`encode_entry`] wrote.
+fn decode_entry(encoded: &[u8]) -> TableEntry {
+    // Bytes that were encoded here always decode.
+    TableEntry::decode(encoded).unwrap_or_default()
 }
 
-/// What a notice says of an entry: which it is, and not what it does.
-fn name_of(entry: TableEntry) -> TableEntry {
+/// Returns the form of an entry in a notification, without its action.
+fn idle_notice_of(entry: TableEntry) -> TableEntry {
     TableEntry { action: None, ..entry }
 }
 
-/// That a counter can be what it is set to.
+/// Checks that a counter is not negative.
 fn check_counter(data: &CounterData) -> Result<(), EntityError> {
     let is_count = data.byte_count >= 0 && data.packet_count >= 0;
     if is_count { Ok(()) } else { Err(EntityError::Count) }
 }
 
-/// Bytes of metadata that a controller may note with an entry: the only part of one that the program
-/// does not bound.
+/// Maximum length of the metadata of an entry in bytes.
+///
+/// The program does not limit it, unlike all other parts of an entry.
 const METADATA_BYTES_MAX: usize = 1024;
 
-/// What an entry says besides match and action.
+/// Checks the parts of an entry other than match and action.
 fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityError> {
     let TableEntry { is_const, time_since_last_hit, idle_timeout_ns, .. } = entry;
     if *is_const {

@@ -1,13 +1,13 @@
-//! One controller's stream: arbitration first, then whatever it sends.
+//! The stream of one controller: an arbitration update first, then any message.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tonic::{Code, Status, Streaming};
 
-use super::{arbiter::StreamId, device::PacketError, state::State};
+use super::{arbiter::StreamId, device::PacketError, state::ServiceState};
 use crate::{
-    error::RequestError,
+    error::RpcError,
     value,
     wire::p4::v1::{
         DigestListAck, DigestListAckError, PacketOut, PacketOutError, StreamError,
@@ -16,80 +16,85 @@ use crate::{
     },
 };
 
-/// Serves a stream until it ends; why it does, if it was not the controller's wish.
+/// Serves a stream until it ends.
+///
+/// Returns an error unless the controller closed it.
 pub(super) async fn serve(
-    state: &Arc<Mutex<State>>,
+    state: &Arc<Mutex<ServiceState>>,
     stream: StreamId,
     mut requests: Streaming<StreamMessageRequest>,
 ) -> Result<(), Status> {
     let mut has_begun = false;
-    let in_time = state.lock().settings.arbitration_timeout;
-    let first = tokio::time::timeout(in_time, requests.message()).await;
-    let mut next = first.map_err(|_| RequestError::Late)??;
+    let with_timeout = state.lock().settings.arbitration_timeout;
+    let first = tokio::time::timeout(with_timeout, requests.message()).await;
+    let mut next = first.map_err(|_| RpcError::Late)??;
     while let Some(request) = next {
-        take(state, stream, (request, &mut has_begun))?;
+        handle_message(state, stream, request, &mut has_begun)?;
         next = requests.message().await?;
     }
     Ok(())
 }
 
-fn take(
-    state: &Mutex<State>,
+fn handle_message(
+    state: &Mutex<ServiceState>,
     stream: StreamId,
-    (request, has_begun): (StreamMessageRequest, &mut bool),
-) -> Result<(), RequestError> {
+    request: StreamMessageRequest,
+    has_begun: &mut bool,
+) -> Result<(), RpcError> {
     let mut state = state.lock();
     match request.update {
         Some(Update::Arbitration(message)) => {
             state.arbitrate(stream, &message).map_err(|error| match error {
-                // Of the first message another device is unknown, of a later one a move.
-                RequestError::NoDevice(_) if *has_begun => RequestError::StreamMoved,
+                // An unknown device is an error in the first message, and a changed device in a
+                // later one.
+                RpcError::NoDevice(_) if *has_begun => RpcError::StreamMoved,
                 error => error,
             })?;
             *has_begun = true;
         }
-        _ if !*has_begun => return Err(RequestError::NoArbitration),
+        _ if !*has_begun => return Err(RpcError::NoArbitration),
         Some(Update::Packet(packet)) => packet_out(&mut state, stream, packet),
         Some(Update::DigestAck(ack)) => refuse_digest(&mut state, stream, ack),
         Some(Update::Other(other)) => {
             let details = Details::Other(StreamOtherError { other: Some(other) });
-            let what = (Code::Unimplemented, "not served");
-            state.tell(stream, Reply::Error(stream_error(what, details)));
+            let (code, text) = (Code::Unimplemented, "not supported");
+            state.send(stream, Reply::Error(stream_error(code, text, details)));
         }
         None => {
             let details = Details::Other(StreamOtherError { other: None });
-            let what = (Code::InvalidArgument, "a message without content");
-            state.tell(stream, Reply::Error(stream_error(what, details)));
+            let (code, text) = (Code::InvalidArgument, "the message has no content");
+            state.send(stream, Reply::Error(stream_error(code, text, details)));
         }
     }
     Ok(())
 }
 
-fn refuse_digest(state: &mut State, stream: StreamId, ack: DigestListAck) {
+fn refuse_digest(state: &mut ServiceState, stream: StreamId, ack: DigestListAck) {
     let details = Details::DigestListAck(DigestListAckError { digest_list_ack: Some(ack) });
-    let error = stream_error((Code::NotFound, "there are no digests"), details);
-    state.tell(stream, Reply::Error(error));
+    let error = stream_error(Code::NotFound, "the program has no digests", details);
+    state.send(stream, Reply::Error(error));
 }
 
-/// Bytes of a payload that are sent back with what is wrong with it: more than a frame has, and less
-/// than what waits for a controller may have.
-const ECHOED_MAX: usize = 1 << 16;
+/// Maximum number of payload bytes that an error quotes.
+///
+/// It is more than a frame has, and less than a queue may hold.
+const QUOTED_PAYLOAD_MAX: usize = 1 << 16;
 
-fn packet_out(state: &mut State, stream: StreamId, mut packet: PacketOut) {
+fn packet_out(state: &mut ServiceState, stream: StreamId, mut packet: PacketOut) {
     let refused = |code, message: &str| Err((code, message.to_owned()));
     let result = if !state.arbiter.is_primary_stream(stream) {
-        refused(Code::PermissionDenied, "only the primary controller sends packets")
+        refused(Code::PermissionDenied, "only the primary controller may send packets")
     } else if !state.pipeline.is_running() {
-        refused(Code::FailedPrecondition, "there is no forwarding pipeline yet")
+        refused(Code::FailedPrecondition, "no forwarding pipeline is set: set one first")
     } else if !is_whole(state, &packet) {
-        refused(Code::InvalidArgument, "the metadata is not that of packet_out")
+        refused(Code::InvalidArgument, "the metadata is not that of packet_out in the P4Info")
     } else {
         state.device.send(&packet).or_else(|error| refused(code_of(error), &error.to_string()))
     };
     if let Err((code, message)) = result {
-        packet.payload.truncate(ECHOED_MAX);
+        packet.payload.truncate(QUOTED_PAYLOAD_MAX);
         let details = Details::PacketOut(PacketOutError { packet_out: Some(packet) });
-        state.tell(stream, Reply::Error(stream_error((code, &message), details)));
+        state.send(stream, Reply::Error(stream_error(code, &message, details)));
     }
 }
 
@@ -100,8 +105,8 @@ const fn code_of(error: PacketError) -> Code {
     }
 }
 
-/// Whether each field of the metadata is there once, and has room for its value.
-fn is_whole(state: &State, packet: &PacketOut) -> bool {
+/// Returns whether each metadata field occurs once with a value that fits.
+fn is_whole(state: &ServiceState, packet: &PacketOut) -> bool {
     let expected = &state.pipeline.store.schema.packet_out;
     let fits = |id: &u32, bytes: &[u8]| {
         expected.get(id).is_some_and(|width| value::checked(bytes, *width).is_ok())
@@ -112,7 +117,7 @@ fn is_whole(state: &State, packet: &PacketOut) -> bool {
         && packet.metadata.iter().all(|field| fits(&field.metadata_id, &field.value))
 }
 
-fn stream_error((code, message): (Code, &str), details: Details) -> StreamError {
+fn stream_error(code: Code, message: &str, details: Details) -> StreamError {
     StreamError {
         canonical_code: code.into(),
         message: message.to_owned(),

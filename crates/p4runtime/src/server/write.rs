@@ -1,75 +1,79 @@
-//! Writing: a batch of updates.
+//! Writes: a batch of updates.
 //!
-//! Updates are made in their order. Without more, each is tried, whatever became of those before it.
-//! With `ROLLBACK_ON_ERROR` the first failure takes back all that was done. `DATAPLANE_ATOMIC` is that
-//! as well, on devices whose packets cannot meet the middle of it.
+//! Updates are executed in order. By default, each is executed regardless of the others. With
+//! `ROLLBACK_ON_ERROR`, the first failure rolls all earlier updates back. `DATAPLANE_ATOMIC` works
+//! the same, but only on devices that apply the batch atomically.
 
 use std::time::Duration;
 
 use super::{
     device::Device,
-    store::{Change, Store},
+    store::{EntryStore, UpdateContext},
 };
 use crate::{
-    error::{EntityError, RequestError},
+    error::{EntityError, RpcError},
     wire::p4::v1::{Update, WriteRequest, update, write_request::Atomicity},
 };
 
-/// How updates of a batch depend on each other.
+/// The relation between the updates of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Together {
-    /// Not at all.
+enum BatchMode {
+    /// Each update is independent.
     Each,
-    /// All or none.
+    /// All updates succeed or none.
     All,
 }
 
-impl Together {
-    fn new(atomicity: i32, device: &dyn Device) -> Result<Self, RequestError> {
+impl BatchMode {
+    fn new(atomicity: i32, device: &dyn Device) -> Result<Self, RpcError> {
         match Atomicity::try_from(atomicity) {
             Ok(Atomicity::ContinueOnError) => Ok(Self::Each),
             Ok(Atomicity::RollbackOnError) => Ok(Self::All),
             Ok(Atomicity::DataplaneAtomic) if device.is_atomic() => Ok(Self::All),
-            Ok(Atomicity::DataplaneAtomic) => Err(RequestError::NotAtomic),
-            Err(_) => Err(RequestError::Unknown("atomicity")),
+            Ok(Atomicity::DataplaneAtomic) => Err(RpcError::NotAtomic),
+            Err(_) => Err(RpcError::Unknown("atomicity")),
         }
     }
 }
 
-/// Parts of one request: others wait while they are made.
+/// Maximum number of parts of a request.
+///
+/// Other requests wait while they are executed.
 const PARTS_MAX: usize = 16384;
 
-/// That a request has no more parts than are served at once.
-pub(super) const fn check_parts(count: usize) -> Result<(), RequestError> {
-    if count <= PARTS_MAX { Ok(()) } else { Err(RequestError::TooManyParts(PARTS_MAX)) }
+/// Checks that a request does not have too many parts.
+pub(super) const fn check_parts(count: usize) -> Result<(), RpcError> {
+    if count <= PARTS_MAX { Ok(()) } else { Err(RpcError::TooManyParts(PARTS_MAX)) }
 }
 
-/// Makes the updates of a request; what became of each, in their order. Who may write is not asked
-/// here.
+/// Executes the updates of a request and returns their results in order.
+///
+/// The caller checks the permission to write.
 ///
 /// # Errors
 ///
-/// The updates do not belong together in a way that the device has.
+/// The atomicity is unknown, or the device does not support it.
 pub fn write(
-    store: &mut Store,
+    store: &mut EntryStore,
     device: &mut dyn Device,
     request: WriteRequest,
     now: Duration,
-) -> Result<Vec<Result<(), EntityError>>, RequestError> {
-    let together = Together::new(request.atomicity, device)?;
+) -> Result<Vec<Result<(), EntityError>>, RpcError> {
+    let mode = BatchMode::new(request.atomicity, device)?;
     check_parts(request.updates.len())?;
-    Ok(write_all(store, device, (request.updates, together), now))
+    Ok(write_all(store, device, request.updates, mode, now))
 }
 
 fn write_all(
-    store: &mut Store,
+    store: &mut EntryStore,
     device: &mut dyn Device,
-    (updates, together): (Vec<Update>, Together),
+    updates: Vec<Update>,
+    mode: BatchMode,
     now: Duration,
 ) -> Vec<Result<(), EntityError>> {
     let mut results = Vec::with_capacity(updates.len());
     let mut undos = Vec::new();
-    let (is_undoable, mut has_failed) = (together == Together::All, false);
+    let (is_undoable, mut has_failed) = (mode == BatchMode::All, false);
     for (number, update) in updates.into_iter().enumerate() {
         if has_failed && is_undoable {
             results.push(Err(EntityError::Aborted));
@@ -80,7 +84,7 @@ fn write_all(
         let result = if kind == update::Type::Unspecified {
             Err(EntityError::NoType)
         } else {
-            store.apply(device, &Change { kind, now, is_undoable }, entity)
+            store.apply(device, &UpdateContext { kind, now, is_undoable }, entity)
         };
         results.push(match result {
             Ok(undo) => {

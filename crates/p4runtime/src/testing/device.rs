@@ -1,4 +1,4 @@
-//! A device that only remembers, for tests of the server and of clients.
+//! An in-memory device for tests of servers and clients.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,35 +6,35 @@ use parking_lot::Mutex;
 
 use crate::{
     schema::Schema,
-    server::{Device, DeviceError, EntryNo, Hits, PacketError, ProgramError},
+    server::{Device, DeviceError, EntryHits, EntryNo, PacketError, ProgramError},
     wire::p4::{
         config::v1::P4Info,
         v1::{Action, PacketOut, TableEntry},
     },
 };
 
-/// What a [`MemoryDevice`] was told.
+/// The state of a [`MemoryDevice`].
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct DeviceMemory {
     /// Its entries.
     pub entries: BTreeMap<EntryNo, TableEntry>,
-    /// Hits that tests make up.
-    pub hits: BTreeMap<EntryNo, Hits>,
+    /// Hits that tests set.
+    pub hits: BTreeMap<EntryNo, EntryHits>,
     /// Default actions that were set.
     pub defaults: BTreeMap<u32, Option<Action>>,
     /// Packets that were sent.
     pub sent: Vec<PacketOut>,
-    /// Entries that it still takes; `None`: as many as come.
-    pub room: Option<usize>,
-    /// Whether it says that it changes several entries at once.
+    /// Number of further entries that it accepts; `None` means unlimited.
+    pub capacity_left: Option<usize>,
+    /// True if the device claims to apply changes atomically.
     pub is_atomic: bool,
 }
 
-/// A device that remembers what it was told. Clones are one device.
+/// A device that stores what it receives. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryDevice(pub Arc<Mutex<Memory>>);
+pub struct MemoryDevice(pub Arc<Mutex<DeviceMemory>>);
 
-/// The beginning of a program that a [`MemoryDevice`] does not run.
+/// The prefix of a program that a [`MemoryDevice`] refuses.
 pub const BROKEN_PROGRAM: &[u8] = b"broken";
 
 impl Device for MemoryDevice {
@@ -51,8 +51,8 @@ impl Device for MemoryDevice {
 
     fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
         let memory = &mut *self.0.lock();
-        if let Some(room) = &mut memory.room {
-            *room = room.checked_sub(1).ok_or(DeviceError::Full)?;
+        if let Some(capacity_left) = &mut memory.capacity_left {
+            *capacity_left = capacity_left.checked_sub(1).ok_or(DeviceError::Full)?;
         }
         memory.entries.insert(entry, value.clone());
         Ok(())
@@ -65,7 +65,7 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn remove(&mut self, entry: EntryNo) -> Hits {
+    fn remove(&mut self, entry: EntryNo) -> EntryHits {
         let memory = &mut *self.0.lock();
         memory.entries.remove(&entry);
         memory.hits.remove(&entry).unwrap_or_default()
@@ -76,7 +76,7 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn hits(&mut self, entry: EntryNo) -> Hits {
+    fn hits(&mut self, entry: EntryNo) -> EntryHits {
         self.0.lock().hits.get(&entry).copied().unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! Entry points of fuzz targets: whatever comes by the wire is refused or kept, and nothing panics.
+//! Fuzz targets: received bytes are refused or stored, and nothing panics.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     codec::decode,
     program::{Program, p4info_text},
     schema::Schema,
-    server::{Store, write},
+    server::{EntryStore, write},
     wire::{
         p4::{
             config::v1::P4Info,
@@ -19,21 +19,20 @@ use crate::{
     },
 };
 
-/// Any bytes as a P4Info: it is a schema, or it is refused.
+/// Reads arbitrary bytes as a P4Info, which is refused or becomes a schema.
 pub fn fuzz_p4info(data: &[u8]) {
     if let Ok(info) = P4Info::decode(data) {
-        // What is not refused is a schema; that is all that is asked.
+        // A P4Info that is accepted has a schema; nothing else is checked.
         let _ = Schema::read(&info);
         let _ = p4info_text(&info);
     }
 }
 
-/// Any bytes as a write to the tables of the LTM program: what is taken can be said again.
+/// Executes arbitrary bytes as a write to the tables of the LTM program.
 ///
 /// # Panics
 ///
-/// When an entry is kept that the program has no meaning for, or the bytes say one thing to the parser
-/// of common requests and another to that of all.
+/// If a stored entry cannot be decoded, or if the fast parser and prost disagree.
 pub fn fuzz_write(data: &[u8]) {
     let whole = Bytes::copy_from_slice(data);
     if let Some(read) = read_request(&whole) {
@@ -46,7 +45,7 @@ pub fn fuzz_write(data: &[u8]) {
     let Ok(request) = request else { return };
     let program = Program::default();
     let Ok(schema) = Schema::read(&program.p4info()) else { return };
-    let (mut store, mut device) = (Store::new(schema), MemoryDevice::default());
+    let (mut store, mut device) = (EntryStore::new(schema), MemoryDevice::default());
     let results = write(&mut store, &mut device, request, Duration::ZERO);
     let failed =
         results.map_or(0, |results| results.iter().filter(|result| result.is_err()).count());

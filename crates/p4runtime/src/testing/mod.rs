@@ -1,7 +1,7 @@
-//! A device that only remembers, and functions for fuzz targets.
+//! An in-memory device, and fuzz targets.
 
 mod device;
 mod fuzz;
 
-pub use device::{BROKEN_PROGRAM, Memory, MemoryDevice};
+pub use device::{BROKEN_PROGRAM, DeviceMemory, MemoryDevice};
 pub use fuzz::{fuzz_p4info, fuzz_write};

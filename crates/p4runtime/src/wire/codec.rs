@@ -1,8 +1,9 @@
-//! How messages become bytes, and bytes messages: by prost, from and to one piece of memory.
+//! The gRPC codec: prost messages, decoded from one contiguous buffer.
 //!
-//! A request of a thousand entries has ten thousand values of a few bytes. To cut a value out of the
-//! buffer that a connection reads into costs an allocation, and out of bytes that are shared a count;
-//! so a message is cut out once, as a whole, and those that are long are [parsed](super::parse).
+//! A request of a thousand entries has ten thousand values of a few bytes. Copying each value out
+//! of the receive buffer costs an allocation, and sharing the buffer costs a reference count. The
+//! codec therefore copies each message once as a whole. Long messages are decoded by
+//! [`parse`](super::parse).
 
 use std::marker::PhantomData;
 
@@ -25,71 +26,71 @@ use super::{
     parse,
 };
 
-/// A message that is decoded from one piece of memory.
-pub(crate) trait Whole: Message + Default {
-    /// Decodes it.
-    fn decode_whole(bytes: Bytes) -> Result<Self, DecodeError> {
+/// A message that is decoded from one contiguous buffer.
+pub(crate) trait ContiguousMessage: Message + Default {
+    /// Decodes the message.
+    fn decode_contiguous(bytes: Bytes) -> Result<Self, DecodeError> {
         Self::decode(bytes)
     }
 }
 
-impl Whole for WriteRequest {
-    fn decode_whole(bytes: Bytes) -> Result<Self, DecodeError> {
+impl ContiguousMessage for WriteRequest {
+    fn decode_contiguous(bytes: Bytes) -> Result<Self, DecodeError> {
         parse::write_request(&bytes).map_or_else(|| Self::decode(bytes), Ok)
     }
 }
 
-impl Whole for ReadRequest {
-    fn decode_whole(bytes: Bytes) -> Result<Self, DecodeError> {
+impl ContiguousMessage for ReadRequest {
+    fn decode_contiguous(bytes: Bytes) -> Result<Self, DecodeError> {
         parse::read_request(&bytes).map_or_else(|| Self::decode(bytes), Ok)
     }
 }
 
-impl Whole for CapabilitiesRequest {}
-impl Whole for CapabilitiesResponse {}
-impl Whole for GetForwardingPipelineConfigRequest {}
-impl Whole for GetForwardingPipelineConfigResponse {}
-impl Whole for ReadResponse {}
-impl Whole for SetForwardingPipelineConfigRequest {}
-impl Whole for SetForwardingPipelineConfigResponse {}
-impl Whole for StreamMessageRequest {}
-impl Whole for StreamMessageResponse {}
-impl Whole for WriteResponse {}
+impl ContiguousMessage for CapabilitiesRequest {}
+impl ContiguousMessage for CapabilitiesResponse {}
+impl ContiguousMessage for GetForwardingPipelineConfigRequest {}
+impl ContiguousMessage for GetForwardingPipelineConfigResponse {}
+impl ContiguousMessage for ReadResponse {}
+impl ContiguousMessage for SetForwardingPipelineConfigRequest {}
+impl ContiguousMessage for SetForwardingPipelineConfigResponse {}
+impl ContiguousMessage for StreamMessageRequest {}
+impl ContiguousMessage for StreamMessageResponse {}
+impl ContiguousMessage for WriteResponse {}
 
-/// Encodes messages of one type, and decodes those of another.
+/// Encodes messages of type `T` and decodes messages of type `U`.
 #[derive(Clone, Debug)]
-pub(crate) struct Codec<T, U>(PhantomData<(T, U)>);
+pub(crate) struct MessageCodec<T, U>(PhantomData<(T, U)>);
 
-impl<T, U> Default for Codec<T, U> {
+impl<T, U> Default for MessageCodec<T, U> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<T, U> tonic::codec::Codec for Codec<T, U>
+impl<T, U> tonic::codec::Codec for MessageCodec<T, U>
 where
     T: Message + Send + 'static,
-    U: Whole + Send + 'static,
+    U: ContiguousMessage + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = WholeEncoder<T>;
-    type Decoder = WholeDecoder<U>;
+    type Encoder = MessageEncoder<T>;
+    type Decoder = MessageDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        WholeEncoder(PhantomData)
+        MessageEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        WholeDecoder(PhantomData)
+        MessageDecoder(PhantomData)
     }
 }
 
-/// Encodes messages of a type.
+/// Encodes messages of one type.
 #[derive(Clone, Debug)]
-pub(crate) struct WholeEncoder<T>(PhantomData<T>);
+pub(crate) struct MessageEncoder<T>(PhantomData<T>);
 
-impl<T: Message> Encoder for WholeEncoder<T> {
+impl<T: Message> Encoder for MessageEncoder<T> {
     type Item = T;
     type Error = Status;
 
@@ -100,17 +101,17 @@ impl<T: Message> Encoder for WholeEncoder<T> {
     }
 }
 
-/// Decodes messages of a type.
+/// Decodes messages of one type.
 #[derive(Clone, Debug)]
-pub(crate) struct WholeDecoder<U>(PhantomData<U>);
+pub(crate) struct MessageDecoder<U>(PhantomData<U>);
 
-impl<U: Whole> Decoder for WholeDecoder<U> {
+impl<U: ContiguousMessage> Decoder for MessageDecoder<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         let whole = buffer.copy_to_bytes(buffer.remaining());
-        // As gRPC has it, what cannot be decoded is an internal error.
-        U::decode_whole(whole).map(Some).map_err(|error| Status::internal(error.to_string()))
+        // gRPC defines undecodable messages as internal errors.
+        U::decode_contiguous(whole).map(Some).map_err(|error| Status::internal(error.to_string()))
     }
 }

@@ -1,10 +1,10 @@
-//! Both ways of encoding and of decoding are one.
+//! Tests that the fast codec and prost agree.
 
 use proptest::prelude::*;
 use prost::{Message, bytes::Bytes};
 
 use super::{
-    Writer,
+    ProtoWriter,
     p4::v1::{
         Action, CounterData, Entity, FieldMatch, ReadRequest, TableAction, TableEntry, Uint128,
         Unserved, Update, WriteRequest, action, entity,
@@ -15,7 +15,7 @@ use super::{
 };
 
 fn bytes() -> impl Strategy<Value = Bytes> {
-    // Some are long enough that two bytes say how long they are.
+    // Some values are long enough for a two-byte length.
     prop_oneof![8 => prop::collection::vec(any::<u8>(), 0..17), 1 => Just(vec![7; 200])]
         .prop_map(Bytes::from)
 }
@@ -46,7 +46,7 @@ fn table_actions() -> impl Strategy<Value = TableAction> {
     prop::option::of(kind).prop_map(|r#type| TableAction { r#type })
 }
 
-/// An entry of fields that are most often there.
+/// Generates an entry with the usual fields.
 fn plain() -> impl Strategy<Value = TableEntry> {
     let numbers = (any::<u32>(), any::<i32>(), any::<u64>(), any::<i64>());
     let parts = (prop::collection::vec(fields(), 0..6), prop::option::of(table_actions()));
@@ -103,7 +103,7 @@ fn requests(entry: impl Strategy<Value = TableEntry>) -> impl Strategy<Value = W
     )
 }
 
-/// What is parsed is what prost makes of it; what prost refuses is not.
+/// Checks that the fast parser agrees with prost if it accepts the bytes.
 fn check_parsed(bytes: &[u8]) -> Result<(), TestCaseError> {
     let whole = Bytes::copy_from_slice(bytes);
     if let Some(parsed) = parse::write_request(&whole) {
@@ -117,14 +117,14 @@ fn check_parsed(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn what_is_written_part_by_part_is_what_prost_writes(entry in entries()) {
-        let mut writer = Writer::new();
+    fn the_writer_agrees_with_prost(entry in entries()) {
+        let mut writer = ProtoWriter::new();
         writer.entry(&entry);
         prop_assert_eq!(writer.into_vec(), entry.encode_to_vec());
     }
 
     #[test]
-    fn what_is_parsed_is_what_prost_decodes(request in requests(entries())) {
+    fn the_parser_agrees_with_prost(request in requests(entries())) {
         check_parsed(&request.encode_to_vec())?;
         let entities = request.updates.into_iter().filter_map(|update| update.entity).collect();
         let read = ReadRequest { entities, device_id: 1, ..ReadRequest::default() };
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_broken_is_not_parsed_to_anything_else(
+    fn broken_bytes_are_not_parsed(
         request in requests(entries()),
         broken in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         end: prop::sample::Index,
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_controller_of_a_nic_writes_and_asks_is_parsed() {
+fn requests_of_a_nic_controller_are_parsed() {
     let exact = FieldMatchType::Exact(Exact { value: vec![1].into() });
     let ternary = FieldMatchType::Ternary(Ternary { value: vec![1].into(), mask: vec![3].into() });
     let field = |(field_id, kind)| FieldMatch { field_id, field_match_type: Some(kind) };

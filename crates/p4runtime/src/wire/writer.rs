@@ -1,8 +1,7 @@
-//! Encoding of what goes by the thousand: messages that are written part by part, and never are more
-//! than their bytes.
+//! Fast encoding of frequent messages: they are written part by part as bytes.
 //!
-//! This is a second way to what prost makes of messages, byte for byte, several times as fast: how long
-//! a part is, is known behind it, where prost counts what is nested anew at each level.
+//! This encoder writes the same bytes as prost, several times as fast. It writes a nested message
+//! first and its length afterwards; prost computes nested lengths once per level.
 
 use prost::{
     Message,
@@ -14,27 +13,27 @@ use super::p4::v1::{
 };
 use crate::value;
 
-/// The bytes of a message, part by part.
+/// The bytes of a message in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct ProtoWriter(Vec<u8>);
 
-impl Writer {
-    /// Nothing yet, with room for an entry as most are.
+impl ProtoWriter {
+    /// Creates an empty message with room for a typical entry.
     pub(crate) fn new() -> Self {
         Self(Vec::with_capacity(ENTRY_BYTES))
     }
 
-    /// All that was written.
+    /// Returns the message.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.0
     }
 
-    /// What was written so far.
+    /// Returns the bytes written so far.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.0
     }
 
-    /// An update of the entry that `entry` writes.
+    /// Writes an update of the entry that `entry` writes.
     pub(crate) fn update<T>(
         &mut self,
         kind: update::Type,
@@ -44,33 +43,33 @@ impl Writer {
         self.nested(2, |writer| writer.entity(entry))
     }
 
-    /// An entity that is the entry which `entry` writes.
+    /// Writes an entity with the entry that `entry` writes.
     pub(crate) fn entity<T>(&mut self, entry: impl FnOnce(&mut Self) -> T) -> T {
         self.nested(2, entry)
     }
 
-    /// What has been written before.
-    pub(crate) fn written(&mut self, bytes: &[u8]) {
+    /// Appends encoded bytes.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// What a message says.
+    /// Appends the fields of a message.
     pub(crate) fn message(&mut self, message: &impl Message) {
         message.encode_raw(&mut self.0);
     }
 
-    /// The name of an entry, and the time after which it is told.
-    pub(crate) fn named(&mut self, metadata: u64, idle_timeout_ns: i64) {
+    /// Writes the name of an entry and its idle timeout.
+    pub(crate) fn name_and_timeout(&mut self, metadata: u64, idle_timeout_ns: i64) {
         self.number(5, metadata);
         self.number(9, idle_timeout_ns.cast_unsigned());
     }
 
-    /// That the counter of an entry is asked for.
-    pub(crate) fn counter_asked(&mut self) {
+    /// Writes the request for the counter of an entry.
+    pub(crate) fn counter_request(&mut self) {
         self.nested(7, |_| {});
     }
 
-    /// An entry.
+    /// Writes an entry.
     pub(crate) fn entry(&mut self, entry: &TableEntry) {
         let TableEntry {
             table_id,
@@ -101,7 +100,7 @@ impl Writer {
             });
         }
         self.number(4, i64::from(*priority).cast_unsigned());
-        self.named(*controller_metadata, *idle_timeout_ns);
+        self.name_and_timeout(*controller_metadata, *idle_timeout_ns);
         self.bytes(11, metadata);
     }
 
@@ -132,7 +131,7 @@ impl Writer {
         }
     }
 
-    /// A number; nothing if it is zero, as every number is that is not there.
+    /// Writes a number; zero is the default and is left out.
     pub(crate) fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             encode_key(field, WireType::Varint, &mut self.0);
@@ -140,12 +139,12 @@ impl Writer {
         }
     }
 
-    /// A number in its canonical form.
+    /// Writes a number in canonical form.
     pub(crate) fn value(&mut self, field: u32, number: u128) {
         self.bytes(field, value::canonical(&number.to_be_bytes()));
     }
 
-    /// Bytes; nothing if there are none.
+    /// Writes bytes; empty bytes are left out.
     fn bytes(&mut self, field: u32, bytes: &[u8]) {
         if !bytes.is_empty() {
             encode_key(field, WireType::LengthDelimited, &mut self.0);
@@ -154,13 +153,14 @@ impl Writer {
         }
     }
 
-    /// A message. How long it is, is known behind it: there is room for one byte, which is most often
-    /// enough, and what is written makes room for more.
+    /// Writes a nested message and then its length.
+    ///
+    /// One byte is reserved for the length, which usually suffices; otherwise the content is moved.
     pub(crate) fn nested<T>(&mut self, field: u32, content: impl FnOnce(&mut Self) -> T) -> T {
         encode_key(field, WireType::LengthDelimited, &mut self.0);
         let start = self.0.len();
         self.0.push(0);
-        let written = content(self);
+        let raw = content(self);
         let content = start + 1;
         let length = (self.0.len() - content) as u64;
         let more = encoded_len_varint(length) - 1;
@@ -170,9 +170,9 @@ impl Writer {
             self.0.copy_within(content..end, content + more);
         }
         encode_varint(length, &mut &mut self.0[start..content + more]);
-        written
+        raw
     }
 }
 
-/// Bytes of an entry as most are.
+/// Length of a typical entry in bytes.
 const ENTRY_BYTES: usize = 256;

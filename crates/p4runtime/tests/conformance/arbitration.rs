@@ -1,4 +1,4 @@
-//! Who is primary: P4Runtime, "Client Arbitration and Controller Replication".
+//! Primary election: P4Runtime, "Client Arbitration and Controller Replication".
 
 use shunt_p4runtime::wire::p4::v1::{
     MasterArbitrationUpdate, PacketOut, Role, StreamMessageRequest, stream_message_request,
@@ -15,7 +15,7 @@ async fn joined(world: &World, role: &str, election: Option<u64>) -> (Peer, Stre
 }
 
 #[tokio::test]
-async fn the_first_controller_is_primary_and_hears_its_own_id() {
+async fn the_first_controller_becomes_primary() {
     let world = World::new().await;
     let mut peer = world.peer().await;
     let (_stream, reply) = peer.join("", Some(5)).await;
@@ -55,7 +55,7 @@ async fn a_lower_id_is_a_backup_and_may_not_write() {
 }
 
 #[tokio::test]
-async fn a_higher_id_takes_over_and_the_old_primary_hears_of_it() {
+async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
     let world = World::new().await;
     let (mut first, mut stream) = world.ready().await;
     let (mut second, _other, code) = joined(&world, "", Some(9)).await;
@@ -68,7 +68,7 @@ async fn a_higher_id_takes_over_and_the_old_primary_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_backup_hears_when_the_primary_changes() {
+async fn a_backup_is_notified_of_a_new_primary() {
     let world = World::new().await;
     let (_first, _stream) = world.primary().await;
     let (_backup, mut backup, _) = joined(&world, "", Some(0)).await;
@@ -78,7 +78,7 @@ async fn a_backup_hears_when_the_primary_changes() {
 }
 
 #[tokio::test]
-async fn nobody_is_promoted_when_the_primary_goes() {
+async fn no_stream_is_promoted_when_the_primary_leaves() {
     let world = World::new().await;
     let (first, stream, _) = joined(&world, "", Some(5)).await;
     let (mut second, mut backup, _) = joined(&world, "", Some(3)).await;
@@ -89,7 +89,7 @@ async fn nobody_is_promoted_when_the_primary_goes() {
         second.set(Action::VerifyAndCommit, Some(config(1))).await,
         Err(Code::PermissionDenied)
     );
-    // It has to come with an id at least as high as any that was there.
+    // The new id must be at least as high as any earlier one.
     backup.arbitrate((DEVICE, ""), Some(5)).await;
     assert_eq!(status(&backup.arbitration().await), Code::Ok);
     second.election = Some(id(5));
@@ -224,7 +224,7 @@ async fn a_stream_begins_with_arbitration() {
 }
 
 #[tokio::test]
-async fn the_same_message_again_gets_the_same_answer() {
+async fn a_repeated_arbitration_gets_the_same_response() {
     let world = World::new().await;
     let (_peer, mut stream) = world.primary().await;
     stream.arbitrate((DEVICE, ""), Some(1)).await;
@@ -232,10 +232,10 @@ async fn the_same_message_again_gets_the_same_answer() {
 }
 
 #[tokio::test]
-async fn streams_that_say_nothing_keep_nobody_out() {
+async fn silent_streams_do_not_block_others() {
     let world = World::new().await;
     let mut silent = Vec::new();
-    // The server has room for four.
+    // The server accepts four streams.
     for _ in 0..6 {
         let mut peer = world.peer().await;
         silent.push((peer.stream().await, peer));

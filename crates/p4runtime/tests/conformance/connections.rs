@@ -1,9 +1,9 @@
-//! Connections: not of the specification, but what a peer may take of the server.
+//! Tests of the connection limit, which is not part of the specification.
 
 use std::time::Duration;
 
 use shunt_p4runtime::{
-    server::Settings,
+    server::ServerSettings,
     wire::p4::v1::{CapabilitiesRequest, p4_runtime_client::P4RuntimeClient},
 };
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::peer::{DEVICE, World};
 
-/// Whether a new connection is served.
+/// Returns whether a new connection is served.
 async fn is_served(world: &World) -> bool {
     let Ok(mut client) = P4RuntimeClient::connect(world.address.clone()).await else {
         return false;
@@ -22,8 +22,9 @@ async fn is_served(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn one_connection_more_than_there_may_be_is_closed_and_a_place_is_free_again() {
-    let settings = Settings { device_id: DEVICE, connections_max: 2, ..Settings::default() };
+async fn connections_above_the_limit_are_closed() {
+    let settings =
+        ServerSettings { device_id: DEVICE, connections_max: 2, ..ServerSettings::default() };
     let world = World::with(settings).await;
     let mut first = world.peer().await;
     let second = world.peer().await;
@@ -32,7 +33,7 @@ async fn one_connection_more_than_there_may_be_is_closed_and_a_place_is_free_aga
     let third = TcpStream::connect(address).await.unwrap();
     let patience = Duration::from_secs(10);
     timeout(patience, third.readable()).await.unwrap().unwrap();
-    // Closed, and nothing was said.
+    // The connection is closed without a response.
     assert!(!third.try_read(&mut [0; 64]).is_ok_and(|count| count > 0));
     assert!(!is_served(&world).await);
     assert!(first.client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok());

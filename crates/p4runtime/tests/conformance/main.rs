@@ -1,9 +1,8 @@
-//! What the P4Runtime specification demands of a server, asked over a real connection.
+//! Tests of the P4Runtime specification over a real connection.
 //!
-//! Each case is one request and the answer that the specification says; many are those that widely
-//! used servers get wrong.
+//! Each case is one request and the specified response. Many of them fail with widely used servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong answer fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong response fails the test")]
 
 mod arbitration;
 mod connections;

@@ -1,4 +1,4 @@
-//! A server with a device that remembers, and controllers of it.
+//! A server with an in-memory device, and its controllers.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use prost::Message;
 use shunt_p4runtime::{
     error::batch_codes,
     program::Program,
-    server::{Now, Server, Service, Settings},
+    server::{GrpcServer, Now, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::{
         config::v1::{
@@ -39,11 +39,11 @@ pub(crate) const ROUTES: u32 = 0x0200_1000;
 pub(crate) const RANGES: u32 = 0x0200_1001;
 /// A table of constant entries.
 pub(crate) const FIXED: u32 = 0x0200_1002;
-/// A table with an exact field, and room for two.
+/// A table with an exact field and two entries.
 pub(crate) const SMALL: u32 = 0x0200_1003;
-/// An action with a parameter of nine bits, for entries and defaults.
+/// An action with a nine-bit parameter, for entries and defaults.
 pub(crate) const SEND: u32 = 0x0100_1000;
-/// An action for entries alone, and one for defaults alone.
+/// An action for entries only, and one for defaults only.
 pub(crate) const ONLY_ENTRY: u32 = 0x0100_1001;
 pub(crate) const ONLY_DEFAULT: u32 = 0x0100_1002;
 
@@ -73,7 +73,7 @@ fn table(id: u32, fields: &[(i32, match_field::MatchType)], size: i64) -> Table 
     }
 }
 
-/// The LTM program, and tables of the kinds that it does not have.
+/// Returns the LTM program, with tables of the kinds that it lacks.
 pub(crate) fn info() -> P4Info {
     use match_field::MatchType::{Exact, Lpm, Optional, Range};
     let mut info = Program::default().p4info();
@@ -105,7 +105,7 @@ pub(crate) fn config(cookie: u64) -> ForwardingPipelineConfig {
     }
 }
 
-/// A server, and the world around it.
+/// A server, its device and its clock.
 pub(crate) struct World {
     pub(crate) address: String,
     pub(crate) device: MemoryDevice,
@@ -115,11 +115,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::with(Settings { device_id: DEVICE, streams_max: 4, ..Settings::default() }).await
+        Self::with(ServerSettings {
+            device_id: DEVICE,
+            streams_max: 4,
+            ..ServerSettings::default()
+        })
+        .await
     }
 
-    pub(crate) async fn with(settings: Settings) -> Self {
-        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    pub(crate) async fn with(settings: ServerSettings) -> Self {
+        let server = GrpcServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = format!("http://{}", server.address());
         let (device, clock) = (MemoryDevice::default(), Arc::new(AtomicU64::new(1 << 60)));
         let time = Arc::clone(&clock);
@@ -131,7 +136,7 @@ impl World {
         Self { address, device, service, clock }
     }
 
-    /// Lets time pass; says what time it is then.
+    /// Advances the clock and returns the new time.
     pub(crate) fn pass(&self, duration: Duration) -> Duration {
         let passed = u64::try_from(duration.as_nanos()).unwrap();
         let now = self.clock.fetch_add(passed, Ordering::SeqCst) + passed;
@@ -146,7 +151,7 @@ impl World {
         Peer { client: client.max_decoding_message_size(64 << 20), election: None }
     }
 
-    /// A primary controller, and its stream.
+    /// Returns a primary controller and its stream.
     pub(crate) async fn primary(&self) -> (Peer, Stream) {
         let mut peer = self.peer().await;
         let (stream, reply) = peer.join("", Some(1)).await;
@@ -154,7 +159,7 @@ impl World {
         (peer, stream)
     }
 
-    /// A primary controller that has set the pipeline.
+    /// Returns a primary controller that has set the pipeline.
     pub(crate) async fn ready(&self) -> (Peer, Stream) {
         let (mut peer, stream) = self.primary().await;
         peer.set(SetAction::VerifyAndCommit, Some(config(7))).await.unwrap();
@@ -173,7 +178,7 @@ pub(crate) fn id(low: u64) -> Uint128 {
 }
 
 impl Peer {
-    /// Opens a stream, with an arbitration update as its first message.
+    /// Opens a stream and sends an arbitration update.
     pub(crate) async fn join(
         &mut self,
         role: &str,
@@ -218,7 +223,7 @@ impl Peer {
         self.client.write(request).await.map(|_| ())
     }
 
-    /// What became of each update.
+    /// Returns the result of each update.
     pub(crate) async fn codes(&mut self, updates: Vec<Update>) -> Vec<Code> {
         let count = updates.len();
         match self.write(updates).await {
@@ -257,7 +262,7 @@ impl Peer {
     }
 }
 
-/// A controller's stream.
+/// The stream of a controller.
 pub(crate) struct Stream {
     pub(crate) sender: mpsc::Sender<StreamMessageRequest>,
     pub(crate) replies: Streaming<StreamMessageResponse>,
@@ -295,7 +300,7 @@ impl Stream {
     }
 }
 
-/// The codes of the parts of a batch.
+/// Returns the result codes of a batch.
 pub(crate) fn codes_of(status: &Status) -> Vec<Code> {
     batch_codes(status).unwrap().into_iter().map(|part| part.code).collect()
 }
@@ -350,11 +355,11 @@ pub(crate) fn action(id: u32, params: &[(u32, &[u8])]) -> Option<v1::TableAction
     Some(v1::TableAction { r#type: Some(table_action::Type::Action(action)) })
 }
 
-/// The first LTM table, and its `next`.
+/// The first LTM table and its `next` action.
 pub(crate) const LTM: u32 = 0x0200_0001;
 pub(crate) const NEXT: u32 = 0x0100_0001;
 
-/// An entry of an LTM table: a tag, a destination, and a next tag.
+/// Returns an entry of an LTM table: a tag, a destination and a next tag.
 pub(crate) fn ltm(tag: u8, address: u8) -> TableEntry {
     TableEntry {
         table_id: LTM,
@@ -365,7 +370,7 @@ pub(crate) fn ltm(tag: u8, address: u8) -> TableEntry {
     }
 }
 
-/// An entry of the routing table.
+/// Returns an entry of the routing table.
 pub(crate) fn route(port: u8) -> TableEntry {
     TableEntry {
         table_id: ROUTES,

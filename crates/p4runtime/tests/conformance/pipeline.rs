@@ -1,4 +1,4 @@
-//! Programs: P4Runtime, "SetForwardingPipelineConfig RPC" and what belongs to it.
+//! Tests of pipelines: P4Runtime, "SetForwardingPipelineConfig RPC" and related requests.
 
 use shunt_p4runtime::{
     testing::BROKEN_PROGRAM,
@@ -45,11 +45,11 @@ async fn before_a_pipeline_is_set_nothing_is_written_or_read() {
 }
 
 #[tokio::test]
-async fn what_was_set_is_what_is_got() {
+async fn a_set_pipeline_is_returned() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     let mut sent = config(7);
-    // A field of the P4Info that this server does not know: number 2047, a varint.
+    // A P4Info field that this server does not know: number 2047, a varint.
     sent.p4info.as_mut().unwrap().extend([0xf8, 0x7f, 0x05]);
     peer.set(Action::VerifyAndCommit, Some(sent.clone())).await.unwrap();
     assert_eq!(get(&mut peer, ResponseType::All).await, Some(sent.clone()));
@@ -100,7 +100,7 @@ async fn only_the_primary_sets_a_pipeline_and_writes() {
 }
 
 #[tokio::test]
-async fn to_verify_changes_nothing() {
+async fn a_verify_changes_nothing() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     assert_eq!(peer.set(Action::Verify, Some(config(1))).await, Ok(()));
@@ -108,7 +108,7 @@ async fn to_verify_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_saved_runs_when_it_is_committed() {
+async fn a_saved_program_runs_after_its_commit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     assert_eq!(peer.set(Action::VerifyAndSave, Some(config(3))).await, Ok(()));
@@ -119,7 +119,7 @@ async fn what_is_saved_runs_when_it_is_committed() {
 }
 
 #[tokio::test]
-async fn to_commit_needs_something_saved_and_takes_no_configuration() {
+async fn a_commit_needs_a_saved_configuration() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     assert_eq!(peer.set(Action::Commit, None).await, Err(Code::NotFound));
@@ -127,7 +127,7 @@ async fn to_commit_needs_something_saved_and_takes_no_configuration() {
 }
 
 #[tokio::test]
-async fn to_verify_needs_a_configuration() {
+async fn a_verify_needs_a_configuration() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     for action in
@@ -139,7 +139,7 @@ async fn to_verify_needs_a_configuration() {
 }
 
 #[tokio::test]
-async fn a_broken_program_is_refused_and_a_good_one_runs_after_it() {
+async fn a_broken_program_does_not_block_a_later_one() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     let broken =
@@ -151,7 +151,7 @@ async fn a_broken_program_is_refused_and_a_good_one_runs_after_it() {
 }
 
 #[tokio::test]
-async fn a_p4info_that_makes_no_sense_is_refused() {
+async fn an_inconsistent_p4info_is_refused() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     let garbage = ForwardingPipelineConfig { p4info: Some(vec![0xff; 9]), ..config(1) };
@@ -163,7 +163,7 @@ async fn a_p4info_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn to_commit_clears_what_was_written() {
+async fn a_commit_clears_all_entries() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
@@ -174,7 +174,7 @@ async fn to_commit_clears_what_was_written() {
 }
 
 #[tokio::test]
-async fn to_reconcile_keeps_what_was_written_under_the_same_program() {
+async fn a_reconcile_keeps_entries_of_the_same_program() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);

@@ -1,11 +1,11 @@
-//! Reading: P4Runtime, "Read RPC" and the wildcards of each entity.
+//! Tests of reads: P4Runtime, "Read RPC" and the wildcards of each entity.
 
 use std::time::Duration;
 
 use prost::Message;
 use shunt_p4runtime::{
     program::{MISS_ACTION, START_ACTION, START_TABLE},
-    server::Hits,
+    server::EntryHits,
     wire::p4::v1::{
         self, CounterData, DirectCounterEntry, Entity, ReadRequest, TableEntry, Unserved, Update,
         entity, table_entry, update::Type,
@@ -21,7 +21,7 @@ fn all(table_id: u32) -> TableEntry {
     TableEntry { table_id, ..TableEntry::default() }
 }
 
-/// Entries of two tables that differ in everything that can be asked for.
+/// Returns entries of two tables that differ in every field of a query.
 fn entries() -> Vec<TableEntry> {
     let mut first = ltm(1, 1);
     first.controller_metadata = 11;
@@ -37,13 +37,13 @@ async fn filled(world: &World) -> Peer {
     let (mut peer, stream) = world.ready().await;
     let updates = entries().into_iter().map(|entry| update(Type::Insert, entry)).collect();
     assert!(peer.write(updates).await.is_ok());
-    // The stream lives for as long as the test.
+    // The stream must live as long as the test.
     std::mem::forget(stream);
     peer
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_what_is_found() {
+async fn queries_select_matching_entries() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
@@ -80,7 +80,7 @@ async fn what_is_asked_for_is_what_is_found() {
 }
 
 #[tokio::test]
-async fn what_is_read_is_canonical() {
+async fn read_entries_are_canonical() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let mut padded = ltm(1, 1);
@@ -92,7 +92,7 @@ async fn what_is_read_is_canonical() {
 }
 
 #[tokio::test]
-async fn an_entry_keeps_what_its_controller_noted() {
+async fn an_entry_keeps_its_metadata() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let mut entry = ltm(1, 1);
@@ -104,7 +104,7 @@ async fn an_entry_keeps_what_its_controller_noted() {
 }
 
 #[tokio::test]
-async fn default_entries_are_read_when_they_are_asked_for() {
+async fn default_entries_are_read_on_request() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let default = |table_id| TableEntry { is_default_action: true, ..all(table_id) };
@@ -117,7 +117,7 @@ async fn default_entries_are_read_when_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn counters_and_times_are_told_only_if_they_are_asked_for() {
+async fn counters_and_times_are_returned_on_request() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let now = world.pass(Duration::from_secs(3));
@@ -125,7 +125,7 @@ async fn counters_and_times_are_told_only_if_they_are_asked_for() {
         let memory = &mut *world.device.0.lock();
         let (no, _) = memory.entries.iter().find(|(_, e)| e.controller_metadata == 11).unwrap();
         let last = Some(now - Duration::from_secs(1));
-        memory.hits.insert(*no, Hits { packets: 2, bytes: 128, last });
+        memory.hits.insert(*no, EntryHits { packets: 2, bytes: 128, last });
         *no
     };
     let mut question = TableEntry { controller_metadata: 11, ..all(LTM) };
@@ -165,14 +165,14 @@ async fn direct_counters_are_read_one_or_all() {
 }
 
 #[tokio::test]
-async fn a_counter_goes_on_from_what_was_written() {
+async fn a_counter_continues_from_a_written_value() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let mut entry = ltm(1, 1);
     entry.counter_data = Some(CounterData { byte_count: 1000, packet_count: 10 });
     peer.code(Type::Insert, entry).await;
     let no = *world.device.0.lock().entries.keys().next().unwrap();
-    let hits = |packets| Hits { packets, bytes: packets * 100, last: None };
+    let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
     world.device.0.lock().hits.insert(no, hits(1));
     let question = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
     let told = peer.entries(question.clone()).await;
@@ -189,7 +189,7 @@ async fn a_counter_goes_on_from_what_was_written() {
     assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 200, packet_count: 2 }));
 }
 
-/// The code of the one entity that is asked for.
+/// Returns the error code of a query with one entity.
 async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
     let status = peer.read(question).await.unwrap_err();
     assert_eq!(status.code(), Code::Unknown);
@@ -199,7 +199,7 @@ async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
 }
 
 #[tokio::test]
-async fn a_question_that_makes_no_sense_is_answered_by_what_is_wrong_with_it() {
+async fn an_invalid_query_returns_its_error() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
@@ -240,7 +240,7 @@ async fn reading_needs_no_stream_and_no_election_id() {
 }
 
 #[tokio::test]
-async fn a_long_answer_comes_in_several_messages() {
+async fn a_long_response_has_several_messages() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let count = 5000u32;
@@ -265,7 +265,7 @@ async fn a_long_answer_comes_in_several_messages() {
 }
 
 #[tokio::test]
-async fn a_question_that_names_no_action_or_no_priority_is_not_one_for_all() {
+async fn a_query_with_an_invalid_filter_is_refused() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let member = v1::table_action::Type::ActionProfileMemberId(1);
@@ -284,7 +284,7 @@ async fn a_question_that_names_no_action_or_no_priority_is_not_one_for_all() {
 }
 
 #[tokio::test]
-async fn an_answer_of_many_parts_says_each_entry_once() {
+async fn a_response_in_parts_has_each_entry_once() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let entry = |priority| TableEntry { priority, ..ltm(1, 1) };
@@ -297,7 +297,7 @@ async fn an_answer_of_many_parts_says_each_entry_once() {
 }
 
 #[tokio::test]
-async fn a_message_of_an_answer_is_short_enough_for_clients_that_say_nothing() {
+async fn response_messages_fit_the_default_client_limit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     for batch in (1..=6000).collect::<Vec<i32>>().chunks(1000) {

@@ -1,9 +1,9 @@
-//! The stream: packets, idle notices, errors. P4Runtime, "Stream RPC".
+//! Tests of streams: packets, idle notifications and errors. P4Runtime, "Stream RPC".
 
 use std::time::Duration;
 
 use shunt_p4runtime::{
-    server::Hits,
+    server::EntryHits,
     wire::p4::v1::{
         DigestListAck, PacketIn, PacketMetadata, PacketOut, StreamError, TableEntry, stream_error,
         stream_message_request::Update as Request, stream_message_response::Update as Reply,
@@ -34,7 +34,7 @@ async fn error(stream: &mut Stream) -> StreamError {
 }
 
 #[tokio::test]
-async fn a_packet_in_goes_to_the_primary_alone() {
+async fn a_packet_in_reaches_only_the_primary() {
     let world = World::new().await;
     let (_primary, mut stream) = world.ready().await;
     let mut backup = world.peer().await;
@@ -42,7 +42,7 @@ async fn a_packet_in_goes_to_the_primary_alone() {
     let packet = PacketIn { payload: b"frame".to_vec(), metadata: metadata(&[(1, &[1])]) };
     assert!(world.service.packet_in(packet.clone()));
     assert_eq!(stream.next().await, Ok(Reply::Packet(packet)));
-    // What the backup is told afterwards is the first that it is told.
+    // The next message for the backup is the first one that it receives.
     other.arbitrate((1, ""), Some(0)).await;
     other.arbitration().await;
 }
@@ -53,14 +53,14 @@ async fn a_packet_out_of_the_primary_is_sent() {
     let (_peer, mut stream) = world.ready().await;
     let packet = packet_out(&[(1, &[3]), (2, &[0]), (3, &[0])]);
     stream.send(Request::Packet(packet.clone())).await;
-    // What is asked afterwards is answered afterwards.
+    // Later requests get later responses.
     stream.arbitrate((1, ""), Some(1)).await;
     stream.arbitration().await;
     assert_eq!(world.device.0.lock().sent, [packet]);
 }
 
 #[tokio::test]
-async fn a_bad_packet_out_is_dropped_and_the_stream_goes_on() {
+async fn a_bad_packet_out_does_not_end_the_stream() {
     let world = World::new().await;
     let (_peer, mut stream) = world.ready().await;
     for (name, fields) in [
@@ -105,7 +105,7 @@ async fn a_packet_out_without_a_pipeline_is_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_on_a_stream_is_answered() {
+async fn unsupported_stream_messages_get_an_error() {
     let world = World::new().await;
     let (_primary, mut stream) = world.ready().await;
     stream.send(Request::DigestAck(DigestListAck { digest_id: 1, list_id: 1 })).await;
@@ -115,7 +115,7 @@ async fn what_is_not_served_on_a_stream_is_answered() {
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_hit_is_told_with_all_that_its_controller_noted() {
+async fn an_idle_notification_has_the_controllers_metadata() {
     let world = World::new().await;
     let (mut peer, mut stream) = world.ready().await;
     let mut entry = ltm(1, 1);
@@ -128,17 +128,17 @@ async fn an_entry_that_is_not_hit_is_told_with_all_that_its_controller_noted() {
     let Reply::IdleTimeoutNotification(notice) = stream.next().await.unwrap() else {
         panic!("a notice")
     };
-    // Which entry it is, and not what it does.
+    // The notification identifies the entry, but has no action.
     assert_eq!(notice.table_entry, [TableEntry { action: None, ..entry.clone() }]);
     assert_eq!(u128::try_from(notice.timestamp).unwrap(), now.as_nanos());
-    // It stays, and is told again after another such time.
+    // The entry stays, and is reported again after another timeout.
     assert_eq!(peer.entries(entry.clone()).await, [entry]);
     world.pass(Duration::from_secs(1));
     assert!(matches!(stream.next().await, Ok(Reply::IdleTimeoutNotification(_))));
 }
 
 #[tokio::test]
-async fn a_hit_puts_an_idle_notice_off() {
+async fn a_hit_postpones_an_idle_notification() {
     let world = World::new().await;
     let (mut peer, mut stream) = world.ready().await;
     let mut entry = ltm(1, 1);
@@ -146,7 +146,7 @@ async fn a_hit_puts_an_idle_notice_off() {
     peer.code(Type::Insert, entry.clone()).await;
     let no = *world.device.0.lock().entries.keys().next().unwrap();
     let hit = world.pass(Duration::from_millis(600));
-    world.device.0.lock().hits.insert(no, Hits { packets: 1, bytes: 64, last: Some(hit) });
+    world.device.0.lock().hits.insert(no, EntryHits { packets: 1, bytes: 64, last: Some(hit) });
     world.pass(Duration::from_millis(600));
     let now = world.pass(Duration::from_millis(400));
     let Reply::IdleTimeoutNotification(notice) = stream.next().await.unwrap() else {
@@ -156,7 +156,7 @@ async fn a_hit_puts_an_idle_notice_off() {
 }
 
 #[tokio::test]
-async fn an_entry_that_was_deleted_or_whose_timeout_was_taken_back_is_not_told() {
+async fn deleted_entries_and_cleared_timeouts_are_not_reported() {
     let world = World::new().await;
     let (mut peer, mut stream) = world.ready().await;
     for address in 1..=3 {

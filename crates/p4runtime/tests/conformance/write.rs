@@ -1,8 +1,8 @@
-//! Writing: P4Runtime, "TableEntry", "Write RPC" and "Error Reporting".
+//! Tests of writes: P4Runtime, "TableEntry", "Write RPC" and "Error Reporting".
 
 use shunt_p4runtime::{
     program::{MISS_ACTION, START_ACTION, START_TABLE},
-    server::Hits,
+    server::EntryHits,
     wire::p4::v1::{
         self, CounterData, DirectCounterEntry, Entity, TableEntry, Unserved, Update, WriteRequest,
         entity, table_action, table_entry, update::Type, write_request::Atomicity,
@@ -48,7 +48,7 @@ const BAD: Code = Code::InvalidArgument;
 const RANGE: Code = Code::OutOfRange;
 const DENIED: Code = Code::PermissionDenied;
 
-/// An insert on its own, and its answer.
+/// Returns inserts and the expected result of each.
 #[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
     let tag = || exact(1, &[1]);
@@ -171,7 +171,7 @@ fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
 }
 
 #[tokio::test]
-async fn an_insert_is_answered_by_what_is_wrong_with_it() {
+async fn an_invalid_insert_returns_its_error() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     for (name, entry, expected) in inserts() {
@@ -257,7 +257,7 @@ async fn a_default_is_modified_and_reset_within_its_bounds() {
 }
 
 #[tokio::test]
-async fn a_full_table_says_so() {
+async fn a_full_table_refuses_inserts() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let small = |key: u8| TableEntry {
@@ -271,15 +271,15 @@ async fn a_full_table_says_so() {
     }
     assert_eq!(peer.code(Type::Delete, small(1)).await, OK);
     assert_eq!(peer.code(Type::Insert, small(3)).await, OK);
-    // The device may have less room than the program promises.
-    world.device.0.lock().room = Some(1);
+    // The device may hold fewer entries than the program promises.
+    world.device.0.lock().capacity_left = Some(1);
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, OK);
     assert_eq!(peer.code(Type::Insert, ltm(1, 2)).await, Code::ResourceExhausted);
     assert_eq!(peer.entries(ltm(1, 2)).await, []);
 }
 
 #[tokio::test]
-async fn entities_that_are_not_served_are_not_taken_for_nothing() {
+async fn unsupported_entities_are_refused() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let insert = |entity| Update {
@@ -306,7 +306,7 @@ async fn entities_that_are_not_served_are_not_taken_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_counter_is_only_modified_and_only_of_an_entry_that_is_there() {
+async fn a_counter_can_only_be_modified() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let counter = |kind: Type, entry| Update {
@@ -332,7 +332,7 @@ async fn a_counter_is_only_modified_and_only_of_an_entry_that_is_there() {
 }
 
 #[tokio::test]
-async fn each_update_of_a_batch_has_its_own_answer() {
+async fn each_update_of_a_batch_has_its_own_result() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let batch = vec![
@@ -354,7 +354,7 @@ async fn a_batch_without_updates_is_fine() {
 }
 
 #[tokio::test]
-async fn the_answers_of_a_thousand_updates_arrive_and_the_connection_lives() {
+async fn a_thousand_results_fit_into_a_status() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let batch = (0..1000).map(|_| update(Type::Delete, ltm(1, 1))).collect();
@@ -363,7 +363,7 @@ async fn the_answers_of_a_thousand_updates_arrive_and_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn a_batch_that_belongs_together_is_done_whole_or_not_at_all() {
+async fn an_atomic_batch_succeeds_or_is_rolled_back() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
@@ -411,24 +411,24 @@ async fn an_unknown_atomicity_is_refused() {
 }
 
 #[tokio::test]
-async fn a_delete_that_is_taken_back_keeps_the_count() {
+async fn a_rolled_back_delete_keeps_the_count() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
     let no = *world.device.0.lock().entries.keys().next().unwrap();
-    let hits = |packets| Hits { packets, bytes: packets * 100, last: None };
+    let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
     world.device.0.lock().hits.insert(no, hits(7));
     let request = WriteRequest {
         device_id: DEVICE,
         election_id: peer.election,
         atomicity: Atomicity::RollbackOnError.into(),
-        // The second delete fails, and takes the first one back.
+        // The second delete fails, and the first one is rolled back.
         updates: vec![update(Type::Delete, ltm(1, 1)), update(Type::Delete, ltm(1, 2))],
         ..Default::default()
     };
     peer.client.write(request).await.unwrap_err();
     let again = *world.device.0.lock().entries.keys().next().unwrap();
-    assert_ne!(no, again, "a number is never given twice");
+    assert_ne!(no, again, "numbers are never reused");
     world.device.0.lock().hits.insert(again, hits(1));
     let asked = TableEntry { counter_data: Some(CounterData::default()), ..ltm(1, 1) };
     let counted = peer.entries(asked).await[0].counter_data.unwrap();
@@ -436,11 +436,11 @@ async fn a_delete_that_is_taken_back_keeps_the_count() {
 }
 
 #[tokio::test]
-async fn an_update_that_is_not_taken_back_says_so() {
+async fn a_failed_rollback_is_reported() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
-    world.device.0.lock().room = Some(0);
+    world.device.0.lock().capacity_left = Some(0);
     let request = WriteRequest {
         device_id: DEVICE,
         election_id: peer.election,
@@ -461,7 +461,7 @@ async fn a_counter_is_not_negative() {
 }
 
 #[tokio::test]
-async fn a_batch_of_more_updates_than_are_made_at_once_is_refused() {
+async fn a_batch_with_too_many_updates_is_refused() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let status = peer.write(vec![Update::default(); 16385]).await.unwrap_err();
@@ -469,24 +469,27 @@ async fn a_batch_of_more_updates_than_are_made_at_once_is_refused() {
 }
 
 #[tokio::test]
-async fn the_details_of_150_updates_fit_into_the_headers_that_clients_take() {
+async fn the_details_of_150_updates_fit_into_client_headers() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();
     let status = peer.write(updates).await.unwrap_err();
-    // In base64, beside the rest of the trailer.
+    // In base64, together with the rest of the trailer.
     assert!(status.details().len() * 4 / 3 + 256 <= 8192, "{}", status.details().len());
 }
 
 #[tokio::test]
-async fn metadata_of_more_bytes_than_are_kept_is_refused_with_the_limit() {
+async fn too_long_metadata_is_refused_with_the_limit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let noted = |bytes| TableEntry { metadata: vec![1; bytes], ..ltm(1, 1) };
     let status = peer.write(vec![update(Type::Insert, noted(1025))]).await.unwrap_err();
     assert_eq!(crate::peer::codes_of(&status), [Code::ResourceExhausted]);
     let details = String::from_utf8_lossy(status.details()).into_owned();
-    assert!(details.contains("metadata of 1025 bytes: at most 1024 are kept"), "{details}");
+    assert!(
+        details.contains("metadata of 1025 bytes is too long: the limit is 1024 bytes"),
+        "{details}"
+    );
     assert_eq!(peer.code(Type::Insert, noted(1024)).await, OK);
     assert_eq!(peer.code(Type::Modify, noted(1025)).await, Code::ResourceExhausted);
 }

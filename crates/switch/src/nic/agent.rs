@@ -12,7 +12,7 @@ use shunt_datapath::{
 };
 use shunt_p4runtime::{
     client::P4RuntimeDevice,
-    codec::{Skills, capabilities},
+    codec::{DeviceFeatures, capabilities},
 };
 use shunt_pipeline::{BridgeId, OwnerId, Pipeline, Time};
 
@@ -82,7 +82,7 @@ impl AgentSettings {
             ..OffloadConfig::new(bridge)
         };
         // The capabilities without a device; the stages of an agent never change.
-        let nothing = capabilities(&program(&chain.offload), &Skills::default());
+        let nothing = capabilities(&program(&chain.offload), &DeviceFeatures::default());
         let (exchange, next) =
             DeviceExchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
         let owner = OffloadAgent::new(settings, Arc::clone(pipeline), exchange, ends);

@@ -321,7 +321,7 @@ mod tests {
     use shunt_flow::Match;
     use shunt_gigaflow::ltm::{LtmRule, Next, Tag};
     use shunt_p4runtime::{
-        codec::{Skills, capabilities},
+        codec::{DeviceFeatures, capabilities},
         program::Program,
     };
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     fn empty_capabilities() -> OffloadCapabilities {
-        capabilities(&Program::default(), &Skills::default())
+        capabilities(&Program::default(), &DeviceFeatures::default())
     }
 
     impl OffloadDevice for FakeHandle {

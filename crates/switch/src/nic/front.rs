@@ -11,7 +11,7 @@ use shunt_flow::PortNo;
 use shunt_gigaflow::{offload::OffloadCapabilities, partition::PolicyName};
 use shunt_nic::{Nic, NicCounters, NicLimits, NicPorts};
 use shunt_p4runtime::{
-    client::{LivePorts, P4RuntimeDevice, Settings, Trouble},
+    client::{ClientSettings, LastError, LivePorts, P4RuntimeDevice},
     program::Program,
     server::Now,
 };
@@ -73,7 +73,7 @@ struct NicState {
     /// Ports that the NIC can send to.
     ports: LivePorts,
     /// Error of the connection, if it is lost.
-    error: Trouble,
+    error: LastError,
     /// Ports that deliver their packets to the NIC.
     at_nic: BTreeSet<PortNo>,
     /// True if packets may be in progress in a previous external NIC.
@@ -199,7 +199,7 @@ impl NicFront {
             (None, OffloadKind::Embedded | OffloadKind::None) => None,
         };
         // The previous device removes its entries with the previous ports.
-        let (ports, error) = (LivePorts::default(), Trouble::default());
+        let (ports, error) = (LivePorts::default(), LastError::default());
         let shared = (ports.clone(), error.clone());
         let device = address.map(|address| self.device(config, &address, shared));
         let old = {
@@ -270,9 +270,9 @@ impl NicFront {
         &self,
         config: &config::OffloadOptions,
         address: &str,
-        (ports, error): (LivePorts, Trouble),
+        (ports, error): (LivePorts, LastError),
     ) -> P4RuntimeDevice {
-        let settings = Settings { trouble: error, ..settings(config, address, ports) };
+        let settings = ClientSettings { trouble: error, ..settings(config, address, ports) };
         let handle = self.connection.handle.clone();
         info!(address, "bridge {}: connecting to its NIC", self.bridge.0);
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
@@ -418,18 +418,18 @@ impl NicFront {
 }
 
 /// Returns the client settings for a NIC at this address.
-fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> Settings {
-    let mut settings = Settings {
+fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> ClientSettings {
+    let mut settings = ClientSettings {
         device_id: config.device_id,
         program: program(config),
         ports,
         retry: RETRY,
-        ..Settings::new(format!("http://{address}"))
+        ..ClientSettings::new(format!("http://{address}"))
     };
     if config.kind == OffloadKind::Embedded {
-        settings.device_id = Settings::new(String::new()).device_id;
-        settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
-        settings.skills.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);
+        settings.device_id = ClientSettings::new(String::new()).device_id;
+        settings.features.masks_max = (config.masks > 0).then_some(config.masks);
+        settings.features.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);
     }
     settings
 }

@@ -1,4 +1,4 @@
-//! A batch that belongs together and fails leaves everything as it was.
+//! Tests that a failed batch is rolled back completely.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ use crate::{
 
 const KEYS: u8 = 4;
 
-/// An entry of a key, which sends to a tag.
+/// Returns an entry of a key with a `next` action.
 fn entry(key: u8, next: u8) -> TableEntry {
     let (mut header, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     header.set_field(FieldId::Ipv4Dst, u32::from(key).into());
@@ -40,12 +40,12 @@ fn entry(key: u8, next: u8) -> TableEntry {
         next: Next::Tag(Tag::new(next.into())),
     };
     let stage = StageId::new(0).unwrap();
-    encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap()
+    encode(&Program::default(), &Ports::default(), stage, &rule).unwrap()
 }
 
-/// What an update of a key does, if it has an entry by then; if not, one is inserted.
+/// An update of an existing key; a missing key is inserted instead.
 #[derive(Clone, Copy, Debug)]
-enum Op {
+enum KeyUpdate {
     Modify { next: u8 },
     Rename { metadata: u64, timeout: bool },
     Recount { packets: i64 },
@@ -53,13 +53,14 @@ enum Op {
     Delete,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = KeyUpdate> {
     prop_oneof![
-        (1u8..9).prop_map(|next| Op::Modify { next }),
-        (1u64..9, any::<bool>()).prop_map(|(metadata, timeout)| Op::Rename { metadata, timeout }),
-        (0i64..99).prop_map(|packets| Op::Recount { packets }),
-        (0i64..99).prop_map(|packets| Op::Count { packets }),
-        Just(Op::Delete),
+        (1u8..9).prop_map(|next| KeyUpdate::Modify { next }),
+        (1u64..9, any::<bool>())
+            .prop_map(|(metadata, timeout)| KeyUpdate::Rename { metadata, timeout }),
+        (0i64..99).prop_map(|packets| KeyUpdate::Recount { packets }),
+        (0i64..99).prop_map(|packets| KeyUpdate::Count { packets }),
+        Just(KeyUpdate::Delete),
     ]
 }
 
@@ -75,7 +76,7 @@ fn update(kind: Type, entry: TableEntry) -> Update {
     of(kind, entity::Entity::TableEntry(Box::new(entry)))
 }
 
-impl Op {
+impl KeyUpdate {
     fn update(self, key: u8) -> Update {
         let known = TableEntry { action: None, ..entry(key, 0) };
         match self {
@@ -100,16 +101,16 @@ impl Op {
 }
 
 /// A store and its device.
-struct Rig {
-    store: Store,
+struct StoreFixture {
+    store: EntryStore,
     device: MemoryDevice,
 }
 
-impl Rig {
-    /// Entries of some keys, which have been hit.
+impl StoreFixture {
+    /// Inserts entries for some keys, and lets packets hit them.
     fn new(keys: &BTreeSet<u8>) -> Self {
         let schema = Schema::read(&Program::default().p4info()).unwrap();
-        let mut rig = Self { store: Store::new(schema), device: MemoryDevice::default() };
+        let mut rig = Self { store: EntryStore::new(schema), device: MemoryDevice::default() };
         let timed = |key| TableEntry { idle_timeout_ns: 1_000_000_000, ..entry(key, 1) };
         let inserts = keys.iter().map(|key| update(Type::Insert, timed(*key))).collect();
         assert!(rig.write(inserts, 0).iter().all(Result::is_ok));
@@ -117,7 +118,7 @@ impl Rig {
         rig
     }
 
-    /// Lets packets hit each entry.
+    /// Adds hits to each entry.
     fn hit(&self) {
         let memory = &mut *self.device.0.lock();
         for (packets, no) in (5..).zip(memory.entries.keys()) {
@@ -128,7 +129,7 @@ impl Rig {
         }
     }
 
-    /// What a controller reads, counters and times included.
+    /// Reads all entries with counters and times.
     fn read(&mut self) -> Vec<Entity> {
         let asked = TableEntry {
             counter_data: Some(CounterData::default()),
@@ -144,20 +145,20 @@ impl Rig {
         part.take().entities.iter().map(|answer| Entity::decode(&answer[..]).unwrap()).collect()
     }
 
-    /// What the device does, by match and priority, whatever the numbers.
+    /// Returns the actions of the device by match and priority.
     fn held(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
         let memory = self.device.0.lock();
         let held = memory.entries.values().map(|entry| {
             ((key_of(&entry.r#match, entry.priority), entry.priority), entry.action.clone())
         });
         let (count, held) = (memory.entries.len(), held.collect::<BTreeMap<_, _>>());
-        assert_eq!(held.len(), count, "an entry is there twice");
+        assert_eq!(held.len(), count, "an entry exists twice");
         held
     }
 
-    /// Everything can be removed, and nothing stays behind.
+    /// Removes all entries and checks that nothing is left.
     fn empty(&mut self, keys: &BTreeSet<u8>) {
-        let deletes = keys.iter().map(|key| Op::Delete.update(*key)).collect();
+        let deletes = keys.iter().map(|key| KeyUpdate::Delete.update(*key)).collect();
         assert!(self.write(deletes, 3).iter().all(Result::is_ok));
         assert!(self.device.0.lock().entries.is_empty());
     }
@@ -170,19 +171,19 @@ impl Rig {
     }
 }
 
-/// What fails, whatever was there: a key that nobody inserts.
+/// Returns an update that always fails: it modifies a missing key.
 fn failing() -> Update {
-    Op::Delete.update(KEYS)
+    KeyUpdate::Delete.update(KEYS)
 }
 
-/// The updates of a batch, each of which is done until one fails.
-fn batch(before: &BTreeSet<u8>, ops: &[(u8, Op)]) -> Vec<Update> {
+/// Returns the updates of a batch, which succeed in order.
+fn batch(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) -> Vec<Update> {
     let mut there = before.clone();
-    let update_of = |(key, op): &(u8, Op)| {
+    let update_of = |(key, op): &(u8, KeyUpdate)| {
         if there.insert(*key) {
             return update(Type::Insert, entry(*key, 1));
         }
-        if matches!(op, Op::Delete) {
+        if matches!(op, KeyUpdate::Delete) {
             there.remove(key);
         }
         op.update(*key)
@@ -190,9 +191,9 @@ fn batch(before: &BTreeSet<u8>, ops: &[(u8, Op)]) -> Vec<Update> {
     ops.iter().map(update_of).chain([failing()]).collect()
 }
 
-/// That a batch fails at its end, and leaves all as it was.
-fn check(before: &BTreeSet<u8>, ops: &[(u8, Op)]) {
-    let mut rig = Rig::new(before);
+/// Checks that a batch with a failing last update changes nothing.
+fn check(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) {
+    let mut rig = StoreFixture::new(before);
     let (read, held) = (rig.read(), rig.held());
     let mut expected = vec![Err(EntityError::Aborted); ops.len()];
     expected.push(Err(EntityError::NotFound));
@@ -200,13 +201,13 @@ fn check(before: &BTreeSet<u8>, ops: &[(u8, Op)]) {
     assert_eq!(rig.read(), read);
     assert_eq!(rig.held(), held);
     let due = rig.store.due(&mut rig.device, Duration::from_secs(9), usize::MAX);
-    assert_eq!(due.names.len(), before.len(), "each is looked at once");
+    assert_eq!(due.names.len(), before.len(), "each entry has one deadline");
     rig.empty(before);
 }
 
 proptest! {
     #[test]
-    fn a_batch_that_fails_leaves_store_and_device_as_they_were(
+    fn a_failed_batch_changes_nothing(
         before in prop::collection::btree_set(0..KEYS, 0..4),
         ops in prop::collection::vec((0..KEYS, op()), 0..16),
     ) {
@@ -215,22 +216,22 @@ proptest! {
 }
 
 #[test]
-fn an_entry_that_was_changed_and_removed_in_a_batch_that_fails_can_still_be_removed() {
+fn a_rolled_back_entry_can_be_removed() {
     let changes = [
-        Op::Modify { next: 7 },
-        Op::Count { packets: 50 },
-        Op::Recount { packets: 50 },
-        Op::Rename { metadata: 5, timeout: false },
+        KeyUpdate::Modify { next: 7 },
+        KeyUpdate::Count { packets: 50 },
+        KeyUpdate::Recount { packets: 50 },
+        KeyUpdate::Rename { metadata: 5, timeout: false },
     ];
     for change in changes {
-        check(&BTreeSet::from([1]), &[(1, change), (1, Op::Delete)]);
+        check(&BTreeSet::from([1]), &[(1, change), (1, KeyUpdate::Delete)]);
     }
 }
 
 #[test]
-fn what_is_put_back_under_another_number_goes_on_counting() {
-    let mut rig = Rig::new(&BTreeSet::from([1]));
-    let ops = [(1, Op::Modify { next: 7 }), (1, Op::Delete)];
+fn a_restored_entry_continues_counting() {
+    let mut rig = StoreFixture::new(&BTreeSet::from([1]));
+    let ops = [(1, KeyUpdate::Modify { next: 7 }), (1, KeyUpdate::Delete)];
     rig.write(batch(&BTreeSet::from([1]), &ops), 2);
     rig.hit();
     let read = rig.read();
@@ -239,9 +240,9 @@ fn what_is_put_back_under_another_number_goes_on_counting() {
 }
 
 #[test]
-fn what_the_device_has_lost_is_not_said_to_be_changed() {
-    let mut rig = Rig::new(&BTreeSet::from([1]));
+fn an_update_of_a_lost_entry_fails() {
+    let mut rig = StoreFixture::new(&BTreeSet::from([1]));
     rig.device.0.lock().entries.clear();
-    let results = rig.write(vec![Op::Modify { next: 7 }.update(1)], 2);
+    let results = rig.write(vec![KeyUpdate::Modify { next: 7 }.update(1)], 2);
     assert_eq!(results, [Err(EntityError::Lost)]);
 }

@@ -1,37 +1,39 @@
-//! One message of an answer: bounded by entities and by bytes.
+//! One message of a read response, limited in entities and bytes.
 //!
-//! Clients take 4 MiB by default. An entity that finds no room in a message begins the next one, so that
-//! none is looked for twice.
+//! Clients accept 4 MiB by default. An entity that does not fit into a message begins the next one,
+//! so it is encoded only once.
 
 use prost::encoding::encoded_len_varint;
 
 use crate::wire::p4::v1::ReadResponse;
 
-/// Bytes of a message that has more than one part.
+/// Maximum length in bytes of a message with more than one entity.
 pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Entities of one message, and entries that are looked at under one lock.
+/// Maximum number of entities per message.
+///
+/// It also limits the entries that are examined under one lock.
 pub(super) const ENTITIES_MAX: usize = 2048;
 
-/// An entity, as its bytes.
+/// An encoded entity.
 pub(super) type EncodedEntity = Vec<u8>;
 
-/// What goes into one message.
+/// The content of one message.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct ResponsePart {
     entities: Vec<EncodedEntity>,
     bytes: usize,
-    /// What goes into the next one.
+    /// The first entity of the next message.
     over: Option<EncodedEntity>,
 }
 
-/// Bytes of a part of a message that are so many themselves, with what says so.
+/// Returns the length of a nested message of `bytes` bytes, including its header.
 pub(super) const fn nested_len(bytes: usize) -> usize {
     1 + encoded_len_varint(bytes as u64) + bytes
 }
 
-impl Part {
-    /// Adds an entity; there was room, which is asked after each.
+impl ResponsePart {
+    /// Adds an entity. The caller must send a full part first.
     pub(super) fn push(&mut self, entity: EncodedEntity) {
         debug_assert!(!self.is_full(), "a full part is sent first");
         let bytes = self.bytes.saturating_add(nested_len(entity.len()));
@@ -43,12 +45,12 @@ impl Part {
         }
     }
 
-    /// Whether it must be sent before more is added.
+    /// Returns whether the part must be sent before more is added.
     pub(super) const fn is_full(&self) -> bool {
         self.over.is_some() || self.entities.len() >= ENTITIES_MAX
     }
 
-    /// The message, and a beginning of the next.
+    /// Returns the message, and begins the next one.
     pub(super) fn take(&mut self) -> ReadResponse {
         let Self { entities, over, .. } = std::mem::take(self);
         over.into_iter().for_each(|entity| self.push(entity));
@@ -63,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_closed_before_it_is_too_long_and_nothing_is_lost() {
-        let (mut part, mut lengths) = (Part::default(), Vec::new());
+    fn parts_are_limited_and_lose_no_entity() {
+        let (mut part, mut lengths) = (ResponsePart::default(), Vec::new());
         let sizes = [3, PART_BYTES_MAX - 16, 40, 2 * PART_BYTES_MAX, 7];
-        let mut close = |part: &mut Part| {
+        let mut close = |part: &mut ResponsePart| {
             let message = part.take();
             let is_alone = message.entities.len() == 1;
             assert!(!message.entities.is_empty());

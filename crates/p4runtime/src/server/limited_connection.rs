@@ -1,7 +1,7 @@
-//! Connections of a server: so many at a time.
+//! A limit on the number of connections.
 //!
-//! Each holds a place for as long as it lives. One that finds none is closed at once, so that its peer
-//! hears of it and tries again later; if it waited, its peer would not know for what.
+//! Each connection holds a permit while it lives. A connection without a permit is closed at once,
+//! so that its peer notices and retries later; if it waited, the peer could not know why.
 
 use std::{
     io::{self, IoSlice},
@@ -19,34 +19,34 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 use tracing::debug;
 
-/// A connection that has a place.
+/// A connection that holds a permit.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct LimitedConnection {
     stream: TcpStream,
-    /// Free again when the connection is dropped.
-    _place: OwnedSemaphorePermit,
+    /// Released when the connection is dropped.
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Those of the connections that come for which there is a place.
-pub(super) fn admitted(
+/// Returns the incoming connections that get a permit; closes the others.
+pub(super) fn limit_connections(
     incoming: impl Stream<Item = io::Result<TcpStream>>,
     connections_max: usize,
-) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
+) -> impl Stream<Item = io::Result<LimitedConnection>> {
+    let permits = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     incoming.filter_map(move |stream| {
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => return Some(Err(error)),
         };
-        let place = Arc::clone(&places).try_acquire_owned();
-        if place.is_err() {
-            debug!(connections_max, "a connection is closed: there are as many as there may be");
+        let permit = Arc::clone(&permits).try_acquire_owned();
+        if permit.is_err() {
+            debug!(connections_max, "connection closed: the limit is reached");
         }
-        Some(Ok(Connection { stream, _place: place.ok()? }))
+        Some(Ok(LimitedConnection { stream, _permit: permit.ok()? }))
     })
 }
 
-impl Connected for Connection {
+impl Connected for LimitedConnection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -54,7 +54,7 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for LimitedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for LimitedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

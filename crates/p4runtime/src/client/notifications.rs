@@ -1,0 +1,129 @@
+//! Notifications from the session worker to the owner, in order, with a wake-up call.
+//!
+//! The number of results is bounded by that of pending operations. The number of packets is bounded
+//! here.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+};
+
+use shunt_gigaflow::offload::OffloadEvent;
+
+use super::PuntedPacket;
+
+/// Number of packets that may wait for the owner; further ones are dropped.
+pub(super) const PACKETS_MAX: usize = 4096;
+
+/// A notification for the owner.
+#[derive(Debug)]
+pub(super) enum Notification {
+    /// Several events in one notification, because each notification wakes the owner.
+    Events(Vec<OffloadEvent>),
+    /// The session is restored, with the number of entries per table.
+    Restored(BTreeMap<u32, usize>),
+    Packet(PuntedPacket),
+}
+
+/// The worker's end.
+pub(super) struct NotificationSender {
+    notification: Sender<Notification>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    packets: Arc<PacketBacklog>,
+}
+
+/// The owner's end.
+#[derive(Debug)]
+pub(super) struct NotificationReceiver {
+    notification: Receiver<Notification>,
+    packets: Arc<PacketBacklog>,
+}
+
+/// The number of packets between worker and owner.
+#[derive(Debug, Default)]
+struct PacketBacklog {
+    queued: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+/// Creates both ends; `wake` is called for each notification.
+pub(super) fn notification_channel(
+    wake: impl Fn() + Send + Sync + 'static,
+) -> (NotificationSender, NotificationReceiver) {
+    let (sender, receiver) = channel();
+    let packets = Arc::new(PacketBacklog::default());
+    let notifications = NotificationSender {
+        notification: sender,
+        wake: Box::new(wake),
+        packets: Arc::clone(&packets),
+    };
+    (notifications, NotificationReceiver { notification: receiver, packets })
+}
+
+impl NotificationSender {
+    /// Sends a notification; an owner that is gone receives nothing.
+    pub(super) fn send(&self, notification: Notification) {
+        if let Notification::Packet(_) = notification
+            && self.packets.queued.fetch_add(1, Ordering::Relaxed) >= PACKETS_MAX
+        {
+            self.packets.queued.fetch_sub(1, Ordering::Relaxed);
+            self.packets.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if self.notification.send(notification).is_ok() {
+            (self.wake)();
+        }
+    }
+}
+
+impl NotificationReceiver {
+    /// Returns the next notification.
+    pub(super) fn try_receive(&self) -> Option<Notification> {
+        let notification = self.notification.try_recv().ok()?;
+        if let Notification::Packet(_) = notification {
+            self.packets.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(notification)
+    }
+
+    /// Returns the number of packets that were dropped because too many waited.
+    pub(super) fn packets_dropped(&self) -> u64 {
+        self.packets.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet() -> Notification {
+        let (payload, ingress_port, reason, miss_tag, last_stage) = (Vec::new(), 1, 0, 0, 0);
+        Notification::Packet(PuntedPacket { payload, ingress_port, reason, miss_tag, last_stage })
+    }
+
+    #[test]
+    fn excess_packets_are_dropped_and_counted() {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wakes);
+        let (notifications, notifications) = notification_channel(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        (0..PACKETS_MAX + 3).for_each(|_| notifications.send(packet()));
+        assert_eq!(notifications.packets_dropped(), 3);
+        assert_eq!(wakes.load(Ordering::Relaxed), PACKETS_MAX);
+        // Events are never dropped, and taking one packet makes room for another.
+        notifications.send(Notification::Events(vec![OffloadEvent::Restored]));
+        assert!(matches!(notifications.try_receive(), Some(Notification::Packet(_))));
+        notifications.send(packet());
+        let heard = std::iter::from_fn(|| notifications.try_receive());
+        assert_eq!(
+            heard.filter(|notification| matches!(notification, Notification::Packet(_))).count(),
+            PACKETS_MAX
+        );
+        assert_eq!(notifications.packets_dropped(), 3);
+    }
+}
