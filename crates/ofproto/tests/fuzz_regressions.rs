@@ -15,6 +15,6 @@ fn check(target: &str, fuzz: fn(&[u8])) {
 }
 
 #[test]
-fn every_stream_is_answered_or_ended() {
+fn every_stream_gets_replies_or_ends() {
     check("openflow", fuzz_openflow);
 }

@@ -310,12 +310,12 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
     }
     // The details are sent in one header, and clients accept about 8 KiB. Large batches therefore
     // have codes but no messages.
-    let is_told = results.len() <= DETAILED_UPDATES_MAX;
+    let has_messages = results.len() <= DETAILED_UPDATES_MAX;
     let detail = |result: &Result<T, EntityError>| {
         let mut error = v1::Error::default();
         if let Err(why) = result {
             error.canonical_code = why.code().into();
-            if is_told {
+            if has_messages {
                 error.message = why.to_string();
             }
             if let Some(limit) = DeviceLimit::of(why) {

@@ -14,7 +14,7 @@ use shunt_gigaflow::{
 use shunt_p4runtime::{
     client::{ClientSettings, P4RuntimeDevice, PacketToSend},
     codec::Ports,
-    server::{ClientSettings as ServerSettings, EntryHits, GrpcServer, Now, Service},
+    server::{EntryHits, GrpcServer, Now, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    fn held_names(&self) -> Vec<u64> {
+    fn entry_names(&self) -> Vec<u64> {
         let memory = self.device.0.lock();
         let mut names: Vec<u64> =
             memory.entries.values().map(|entry| entry.controller_metadata).collect();
@@ -94,11 +94,11 @@ async fn until(
     world: &World,
     target: &mut impl OffloadDevice,
     events: &mut Vec<OffloadEvent>,
-    is_so: impl Fn(&[OffloadEvent]) -> bool,
+    condition: impl Fn(&[OffloadEvent]) -> bool,
 ) {
     let wait = async {
         target.poll(events);
-        while !is_so(events) {
+        while !condition(events) {
             world.news.notified().await;
             target.poll(events);
         }
@@ -153,14 +153,14 @@ async fn done(
         target.submit(&mut batch).unwrap();
         tokio::task::yield_now().await;
     }
-    let answers = |events: &[OffloadEvent]| {
+    let count_completed = |events: &[OffloadEvent]| {
         events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
-    until(world, target, &mut events, |events| answers(events) == count).await;
+    until(world, target, &mut events, |events| count_completed(events) == count).await;
     events
 }
 
-fn answer(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
+fn completed(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
     OffloadEvent::Completed { ticket: Ticket(ticket), result }
 }
 
@@ -171,8 +171,8 @@ async fn an_inserted_entry_has_its_name() {
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
     let events = done(&world, &mut target, (0..1000).map(insert).collect()).await;
-    assert_eq!(events, (0..1000).map(|ticket| answer(ticket, Ok(()))).collect::<Vec<_>>());
-    assert_eq!(world.held_names(), (0..1000).collect::<Vec<_>>());
+    assert_eq!(events, (0..1000).map(|ticket| completed(ticket, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(world.entry_names(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
 }
 
@@ -206,15 +206,15 @@ async fn each_operation_has_its_own_result() {
         OffloadEvent::Completed { ticket, .. } => *ticket,
         _ => Ticket(0),
     });
-    assert_eq!(events[0], answer(2, Err(OffloadError::Exists)));
-    assert_eq!(events[1], answer(3, Err(OffloadError::NoSuchEntry)));
+    assert_eq!(events[0], completed(2, Err(OffloadError::Exists)));
+    assert_eq!(events[1], completed(3, Err(OffloadError::NoSuchEntry)));
     assert!(matches!(
         &events[2],
         OffloadEvent::Completed { result: Err(OffloadError::Refused(_)), .. }
     ));
-    assert_eq!(events[3], answer(5, Err(OffloadError::NoSuchStage(9))));
-    assert_eq!(events[4], answer(6, Ok(())));
-    assert!(world.held_names().is_empty());
+    assert_eq!(events[3], completed(5, Err(OffloadError::NoSuchStage(9))));
+    assert_eq!(events[4], completed(6, Ok(())));
+    assert!(world.entry_names().is_empty());
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
     let before = world.device.0.lock().entries.values().next().unwrap().clone();
     let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
     let modify = Operation::Modify { entry: LtmIndex(1), rule };
-    assert_eq!(done(&world, &mut target, vec![(Ticket(2), modify)]).await, [answer(2, Ok(()))]);
+    assert_eq!(done(&world, &mut target, vec![(Ticket(2), modify)]).await, [completed(2, Ok(()))]);
     let after = world.device.0.lock().entries.values().next().unwrap().clone();
     assert_ne!(after.action, before.action);
     assert_eq!((after.r#match, after.controller_metadata), (before.r#match, 1));
@@ -266,7 +266,7 @@ async fn a_full_stage_refuses_inserts() {
     let mut target = connected(&world).await;
     world.device.0.lock().capacity_left = Some(1);
     let events = done(&world, &mut target, vec![insert(1), insert(2)]).await;
-    assert_eq!(events, [answer(1, Ok(())), answer(2, Err(OffloadError::NoRoom))]);
+    assert_eq!(events, [completed(1, Ok(())), completed(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
 }
@@ -357,10 +357,10 @@ async fn a_restored_session_has_all_confirmed_entries() {
     world.service = service(&world.device);
     world.start().await;
     until(&world, &mut target, &mut events, is_restored).await;
-    assert_eq!(world.held_names(), (0..300).collect::<Vec<_>>());
+    assert_eq!(world.entry_names(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
-    assert_eq!(done(&world, &mut target, vec![insert(500)]).await, [answer(500, Ok(()))]);
+    assert_eq!(done(&world, &mut target, vec![insert(500)]).await, [completed(500, Ok(()))]);
 }
 
 #[tokio::test]
@@ -395,7 +395,7 @@ async fn a_client_takes_over_from_another_controller() {
     drop(first);
     // Entries of the first client are not those of the second.
     done(&world, &mut second, vec![insert(2)]).await;
-    assert_eq!(world.held_names(), [2]);
+    assert_eq!(world.entry_names(), [2]);
 }
 
 #[tokio::test]
@@ -412,10 +412,10 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
     };
     let mut target = Chaos::new(inner, settings, 7);
     let (mut batch, mut events) = ((0..200).map(insert).collect::<Vec<_>>(), Vec::new());
-    let answered = |events: &[OffloadEvent]| {
+    let completed_count = |events: &[OffloadEvent]| {
         events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
-    while answered(&events) < 200 {
+    while completed_count(&events) < 200 {
         let mut part: Vec<_> = batch.drain(..batch.len().min(20)).collect();
         if target.submit(&mut part).is_err() {
             // While the device is lost, it accepts nothing and operations wait.
@@ -437,7 +437,7 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
         })
         .collect();
     confirmed.sort_unstable();
-    assert_eq!(world.held_names(), confirmed);
+    assert_eq!(world.entry_names(), confirmed);
     assert!(confirmed.len() < 200, "some entries found no room");
 }
 
@@ -556,7 +556,7 @@ async fn a_late_write_of_an_old_session_is_refused() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, vec![insert(1)]).await;
-    let stranger = TableEntry { priority: 77, ..entries(&world)[0].clone() };
+    let unknown = TableEntry { priority: 77, ..entries(&world)[0].clone() };
     world.stop().await;
     let mut events = Vec::new();
     until(&world, &mut target, &mut events, is_lost).await;
@@ -564,8 +564,8 @@ async fn a_late_write_of_an_old_session_is_refused() {
     until(&world, &mut target, &mut events, is_restored).await;
     // The late write of the first session arrives now.
     let mut late = rival::RivalController::new(world.address, 1).await;
-    assert_eq!(late.write(Type::Insert, stranger).await, Err(Code::PermissionDenied));
-    assert_eq!(world.held_names(), [1]);
+    assert_eq!(late.write(Type::Insert, unknown).await, Err(Code::PermissionDenied));
+    assert_eq!(world.entry_names(), [1]);
 }
 
 #[tokio::test]
@@ -581,5 +581,5 @@ async fn concurrent_writes_each_get_a_result() {
         .iter()
         .filter(|event| matches!(event, OffloadEvent::Completed { result: Err(_), .. }));
     assert_eq!(failed.count(), 0);
-    assert_eq!(world.held_names(), (1..50).step_by(2).collect::<Vec<_>>());
+    assert_eq!(world.entry_names(), (1..50).step_by(2).collect::<Vec<_>>());
 }

@@ -236,7 +236,7 @@ fn an_untagged_rule_matches_only_untagged_packets() {
 #[test]
 fn every_key_field_can_be_matched_and_the_tag_must_be() {
     for field in key_fields() {
-        let FieldSource::Header(id) = field.place else { continue };
+        let FieldSource::Header(id) = field.source else { continue };
         let bit = matching(&[(id, 1, 1)]);
         assert_eq!(encoded(|rule| rule.matching = bit), Ok(()), "{}", field.name);
     }

@@ -101,13 +101,13 @@ impl P4Runtime for Device {
         if left == Ok(1) {
             return Err(Status::unavailable("not now"));
         }
-        let answered = self.service().read(request).await?;
+        let completed = self.service().read(request).await?;
         if !self.habits.is_endless.load(Ordering::SeqCst) {
-            return Ok(answered);
+            return Ok(completed);
         }
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
-            let mut stream = answered.into_inner();
+            let mut stream = completed.into_inner();
             let first = stream.next().await.unwrap().unwrap();
             while sender.send(Ok(first.clone())).await.is_ok() {}
         });
@@ -184,10 +184,10 @@ impl World {
         world
     }
 
-    async fn until(&mut self, is_so: impl Fn(&[OffloadEvent]) -> bool) {
+    async fn until(&mut self, condition: impl Fn(&[OffloadEvent]) -> bool) {
         for _ in 0..4000 {
             self.target.poll(&mut self.events);
-            if is_so(&self.events) {
+            if condition(&self.events) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -196,12 +196,15 @@ impl World {
     }
 
     /// Executes operations and returns their results by ticket.
-    async fn ask(&mut self, mut batch: Vec<(Ticket, Operation)>) -> Vec<Result<(), OffloadError>> {
+    async fn submit(
+        &mut self,
+        mut batch: Vec<(Ticket, Operation)>,
+    ) -> Vec<Result<(), OffloadError>> {
         let count = batch.len();
         self.target.submit(&mut batch).unwrap();
         self.events.clear();
-        self.until(|events| answers(events).len() == count).await;
-        answers(&self.events)
+        self.until(|events| results(events).len() == count).await;
+        results(&self.events)
     }
 
     async fn disconnect(&mut self) {
@@ -218,7 +221,7 @@ impl World {
         self.until(is_restored).await;
     }
 
-    fn held(&self) -> Vec<u64> {
+    fn entry_names(&self) -> Vec<u64> {
         let memory = self.device.memory.0.lock();
         let mut names: Vec<u64> =
             memory.entries.values().map(|entry| entry.controller_metadata).collect();
@@ -245,14 +248,14 @@ fn is_restored(events: &[OffloadEvent]) -> bool {
     events.contains(&OffloadEvent::Restored)
 }
 
-fn answers(events: &[OffloadEvent]) -> Vec<Result<(), OffloadError>> {
-    let answer = |event: &OffloadEvent| match event {
+fn results(events: &[OffloadEvent]) -> Vec<Result<(), OffloadError>> {
+    let result = |event: &OffloadEvent| match event {
         OffloadEvent::Completed { ticket, result } => Some((*ticket, result.clone())),
         _ => None,
     };
-    let mut answers: Vec<_> = events.iter().filter_map(answer).collect();
-    answers.sort_by_key(|(ticket, _)| *ticket);
-    answers.into_iter().map(|(_, result)| result).collect()
+    let mut results: Vec<_> = events.iter().filter_map(result).collect();
+    results.sort_by_key(|(ticket, _)| *ticket);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 fn rule(address: u64, actions: Vec<DatapathAction>) -> Arc<LtmRule> {
@@ -288,8 +291,8 @@ async fn inserts_before_a_batch_failure_are_found_by_name() {
     let mut world = World::new().await;
     world.device.habits.is_terse.store(true, Ordering::SeqCst);
     world.device.memory.0.lock().capacity_left = Some(2);
-    let answers = world.ask(inserts(0..3)).await;
-    assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadError::NoRoom)]);
+    let results = world.submit(inserts(0..3)).await;
+    assert_eq!(results, [Ok(()), Ok(()), Err(OffloadError::NoRoom)]);
     // An entry under another name is not the requested one.
     world.device.memory.0.lock().capacity_left = None;
     let mut again = insert(1, Vec::new());
@@ -299,17 +302,17 @@ async fn inserts_before_a_batch_failure_are_found_by_name() {
         }
         other => other,
     };
-    let answers = world.ask(vec![insert(0, Vec::new()), again, insert(4, Vec::new())]).await;
-    assert_eq!(answers, [Ok(()), Err(OffloadError::Exists), Ok(())]);
-    let answers = world.ask(vec![remove(0), remove(1), remove(2), remove(4)]).await;
-    assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadError::NoSuchEntry), Ok(())]);
-    assert!(world.held().is_empty());
+    let results = world.submit(vec![insert(0, Vec::new()), again, insert(4, Vec::new())]).await;
+    assert_eq!(results, [Ok(()), Err(OffloadError::Exists), Ok(())]);
+    let results = world.submit(vec![remove(0), remove(1), remove(2), remove(4)]).await;
+    assert_eq!(results, [Ok(()), Ok(()), Err(OffloadError::NoSuchEntry), Ok(())]);
+    assert!(world.entry_names().is_empty());
 }
 
 #[tokio::test]
 async fn a_lost_rule_is_reported_after_a_second_loss() {
     let mut world = World::new().await;
-    world.ask(inserts(0..30)).await;
+    world.submit(inserts(0..30)).await;
     world.disconnect().await;
     {
         let memory = &mut *world.device.memory.0.lock();
@@ -321,13 +324,13 @@ async fn a_lost_rule_is_reported_after_a_second_loss() {
     world.reconnect().await;
     let idle =
         world.events.iter().filter(|event| matches!(event, OffloadEvent::Idle { .. })).count();
-    assert_eq!((idle, world.held().len()), (20, 10));
+    assert_eq!((idle, world.entry_names().len()), (20, 10));
 }
 
 #[tokio::test]
 async fn an_endless_read_loses_the_device() {
     let mut world = World::new().await;
-    world.ask(inserts(0..3)).await;
+    world.submit(inserts(0..3)).await;
     world.device.habits.is_endless.store(true, Ordering::SeqCst);
     let entries = (0..3).map(LtmIndex).collect();
     let mut batch = vec![(Ticket(5), Operation::Count { entries })];
@@ -338,24 +341,24 @@ async fn an_endless_read_loses_the_device() {
 #[tokio::test]
 async fn what_is_to_go_while_a_device_is_away_is_not_put_back() {
     let mut world = World::new().await;
-    world.ask(inserts(0..4)).await;
+    world.submit(inserts(0..4)).await;
     let room = world.target.room(StageId::new(0).unwrap());
     world.disconnect().await;
     world.device.memory.0.lock().entries.clear();
     world.target.forget(LtmIndex(2));
     world.reconnect().await;
-    assert_eq!(world.held(), [0, 1, 3]);
-    assert_eq!(world.ask(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
+    assert_eq!(world.entry_names(), [0, 1, 3]);
+    assert_eq!(world.submit(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
     assert_eq!(world.target.room(StageId::new(0).unwrap()), room + 1);
 }
 
 #[tokio::test]
 async fn counting_a_missing_entry_reports_it_idle() {
     let mut world = World::new().await;
-    world.ask(inserts(0..2)).await;
+    world.submit(inserts(0..2)).await;
     let entries = vec![LtmIndex(0), LtmIndex(8)];
-    let answers = world.ask(vec![(Ticket(5), Operation::Count { entries })]).await;
-    assert_eq!(answers, [Err(OffloadError::NoSuchEntry)]);
+    let results = world.submit(vec![(Ticket(5), Operation::Count { entries })]).await;
+    assert_eq!(results, [Err(OffloadError::NoSuchEntry)]);
     assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(8) }));
 }
 
@@ -366,17 +369,20 @@ async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
         let port = DatapathPort::new(port);
         vec![DatapathAction::Output { port, unless_ingress: true, max_len: None }]
     };
-    assert_eq!(world.ask(vec![insert(0, output(7)), insert(1, output(7))]).await, [Ok(()), Ok(())]);
+    assert_eq!(
+        world.submit(vec![insert(0, output(7)), insert(1, output(7))]).await,
+        [Ok(()), Ok(())]
+    );
     world.ports.remove(DatapathPort::new(7));
     world.target.poll(&mut Vec::new());
     assert!(world.target.capabilities().outputs.as_ref().unwrap().is_empty());
-    let refused = world.ask(vec![insert(2, output(7))]).await;
+    let refused = world.submit(vec![insert(2, output(7))]).await;
     assert!(matches!(refused[..], [Err(OffloadError::Refused(_))]), "{refused:?}");
-    assert_eq!(world.ask(vec![remove(0)]).await, [Ok(())]);
-    assert_eq!(world.held(), [1]);
+    assert_eq!(world.submit(vec![remove(0)]).await, [Ok(())]);
+    assert_eq!(world.entry_names(), [1]);
     // A rule that can no longer be encoded is not restored, and its owner is notified.
     world.disconnect().await;
     world.reconnect().await;
-    assert!(world.held().is_empty());
+    assert!(world.entry_names().is_empty());
     assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(1) }));
 }

@@ -129,7 +129,7 @@ type Transitions = BTreeMap<Option<u128>, String>;
 fn source_transitions() -> BTreeMap<String, Transitions> {
     let source = source();
     let states = between(&source, "parser parse(", "\ncontrol ").split("    state ").skip(1);
-    let ways = states.map(|state| {
+    let transitions = states.map(|state| {
         let name = state.split(' ').next().unwrap().trim_end_matches("_state").to_owned();
         let transition = between(state, "transition ", "\n    }");
         let Some((_, cases)) = transition.split_once('{') else {
@@ -149,7 +149,7 @@ fn source_transitions() -> BTreeMap<String, Transitions> {
         });
         (name, plain.collect())
     });
-    ways.collect()
+    transitions.collect()
 }
 
 #[test]
@@ -160,21 +160,22 @@ fn the_parser_agrees_with_that_for_bmv2() {
     for state in states {
         let name = state["name"].as_str().unwrap();
         let Some(written) = written.get(name) else { continue };
-        let ways: Transitions = state["transitions"]
+        let transitions: Transitions = state["transitions"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|way| {
-                let digits = way["value"].as_str().map(|value| value.trim_start_matches("0x"));
+            .map(|transition| {
+                let digits =
+                    transition["value"].as_str().map(|value| value.trim_start_matches("0x"));
                 let number = digits.map(|digits| u128::from_str_radix(digits, 16).unwrap());
-                (number, way["next_state"].as_str().unwrap_or("accept").to_owned())
+                (number, transition["next_state"].as_str().unwrap_or("accept").to_owned())
             })
             .collect();
         for (value, next) in written {
-            assert_eq!(ways.get(value), Some(next), "{name}: {value:x?}");
+            assert_eq!(transitions.get(value), Some(next), "{name}: {value:x?}");
         }
         if written.contains_key(&None) && name != "start" {
-            assert_eq!(&ways, written, "{name}");
+            assert_eq!(&transitions, written, "{name}");
         }
     }
     assert_eq!(written.len(), 19, "{:?}", written.keys());

@@ -199,7 +199,7 @@ impl World {
         if next == payload { Ok(()) } else { Err(next) }
     }
 
-    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::PuntedPacket {
+    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::DevicePacket {
         loop {
             if let Some(packet) = self.target.take_packets().pop() {
                 return packet;

@@ -271,16 +271,16 @@ impl Connection {
 
     /// Replies to a message with an error.
     pub(super) fn refuse(&mut self, xid: Xid, code: ErrorCode, frame: &[u8], now: Time) {
-        self.warn(now, |peer, held_back| {
-            tracing::warn!(peer, held_back, %code, "refused a message");
+        self.warn(now, |peer, suppressed| {
+            tracing::warn!(peer, suppressed, %code, "refused a message");
         });
         self.reply(xid, &Message::Error(ErrorMessage::refuse(code, frame)), now);
     }
 
     /// Logs a warning about the peer, unless the rate limit is reached.
     pub(super) fn warn(&self, now: Time, log: impl FnOnce(&str, u32)) {
-        if let Some(held_back) = self.config.warnings.admit(now) {
-            log(&self.config.peer, held_back);
+        if let Some(suppressed) = self.config.warnings.admit(now) {
+            log(&self.config.peer, suppressed);
         }
     }
 

@@ -10,7 +10,7 @@ pub(super) struct Probe {
     interval: Duration,
     /// Time of the last received byte or of the last probe.
     since: Time,
-    asked: bool,
+    is_probed: bool,
 }
 
 /// The action that the idle time requires.
@@ -26,13 +26,13 @@ pub(super) enum ProbeAction {
 
 impl Probe {
     pub(super) const fn new(interval: Duration, now: Time) -> Self {
-        Self { interval, since: now, asked: false }
+        Self { interval, since: now, is_probed: false }
     }
 
     /// Records that bytes were received.
     pub(super) const fn record_activity(&mut self, now: Time) {
         self.since = now;
-        self.asked = false;
+        self.is_probed = false;
     }
 
     /// Returns the time of the next [`Self::tick`]; `None` if probing is disabled.
@@ -45,11 +45,11 @@ impl Probe {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return ProbeAction::Wait;
         }
-        if self.asked {
+        if self.is_probed {
             return ProbeAction::Disconnect;
         }
         self.since = now;
-        self.asked = true;
+        self.is_probed = true;
         ProbeAction::SendEcho
     }
 }

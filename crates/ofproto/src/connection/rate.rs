@@ -26,13 +26,13 @@ impl WarningRate {
     /// Returns the number of suppressed warnings; `None` if the limit is reached.
     pub(crate) fn admit(&self, now: Time) -> Option<u32> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held_back = 0;
+        let mut suppressed = 0;
         if now.since(window.began) >= WINDOW {
-            held_back = window.count.saturating_sub(WARNINGS_MAX);
+            suppressed = window.count.saturating_sub(WARNINGS_MAX);
             *window = RateWindow { began: now, count: 0 };
         }
         window.count = window.count.saturating_add(1);
-        (window.count <= WARNINGS_MAX).then_some(held_back)
+        (window.count <= WARNINGS_MAX).then_some(suppressed)
     }
 }
 

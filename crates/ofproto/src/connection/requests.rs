@@ -122,8 +122,8 @@ impl Connection {
             Message::EchoReply(_) => {}
             Message::Error(error) => {
                 // A reply to an error could start an endless exchange of errors.
-                self.warn(now, |peer, held_back| {
-                    tracing::warn!(peer, held_back, number = ?error.number, "the peer sent an error");
+                self.warn(now, |peer, suppressed| {
+                    tracing::warn!(peer, suppressed, number = ?error.number, "the peer sent an error");
                 });
             }
             // A second hello, and messages that only a switch sends.

@@ -112,15 +112,15 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
     let mut connections = JoinSet::new();
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
     let warn = |log: &dyn Fn(u32)| {
-        if let Some(held_back) = warnings.admit(shared.host.now()) {
-            log(held_back);
+        if let Some(suppressed) = warnings.admit(shared.host.now()) {
+            log(suppressed);
         }
     };
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((_, peer)) if connections.len() >= CONNECTIONS_MAX => warn(&|held_back| {
-                    tracing::warn!(peer, held_back, max = CONNECTIONS_MAX, "too many connections");
+                Ok((_, peer)) if connections.len() >= CONNECTIONS_MAX => warn(&|suppressed| {
+                    tracing::warn!(peer, suppressed, max = CONNECTIONS_MAX, "too many connections");
                 }),
                 Ok((stream, peer)) => {
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
@@ -131,8 +131,8 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
                     connections.spawn(served);
                 }
                 Err(error) => {
-                    warn(&|held_back| {
-                        tracing::warn!(%error, held_back, "a connection could not be accepted");
+                    warn(&|suppressed| {
+                        tracing::warn!(%error, suppressed, "a connection could not be accepted");
                     });
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
@@ -141,8 +141,8 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
                 Ok((peer, ended)) if is_expected(&ended.reason) => {
                     tracing::debug!(peer, reason = %ended.reason, "connection closed");
                 }
-                Ok((peer, ended)) => warn(&|held_back| {
-                    tracing::warn!(peer, held_back, reason = %ended.reason, "connection closed because of an error");
+                Ok((peer, ended)) => warn(&|suppressed| {
+                    tracing::warn!(peer, suppressed, reason = %ended.reason, "connection closed because of an error");
                 }),
                 // A panic in one connection does not affect the others.
                 Err(error) => tracing::error!(%error, "the task of a connection panicked"),

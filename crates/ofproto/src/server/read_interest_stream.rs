@@ -140,9 +140,9 @@ mod tests {
             near.shutdown().await.unwrap();
             near
         });
-        let mut heard = Vec::new();
-        far.read_to_end(&mut heard).await.unwrap();
-        assert!(heard == expected, "{} bytes", heard.len());
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).await.unwrap();
+        assert!(received == expected, "{} bytes", received.len());
         drop(writer.await.unwrap());
     }
 
@@ -155,14 +155,14 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        let (mut heard, mut buffer) = (0, [0; 8]);
+        let (mut received, mut buffer) = (0, [0; 8]);
         loop {
             match near.read(&mut buffer).await.unwrap() {
                 0 => break,
-                count => heard += count,
+                count => received += count,
             }
         }
-        assert_eq!(heard, 100_028);
+        assert_eq!(received, 100_028);
         writer.await.unwrap();
     }
 

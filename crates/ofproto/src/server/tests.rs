@@ -144,9 +144,9 @@ async fn a_lost_controller_is_reconnected() {
 #[tokio::test]
 async fn an_unreachable_controller_is_reported_as_waiting() {
     let (host, server) = bridge();
-    let gone = TcpListener::bind(ANY_PORT).await.unwrap();
-    let address = gone.local_addr().unwrap();
-    drop(gone);
+    let closed = TcpListener::bind(ANY_PORT).await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
     let endpoint = server.connect_tcp(address, config);
     assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connecting));
@@ -193,6 +193,6 @@ async fn a_packet_out_reaches_another_controller_as_packet_in() {
         tokio::task::yield_now().await;
     };
     server.publish(event);
-    let Some(Message::PacketIn(heard)) = client.receive().await else { panic!("a packet-in") };
-    assert_eq!((heard.data, heard.reason), (packet.data, PacketInReason::Action));
+    let Some(Message::PacketIn(packet_in)) = client.receive().await else { panic!("a packet-in") };
+    assert_eq!((packet_in.data, packet_in.reason), (packet.data, PacketInReason::Action));
 }

@@ -201,16 +201,16 @@ pub(super) async fn write(
 /// Hits between the read and the delete are not counted.
 pub(super) async fn remove(
     mut requests: Requests,
-    places: Vec<Vec<u8>>,
+    keys: Vec<Vec<u8>>,
 ) -> Result<BatchResult, SessionError> {
-    let requests_encoded = places.iter().map(|key| counter_request(key));
+    let requests_encoded = keys.iter().map(|key| counter_request(key));
     let counts = match requests.count(requests_encoded.collect()).await {
         Ok(counts) => counts,
         // An entry without a readable counter can still be deleted.
         Err(SessionError::Refused(_)) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let deletes = || places.iter().map(|key| deletion(key)).collect();
+    let deletes = || keys.iter().map(|key| deletion(key)).collect();
     let codes = match requests.write(deletes()).await {
         Err(SessionError::NoDetails(_)) => requests.write_each(deletes()).await?,
         written => written?,

@@ -13,7 +13,7 @@ use shunt_gigaflow::{
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
 use super::{
-    ClientSettings, PacketToSend, PuntedPacket,
+    ClientSettings, DevicePacket, PacketToSend,
     batch::{InstalledRule, Task},
     notifications::{Notification, NotificationReceiver, PACKETS_MAX, notification_channel},
     worker::SessionWorker,
@@ -40,7 +40,7 @@ pub struct P4RuntimeDevice {
     /// The stage of each entry.
     stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,
     events: Vec<OffloadEvent>,
-    packets: Vec<PuntedPacket>,
+    packets: Vec<DevicePacket>,
     packets_dropped: u64,
 }
 
@@ -84,7 +84,7 @@ impl P4RuntimeDevice {
     }
 
     /// Takes the packets that the device has punted.
-    pub fn take_packets(&mut self) -> Vec<PuntedPacket> {
+    pub fn take_packets(&mut self) -> Vec<DevicePacket> {
         self.receive_notifications();
         std::mem::take(&mut self.packets)
     }
@@ -254,8 +254,8 @@ impl OffloadDevice for P4RuntimeDevice {
                     tasks.push(task);
                 }
                 Err(error) => {
-                    let answer = OffloadEvent::Completed { ticket: *ticket, result: Err(error) };
-                    self.events.push(answer);
+                    let event = OffloadEvent::Completed { ticket: *ticket, result: Err(error) };
+                    self.events.push(event);
                 }
             }
             taken += 1;

@@ -33,7 +33,7 @@ mod settings;
 mod worker;
 
 pub use device::P4RuntimeDevice;
-pub use session::{PacketToSend, PuntedPacket, SessionError};
+pub use session::{DevicePacket, PacketToSend, SessionError};
 pub use settings::{ClientSettings, LastError, LivePorts};
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::{
 
 use shunt_gigaflow::offload::OffloadEvent;
 
-use super::PuntedPacket;
+use super::DevicePacket;
 
 /// Number of packets that may wait for the owner; further ones are dropped.
 pub(super) const PACKETS_MAX: usize = 4096;
@@ -26,12 +26,12 @@ pub(super) enum Notification {
     Events(Vec<OffloadEvent>),
     /// The session is restored, with the number of entries per table.
     Restored(BTreeMap<u32, usize>),
-    Packet(PuntedPacket),
+    Packet(DevicePacket),
 }
 
 /// The worker's end.
 pub(super) struct NotificationSender {
-    notification: Sender<Notification>,
+    notifications: Sender<Notification>,
     wake: Box<dyn Fn() + Send + Sync>,
     packets: Arc<PacketBacklog>,
 }
@@ -39,7 +39,7 @@ pub(super) struct NotificationSender {
 /// The owner's end.
 #[derive(Debug)]
 pub(super) struct NotificationReceiver {
-    notification: Receiver<Notification>,
+    notifications: Receiver<Notification>,
     packets: Arc<PacketBacklog>,
 }
 
@@ -56,12 +56,12 @@ pub(super) fn notification_channel(
 ) -> (NotificationSender, NotificationReceiver) {
     let (sender, receiver) = channel();
     let packets = Arc::new(PacketBacklog::default());
-    let notifications = NotificationSender {
-        notification: sender,
+    let notification_sender = NotificationSender {
+        notifications: sender,
         wake: Box::new(wake),
         packets: Arc::clone(&packets),
     };
-    (notifications, NotificationReceiver { notification: receiver, packets })
+    (notification_sender, NotificationReceiver { notifications: receiver, packets })
 }
 
 impl NotificationSender {
@@ -74,7 +74,7 @@ impl NotificationSender {
             self.packets.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if self.notification.send(notification).is_ok() {
+        if self.notifications.send(notification).is_ok() {
             (self.wake)();
         }
     }
@@ -83,7 +83,7 @@ impl NotificationSender {
 impl NotificationReceiver {
     /// Returns the next notification.
     pub(super) fn try_receive(&self) -> Option<Notification> {
-        let notification = self.notification.try_recv().ok()?;
+        let notification = self.notifications.try_recv().ok()?;
         if let Notification::Packet(_) = notification {
             self.packets.queued.fetch_sub(1, Ordering::Relaxed);
         }
@@ -102,28 +102,28 @@ mod tests {
 
     fn packet() -> Notification {
         let (payload, ingress_port, reason, miss_tag, last_stage) = (Vec::new(), 1, 0, 0, 0);
-        Notification::Packet(PuntedPacket { payload, ingress_port, reason, miss_tag, last_stage })
+        Notification::Packet(DevicePacket { payload, ingress_port, reason, miss_tag, last_stage })
     }
 
     #[test]
     fn excess_packets_are_dropped_and_counted() {
         let wakes = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&wakes);
-        let (notifications, notifications) = notification_channel(move || {
+        let (sender, receiver) = notification_channel(move || {
             counted.fetch_add(1, Ordering::Relaxed);
         });
-        (0..PACKETS_MAX + 3).for_each(|_| notifications.send(packet()));
-        assert_eq!(notifications.packets_dropped(), 3);
+        (0..PACKETS_MAX + 3).for_each(|_| sender.send(packet()));
+        assert_eq!(receiver.packets_dropped(), 3);
         assert_eq!(wakes.load(Ordering::Relaxed), PACKETS_MAX);
         // Events are never dropped, and taking one packet makes room for another.
-        notifications.send(Notification::Events(vec![OffloadEvent::Restored]));
-        assert!(matches!(notifications.try_receive(), Some(Notification::Packet(_))));
-        notifications.send(packet());
-        let heard = std::iter::from_fn(|| notifications.try_receive());
+        sender.send(Notification::Events(vec![OffloadEvent::Restored]));
+        assert!(matches!(receiver.try_receive(), Some(Notification::Packet(_))));
+        sender.send(packet());
+        let received = std::iter::from_fn(|| receiver.try_receive());
         assert_eq!(
-            heard.filter(|notification| matches!(notification, Notification::Packet(_))).count(),
+            received.filter(|notification| matches!(notification, Notification::Packet(_))).count(),
             PACKETS_MAX
         );
-        assert_eq!(notifications.packets_dropped(), 3);
+        assert_eq!(receiver.packets_dropped(), 3);
     }
 }

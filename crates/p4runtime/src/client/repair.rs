@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn repair_inserts_missing_and_deletes_unknown_entries() {
         let desired = confirmed(&[entry(1, 1, 1), entry(1, 2, 2), entry(2, 1, 3)]);
-        let stranger = entry(2, 9, 77);
+        let unknown = entry(2, 9, 77);
         let renamed = entry(1, 2, 99);
-        let repair = repair(&desired, vec![entry(1, 1, 1), stranger.clone(), renamed.clone()]);
-        assert_eq!(repair.delete, [renamed, stranger]);
+        let repair = repair(&desired, vec![entry(1, 1, 1), unknown.clone(), renamed.clone()]);
+        assert_eq!(repair.delete, [renamed, unknown]);
         assert_eq!(repair.insert, [entry(2, 1, 3), entry(1, 2, 2)]);
     }
 

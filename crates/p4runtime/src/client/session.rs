@@ -83,10 +83,10 @@ pub enum SessionError {
     #[error("a rule can no longer be encoded: {0}")]
     Unsaid(#[from] Refusal),
     /// The number of results differs from that of the updates.
-    #[error("the device returned {answers} results for {updates} updates")]
-    Answers {
+    #[error("the device returned {responses} results for {updates} updates")]
+    ResultCount {
         /// Number of results.
-        answers: usize,
+        responses: usize,
         /// Number of updates.
         updates: usize,
     },
@@ -100,7 +100,7 @@ impl From<Status> for SessionError {
 
 /// A packet that the device punted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PuntedPacket {
+pub struct DevicePacket {
     /// Ingress port of the device.
     pub ingress_port: u16,
     /// Reason: 0 no entry matched, 1 the parser refused it, 2 an entry punts it.
@@ -133,7 +133,7 @@ pub enum PacketToSend {
 }
 
 /// Maximum size of a response in bytes.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
 /// Number of entries that a read may return beyond twice the device size.
 const UNKNOWN_ENTRIES_MAX: usize = 1024;
@@ -191,10 +191,10 @@ impl Session {
             .keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
-        let stub = EncodedClient::new(channel.clone(), ANSWER_BYTES_MAX);
+        let stub = EncodedClient::new(channel.clone(), RESPONSE_BYTES_MAX);
         let client = P4RuntimeClient::new(channel)
-            .max_decoding_message_size(ANSWER_BYTES_MAX)
-            .max_encoding_message_size(ANSWER_BYTES_MAX);
+            .max_decoding_message_size(RESPONSE_BYTES_MAX)
+            .max_encoding_message_size(RESPONSE_BYTES_MAX);
         let (to_device, receiver) = mpsc::channel(STREAM_QUEUE);
         let requests = Requests { client, stub, settings: Arc::clone(settings), election };
         let mut session = Self { requests, stream: None, to_device, is_known: false };
@@ -295,7 +295,7 @@ impl Requests {
         };
         let request = self.client.get_forwarding_pipeline_config(query);
         let running = match with_timeout(&self.settings, request).await {
-            Ok(answer) => answer.into_inner().config.and_then(|config| config.p4info),
+            Ok(response) => response.into_inner().config.and_then(|config| config.p4info),
             // Some servers return an error for a device without a program.
             Err(SessionError::Refused(_)) => None,
             Err(error) => return Err(error),
@@ -369,7 +369,9 @@ impl Requests {
             Ok(_) => Ok(vec![Code::Ok.into(); count]),
             Err(SessionError::Refused(status)) => match batch_codes(&status) {
                 Some(codes) if codes.len() == count => Ok(codes),
-                Some(codes) => Err(SessionError::Answers { answers: codes.len(), updates: count }),
+                Some(codes) => {
+                    Err(SessionError::ResultCount { responses: codes.len(), updates: count })
+                }
                 None if may_concern_updates(&status, count) => Err(SessionError::NoDetails(status)),
                 None => Err(SessionError::Refused(status)),
             },
@@ -389,7 +391,7 @@ impl Requests {
         for update in updates {
             let inserted_entry = inserted_entry(&update);
             let mut code = match self.write(vec![update]).await {
-                Ok(answered) => answered.into_iter().next().unwrap_or_else(|| Code::Ok.into()),
+                Ok(result) => result.into_iter().next().unwrap_or_else(|| Code::Ok.into()),
                 Err(SessionError::NoDetails(status)) => status.code().into(),
                 Err(error) => return Err(error),
             };
@@ -417,15 +419,15 @@ impl Requests {
         };
         let mut entries = Vec::new();
         let request = self.client.read(request);
-        read_stream(&self.settings, request, |answer| {
-            for entity in &answer.entities {
+        read_stream(&self.settings, request, |response| {
+            for entity in &response.entities {
                 let entity = Entity::decode(&entity[..])
                     .map_err(|error| Status::internal(error.to_string()))?;
                 if let Some(entity::Entity::TableEntry(entry)) = entity.entity {
                     entries.push(*entry);
                 }
             }
-            Ok(answer.entities.len())
+            Ok(response.entities.len())
         })
         .await?;
         Ok(entries)
@@ -443,9 +445,9 @@ impl Requests {
         };
         let mut entries = Vec::new();
         let request = self.stub.read_counts(request);
-        read_stream(&self.settings, request, |answer| {
-            entries.extend(answer.entities.iter().filter_map(CountedEntity::count));
-            Ok(answer.entities.len())
+        read_stream(&self.settings, request, |response| {
+            entries.extend(response.entities.iter().filter_map(CountedEntity::count));
+            Ok(response.entities.len())
         })
         .await?;
         Ok(entries)
@@ -496,7 +498,7 @@ fn may_concern_updates(status: &Status, count: usize) -> bool {
 }
 
 /// Decodes a packet-in of the program.
-pub(super) fn packet_of(packet: PacketIn) -> Option<PuntedPacket> {
+pub(super) fn packet_of(packet: PacketIn) -> Option<DevicePacket> {
     let numbers: BTreeMap<u32, u128> = packet
         .metadata
         .iter()
@@ -504,7 +506,7 @@ pub(super) fn packet_of(packet: PacketIn) -> Option<PuntedPacket> {
         .collect();
     let [ingress, reason, tag, stage] = PACKET_IN.fields else { return None };
     let number = |field: &crate::program::PacketField| numbers.get(&field.id).copied();
-    Some(PuntedPacket {
+    Some(DevicePacket {
         ingress_port: number(ingress)?.try_into().ok()?,
         reason: number(reason)?.try_into().ok()?,
         miss_tag: number(tag)?.try_into().ok()?,
@@ -535,10 +537,10 @@ async fn read_stream<A>(
     let stages_max = usize::from(program.stages()).saturating_mul(program.size() as usize);
     let max = stages_max.saturating_mul(2).saturating_add(UNKNOWN_ENTRIES_MAX);
     let reading = async {
-        let mut answers = with_timeout(settings, request).await?.into_inner();
+        let mut responses = with_timeout(settings, request).await?.into_inner();
         let mut left = max;
-        while let Some(answer) = with_timeout(settings, answers.message()).await? {
-            left = left.checked_sub(take(answer)?).ok_or(SessionError::Endless { max })?;
+        while let Some(response) = with_timeout(settings, responses.message()).await? {
+            left = left.checked_sub(take(response)?).ok_or(SessionError::Endless { max })?;
         }
         Ok(())
     };
@@ -550,6 +552,6 @@ async fn with_timeout<T>(
     settings: &ClientSettings,
     request: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, SessionError> {
-    let answered = timeout(settings.request_timeout, request).await;
-    answered.map_err(|_| SessionError::Silent)?.map_err(SessionError::from)
+    let result = timeout(settings.request_timeout, request).await;
+    result.map_err(|_| SessionError::Silent)?.map_err(SessionError::from)
 }

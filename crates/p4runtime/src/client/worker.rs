@@ -402,8 +402,9 @@ impl SessionWorker {
         events.reserve(pending_request.parts.len() + pending_request.tickets.len());
         for (part, code) in pending_request.parts.into_iter().zip(reply.codes) {
             // An entry that does not exist is already removed.
-            let is_gone = pending_request.kind == TaskKind::Remove && code.code == Code::NotFound;
-            let result = if is_gone { Ok(()) } else { result_of(code) };
+            let is_removed =
+                pending_request.kind == TaskKind::Remove && code.code == Code::NotFound;
+            let result = if is_removed { Ok(()) } else { result_of(code) };
             match (&result, pending_request.kind) {
                 (Err(_), _) => {}
                 (Ok(()), TaskKind::Remove) => {
@@ -453,14 +454,14 @@ impl SessionWorker {
         &self,
         found: &[EntryCount],
         requested: Option<&EntrySet>,
-        leave: &EntrySet,
+        exclude: &EntrySet,
     ) -> Vec<OffloadEvent> {
-        let is_meant = |EntryCount { entry, .. }: &&EntryCount| {
+        let is_selected = |EntryCount { entry, .. }: &&EntryCount| {
             requested.is_none_or(|requested| requested.contains(entry))
-                && !leave.contains(entry)
+                && !exclude.contains(entry)
                 && self.desired.confirmed.contains_key(entry)
         };
-        let desired = found.iter().filter(is_meant);
+        let desired = found.iter().filter(is_selected);
         desired
             .map(|EntryCount { entry, counters }| OffloadEvent::Counted {
                 entry: *entry,
@@ -520,7 +521,7 @@ impl SessionWorker {
             | SessionError::StartTag(_)
             | SessionError::Endless { .. }
             | SessionError::Unsaid(_)
-            | SessionError::Answers { .. } => {}
+            | SessionError::ResultCount { .. } => {}
         }
     }
 
@@ -582,7 +583,7 @@ fn pending_request(kind: TaskKind, parts: Vec<PendingUpdate>) -> PendingRequest 
     PendingRequest { kind, parts, tickets: Vec::new(), requested: HashSet::default() }
 }
 
-/// Returns `known` with the actions, rewrite and next tag of `rule`.
+/// Returns `known_rule` with the actions, rewrite and next tag of `rule`.
 fn modified(known_rule: &LtmRule, rule: &LtmRule) -> LtmRule {
     LtmRule {
         actions: Arc::clone(&rule.actions),

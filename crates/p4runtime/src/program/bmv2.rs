@@ -30,7 +30,7 @@ const PUNT: u128 = 3;
 ///
 /// Reason 0 means that no entry matched.
 pub(super) const UNPARSED: u128 = 1;
-const ASKED: u128 = 2;
+const PUNTED_BY_ENTRY: u128 = 2;
 
 /// The headers in frame order, with the widths of their fields.
 const HEADERS: &[(&str, &[(&str, u16)])] = &[
@@ -308,7 +308,9 @@ fn primitives(spec: &ActionSpec) -> Vec<Value> {
         Disposition::Next => list.push(assign(&key("tag"), &last)),
         Disposition::Forward => list.extend([decide(FORWARD), assign(&meta("port"), &last)]),
         Disposition::Drop => list.push(decide(DROP)),
-        Disposition::Punt => list.extend([decide(PUNT), assign(&meta("reason"), &hex(ASKED))]),
+        Disposition::Punt => {
+            list.extend([decide(PUNT), assign(&meta("reason"), &hex(PUNTED_BY_ENTRY))])
+        }
         Disposition::Miss => {}
     }
     list
@@ -322,8 +324,8 @@ fn packet_out_steps(graph: &mut Graph) {
     let remove = on_header("remove_header", PACKET_OUT.name);
     let port = op("&", &out("egress_port"), &hex(0x1ff));
     graph.step("send_direct", &[assign(&egress(), &port), remove.clone()], None);
-    let came_in = assign(&key("in_port"), &out("ingress_port"));
-    graph.step("resubmit", &[came_in, remove], Some("is_unparsed"));
+    let set_ingress = assign(&key("in_port"), &out("ingress_port"));
+    graph.step("resubmit", &[set_ingress, remove], Some("is_unparsed"));
     let is_wrong = op("!=", &field("standard_metadata", "parser_error"), &hex(0));
     graph.branch("is_unparsed", &is_wrong, "note_unparsed", Some("is_refused"));
     graph.step("note_unparsed", &[assign(&meta("reason"), &hex(UNPARSED))], Some("punt"));

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Returns a parser state: its operations, its select fields, and its transitions.
-fn state(name: &str, ops: &[Value], look: &[Value], next: &[(&str, Option<&str>)]) -> Value {
+fn state(name: &str, ops: &[Value], select: &[Value], next: &[(&str, Option<&str>)]) -> Value {
     let transitions: Vec<Value> = next
         .iter()
         .map(|(value, state)| match *value {
@@ -21,7 +21,7 @@ fn state(name: &str, ops: &[Value], look: &[Value], next: &[(&str, Option<&str>)
             }
         })
         .collect();
-    json!({ "name": name, "parser_ops": ops, "transition_key": look, "transitions": transitions })
+    json!({ "name": name, "parser_ops": ops, "transition_key": select, "transitions": transitions })
 }
 
 /// Returns all parser states in the order of their ids.

@@ -51,7 +51,7 @@ enum QueryPosition {
     /// At the start of this table, or of the next existing one.
     Table(u32),
     /// After an entry.
-    Behind(u32, EntryKey),
+    After(u32, EntryKey),
 }
 
 impl ReadQuery {
@@ -65,8 +65,8 @@ impl ReadQuery {
         let TableEntry { r#match, action, priority, controller_metadata, metadata, .. } =
             &self.entry;
         // With both fields it reads one entry, with neither all entries.
-        let is_partly_place = r#match.is_empty() != (*priority == 0);
-        is_partly_place || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
+        let has_partial_key = r#match.is_empty() != (*priority == 0);
+        has_partial_key || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
     }
 
     /// Returns the last table that the query selects.
@@ -146,13 +146,13 @@ impl EntryStore {
             return stored.and_then(encode_found).into_iter().for_each(|entity| part.push(entity));
         }
         while let Some(next) = query.next.take() {
-            let (first, behind) = match next {
+            let (first, after) = match next {
                 QueryPosition::Table(table) => (table, None),
-                QueryPosition::Behind(table, key) => (table, Some(key)),
+                QueryPosition::After(table, key) => (table, Some(key)),
             };
             let mut tables = self.tables.range(first..=query.last_table());
             let Some((table, table_entries)) = tables.next() else { return };
-            let from = match &behind {
+            let from = match &after {
                 Some(key) if *table == first => Excluded(key),
                 _ => Unbounded,
             };
@@ -161,7 +161,7 @@ impl EntryStore {
                 encode_found.into_iter().for_each(|entity| part.push(entity));
                 left = left.saturating_sub(1);
                 if left == 0 || part.is_full() {
-                    query.next = Some(QueryPosition::Behind(*table, key.clone()));
+                    query.next = Some(QueryPosition::After(*table, key.clone()));
                     return;
                 }
             }

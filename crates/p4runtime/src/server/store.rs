@@ -236,7 +236,7 @@ impl EntryStore {
         let table_entries = self.tables.entry(id).or_default();
         let before = table_entries.default.take();
         // Without an action, the default is that of the program and has no metadata.
-        table_entries.default = entry.action.is_some().then(|| encoded(&entry));
+        table_entries.default = entry.action.is_some().then(|| encode_entry(&entry));
         Ok(Some(Undo::Default(id, before)))
     }
 
@@ -275,7 +275,7 @@ impl EntryStore {
         let counter_set = (counter, EntryHits::default());
         let mut stored = StoredEntry {
             no,
-            encoded: encoded(&entry),
+            encoded: encode_entry(&entry),
             idle_timeout_ns: entry.idle_timeout_ns,
             since: now,
             counter_set,
@@ -311,7 +311,7 @@ impl EntryStore {
             Some(_) if entry.action == known => {}
             Some(_) => device.modify(stored.no, &entry)?,
         }
-        stored.encoded = encoded(&entry);
+        stored.encoded = encode_entry(&entry);
         stored.idle_timeout_ns = entry.idle_timeout_ns;
         self.remove_deadline(&stored);
         self.add_deadline(id, &key, &mut stored, now);
@@ -388,8 +388,9 @@ impl EntryStore {
             Undo::Restore(id, key, mut before) => {
                 // The entry may have been removed and inserted again since, with another number.
                 let table_entries = self.tables.get(&id);
-                let held = table_entries.and_then(|table_entries| table_entries.entries.get(&key));
-                before.continue_as(held.ok_or(EntityError::NotRestored)?);
+                let current =
+                    table_entries.and_then(|table_entries| table_entries.entries.get(&key));
+                before.continue_as(current.ok_or(EntityError::NotRestored)?);
                 device.modify(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
                 self.restore(id, key, *before, now);
             }
@@ -451,12 +452,12 @@ impl EntryStore {
         bytes_max: usize,
     ) -> IdleEntries {
         let (mut due, mut bytes) = (IdleEntries::default(), 0);
-        let mut behind = Unbounded;
-        while let Some(mark) = self.deadlines.range((behind, Unbounded)).next().copied()
+        let mut after = Unbounded;
+        while let Some(mark) = self.deadlines.range((after, Unbounded)).next().copied()
             && mark.0 <= now
             && due.entries.len() < NOTICE_ENTRIES_MAX
         {
-            behind = Excluded(mark);
+            after = Excluded(mark);
             let Some((id, key)) = self.timed.get(&mark.1) else { continue };
             let stored = self
                 .tables
@@ -517,7 +518,7 @@ impl EntryStore {
 }
 
 /// Encodes an entry.
-fn encoded(entry: &TableEntry) -> Box<[u8]> {
+fn encode_entry(entry: &TableEntry) -> Box<[u8]> {
     let mut writer = ProtoWriter::new();
     writer.entry(entry);
     writer.as_slice().into()

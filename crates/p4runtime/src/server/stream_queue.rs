@@ -166,14 +166,14 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_notification_read_at_once_does_not_wait() {
         let (stream_queue, mut receiver) = stream_queue(100, 4096);
-        let (told, mut heard) = mpsc::channel(1);
+        let (signal, mut signals) = mpsc::channel(1);
         tokio::spawn(async move {
-            while receiver.next().await.is_some() && told.send(()).await.is_ok() {}
+            while receiver.next().await.is_some() && signal.send(()).await.is_ok() {}
         });
         for number in 0..20_000 {
             let notice = IdleTimeoutNotification::default();
             stream_queue.push(Update::IdleTimeoutNotification(notice)).unwrap();
-            heard.recv().await.unwrap();
+            signals.recv().await.unwrap();
             assert!(stream_queue.accepts_notice(), "notice {number}");
         }
     }

@@ -60,8 +60,8 @@ async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
     let (mut first, mut stream) = world.ready().await;
     let (mut second, _other, code) = joined(&world, "", Some(9)).await;
     assert_eq!(code, Code::Ok);
-    let told = stream.arbitration().await;
-    assert_eq!((status(&told), told.election_id), (Code::AlreadyExists, Some(id(9))));
+    let received = stream.arbitration().await;
+    assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
     let denied = first.write(vec![update(Type::Insert, ltm(1, 1))]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert_eq!(second.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
@@ -73,8 +73,8 @@ async fn a_backup_is_notified_of_a_new_primary() {
     let (_first, _stream) = world.primary().await;
     let (_backup, mut backup, _) = joined(&world, "", Some(0)).await;
     let (_third, _other, _) = joined(&world, "", Some(9)).await;
-    let told = backup.arbitration().await;
-    assert_eq!((status(&told), told.election_id), (Code::AlreadyExists, Some(id(9))));
+    let received = backup.arbitration().await;
+    assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
 }
 
 #[tokio::test]
@@ -83,8 +83,8 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
     let (first, stream, _) = joined(&world, "", Some(5)).await;
     let (mut second, mut backup, _) = joined(&world, "", Some(3)).await;
     drop((first, stream));
-    let told = backup.arbitration().await;
-    assert_eq!((status(&told), told.election_id), (Code::NotFound, Some(id(5))));
+    let received = backup.arbitration().await;
+    assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
     assert_eq!(
         second.set(Action::VerifyAndCommit, Some(config(1))).await,
         Err(Code::PermissionDenied)
@@ -101,8 +101,8 @@ async fn a_primary_steps_down_by_a_lower_id() {
     let world = World::new().await;
     let (mut peer, mut stream, _) = joined(&world, "", Some(5)).await;
     stream.arbitrate((DEVICE, ""), Some(4)).await;
-    let told = stream.arbitration().await;
-    assert_eq!((status(&told), told.election_id), (Code::NotFound, Some(id(5))));
+    let received = stream.arbitration().await;
+    assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
     assert_eq!(
         peer.set(Action::VerifyAndCommit, Some(config(1))).await,
         Err(Code::PermissionDenied)

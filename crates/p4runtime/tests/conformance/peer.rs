@@ -241,24 +241,25 @@ impl Peer {
         codes[0]
     }
 
-    pub(crate) async fn read(&mut self, question: entity::Entity) -> Result<Vec<Entity>, Status> {
-        let entities = vec![Entity { entity: Some(question) }];
+    pub(crate) async fn read(&mut self, query: entity::Entity) -> Result<Vec<Entity>, Status> {
+        let entities = vec![Entity { entity: Some(query) }];
         let request = v1::ReadRequest { device_id: DEVICE, entities, ..Default::default() };
         let mut replies = self.client.read(request).await?.into_inner();
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         while let Some(reply) = replies.message().await? {
-            found.extend(reply.entities.iter().map(|entity| Entity::decode(&entity[..]).unwrap()));
+            entries
+                .extend(reply.entities.iter().map(|entity| Entity::decode(&entity[..]).unwrap()));
         }
-        Ok(found)
+        Ok(entries)
     }
 
-    pub(crate) async fn entries(&mut self, question: TableEntry) -> Vec<TableEntry> {
-        let found = self.read(entity::Entity::TableEntry(Box::new(question))).await.unwrap();
+    pub(crate) async fn entries(&mut self, query: TableEntry) -> Vec<TableEntry> {
+        let entries = self.read(entity::Entity::TableEntry(Box::new(query))).await.unwrap();
         let entry = |entity: Entity| match entity.entity.unwrap() {
             entity::Entity::TableEntry(entry) => *entry,
             other => panic!("{other:?}"),
         };
-        found.into_iter().map(entry).collect()
+        entries.into_iter().map(entry).collect()
     }
 }
 

@@ -40,8 +40,8 @@ async fn before_a_pipeline_is_set_nothing_is_written_or_read() {
     let (mut peer, _stream) = world.primary().await;
     let refused = peer.write(Vec::new()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    let question = v1::entity::Entity::TableEntry(Box::default());
-    assert_eq!(peer.read(question).await.unwrap_err().code(), Code::FailedPrecondition);
+    let query = v1::entity::Entity::TableEntry(Box::default());
+    assert_eq!(peer.read(query).await.unwrap_err().code(), Code::FailedPrecondition);
 }
 
 #[tokio::test]

@@ -47,33 +47,33 @@ async fn queries_select_matching_entries() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
-    let asked = |change: fn(&mut TableEntry)| {
-        let mut question = all(LTM);
-        change(&mut question);
-        question
+    let selecting = |change: fn(&mut TableEntry)| {
+        let mut query = all(LTM);
+        change(&mut query);
+        query
     };
-    for (name, question, expected) in [
+    for (name, query, expected) in [
         ("all tables", all(0), vec![first, second, third, route]),
         ("one table", all(LTM), vec![first, second, third]),
         ("another table", all(ROUTES), vec![route]),
         ("an empty table", all(LTM + 1), vec![]),
-        ("a priority", asked(|e| e.priority = 9), vec![third]),
-        ("controller metadata", asked(|e| e.controller_metadata = 11), vec![first]),
-        ("metadata", asked(|e| e.metadata = b"second".to_vec()), vec![second]),
-        ("an action", asked(|e| e.action = action(NEXT, &[])), vec![first, second]),
-        ("a match", asked(|e| e.r#match = ltm(1, 2).r#match), vec![second]),
+        ("a priority", selecting(|e| e.priority = 9), vec![third]),
+        ("controller metadata", selecting(|e| e.controller_metadata = 11), vec![first]),
+        ("metadata", selecting(|e| e.metadata = b"second".to_vec()), vec![second]),
+        ("an action", selecting(|e| e.action = action(NEXT, &[])), vec![first, second]),
+        ("a match", selecting(|e| e.r#match = ltm(1, 2).r#match), vec![second]),
         (
             "a match in another form",
-            asked(|e| {
+            selecting(|e| {
                 e.r#match = vec![ternary(8, &[0, 10, 0, 0, 2], &[255; 4]), exact(1, &[0, 1])];
             }),
             vec![second],
         ),
         ("a match and its priority", ltm(1, 1), vec![first]),
         ("a match and another priority", TableEntry { priority: 4, ..ltm(1, 1) }, vec![]),
-        ("a match that nobody has", asked(|e| e.r#match = vec![exact(1, &[7])]), vec![]),
+        ("a match that nobody has", selecting(|e| e.r#match = vec![exact(1, &[7])]), vec![]),
     ] {
-        let mut found = peer.entries(question).await;
+        let mut found = peer.entries(query).await;
         found.sort_by_key(|entry| entries().iter().position(|known| known == entry));
         assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{name}");
     }
@@ -128,14 +128,14 @@ async fn counters_and_times_are_returned_on_request() {
         memory.hits.insert(*no, EntryHits { packets: 2, bytes: 128, last });
         *no
     };
-    let mut question = TableEntry { controller_metadata: 11, ..all(LTM) };
-    let plain = peer.entries(question.clone()).await;
+    let mut query = TableEntry { controller_metadata: 11, ..all(LTM) };
+    let plain = peer.entries(query.clone()).await;
     assert!(plain[0].counter_data.is_none() && plain[0].time_since_last_hit.is_none());
-    question.counter_data = Some(CounterData::default());
-    question.time_since_last_hit = Some(table_entry::IdleTimeout::default());
-    let told = peer.entries(question).await;
-    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 128, packet_count: 2 }));
-    assert_eq!(told[0].time_since_last_hit.unwrap().elapsed_ns, 1_000_000_000);
+    query.counter_data = Some(CounterData::default());
+    query.time_since_last_hit = Some(table_entry::IdleTimeout::default());
+    let received = peer.entries(query).await;
+    assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 128, packet_count: 2 }));
+    assert_eq!(received[0].time_since_last_hit.unwrap().elapsed_ns, 1_000_000_000);
     world.device.0.lock().hits.remove(&hit);
 }
 
@@ -143,25 +143,25 @@ async fn counters_and_times_are_returned_on_request() {
 async fn direct_counters_are_read_one_or_all() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
-    let ask = |table_entry| {
+    let request = |table_entry| {
         entity::Entity::DirectCounterEntry(Box::new(DirectCounterEntry { table_entry, data: None }))
     };
-    for (name, question, count) in [
-        ("one entry", ask(Some(ltm(1, 1))), 1),
-        ("one table", ask(Some(all(LTM))), 3),
-        ("all tables", ask(Some(all(0))), 3),
-        ("no table", ask(None), 3),
+    for (name, query, count) in [
+        ("one entry", request(Some(ltm(1, 1))), 1),
+        ("one table", request(Some(all(LTM))), 3),
+        ("all tables", request(Some(all(0))), 3),
+        ("no table", request(None), 3),
     ] {
-        let found = peer.read(question).await.unwrap();
-        assert_eq!(found.len(), count, "{name}");
-        for entity in found {
+        let entries = peer.read(query).await.unwrap();
+        assert_eq!(entries.len(), count, "{name}");
+        for entity in entries {
             let Some(entity::Entity::DirectCounterEntry(counter)) = entity.entity else {
                 panic!("{name}")
             };
             assert_eq!(counter.data, Some(CounterData::default()));
         }
     }
-    assert_eq!(failure(&mut peer, ask(Some(all(ROUTES)))).await, Code::InvalidArgument);
+    assert_eq!(failure(&mut peer, request(Some(all(ROUTES)))).await, Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn a_counter_continues_from_a_written_value() {
     let no = *world.device.0.lock().entries.keys().next().unwrap();
     let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
     world.device.0.lock().hits.insert(no, hits(1));
-    let question = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
-    let told = peer.entries(question.clone()).await;
-    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 1100, packet_count: 11 }));
+    let query = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
+    let received = peer.entries(query.clone()).await;
+    assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 1100, packet_count: 11 }));
     let counter = DirectCounterEntry {
         table_entry: Some(ltm(1, 1)),
         data: Some(CounterData { byte_count: 0, packet_count: 0 }),
@@ -185,13 +185,13 @@ async fn a_counter_continues_from_a_written_value() {
     let reset = Update { r#type: Type::Modify.into(), entity: Some(entity) };
     assert_eq!(peer.codes(vec![reset]).await, [Code::Ok]);
     world.device.0.lock().hits.insert(no, hits(3));
-    let told = peer.entries(question).await;
-    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 200, packet_count: 2 }));
+    let received = peer.entries(query).await;
+    assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 200, packet_count: 2 }));
 }
 
 /// Returns the error code of a query with one entity.
-async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
-    let status = peer.read(question).await.unwrap_err();
+async fn failure(peer: &mut Peer, query: entity::Entity) -> Code {
+    let status = peer.read(query).await.unwrap_err();
     assert_eq!(status.code(), Code::Unknown);
     let codes = crate::peer::codes_of(&status);
     assert_eq!(codes.len(), 1);
@@ -203,7 +203,7 @@ async fn an_invalid_query_returns_its_error() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
-    for (name, question, expected) in [
+    for (name, query, expected) in [
         ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
         ("no table's id", entry(all(NEXT)), Code::InvalidArgument),
         (
@@ -223,7 +223,7 @@ async fn an_invalid_query_returns_its_error() {
         ),
         ("what is not served", entity::Entity::MeterEntry(Unserved {}), Code::Unimplemented),
     ] {
-        assert_eq!(failure(&mut peer, question).await, expected, "{name}");
+        assert_eq!(failure(&mut peer, query).await, expected, "{name}");
     }
     let entities = vec![Entity { entity: None }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
@@ -269,7 +269,7 @@ async fn a_query_with_an_invalid_filter_is_refused() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let member = v1::table_action::Type::ActionProfileMemberId(1);
-    for (name, question) in [
+    for (name, query) in [
         (
             "a member",
             TableEntry { action: Some(v1::TableAction { r#type: Some(member) }), ..all(LTM) },
@@ -278,8 +278,8 @@ async fn a_query_with_an_invalid_filter_is_refused() {
         ("below zero", TableEntry { priority: -1, ..all(LTM) }),
         ("a default with a match", TableEntry { is_default_action: true, ..ltm(1, 1) }),
     ] {
-        let question = entity::Entity::TableEntry(Box::new(question));
-        assert_eq!(failure(&mut peer, question).await, Code::InvalidArgument, "{name}");
+        let query = entity::Entity::TableEntry(Box::new(query));
+        assert_eq!(failure(&mut peer, query).await, Code::InvalidArgument, "{name}");
     }
 }
 
@@ -301,11 +301,11 @@ async fn response_messages_fit_the_default_client_limit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     for batch in (1..=6000).collect::<Vec<i32>>().chunks(1000) {
-        let noted = |priority: &i32| {
+        let recorded = |priority: &i32| {
             let entry = TableEntry { metadata: vec![9; 1024], priority: *priority, ..ltm(1, 1) };
             update(Type::Insert, entry)
         };
-        assert!(peer.write(batch.iter().map(noted).collect()).await.is_ok());
+        assert!(peer.write(batch.iter().map(recorded).collect()).await.is_ok());
     }
     let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all(LTM)))) }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };

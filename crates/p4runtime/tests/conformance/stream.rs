@@ -170,6 +170,6 @@ async fn deleted_entries_and_cleared_timeouts_are_not_reported() {
     let Reply::IdleTimeoutNotification(notice) = stream.next().await.unwrap() else {
         panic!("a notice")
     };
-    let told: Vec<_> = notice.table_entry.iter().map(|entry| &entry.r#match).collect();
-    assert_eq!(told, [&ltm(1, 3).r#match]);
+    let received: Vec<_> = notice.table_entry.iter().map(|entry| &entry.r#match).collect();
+    assert_eq!(received, [&ltm(1, 3).r#match]);
 }

@@ -430,8 +430,8 @@ async fn a_rolled_back_delete_keeps_the_count() {
     let again = *world.device.0.lock().entries.keys().next().unwrap();
     assert_ne!(no, again, "numbers are never reused");
     world.device.0.lock().hits.insert(again, hits(1));
-    let asked = TableEntry { counter_data: Some(CounterData::default()), ..ltm(1, 1) };
-    let counted = peer.entries(asked).await[0].counter_data.unwrap();
+    let selecting = TableEntry { counter_data: Some(CounterData::default()), ..ltm(1, 1) };
+    let counted = peer.entries(selecting).await[0].counter_data.unwrap();
     assert_eq!((counted.packet_count, counted.byte_count), (8, 800));
 }
 
@@ -482,14 +482,14 @@ async fn the_details_of_150_updates_fit_into_client_headers() {
 async fn too_long_metadata_is_refused_with_the_limit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
-    let noted = |bytes| TableEntry { metadata: vec![1; bytes], ..ltm(1, 1) };
-    let status = peer.write(vec![update(Type::Insert, noted(1025))]).await.unwrap_err();
+    let recorded = |bytes| TableEntry { metadata: vec![1; bytes], ..ltm(1, 1) };
+    let status = peer.write(vec![update(Type::Insert, recorded(1025))]).await.unwrap_err();
     assert_eq!(crate::peer::codes_of(&status), [Code::ResourceExhausted]);
     let details = String::from_utf8_lossy(status.details()).into_owned();
     assert!(
         details.contains("metadata of 1025 bytes is too long: the limit is 1024 bytes"),
         "{details}"
     );
-    assert_eq!(peer.code(Type::Insert, noted(1024)).await, OK);
-    assert_eq!(peer.code(Type::Modify, noted(1025)).await, Code::ResourceExhausted);
+    assert_eq!(peer.code(Type::Insert, recorded(1024)).await, OK);
+    assert_eq!(peer.code(Type::Modify, recorded(1025)).await, Code::ResourceExhausted);
 }

@@ -165,8 +165,8 @@ fn a_slow_peer_loses_events_before_its_connection() {
     let status = harness.connection.status();
     assert!(status.output_waiting < 1200 && status.events_dropped > 80, "{status:?}");
     harness.send(&Message::EchoRequest(Vec::new()));
-    let told = u64::try_from(harness.replies().len() - 1).unwrap();
-    assert_eq!(told + status.events_dropped, 100);
+    let received = u64::try_from(harness.replies().len() - 1).unwrap();
+    assert_eq!(received + status.events_dropped, 100);
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn reliable_events_wait_for_room() {
     let mut harness = ConnectionHarness::with_config(config);
     harness.send_hello();
     let event = packet_in(PacketInReason::Action, 0, 100);
-    let told = (0..100).take_while(|_| harness.notify_reliable(&event)).count();
-    assert!((5..15).contains(&told) && !harness.notify_reliable(&event));
+    let received = (0..100).take_while(|_| harness.notify_reliable(&event)).count();
+    assert!((5..15).contains(&received) && !harness.notify_reliable(&event));
     assert_eq!(harness.connection.status().events_dropped, 0);
     // An event without a subscription needs no room.
     assert!(harness.notify_reliable(&packet_in(PacketInReason::Action, 7, 100)));
-    assert_eq!(harness.replies().len(), told);
+    assert_eq!(harness.replies().len(), received);
     assert!(harness.notify_reliable(&event));
     assert_eq!(harness.replies().len(), 1);
 }

@@ -71,7 +71,7 @@ fn to_meter() -> FlowMod {
 fn multipart_reply(harness: &mut ConnectionHarness, request: MultipartRequest) -> MultipartReply {
     let mut replies = harness.request(&Message::MultipartRequest(request));
     let Some(Message::MultipartReply { more: false, reply }) = replies.pop() else {
-        panic!("told")
+        panic!("reply")
     };
     reply
 }
@@ -97,15 +97,16 @@ fn a_group_description_equals_its_group_mod() {
     harness.request(&Message::FlowMod(FlowMod { priority: Priority::new(2), ..to_group() }));
     let description =
         GroupDescription { group: GROUP, kind: GroupKind::All, buckets: request.buckets };
-    let told = multipart_reply(&mut harness, MultipartRequest::GroupDescription);
-    assert_eq!(told, MultipartReply::GroupDescription(vec![description]));
-    for asked in [None, Some(GROUP), Some(GroupId::new(6))] {
-        let told = multipart_reply(&mut harness, MultipartRequest::Group(asked));
-        let MultipartReply::Group(groups) = told else { panic!("counters") };
-        let told: Vec<_> =
+    let reply = multipart_reply(&mut harness, MultipartRequest::GroupDescription);
+    assert_eq!(reply, MultipartReply::GroupDescription(vec![description]));
+    for requested in [None, Some(GROUP), Some(GroupId::new(6))] {
+        let reply = multipart_reply(&mut harness, MultipartRequest::Group(requested));
+        let MultipartReply::Group(groups) = reply else { panic!("counters") };
+        let reply: Vec<_> =
             groups.iter().map(|own| (own.group, own.references, own.buckets.len())).collect();
-        let expected = if asked == Some(GroupId::new(6)) { vec![] } else { vec![(GROUP, 2, 2)] };
-        assert_eq!(told, expected);
+        let expected =
+            if requested == Some(GroupId::new(6)) { vec![] } else { vec![(GROUP, 2, 2)] };
+        assert_eq!(reply, expected);
     }
 }
 
@@ -115,16 +116,16 @@ fn a_meter_description_equals_its_meter_mod() {
     let request = meter_mod(MeterCommand::Add, 10);
     assert!(harness.request(&Message::MeterMod(request.clone())).is_empty());
     harness.request(&Message::FlowMod(to_meter()));
-    for asked in [None, Some(METER)] {
-        let told = multipart_reply(&mut harness, MultipartRequest::MeterConfig(asked));
+    for requested in [None, Some(METER)] {
+        let reply = multipart_reply(&mut harness, MultipartRequest::MeterConfig(requested));
         let config = request.config.clone();
         let description = MeterDescription { meter: METER, config };
-        assert_eq!(told, MultipartReply::MeterConfig(vec![description]));
-        let told = multipart_reply(&mut harness, MultipartRequest::Meter(asked));
-        let MultipartReply::Meter(meters) = told else { panic!("counters") };
-        let told: Vec<_> =
+        assert_eq!(reply, MultipartReply::MeterConfig(vec![description]));
+        let reply = multipart_reply(&mut harness, MultipartRequest::Meter(requested));
+        let MultipartReply::Meter(meters) = reply else { panic!("counters") };
+        let reply: Vec<_> =
             meters.iter().map(|own| (own.meter, own.flows, own.bands.len())).collect();
-        assert_eq!(told, [(METER, 1, 1)]);
+        assert_eq!(reply, [(METER, 1, 1)]);
     }
     for request in [MultipartRequest::Meter, MultipartRequest::MeterConfig] {
         let request = Message::MultipartRequest(request(Some(MeterId::new(8))));
@@ -174,8 +175,8 @@ fn a_group_too_long_for_replies_is_refused() {
     };
     assert_eq!(refusal(&mut harness, &empty(4001)), Some(ErrorCode::GroupBucketsFull));
     assert_eq!(refusal(&mut harness, &empty(4000)), None);
-    let told = multipart_reply(&mut harness, MultipartRequest::Group(None));
-    let MultipartReply::Group(groups) = told else { panic!("counters") };
+    let reply = multipart_reply(&mut harness, MultipartRequest::Group(None));
+    let MultipartReply::Group(groups) = reply else { panic!("counters") };
     assert_eq!(groups[0].buckets.len(), 4000);
 }
 

@@ -34,7 +34,7 @@ fn in_short(frame: &[u8]) -> String {
 }
 
 /// Returns the replies of a new connection.
-fn answers(messages: &[Vec<u8>]) -> String {
+fn replies(messages: &[Vec<u8>]) -> String {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     messages.iter().for_each(|message| harness.send_bytes(message));
     let echo = harness.send(&Message::EchoRequest(b"end".to_vec()));
@@ -65,9 +65,9 @@ fn errors_are_those_of_open_vswitch() {
             }
             _ => panic!("columns of {case}"),
         };
-        let answered = answers(&messages);
-        if answered != *expected {
-            writeln!(wrong, "{} | {expected} | {answered}", columns[0]).unwrap();
+        let reply = replies(&messages);
+        if reply != *expected {
+            writeln!(wrong, "{} | {expected} | {reply}", columns[0]).unwrap();
         }
         count += 1;
     }

@@ -88,12 +88,12 @@ fn check_recorded(text: &str) -> [usize; 3] {
 
 #[test]
 fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
-    let [sent, heard, _] = check_recorded(RECORDED);
-    assert!(sent > 40 && heard > 20, "{sent} {heard}");
+    let [sent, received, _] = check_recorded(RECORDED);
+    assert!(sent > 40 && received > 20, "{sent} {received}");
 }
 
 #[test]
 fn actions_groups_and_meters_encode_as_in_open_vswitch() {
-    let [sent, heard, _] = check_recorded(VECTORS);
-    assert!(sent > 90 && heard > 8, "{sent} {heard}");
+    let [sent, received, _] = check_recorded(VECTORS);
+    assert!(sent > 90 && received > 8, "{sent} {received}");
 }

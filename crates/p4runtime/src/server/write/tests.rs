@@ -16,7 +16,7 @@ use crate::{
     entry::key_of,
     program::Program,
     schema::Schema,
-    server::part::Part,
+    server::response_part::ResponsePart,
     testing::MemoryDevice,
     wire::p4::v1::{
         CounterData, DirectCounterEntry, Entity, TableAction, TableEntry, entity, table_entry,
@@ -131,29 +131,29 @@ impl StoreFixture {
 
     /// Reads all entries with counters and times.
     fn read(&mut self) -> Vec<Entity> {
-        let asked = TableEntry {
+        let selected = TableEntry {
             counter_data: Some(CounterData::default()),
             time_since_last_hit: Some(table_entry::IdleTimeout::default()),
             ..TableEntry::default()
         };
-        let asked = Some(entity::Entity::TableEntry(Box::new(asked)));
-        let mut question = self.store.check(asked).unwrap();
-        let (mut part, now) = (Part::default(), Duration::from_secs(2));
-        while !question.is_answered() {
-            self.store.answer(&mut self.device, &mut question, (now, 7), &mut part);
+        let selected = Some(entity::Entity::TableEntry(Box::new(selected)));
+        let mut query = self.store.check(selected).unwrap();
+        let (mut part, now) = (ResponsePart::default(), Duration::from_secs(2));
+        while !query.is_done() {
+            self.store.read_next(&mut self.device, &mut query, now, 7, &mut part);
         }
-        part.take().entities.iter().map(|answer| Entity::decode(&answer[..]).unwrap()).collect()
+        part.take().entities.iter().map(|entity| Entity::decode(&entity[..]).unwrap()).collect()
     }
 
     /// Returns the actions of the device by match and priority.
-    fn held(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
+    fn installed(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
         let memory = self.device.0.lock();
-        let held = memory.entries.values().map(|entry| {
+        let installed = memory.entries.values().map(|entry| {
             ((key_of(&entry.r#match, entry.priority), entry.priority), entry.action.clone())
         });
-        let (count, held) = (memory.entries.len(), held.collect::<BTreeMap<_, _>>());
-        assert_eq!(held.len(), count, "an entry exists twice");
-        held
+        let (count, installed) = (memory.entries.len(), installed.collect::<BTreeMap<_, _>>());
+        assert_eq!(installed.len(), count, "an entry exists twice");
+        installed
     }
 
     /// Removes all entries and checks that nothing is left.
@@ -194,14 +194,14 @@ fn batch(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) -> Vec<Update> {
 /// Checks that a batch with a failing last update changes nothing.
 fn check(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) {
     let mut rig = StoreFixture::new(before);
-    let (read, held) = (rig.read(), rig.held());
+    let (read, installed) = (rig.read(), rig.installed());
     let mut expected = vec![Err(EntityError::Aborted); ops.len()];
     expected.push(Err(EntityError::NotFound));
     assert_eq!(rig.write(batch(before, ops), 2), expected);
     assert_eq!(rig.read(), read);
-    assert_eq!(rig.held(), held);
+    assert_eq!(rig.installed(), installed);
     let due = rig.store.due(&mut rig.device, Duration::from_secs(9), usize::MAX);
-    assert_eq!(due.names.len(), before.len(), "each entry has one deadline");
+    assert_eq!(due.entries.len(), before.len(), "each entry has one deadline");
     rig.empty(before);
 }
 
