@@ -25,7 +25,7 @@ use shunt_gigaflow::{
 use shunt_p4runtime::{
     client::{ClientSettings, LivePorts, P4RuntimeDevice},
     error::batch_codes,
-    server::{ClientSettings as ServerSettings, Now, Service},
+    server::{Now, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::v1::{
         CapabilitiesRequest, CapabilitiesResponse, GetForwardingPipelineConfigRequest,
@@ -40,7 +40,7 @@ use tokio::{net::TcpListener, runtime::Handle, sync::mpsc};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{
     Request, Response, Status, Streaming,
-    transport::{GrpcServer, server::TcpIncoming},
+    transport::{Server, server::TcpIncoming},
 };
 
 /// A device with configurable behaviour.
@@ -238,7 +238,7 @@ fn service(memory: &MemoryDevice) -> Service {
 async fn serve(device: &Device) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = GrpcServer::builder().add_service(P4RuntimeServer::new(device.clone()));
+    let serving = Server::builder().add_service(P4RuntimeServer::new(device.clone()));
     let serving = serving.serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(async { serving.await.unwrap() });
     address

@@ -31,8 +31,8 @@ async fn connections_above_the_limit_are_closed() {
     assert!(first.client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok());
     let address = world.address.trim_start_matches("http://");
     let third = TcpStream::connect(address).await.unwrap();
-    let timeout = Duration::from_secs(10);
-    timeout(timeout, third.readable()).await.unwrap().unwrap();
+    let limit = Duration::from_secs(10);
+    timeout(limit, third.readable()).await.unwrap().unwrap();
     // The connection is closed without a response.
     assert!(!third.try_read(&mut [0; 64]).is_ok_and(|count| count > 0));
     assert!(!is_served(&world).await);
@@ -43,5 +43,5 @@ async fn connections_above_the_limit_are_closed() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(timeout, freed).await.unwrap();
+    timeout(limit, freed).await.unwrap();
 }
