@@ -272,7 +272,7 @@ impl NicFront {
         address: &str,
         (ports, error): (LivePorts, LastError),
     ) -> P4RuntimeDevice {
-        let settings = ClientSettings { trouble: error, ..settings(config, address, ports) };
+        let settings = ClientSettings { last_error: error, ..settings(config, address, ports) };
         let handle = self.connection.handle.clone();
         info!(address, "bridge {}: connecting to its NIC", self.bridge.0);
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
