@@ -114,7 +114,7 @@ impl Rig {
 }
 
 #[test]
-fn what_leaves_is_what_leaves_with_the_megaflow_cache_whatever_the_policy() {
+fn the_output_equals_that_of_the_megaflow_cache() {
     let megaflow = Rig::new("");
     let expected = megaflow.send();
     assert!(expected.len() > FLOWS / 4, "{} frames", expected.len());
@@ -133,7 +133,7 @@ fn what_leaves_is_what_leaves_with_the_megaflow_cache_whatever_the_policy() {
 }
 
 #[test]
-fn flows_share_pieces_and_a_rule_that_changes_takes_only_those_that_met_it() {
+fn a_rule_change_removes_only_dependent_entries() {
     let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"";
     let rig = Rig::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
     fs::write(rig.file("in"), capture::written(frames())).unwrap();
@@ -167,7 +167,7 @@ fn flows_share_pieces_and_a_rule_that_changes_takes_only_those_that_met_it() {
 }
 
 #[test]
-fn the_cache_is_replaced_while_packets_flow_and_every_packet_is_accounted_for() {
+fn replacing_the_cache_loses_no_packet() {
     let rig = Rig::new("verify_one_in = 2");
     fs::write(rig.file("in"), capture::written(frames())).unwrap();
     rig.replay("endless");
@@ -230,7 +230,7 @@ fn a_trace_shows_the_sub_traversals() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn invalid_settings_are_refused_with_advice() {
     let rig = Rig::new("");
     for (setting, expected) in [
         ("caches.kind=gigafow", "megaflow or gigaflow"),

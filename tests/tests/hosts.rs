@@ -151,7 +151,7 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
 }
 
 #[test]
-fn no_packet_sent_after_the_barrier_reply_takes_the_old_way() {
+fn no_packet_after_the_barrier_follows_the_old_rule() {
     let Some(hosts) = hosts("barrier", 3) else { return };
     assert!(ping(&hosts.host_a, "10.66.1.2"));
     let mut flood = hosts.host_a.command("ping");
@@ -173,7 +173,7 @@ fn no_packet_sent_after_the_barrier_reply_takes_the_old_way() {
 }
 
 #[test]
-fn a_capture_at_the_far_host_shows_what_was_sent() {
+fn a_capture_at_the_far_host_has_the_sent_packets() {
     let Some(hosts) = hosts("dump", 1) else { return };
     let mut capture = hosts.host_b.command("tcpdump");
     capture.args(["-i", "eth0", "-c", "2", "-n", "-l", "icmp"]);
@@ -198,7 +198,7 @@ fn is_running(id: u32) -> bool {
 }
 
 #[test]
-fn the_demo_shows_what_it_says() {
+fn the_demo_prints_its_results() {
     if namespace_or_skip("demo").is_none() {
         return;
     }

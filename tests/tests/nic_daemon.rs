@@ -90,7 +90,7 @@ fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
 const EMBEDDED: &str = "[caches.gigaflow.offload]\nkind = \"embedded\"";
 
 #[test]
-fn what_leaves_is_what_leaves_without_a_nic_and_the_nic_forwards_most_of_it() {
+fn a_nic_forwards_most_packets_with_equal_output() {
     let (expected, _) = leaves("");
     let (sent, daemon) = leaves(EMBEDDED);
     assert_eq!(sent, expected);
@@ -170,7 +170,7 @@ fn has(daemon: &Daemon, expected: u64) -> bool {
 }
 
 #[test]
-fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_daemon_stops() {
+fn a_released_external_nic_is_empty() {
     let nics = [(); 2].map(|()| Nic::start("127.0.0.1:0", |program| Command::new(program)));
     let daemon = fed("");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
@@ -199,7 +199,7 @@ fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_
 }
 
 #[test]
-fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() {
+fn a_returning_nic_is_synchronised() {
     let nic = Nic::start("127.0.0.1:0", |program| Command::new(program));
     let address = nic.address();
     let daemon = behind(&nic);
@@ -269,7 +269,7 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
 }
 
 #[test]
-fn the_demo_of_pieces_shows_what_it_says() {
+fn the_gigaflow_demo_prints_its_results() {
     let said = text(&Command::new(env!("CARGO_BIN_EXE_demo")).arg("--gigaflow").output().unwrap());
     for line in ["LTM entries on the NIC serve 1600 flows", "were removed before the barrier reply"]
     {

@@ -219,8 +219,12 @@ impl StageView for Thirds {
         4
     }
 
-    fn holders(&self, piece: &SubTraversalOutline) -> StageSet {
-        if piece.identity.is_multiple_of(3) { StageSet::first_of(2) } else { StageSet::EMPTY }
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        if sub_traversal.identity.is_multiple_of(3) {
+            StageSet::first_of(2)
+        } else {
+            StageSet::EMPTY
+        }
     }
 
     fn room(&self) -> StageSet {
@@ -238,19 +242,19 @@ fn partition() -> Box<dyn FnMut()> {
         FieldSet::of(&[Coupling::IpSrc, Coupling::IpDst]),
         FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
     ];
-    let mut way = TraversalOutline::new();
-    way.begin(StateId::new(0));
+    let mut outline = TraversalOutline::new();
+    outline.begin(StateId::new(0));
     for step in 0..30_u32 {
-        way.partition_point(StateId::new(step));
+        outline.partition_point(StateId::new(step));
         let fields = fields[(step / 5) as usize % fields.len()];
-        way.step(OutlineStep {
+        outline.step(OutlineStep {
             fields,
             identity: u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         });
     }
     let mut policy = PolicyName::Joint.policy(1);
     Box::new(move || {
-        assert!(!policy.partition(black_box(&way), &Thirds).is_empty());
+        assert!(!policy.partition(black_box(&outline), &Thirds).is_empty());
     })
 }
 

@@ -1,4 +1,4 @@
-//! A workload as capture files, for switches whose ports replay captures.
+//! A workload as capture files, for switches with ports that replay captures.
 
 use std::{
     collections::BTreeMap,

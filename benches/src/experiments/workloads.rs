@@ -23,7 +23,7 @@ const TABLES: &str = "tables in the pipeline file";
 const TRAVERSALS: &str = "traversals in the pipeline file";
 const FORWARDING: &str = "traversals that forward";
 const RULES: &str = "rules from 10,000 filters";
-const WAYS: &str = "different traversals by rule";
+const DISTINCT_TRAVERSALS: &str = "different traversals by rule";
 const PARTS: &str = "different sub-traversals by rule";
 const FLOWS: &str = "flows";
 const PACKETS: &str = "packets";
@@ -51,8 +51,21 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(run.step(set.name(), |_| recurrence(set)));
     }
     let order = [
-        TABLES, TRAVERSALS, FORWARDING, RULES, HITS, MISSES, WAYS, PARTS, FLOWS, PACKETS, ENTRIES,
-        MASKS, SHARING, FORWARDED, RECURRENCE,
+        TABLES,
+        TRAVERSALS,
+        FORWARDING,
+        RULES,
+        HITS,
+        MISSES,
+        DISTINCT_TRAVERSALS,
+        PARTS,
+        FLOWS,
+        PACKETS,
+        ENTRIES,
+        MASKS,
+        SHARING,
+        FORWARDED,
+        RECURRENCE,
     ];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
@@ -103,7 +116,7 @@ fn of_rules(pipeline: &str, workload: &Workload) -> Vec<Row> {
         row(pipeline, TRAVERSALS, traversals as f64, published("traversals", "-")),
         row(pipeline, FORWARDING, counts.traversals as f64, None),
         row(pipeline, RULES, counts.rules as f64, published("rules", "10K filters")),
-        row(pipeline, WAYS, counts.whole as f64, None),
+        row(pipeline, DISTINCT_TRAVERSALS, counts.whole as f64, None),
         row(pipeline, PARTS, counts.parts as f64, None),
     ]
 }

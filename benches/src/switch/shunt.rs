@@ -89,7 +89,7 @@ impl Switch for Shunt {
     }
 
     fn evicting_threads(&self) -> &'static [&'static str] {
-        // Small changes are handled by the control thread, whose time includes the connection.
+        // The control thread handles small changes; its time includes the connection.
         &["shunt-eviction", "shunt-control"]
     }
 

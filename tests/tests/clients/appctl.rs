@@ -17,7 +17,7 @@ fn appctl_asks_for_version_commands_and_macs() {
 }
 
 #[test]
-fn a_trace_says_which_rules_decided() {
+fn a_trace_lists_the_matched_rules() {
     let daemon = daemon();
     for rule in [
         "priority=5,ip,nw_dst=10.0.0.0/8,actions=load:0x7->NXM_NX_REG0[],goto_table:1",
@@ -33,7 +33,7 @@ fn a_trace_says_which_rules_decided() {
 }
 
 #[test]
-fn appctl_hears_what_it_did_wrong() {
+fn appctl_errors_name_the_mistake() {
     let daemon = daemon();
     let words = complaint(&daemon.ovs_appctl(&["no/such"]));
     assert!(words.contains("\"no/such\" is not a valid command"), "{words}");

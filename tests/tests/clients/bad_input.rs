@@ -32,7 +32,7 @@ const HELLO: [u8; 8] = [4, 0, 0, 8, 0, 0, 0, 1];
 const ECHO: [u8; 8] = [4, 2, 0, 8, 0, 0, 0, 9];
 
 #[test]
-fn a_peer_that_sends_garbage_loses_its_connection_and_nothing_else() {
+fn garbage_closes_only_its_own_connection() {
     let daemon = daemon();
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,ip,actions=output:1"]));
     let mut quiet = connect(&daemon);
@@ -62,7 +62,7 @@ fn a_peer_that_sends_garbage_loses_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn messages_that_are_wrong_are_answered_by_an_error_and_the_connection_lives() {
+fn invalid_messages_get_an_error_reply() {
     let daemon = daemon();
     let mut stream = connect(&daemon);
     stream.write_all(&HELLO).unwrap();
@@ -83,7 +83,7 @@ fn messages_that_are_wrong_are_answered_by_an_error_and_the_connection_lives() {
 }
 
 #[test]
-fn a_controller_that_says_nothing_keeps_nobody_waiting() {
+fn a_silent_controller_blocks_nobody() {
     let daemon = daemon();
     let silent: Vec<UnixStream> = (0..50).map(|_| connect(&daemon)).collect();
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,ip,actions=output:1"]));
@@ -92,7 +92,7 @@ fn a_controller_that_says_nothing_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_configuration_with_a_typo_says_where_and_names_the_nearest_key() {
+fn a_configuration_typo_has_position_and_suggestion() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shunt.toml");
     for (text, expected) in [

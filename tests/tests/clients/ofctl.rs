@@ -150,7 +150,7 @@ fn a_bundle_is_all_or_nothing() {
 }
 
 #[test]
-fn what_does_not_exist_yet_is_refused_with_the_right_error() {
+fn missing_objects_are_refused_with_the_right_error() {
     let daemon = daemon();
     for (rule, code) in [
         ("ip,actions=group:7", "OFPBAC_BAD_OUT_GROUP"),

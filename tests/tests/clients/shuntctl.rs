@@ -64,7 +64,7 @@ fn settings_can_be_changed() {
 }
 
 #[test]
-fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
+fn evicted_entries_under_traffic_are_repaired() {
     let daemon = daemon();
     text(&daemon.shuntctl(&["set", "eviction.repair=on"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=1,ip,actions=output:2"]));
@@ -100,7 +100,7 @@ fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
 }
 
 #[test]
-fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
+fn entries_are_explained_before_and_after_eviction() {
     let daemon = daemon();
     let rules = ["in_port=5,actions=goto_table:3", "table=3,ip,nw_dst=10.0.0.0/8,actions=output:2"];
     rules.iter().for_each(|rule| drop(text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]))));
@@ -156,7 +156,7 @@ fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
 }
 
 #[test]
-fn mistakes_are_named_with_what_would_mend_them() {
+fn mistakes_are_reported_with_advice() {
     let daemon = daemon();
     for (arguments, expected) in [
         (&["add-port", "nosuch", "x", "type=null"][..], "nosuch"),

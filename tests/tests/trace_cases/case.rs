@@ -54,7 +54,7 @@ pub(crate) struct Case {
     pub(crate) counters: BTreeMap<String, [u64; 2]>,
     /// Rules learned from packets by the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) flows_after: Vec<TaughtRule>,
+    pub(crate) flows_after: Vec<LearnedRule>,
     /// Correct alternatives: for each of them, the output for each packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<Vec<Frames>>,
@@ -64,7 +64,7 @@ pub(crate) struct Case {
 
 /// A learned rule: cookie, table, packets, bytes, text.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct TaughtRule(String, u8, u64, u64, String);
+pub(crate) struct LearnedRule(String, u8, u64, u64, String);
 
 /// A packet and its result.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -202,7 +202,7 @@ impl Case {
     }
 }
 
-impl TaughtRule {
+impl LearnedRule {
     /// Converts a dumped rule.
     pub(crate) fn of(rule: DumpedRule) -> Self {
         let (table, text) = rule.text.split_once(' ').unwrap_or_default();

@@ -172,9 +172,9 @@ impl Monitor {
 }
 
 impl Monitor {
-    /// All packet-ins that the switch has sent by now.
+    /// Returns all packet-ins that the switch has sent so far.
     pub(crate) fn all(&self) -> Vec<String> {
-        assert!(has_settled(&self.control), "the monitor does not answer");
+        assert!(has_settled(&self.control), "the monitor does not reply");
         read(&self.log)
     }
 }
@@ -186,13 +186,13 @@ impl Drop for Monitor {
     }
 }
 
-/// Whether the monitor is connected and the switch has answered all that it asked.
+/// Returns whether the monitor is connected and has all replies of the switch.
 fn has_settled(control: &Path) -> bool {
     let mut command = Command::new("ovs-appctl");
     output(command.arg("-t").arg(control).arg("ofctl/barrier")).status.success()
 }
 
-/// The packet-ins in a log, each with its lines joined and without its transaction id.
+/// Returns the packet-ins of a log with joined lines and without transaction ids.
 fn read(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let mut messages: Vec<Vec<&str>> = Vec::new();

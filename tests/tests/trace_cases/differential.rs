@@ -30,7 +30,7 @@ const PROVENANCE: &str = "Recorded from Open vSwitch 3.1.0 (Debian 12, userspace
                           are those of one pass over the packets.";
 
 #[test]
-fn cases_fare_as_in_open_vswitch() {
+fn cases_match_open_vswitch() {
     let Some(cases) = cases() else { return };
     let Some(mut rival) = Rival::start_or_skip() else { return };
     let mut alike = Vec::new();

@@ -23,7 +23,7 @@ use std::{
     fmt::Debug,
 };
 
-use case::{Case, Recording, TaughtRule, missing};
+use case::{Case, LearnedRule, Recording, missing};
 use client::{DumpedRule, Monitor, counters};
 use masks::{Tables, Widths};
 use rig::{BRIDGE, Rig};
@@ -126,8 +126,8 @@ fn play(case: &Case, kind: CacheKind) -> Vec<String> {
             let what = format!("pass {pass} counters of the rule with cookie {cookie}");
             differences.compare(&what, &found, &Some(counts));
         }
-        for taught in case.flows_after.iter().map(TaughtRule::dumped) {
-            let (cookie, counts, text) = &taught;
+        for learned_rules in case.flows_after.iter().map(LearnedRule::dumped) {
+            let (cookie, counts, text) = &learned_rules;
             let is_it = |rule: &&DumpedRule| rule.cookie == *cookie && rule.text == *text;
             let found = dump.iter().find(is_it).map(|rule| rule.counts);
             differences.compare(&format!("learned rule {text}"), &found, &Some(*counts));
@@ -173,7 +173,7 @@ fn describe(visit: &TraceVisit) -> String {
 }
 
 #[test]
-fn packets_that_agree_under_a_mask_fare_alike() {
+fn packets_equal_under_a_mask_have_equal_results() {
     let mut astray = Vec::new();
     for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);

@@ -86,7 +86,7 @@ impl Tables {
         let mut near = neighbours(case, packet);
         let astray = near.find(|key| {
             traversal.mask.agree(key, &FlowKey::from(&traversal.key))
-                && !fare_alike(&traversal, &self.translate_key(key))
+                && !have_equal_results(&traversal, &self.translate_key(key))
         })?;
         Some(format_match(&Match::new(&astray, &whole()), &self.names))
     }
@@ -210,7 +210,7 @@ fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = Flow
 }
 
 /// Returns whether both packets matched the same rules with the same result.
-fn fare_alike(one: &Traversal, other: &Traversal) -> bool {
+fn have_equal_results(one: &Traversal, other: &Traversal) -> bool {
     let rules = |traversal: &Traversal| {
         let rule =
             |visit: &shunt_pipeline::Visit| (visit.table, visit.rule.as_ref().map(|rule| rule.id));

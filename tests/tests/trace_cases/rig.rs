@@ -154,7 +154,7 @@ impl Rig {
     }
 
     /// Returns whether a port exceeded the stall budget and dropped a learning packet.
-    pub(crate) fn has_lost_patience(&self) -> bool {
+    pub(crate) fn has_exceeded_stall_budget(&self) -> bool {
         self.switch.drops().dropped.iter().any(|(reason, _)| *reason == "learn_rate_limited")
     }
 

@@ -13,7 +13,7 @@ use std::{
 use shunt_switch::config::CacheKind;
 
 use crate::{
-    case::{Case, Expect, Frames, RecordedPacket, TaughtRule},
+    case::{Case, Expect, Frames, LearnedRule, RecordedPacket},
     client::{Answer, Client, DumpedRule, Monitor},
     masks::Tables,
     rig::Rig,
@@ -78,7 +78,7 @@ fn play_out(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     if play.found.is_empty() {
         play.try_masks();
     }
-    let was_slow = play.rig.has_lost_patience();
+    let was_slow = play.rig.has_exceeded_stall_budget();
     ((play.found, play.case), was_slow)
 }
 
@@ -196,7 +196,7 @@ impl Play<'_> {
             if self.case.dump.contains(&rule.text) {
                 self.case.counters.insert(rule.cookie, rule.counts);
             } else {
-                self.case.flows_after.push(TaughtRule::of(rule));
+                self.case.flows_after.push(LearnedRule::of(rule));
             }
         }
     }

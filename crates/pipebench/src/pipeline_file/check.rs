@@ -257,8 +257,8 @@ mod tests {
         assert!(PipelineFile::parse(LINES).is_ok());
         for (right, wrong, expected) in [
             ("[0, 1]", "[0, 7]", "line 7, column 3: the edge [0, 7] goes through table 7"),
-            ("[0, 1]", "[0, 1],\n  [1, 0]", "line 8, column 3: the edges lead back"),
-            ("[0, 1]", "[0, 1], [1, 1]", "line 7, column 11: the edges lead back"),
+            ("[0, 1]", "[0, 1],\n  [1, 0]", "line 8, column 3: the edges form a loop"),
+            ("[0, 1]", "[0, 1], [1, 1]", "line 7, column 11: the edges form a loop"),
             ("[0, 1]", "", "line 10, column 3: the traversal `a` goes from table 0 to 1"),
             ("\"id\": 1", "\"id\": 0", "line 4, column 3: two tables have the number 0"),
             ("\"id\": \"b\"", "\"id\": \"a\"", "line 11, column 3: two traversals"),
@@ -299,8 +299,8 @@ mod tests {
     fn a_step_must_match_fields_of_its_table() {
         let message = LINES.replacen("\"match\": []", "\"match\": [\"tp_src\", \"eth_dst\"]", 1);
         let message = PipelineFile::parse(&message).unwrap_err().to_string();
-        let expected = "line 10, column 3: the traversal `a` matches tp_src in table 0, whose \
-                        `match_fields` are eth_dst:";
+        let expected = "line 10, column 3: the traversal `a` matches tp_src in table 0, which \
+                        has the `match_fields` eth_dst:";
         assert!(message.starts_with(expected), "{message}");
     }
 
@@ -308,8 +308,8 @@ mod tests {
     fn a_step_must_write_fields_of_its_table() {
         let message = LINES.replacen("\"match\": []", "\"match\": [], \"set\": [\"ip_src\"]", 1);
         let message = PipelineFile::parse(&message).unwrap_err().to_string();
-        let expected = "line 10, column 3: the traversal `a` writes ip_src in table 0, whose `writes` \
-                        are nothing:";
+        let expected = "line 10, column 3: the traversal `a` writes ip_src in table 0, which has \
+                        the `writes` nothing:";
         assert!(message.starts_with(expected), "{message}");
     }
 

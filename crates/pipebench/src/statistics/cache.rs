@@ -15,7 +15,7 @@
 /// ```
 #[derive(Clone, Debug)]
 pub struct NoEvictionCache {
-    /// Whether each entry is cached.
+    /// True for each cached entry.
     has: Vec<bool>,
     used: usize,
     capacity: usize,

@@ -48,9 +48,9 @@ pub(crate) fn run() {
     crate::watch_caches(&daemon);
     assert!(until(|| has_all(&daemon)), "{}", nic(&daemon));
     print!("{}", text(&daemon.shuntctl(&["caches"])));
-    let pieces = entries(&daemon);
-    assert!(pieces < u64::from(flows) / 4, "{pieces} entries: flows share nothing");
-    println!("{pieces} LTM entries on the NIC serve {flows} flows.");
+    let ltm_entries = entries(&daemon);
+    assert!(ltm_entries < u64::from(flows) / 4, "{ltm_entries} entries: flows share nothing");
+    println!("{ltm_entries} LTM entries on the NIC serve {flows} flows.");
     println!("\n4. How the traversal of one flow is partitioned");
     let flow = "in_port=1,icmp,nw_src=10.10.0.1,nw_dst=10.20.0.7,nw_ttl=64";
     print!("{}", text(&daemon.shuntctl(&["trace", "br0", flow])));
