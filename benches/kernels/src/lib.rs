@@ -2,7 +2,7 @@
 //! partitioned.
 //!
 //! Three callers use them: the criterion bench `kernels` of `shunt-benches`; the program `kernels`,
-//! whose times compare two builds; and the test `icount`, which counts instructions. That test is
+//! which compares two builds; and the test `icount`, which counts instructions. That test is
 //! part of the gate and needs an optimised build. So this crate depends only on what the kernels
 //! call: no gRPC, no OpenFlow, no async runtime.
 //!

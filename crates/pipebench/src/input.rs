@@ -1,7 +1,7 @@
 //! Input files, and detection of their kind.
 //!
-//! The beginning of a file determines its kind: a pipeline is JSON, a filter begins with `@`,
-//! parameters of ClassBench begin with the `-` of a section name, and rules of a switch have
+//! The beginning of a file determines its kind. A pipeline is JSON, and a filter begins with `@`.
+//! Parameters of ClassBench begin with the `-` of a section name, and rules of a switch have
 //! actions.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Random numbers from a seed: equal on every machine and in every version.
 //!
-//! The numbers of a workload depend on its seed only: not on the order in which parts of the
-//! program use them, not on a library's version, not on the processor. So each purpose has its own
+//! The numbers of a workload depend on its seed only. The processor, library versions, and the
+//! order in which parts of the program use them have no influence. So each purpose has its own
 //! named stream ([`Seed::stream`]), and sampling more for one leaves the others unchanged. The
 //! generator is xoshiro256\*\* (D. Blackman and S. Vigna, *Scrambled Linear Pseudorandom Number
 //! Generators*, ACM TOMS 47, 2021). SplitMix64 fills its state, as its authors advise. Both are

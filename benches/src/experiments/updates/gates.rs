@@ -1,9 +1,9 @@
 //! Gates and the timer of the published engine, on and off.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, figure 4.8: two updates five seconds apart, the first in the fifth-last visited table, the
-//! second in a later one. The second update pays for what a gate holds since the first, unless the
-//! timer opens the gate in between.
+//! Era*, figure 4.8. Two updates are five seconds apart: the first in the fifth-last visited table,
+//! the second in a later one. The second update pays for what a gate holds since the first, unless
+//! the timer opens the gate in between.
 //!
 //! It also checks the statement of figure 4.7a without both: large updates of the two pipelines
 //! with most lookups cost more than with the iterative engine. Without both, one step processes all

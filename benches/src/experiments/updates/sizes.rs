@@ -1,9 +1,9 @@
 //! One update in several sizes, and with caches of several sizes.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, figures 4.7a to 4.7c: a share of the rules of one table is added and removed (P2 is a
-//! tenth of all rules), with as many entries as the flows need. The same samples give the maximum
-//! cache size for a million stale packets.
+//! Era*, figures 4.7a to 4.7c. A share of the rules of one table is added and removed (P2 is a
+//! tenth of all rules). The cache has as many entries as the flows need. The same samples give the
+//! maximum cache size for a million stale packets.
 
 use std::sync::Arc;
 

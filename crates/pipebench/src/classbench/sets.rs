@@ -1,11 +1,11 @@
 //! Four built-in kinds of rule sets: access lists, firewalls, IP chains, and OpenFlow switch rules.
 //!
 //! The parameter files of ClassBench were measured on proprietary sets and may not be
-//! redistributed. These are not measured: each is a [`Profile`] of a few round numbers, chosen so
-//! that the [`Statistics`](super::Statistics) of the generated sets lie among those of the twelve
-//! original files ([`PUBLISHED`](super::PUBLISHED)). A profile becomes parameters by smooth laws:
-//! prefix lengths are weighted peaks, services are ranked by Zipf's law, and branching and
-//! correlation change linearly over the bits of an address.
+//! redistributed. These are not measured. Each is a [`Profile`] of a few round numbers. They are
+//! chosen so that the [`Statistics`](super::Statistics) of the generated sets lie among those of
+//! the twelve original files ([`PUBLISHED`](super::PUBLISHED)). A profile becomes parameters by
+//! smooth laws: prefix lengths are weighted peaks, services are ranked by Zipf's law, and branching
+//! and correlation change linearly over the bits of an address.
 //!
 //! The last kind follows the findings of J. Matoušek et al. in the OpenFlow switches of a data
 //! centre (*ClassBench-ng: Recasting ClassBench after a Decade of Network Evolution*): whole

@@ -23,7 +23,7 @@ use shunt_pipeline::{
 use super::{
     base::{BaseRule, base_rules},
     matching::{Beside, StepMatch, step_matches},
-    packet_state::{PacketState, Registers},
+    step_state::{Registers, StepState},
 };
 use crate::{
     PopulateError, Progress, RandomStream, Seed,
@@ -278,7 +278,7 @@ impl<'a> Fill<'a> {
     /// Returns `None` if one conflicts with an existing rule.
     fn project(&self, number: usize, rule: &BaseRule) -> Option<Vec<Projected>> {
         let (traversal, path) = (self.traversals.get(number)?, self.paths.get(number)?);
-        let mut packet_state = PacketState::new(*rule);
+        let mut step_state = StepState::new(*rule);
         let mut all = Vec::new();
         for (place, step) in traversal.steps.iter().enumerate() {
             let again =
@@ -297,13 +297,13 @@ impl<'a> Fill<'a> {
                 values: Vec::new(),
             };
             if let Some(registers) = &self.registers {
-                beside.is_ip |= PacketState::needs_ip(step);
-                beside.values = packet_state.asked(step, registers);
+                beside.is_ip |= StepState::needs_ip(step);
+                beside.values = step_state.asked(step, registers);
             }
-            let matches = step_matches(&fields, &packet_state.rule, &beside);
+            let matches = step_matches(&fields, &step_state.rule, &beside);
             let mut actions = String::new();
             if let (Some(registers), Some(first)) = (&self.registers, matches.first()) {
-                actions = packet_state.write(step, registers, &first.text);
+                actions = step_state.write(step, registers, &first.text);
             }
             actions.push_str(&self.actions(step.table, next, traversal.terminal)?);
             let table = *self.numbers.get(&step.table)?;
@@ -451,7 +451,7 @@ fn looked_at(
     let fields = traversal.steps.iter().enumerate().map(|(place, step)| {
         let is_rewritten = |field: &&Field| {
             let mut before = traversal.steps.iter().take(place);
-            form == RuleForm::Real && before.any(|before| PacketState::rewrites(before, field))
+            form == RuleForm::Real && before.any(|before| StepState::rewrites(before, field))
         };
         let driven = step.driven(&pipeline.fields8).filter(|field| !is_rewritten(field));
         let mut fields: Vec<FieldId> = driven.filter_map(Field::driven).collect();

@@ -36,7 +36,7 @@ mod dump;
 mod error;
 mod fill;
 mod matching;
-mod packet_state;
+mod step_state;
 
 pub use base::{BaseRule, sampled};
 pub use counts::PopulationCounts;

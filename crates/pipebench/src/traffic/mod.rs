@@ -23,4 +23,4 @@ pub use schedule::{Appearance, Course, Schedule, ScheduledPacket, TICKS};
 pub use sizes::{
     BoundedPareto, FlowSizes, LengthSampler, PACKET_MAX, PACKET_MIN, PacketSizes, fit,
 };
-pub use updates::{BATCHES_MAX, UpdateBatch, UpdateKind, UpdateOperation, UpdatePlan};
+pub use updates::{BATCHES_MAX, ScheduledBatch, UpdateKind, UpdateOperation, UpdatePlan};

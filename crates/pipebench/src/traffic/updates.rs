@@ -103,14 +103,14 @@ pub struct UpdatePlan {
     /// Rules that are added and deleted, ascending; they are absent at the start.
     pub changing: Vec<usize>,
     /// The changes, ordered by time.
-    pub batches: Vec<UpdateBatch>,
+    pub batches: Vec<ScheduledBatch>,
     /// True if the plan was truncated at [`BATCHES_MAX`].
     pub is_truncated: bool,
 }
 
 /// Changes that are applied as one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpdateBatch {
+pub struct ScheduledBatch {
     /// Time since the start of the traffic.
     pub at: Duration,
     /// The operation on the rules.
@@ -150,10 +150,10 @@ impl UpdatePlan {
                 let room = BATCHES_MAX.saturating_sub(batches.len());
                 let times = (0..).map(|step| at.saturating_add(BURST_GAP.saturating_mul(step)));
                 let one =
-                    |(rule, at): (&usize, _)| UpdateBatch { at, change, rules: [*rule].into() };
+                    |(rule, at): (&usize, _)| ScheduledBatch { at, change, rules: [*rule].into() };
                 batches.extend(changing.iter().zip(times).map(one).take(room));
             } else {
-                batches.push(UpdateBatch { at, change, rules: Arc::clone(&all) });
+                batches.push(ScheduledBatch { at, change, rules: Arc::clone(&all) });
             }
             at = at.saturating_add(period);
             change = change.opposite();

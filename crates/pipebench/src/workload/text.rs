@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, io};
 use shunt_flow::FieldId;
 
 use super::Workload;
-use crate::traffic::{CoflowRole, UpdateBatch, UpdateOperation};
+use crate::traffic::{CoflowRole, ScheduledBatch, UpdateOperation};
 
 /// A rule in the syntax of `ovs-ofctl add-flows`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Workload {
     fn write_batch(
         &self,
         number: usize,
-        batch: &UpdateBatch,
+        batch: &ScheduledBatch,
         out: &mut impl io::Write,
     ) -> io::Result<()> {
         let (done, command) = match batch.change {

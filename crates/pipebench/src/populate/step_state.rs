@@ -49,14 +49,14 @@ impl Registers {
 
 /// The state of a base rule's packets within a traversal.
 #[derive(Clone, Debug)]
-pub(super) struct PacketState {
+pub(super) struct StepState {
     /// Their current headers.
     pub(super) rule: BaseRule,
     /// Other written values, by OpenFlow name.
     values: BTreeMap<String, u64>,
 }
 
-impl PacketState {
+impl StepState {
     pub(super) const fn new(rule: BaseRule) -> Self {
         Self { rule, values: BTreeMap::new() }
     }
