@@ -11,7 +11,7 @@
 //! exclusive or. So the difference is the CRC, from zero, of the changed bits followed by as many
 //! zeros as there are bytes after them.
 
-/// What a change of bytes does to an Internet checksum.
+/// The difference that a change of bytes makes to an Internet checksum.
 ///
 /// ```
 /// use shunt_flow::checksum::{ChecksumDifference, sum};

@@ -17,7 +17,7 @@ pub struct Layers {
     route: Route,
 }
 
-/// Whether the IPv6 destination address of a frame is its final one.
+/// The kind of the IPv6 destination address of a frame: final or not.
 ///
 /// A routing header may name another final address. Then the transport checksum does not cover the
 /// destination address (RFC 8200, 8.1).

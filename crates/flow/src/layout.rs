@@ -18,7 +18,7 @@
 //! short.
 //!
 //! Fields that a packet does not have are zero, so two keys are equal if and only if their words
-//! are. Values are in host order: bit 0 of a word is its least significant bit, and the first bit
+//! are. Values are in host order: bit 0 of a word is its least significant bit. The first bit
 //! of a field on the wire is the highest bit of its [`FieldSlot`].
 
 use std::{fmt, ops::Range};

@@ -166,8 +166,8 @@ pub unsafe extern "C" fn kairo_parse(
 
 /// Records that the cache has installed an entry.
 ///
-/// Returns 1 if it is watched from now on, 0 if its version is older than that of the engine and it
-/// must be dropped, and -1 if its traversal is invalid.
+/// Returns 1 if the engine watches the entry from now on, and -1 if its traversal is invalid.
+/// Returns 0 if its version is older than that of the engine: then the entry must be dropped.
 ///
 /// # Safety
 ///

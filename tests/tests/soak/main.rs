@@ -3,9 +3,12 @@
 //! Random worlds of rules, groups, meters and learn actions are built, changed and removed while
 //! packets flow. Every thread compares some of its hits with the tables.
 //!
-//! The test does not know what a packet should do. It checks invariants of the switch: no cached
-//! result differs from the tables (law 1), every packet has exactly one end, port counters equal
-//! what the far ends sent and received, and a removed world leaves no memory behind.
+//! The test does not know what a packet should do. It checks invariants of the switch:
+//!
+//! - No cached result differs from the tables (law 1).
+//! - Every packet has exactly one end.
+//! - Port counters equal the numbers of packets that the far ends sent and received.
+//! - A removed world leaves no memory behind.
 //!
 //! `SHUNT_SOAK_PACKETS` sets the number of packets for each kind of cache, and `SHUNT_SEED` the
 //! worlds. `cargo xtask soak` sets both, and then the progress is shown.

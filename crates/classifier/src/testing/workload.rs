@@ -48,7 +48,7 @@ pub enum Priorities {
     Specific,
 }
 
-/// A rule of fewer bits matches so much traffic that it is a default rule.
+/// A rule of fewer bits is a default rule: it matches most of the traffic.
 const BITS_COUNT_BROAD: usize = 48;
 
 /// Rules with their ranks, the oldest first.

@@ -1,9 +1,9 @@
 //! The values that the rules of one subtable have in some words of its mask.
 //!
 //! If no rule matches the packet, any set of words excludes the subtable in which no rule has the
-//! value of the packet. Fewer words are better. Two kinds of sets are kept: all words up to the end
-//! of a layer, so that later layers stay out of the mask, and each address alone, if rules match
-//! both.
+//! value of the packet. Fewer words are better. Two kinds of sets are kept. One has all words up to
+//! the end of a layer, so that later layers stay out of the mask. The other has one address alone;
+//! it is kept for each address if rules match both.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
 

@@ -150,7 +150,7 @@ impl<R> TupleSpace<R> {
         let subtable = &mut self.subtables[retired.subtable];
         let earlier = subtable.rank_max();
         let Some(last_key) = subtable.take_retired(retired.hash, oldest, &self.hashing) else {
-            debug_assert!(false, "a rule whose life has ended is held until it is reclaimed");
+            debug_assert!(false, "a rule that has ended is held until it is reclaimed");
             return;
         };
         if let Some(key) = last_key {

@@ -11,7 +11,7 @@ use crate::{
 /// Most bytes that may follow an IP packet in its frame.
 const PADDING_MAX: usize = 0xffff;
 
-/// An IP packet whose addresses are in the key.
+/// An IP packet with its addresses already in the key.
 pub(super) struct IpHeader {
     /// Offset of the packet in the frame.
     pub(super) offset: usize,

@@ -10,7 +10,7 @@ use crate::{
 /// Bytes of the base header and the service path header.
 const BASE: usize = 8;
 
-/// Bytes of a header whose context is of fixed length, and the type of metadata that says so.
+/// Length in bytes of a header with a context of fixed length, and its type of metadata.
 const FIXED: usize = 24;
 const FIXED_CONTEXT: u8 = 1;
 

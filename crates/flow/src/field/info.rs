@@ -17,9 +17,9 @@ pub struct FieldInfo {
     pub format: Format,
     /// The condition under which the field exists.
     pub prerequisite: Prerequisite,
-    /// Whether a match may have single bits of it.
+    /// The masks that a match may have for the field.
     pub maskable: Maskable,
-    /// Whether an action may write it.
+    /// The access that actions have to the field.
     pub access: Access,
     /// Its numbers on the wire; the first is the one that `ovs-ofctl` prints.
     pub oxms: &'static [Oxm],

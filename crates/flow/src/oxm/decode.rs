@@ -18,7 +18,7 @@ pub struct OxmField {
     pub value: u128,
     /// The mask; all bits of the field if there is no mask on the wire.
     pub mask: u128,
-    /// Whether the entry carried a mask.
+    /// True if the entry carried a mask.
     pub has_mask: bool,
 }
 

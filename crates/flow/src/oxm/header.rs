@@ -76,7 +76,7 @@ impl OxmHeader {
         self.payload_len().saturating_sub(self.experimenter_len())
     }
 
-    /// Returns the bytes of the whole entry on the wire.
+    /// Returns the length of the complete entry on the wire, in bytes.
     #[must_use]
     pub const fn entry_len(&self) -> usize {
         self.header_len().saturating_add(self.body_len())

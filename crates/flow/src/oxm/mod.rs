@@ -1,8 +1,8 @@
 //! OXM and NXM: match fields as type, length and value on the wire.
 //!
-//! A match is a sequence of entries, each a header of 32 bits, for experimenter classes the
-//! experimenter's id, the value in network order, and as many bytes of mask if the header says so
-//! (OpenFlow 1.3.5, 7.2.3.2; NXM is the older form with the same shape).
+//! A match is a sequence of entries. An entry is a header of 32 bits, the experimenter's id (for
+//! experimenter classes), the value in network order, and a mask of the same length if the header
+//! has its mask bit set (OpenFlow 1.3.5, 7.2.3.2). NXM is the older form with the same shape.
 //!
 //! ```text
 //!  31            16 15        9  8  7       0
@@ -19,10 +19,12 @@
 //! numbers mean nothing.
 //!
 //! Where Shunt departs from Open vSwitch 3.1:
-//! `in_port` takes all 32 bits; `in_phy_port`, `pbb_isid`, `pbb_uca` and
-//! `ipv6_exthdr` are known; a tag control mask that `vlan_vid` and `vlan_pcp` cannot say is
-//! emitted as `NXM_OF_VLAN_TCI`, where Open vSwitch drops the bits; a field that loses its
-//! prerequisite to a later entry (ports, then `nw_frag=later`) is refused.
+//!
+//! - `in_port` takes all 32 bits.
+//! - `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` are known.
+//! - A tag control mask that `vlan_vid` and `vlan_pcp` cannot express is emitted as
+//!   `NXM_OF_VLAN_TCI`, where Open vSwitch drops the bits.
+//! - A field that loses its prerequisite to a later entry (ports, then `nw_frag=later`) is refused.
 //!
 //! ```
 //! use shunt_flow::{FieldId, oxm};

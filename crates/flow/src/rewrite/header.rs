@@ -62,7 +62,7 @@ fn is_mpls(key: &FlowKey) -> bool {
     matches!(key.field(FieldId::EthType), 0x8847 | 0x8848)
 }
 
-/// Whether the frame has a VLAN tag.
+/// The outermost tag of a frame: VLAN or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TagPresence {
     Absent,

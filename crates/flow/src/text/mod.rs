@@ -9,9 +9,13 @@
 //! Two names of the same bits may replace each other if the protocol tells which one is meant:
 //! `arp,nw_src=10.0.0.1` is `arp_spa`, and `icmp,tp_src=8` is `icmp_type`.
 //!
-//! Shunt refuses four things that `ovs-ofctl` 3.1 changes silently: a field without its
-//! prerequisite (dropped there), a value that is too large for its field (cut off), an item that
-//! contradicts an earlier one (the later wins), and a name without a value (matches anything).
+//! Shunt refuses four things that `ovs-ofctl` 3.1 changes silently:
+//!
+//! - a field without its prerequisite (dropped there),
+//! - a value that is too large for its field (truncated),
+//! - an item that contradicts an earlier one (the later wins),
+//! - a name without a value (matches anything).
+//!
 //! Shunt also knows `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr`, and prints the GTP-U
 //! flags under the names that it parses.
 //!

@@ -73,7 +73,7 @@ pub(super) struct SearchOutcome {
     pub(super) examined: usize,
 }
 
-/// Projections of a group whose masks are taken as they are.
+/// Number of projections of a group that take masks as they are.
 const PROJECTIONS_EXACT: usize = 6;
 
 /// Largest number of projections of a group.

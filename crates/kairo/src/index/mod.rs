@@ -4,8 +4,8 @@
 //! consulted, and the rule that won. Two changes of a rule affect a visit:
 //!
 //! - A removed rule invalidates the visits that it decided.
-//! - An added rule invalidates the visits that it outranks and whose region it overlaps, because
-//!   some packet of the region now matches the new rule.
+//! - An added rule invalidates the visits that it outranks if it overlaps their region, because some
+//!   packet of the region now matches the new rule.
 //!
 //! The *region* of a visit is the set of bits that all packets of the entry have in common there. A
 //! search first compares the bits that the lookup consulted ([`group`]), and then all bits that the

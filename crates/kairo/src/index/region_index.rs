@@ -211,7 +211,7 @@ impl RegionIndex {
         examined
     }
 
-    /// Evicts the entries with a visit that `rule` outranks and whose region it overlaps.
+    /// Evicts the entries with a visit that `rule` outranks, in a region that `rule` overlaps.
     ///
     /// The change has `others` more deltas: the more, the more work goes into the groups first, so
     /// that the next rule is found faster (see [`Self::prepare_search`]). Returns about how many
@@ -362,7 +362,7 @@ impl RegionIndex {
         self.entries.get(slot).map_or(0, |record| visits_count(&record.traversal))
     }
 
-    /// Reclaims a retired entry, whose visits must be unlinked.
+    /// Reclaims a retired entry; its visits must be unlinked.
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(record) = self.entries.release(slot) {
             debug_assert!(record.links.rows.is_empty(), "a row refers to an entry that is there");

@@ -1,7 +1,7 @@
-//! Connection tracking, address translation and samples: what rules say of them.
+//! Actions for connection tracking, address translation and packet samples.
 //!
-//! Rules are read, checked and printed by this; a pipeline refuses them until it can do what they
-//! say.
+//! The codec and the text parser read, check and print these actions. A pipeline refuses them,
+//! because it does not execute them yet.
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
@@ -10,7 +10,7 @@ use shunt_flow::PortNo;
 use super::{Action, Subfield};
 use crate::id::TableId;
 
-/// What `ct` asks for (`nx_action_conntrack`).
+/// The arguments of a `ct` action (`nx_action_conntrack`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CtAction {
     /// Keep the connection (`NX_CT_F_COMMIT`).
@@ -21,9 +21,9 @@ pub struct CtAction {
     pub zone: CtZone,
     /// The table in which the packet goes on, with its state.
     pub table: Option<TableId>,
-    /// The application whose connections are followed: a transport port (21: FTP); 0: none.
+    /// Transport port of the application protocol to follow (21: FTP); 0: none.
     pub alg: u16,
-    /// What is done to the connection: `nat` and writes of its mark and label.
+    /// Actions on the connection: `nat`, and writes of its mark and label.
     pub actions: Box<[Action]>,
 }
 
@@ -36,7 +36,7 @@ pub enum CtZone {
     Field(Subfield),
 }
 
-/// What `nat` asks for (`nx_action_nat`).
+/// The arguments of a `nat` action (`nx_action_nat`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NatAction {
     /// Which address is translated; `None`: as the connection already is.
@@ -69,18 +69,18 @@ pub struct NatRange {
     pub ports: Option<RangeInclusive<u16>>,
 }
 
-/// What `sample` asks for (`nx_action_sample2`).
+/// The arguments of a `sample` action (`nx_action_sample2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SampleAction {
     /// Of 65536 packets, how many.
     pub probability: u16,
-    /// Who collects.
+    /// Number of the set of collectors that receive the samples.
     pub collector_set_id: u32,
-    /// What the collector is told of the place (`observationDomainId`).
+    /// Observation domain to report to the collector (`observationDomainId`).
     pub observation_domain_id: u32,
-    /// What the collector is told of the point (`observationPointId`).
+    /// Observation point to report to the collector (`observationPointId`).
     pub observation_point_id: u32,
-    /// The port whose tunnel is told too.
+    /// Port of the tunnel to report with the sample, if any.
     pub sampling_port: Option<PortNo>,
     /// Which way the packet goes, if that is told.
     pub direction: Option<SampleDirection>,

@@ -2,7 +2,7 @@
 
 use crate::id::MeterId;
 
-/// What a `controller` action asks for.
+/// The arguments of a `controller` action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerAction {
     /// Bytes of the packet to send.

@@ -25,12 +25,12 @@ pub enum HashFields {
     SymmetricL3,
 }
 
-/// What `multipath` does with its hash (`nx_action_multipath`).
+/// The arguments of a `multipath` action (`nx_action_multipath`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MultipathAction {
-    /// What is hashed.
+    /// Fields to hash.
     pub fields: HashFields,
-    /// What the hash begins with.
+    /// Initial value of the hash.
     pub basis: u16,
     /// How a link is chosen by it.
     pub algorithm: MultipathAlgorithm,
@@ -55,12 +55,12 @@ pub enum MultipathAlgorithm {
     IterativeHash,
 }
 
-/// What `bundle` and `bundle_load` do (`nx_action_bundle`).
+/// The arguments of a `bundle` or `bundle_load` action (`nx_action_bundle`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BundleAction {
-    /// What is hashed.
+    /// Fields to hash.
     pub fields: HashFields,
-    /// What the hash begins with.
+    /// Initial value of the hash.
     pub basis: u16,
     /// How a port is chosen.
     pub algorithm: BundleAlgorithm,
@@ -70,7 +70,7 @@ pub struct BundleAction {
     pub target: Option<Subfield>,
 }
 
-/// How `bundle` chooses among the ports whose links are up (`nx_bd_algorithm`).
+/// The algorithm by which `bundle` chooses a port with its link up (`nx_bd_algorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
     /// `active_backup`: the first.

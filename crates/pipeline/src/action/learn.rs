@@ -5,7 +5,7 @@ use shunt_classifier::Priority;
 use super::Subfield;
 use crate::id::{Cookie, TableId};
 
-/// What `learn` does (`nx_action_learn`, `nx_action_learn2`).
+/// The arguments of a `learn` action (`nx_action_learn`, `nx_action_learn2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LearnAction {
     /// Idle timeout of the rule, in seconds; 0: none.
@@ -31,7 +31,7 @@ pub struct LearnAction {
     pub limit: u32,
     /// The bit that says whether a rule was learned or refreshed (`NX_LEARN_F_WRITE_RESULT`).
     pub result: Option<Subfield>,
-    /// What the rule matches and does.
+    /// Matches and actions of the learned rule.
     pub specs: Box<[LearnSpec]>,
 }
 

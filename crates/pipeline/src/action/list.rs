@@ -12,11 +12,12 @@ use crate::id::{GroupId, MeterId, TableId};
 /// its stack.
 pub const CLONE_DEPTH_MAX: usize = 32;
 
-/// One action of a rule, in the words of the standard.
+/// One action of a rule, under its OpenFlow name.
 ///
-/// What does not exist yet is refused with the right error, so that a rule is never accepted and
-/// ignored: by the codec and the text parser what is not here, by
-/// [`Pipeline::apply`](crate::Pipeline::apply) what says so below.
+/// A rule with an unsupported action is refused with the right error, never accepted and ignored.
+/// The codec and the text parser refuse actions that are not in this list.
+/// [`Pipeline::apply`](crate::Pipeline::apply) refuses those that are documented as unsupported
+/// below.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
@@ -44,7 +45,7 @@ pub enum Action {
     Controller(Box<ControllerAction>),
     /// `set_field:VALUE[/MASK]->FIELD` (`OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`).
     SetField {
-        /// What to write.
+        /// The field to write.
         field: FieldId,
         /// The value; bits outside the mask are zero.
         value: u128,
@@ -53,16 +54,16 @@ pub enum Action {
     },
     /// `load:VALUE->FIELD[..]` (`NXAST_REG_LOAD`).
     Load {
-        /// What to write.
+        /// The bits to write.
         target: Subfield,
         /// The value, no wider than the target.
         value: u64,
     },
     /// `move:FIELD[..]->FIELD[..]` (`NXAST_REG_MOVE`); both of one width.
     Move {
-        /// What to read.
+        /// The bits to read.
         source: Subfield,
-        /// What to write.
+        /// The bits to write.
         target: Subfield,
     },
     /// `push_vlan:TPID` (`OFPAT_PUSH_VLAN`): 0x8100 or 0x88a8.
@@ -171,8 +172,9 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether an action set can hold the action: those of OpenFlow 1.3.5, 5.10, and what Open
-    /// vSwitch adds to them.
+    /// Returns whether an action set can hold the action.
+    ///
+    /// It can hold the actions of OpenFlow 1.3.5, 5.10, and those that Open vSwitch adds to them.
     #[must_use]
     pub const fn is_settable(&self) -> bool {
         match self {

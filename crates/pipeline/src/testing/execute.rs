@@ -1,4 +1,4 @@
-//! What datapath actions do to one concrete packet.
+//! Executes datapath actions on one concrete packet.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) struct Execution<'p> {
     pub(super) traversals: Vec<Traversal>,
 }
 
-/// Whether a meter lets the rest of a list run.
+/// The result of a meter: the rest of a list runs or is skipped.
 enum Rest {
     Runs,
     IsLeft,
@@ -74,7 +74,7 @@ impl<'p> Execution<'p> {
         self.has_emitted = outer;
     }
 
-    /// What a traversal says of itself.
+    /// Records the statistics and refreshes of a traversal.
     fn note(&mut self, traversal: &Traversal, length: usize) {
         let chose = |hit: &GroupHit| (hit.group.bridge, hit.group.id, hit.bucket);
         let fate = &mut self.fate;

@@ -1,13 +1,13 @@
-//! A frame, as far as the tests of this crate tell frames apart.
+//! The properties of a frame by which the tests of this crate compare frames.
 //!
-//! A key of a test packet says more than extraction would: behind MPLS labels it still has the words
-//! of the packet that they hide, with its Ethernet type, and every key has the length of its frame.
-//! Both stand where no packet of these tests has fields, in the service id of provider backbone
-//! bridging. [`visible`] is what a switch sees of it.
+//! The key of a test packet holds more than extraction would give. Behind MPLS labels it still has
+//! the words of the hidden packet, with its Ethernet type, and every key has the length of its
+//! frame. Both are stored in the service id of provider backbone bridging, a field that no packet
+//! of these tests has. [`visible`] returns the part that a switch sees.
 //!
-//! Where the Ethernet type does not tell what is behind it (a pop may name any), nothing is found
-//! there. Frames of the real datapath that are made like this behave so: labels and packets are not
-//! taken for one another, see `frame_of` in the tests of the datapath.
+//! If the Ethernet type does not match the payload (a pop may name any), no headers are found
+//! there. Frames of the real datapath behave the same if they are made like this: labels and
+//! packets are not confused, see `frame_of` in the tests of the datapath.
 
 use std::ops::Range;
 
@@ -154,7 +154,7 @@ impl Frame {
         }
     }
 
-    /// Whether the payload is where the Ethernet type says that it is.
+    /// Returns whether the payload is of the kind that the Ethernet type names.
     fn is_open(&self) -> bool {
         self.labels.is_empty() && self.ether_type() == self.hidden_type
     }

@@ -46,17 +46,19 @@ pub enum Op {
     Commit(BridgeId, Vec<BundleStep>),
     /// A bridge gets these ports.
     SetPorts(BridgeId, Vec<PortInfo>),
-    /// The rules go whose timeouts have passed at this moment. All else happens at the beginning of
-    /// time.
+    /// Removes the rules with timeouts that have passed at this moment. All other operations happen
+    /// at time zero.
     Expire(Time),
-    /// What this packet teaches is learned.
+    /// Learns the rules that the learn actions of this packet make.
     Teach(Box<FlowKey>),
-    /// What only older versions see is forgotten.
+    /// Reclaims everything that only older versions see.
     Reclaim,
 }
 
-/// What builds a world: of both bridges the ports, then groups and meters, then rules; and what
-/// packets teach it.
+/// Generates the operations that build a world.
+///
+/// First come the ports of both bridges, then groups and meters, then rules, and the packets that
+/// learn actions process.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => leading_world()];
     // Boxed, as what is drawn from it lies on the stack of each test.
@@ -81,8 +83,10 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
 }
 
-/// A world whose first tables only lead on, as those of long pipelines do, and where nothing looks at the
-/// rule that an action set is executed for: pieces of its ways can be put together.
+/// A world in which the first tables only lead on, as those of long pipelines do.
+///
+/// No action reads the rule that an action set is executed for, so its sub-traversals can be
+/// combined.
 pub fn leading_world() -> impl Strategy<Value = Vec<Op>> {
     let floors = |id| {
         let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
@@ -103,8 +107,9 @@ pub fn leading_world() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// The rule without its part of the action set, and without all that it does but to lead on if it is in
-/// one of so many first tables.
+/// Returns the rule without its part of the action set.
+///
+/// A rule in one of the first `tables` tables also keeps only its `goto_table`.
 fn leading(rule: FlowMod, tables: u8) -> FlowMod {
     let instructions = match rule.table {
         TableSelector::One(table) if table.number() < tables => {
@@ -230,9 +235,11 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
     labels::labelled(packet)
 }
 
-/// A packet that agrees with `key` under `mask` and is as different as it can be otherwise, but
-/// still one that can come in: by a port of the datapath, with nothing where a tag is missing. If it
-/// is to have a fate, `key` says what its own frame hides: it is not what a switch makes of it.
+/// A packet that agrees with `key` under `mask` and otherwise differs as far as possible.
+///
+/// It can still arrive: on a port of the datapath, with zeros in place of a missing tag. If the
+/// test compares its results, `key` holds the hidden part of its own frame and was not produced by
+/// a switch.
 pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
     let (key, mask) = (key.clone(), mask.clone());
     // Values that rules name: what a rule that lost needs is a whole field, seldom met by chance.
@@ -259,7 +266,7 @@ pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey>
     })
 }
 
-/// Tags whose present bit is not set are zero, and so is what lies below them.
+/// Returns `tags` with every tag zero that is not present or is below one that is not.
 const fn without_ghosts(tags: u64) -> u64 {
     if tags & 0x1000 << 32 == 0 {
         0

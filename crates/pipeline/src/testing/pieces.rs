@@ -2,12 +2,13 @@
 
 use crate::traversals::{sub_traversal::SubTraversal, traversal::Traversal};
 
-/// What a packet does that goes through all of these pieces, as one traversal: what happens to it,
-/// whom it counts for, and what it refreshes. Key and mask are those of the first piece.
+/// Combines sub-traversals into the traversal of a packet that hits all of them.
+///
+/// The result has their actions, statistics and refreshes. Key and mask are those of the first.
 ///
 /// # Panics
 ///
-/// Without a piece.
+/// If `pieces` is empty.
 #[must_use]
 pub fn merged<'a>(pieces: impl IntoIterator<Item = &'a Traversal>) -> Traversal {
     let pieces: Vec<&Traversal> = pieces.into_iter().collect();

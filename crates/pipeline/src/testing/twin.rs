@@ -30,12 +30,14 @@ use crate::{
     },
 };
 
-/// What builds a bridge with ports 1 to 4, which are those of the datapath, and these rules. A line that
-/// begins with `group_id` is a group, which the lines behind it can name.
+/// Returns the operations that build a bridge with ports 1 to 4, which are those of the datapath,
+/// and these rules.
+///
+/// A line that begins with `group_id` is a group. Later lines can name it.
 ///
 /// # Panics
 ///
-/// When a line is neither.
+/// If a line is neither a rule nor a group.
 #[must_use]
 pub fn bridge_with_rules(id: BridgeId, lines: &[&str]) -> Vec<Op> {
     let ports = (1..=4).map(PortInfo::datapath).collect();
@@ -58,7 +60,7 @@ fn addition(line: &str) -> Modification {
 pub struct Twin {
     /// The pipeline.
     pub pipeline: Arc<Pipeline>,
-    /// What it should be at its newest version.
+    /// The expected state at the newest version.
     pub world: World,
 }
 
@@ -108,12 +110,12 @@ impl Twin {
         twin
     }
 
-    /// Applies a change to both. Answers with what it was, unless it was refused.
+    /// Applies a change to the pipeline and the oracle. Returns the change unless it was refused.
     ///
     /// # Panics
     ///
-    /// When one refuses it and the other does not, or when a packet that teaches fares by one
-    /// otherwise than by the other.
+    /// If only one of them refuses it, or if they disagree on the results of a packet with learn
+    /// actions.
     pub fn apply(&mut self, op: &Op) -> Option<Change> {
         match op {
             Op::Apply(id, mods) => {
@@ -171,7 +173,7 @@ impl Twin {
         }
     }
 
-    /// The packets of a bundle fare the same; but where one is parsed again, it goes on by what the
+    /// Compares the packets of a bundle. A packet that is parsed again uses the state that the
     /// bundle has made.
     fn agree_on_packets(&self, steps: &[BundleStep], traversals: &[Traversal], fates: &[Fate]) {
         let keys = steps.iter().filter_map(|step| match step {
@@ -206,7 +208,7 @@ impl Twin {
         agreed(applied, self.world.modify(id, mods, Time::ZERO))
     }
 
-    /// Both learn what packets taught.
+    /// Applies learn requests to the pipeline and the oracle.
     pub fn learn(&mut self, learnings: &[Learning], now: Time) -> Change {
         self.world.learn(&learnings.iter().map(Taught::of).collect::<Vec<_>>(), now);
         self.pipeline.learn(learnings, now)
@@ -224,9 +226,9 @@ impl Twin {
         self.execute(&self.translate(key), key).traversals
     }
 
-    /// What a traversal, perhaps made of another packet of its region, does to a packet.
+    /// Returns the results of a traversal for a packet, which may be another packet of its region.
     ///
-    /// Where it is cut, the packet goes on by the newest version.
+    /// At a partition point the packet continues in the newest version.
     #[must_use]
     pub fn fate(&self, traversal: &Traversal, key: &FlowKey) -> Fate {
         self.execute(traversal, key).fate
@@ -240,8 +242,10 @@ impl Twin {
     }
 }
 
-/// Fates are the same; unless a bound of depth ended something, as there are copies that the pipeline
-/// makes because a meter before them may have remarked the packet, and the oracle does not count.
+/// Checks that the results are equal, unless a depth limit ended something.
+///
+/// Copies differ then: the pipeline makes some because an earlier meter may have remarked the
+/// packet, and the oracle does not count those.
 fn assert_alike(fate: &Fate, expected: &Fate, key: &FlowKey) {
     let is_depth = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
     if !fate.error.iter().chain(&fate.later_errors).any(is_depth) {
@@ -284,7 +288,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
     }
 }
 
-/// What an error says, whichever of several wrong names it found first.
+/// Returns the kind of an error, without the name that was found first.
 fn kind(error: ModificationError) -> String {
     match error {
         ModificationError::Flow(FlowModError::NoSuchGroup(_) | FlowModError::NoSuchMeter(_)) => {

@@ -65,7 +65,7 @@ pub struct WorldBridge {
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
 }
 
-/// What requests change of a bridge.
+/// The state of a bridge that requests change.
 struct Tables {
     rules: Vec<Arc<Rule>>,
     groups: BTreeMap<GroupId, GroupMod>,
@@ -132,7 +132,7 @@ impl World {
         done.map(|()| fates)
     }
 
-    /// Whether there is what actions of a packet-out name.
+    /// Checks that the ports and groups exist that actions of a packet-out name.
     fn check(&self, id: BridgeId, actions: &[Action]) -> Result<(), ModificationError> {
         let bridge = self.bridges.get(&id).ok_or(ModificationError::NoSuchBridge(id))?;
         let WorldBridge { groups, meters, .. } = bridge.clone();
@@ -152,8 +152,9 @@ impl World {
         Ok(())
     }
 
-    /// Removes the rules whose timeouts have passed, where none was used, refreshed or had them lowered
-    /// since it was made.
+    /// Removes the rules with timeouts that have passed.
+    ///
+    /// No rule was used or refreshed since it was made, and none had its timeouts lowered.
     pub fn expire(&mut self, now: Time) {
         let is_over = |rule: &Rule| {
             let timeouts = [rule.idle_timeout, rule.hard_timeout];
@@ -167,7 +168,7 @@ impl World {
         }
     }
 
-    /// Learns what packets taught, in order.
+    /// Applies learn requests, in order.
     pub fn learn(&mut self, taught: &[Taught], now: Time) {
         for one in taught {
             let one = match one {
@@ -362,7 +363,7 @@ fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
     }
 }
 
-/// What rules learn that delete it when the last of them goes.
+/// Returns the rules that are deleted with the last rule that learns them.
 fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
     fn collect(actions: &[Action], owned: &mut BTreeSet<(TableId, Cookie)>) {
         for action in actions {

@@ -1,4 +1,4 @@
-//! Why a text is not a rule.
+//! Errors in the text of a rule, group or meter.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use shunt_flow::{FieldId, PortNo, text::MatchError};
 
 use crate::{id::TableId, tables::flow_mod::FlowModCommand};
 
-/// What is wrong with the text of a rule, and where.
+/// An error in the text of a rule, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct RuleTextError {
-    /// The bytes of the text that are wrong.
+    /// Byte range of the wrong text.
     pub span: Range<usize>,
-    /// What is wrong with them, and how to mend it.
+    /// The problem, and how to mend it.
     pub problem: RuleTextProblem,
 }
 
-/// What is wrong with a piece of the text of a rule, and how to mend it.
+/// The problem in the text of a rule, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleTextProblem {
@@ -26,9 +26,9 @@ pub enum RuleTextProblem {
     /// No item of a rule has this name.
     #[error("unknown item `{name}`: is `{nearest}` meant?")]
     UnknownItem {
-        /// What stands there.
+        /// The unknown name.
         name: String,
-        /// What may have been meant.
+        /// The most similar known name.
         nearest: &'static str,
     },
     /// The command has no use for the item.
@@ -57,9 +57,9 @@ pub enum RuleTextProblem {
     /// Not a number, or too large.
     #[error("{} is not {of}: write a number from 0 to {max}", quoted(text))]
     BadNumber {
-        /// What stands there.
+        /// The wrong text.
         text: String,
-        /// What should stand there.
+        /// The expected number.
         of: &'static str,
         /// The largest one.
         max: u128,
@@ -76,9 +76,9 @@ pub enum RuleTextProblem {
     /// No action has this name.
     #[error("unknown action or port `{name}`{}", or_rather(*nearest))]
     UnknownAction {
-        /// What stands there.
+        /// The unknown name.
         name: String,
-        /// What may have been meant.
+        /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
     },
     /// The action is known, but not built.
@@ -95,7 +95,7 @@ pub enum RuleTextProblem {
     BadArgument {
         /// The action.
         action: &'static str,
-        /// What stands there.
+        /// The wrong text.
         text: String,
         /// How it is written.
         form: &'static str,
@@ -106,9 +106,9 @@ pub enum RuleTextProblem {
     /// Instructions stand in the wrong order.
     #[error("`{first}` is executed before `{second}`: write it before")]
     Order {
-        /// What stands second and must be first.
+        /// The later instruction, which must be first.
         first: String,
-        /// What stands first.
+        /// The earlier instruction.
         second: &'static str,
     },
     /// An instruction stands there twice.
@@ -131,13 +131,13 @@ pub enum RuleTextProblem {
     /// An action beside a clause of a conjunction.
     #[error("a rule with `conjunction` has nothing else but `note`: remove `{name}`")]
     BesideConjunction {
-        /// What stands beside it.
+        /// The other action.
         name: String,
     },
-    /// What only a connection has is named outside of `ct`.
+    /// A name that is valid only inside `ct` is outside of it.
     #[error("`{0}` means something only inside `ct`: write `ct(commit,..)`")]
     OutsideCt(&'static str),
-    /// What is not about a connection stands inside `ct`.
+    /// An action that is not about a connection is inside `ct`.
     #[error(
         "`{name}` cannot stand inside `ct`: it holds `nat`, and writes of ct_mark and ct_label"
     )]
@@ -148,21 +148,21 @@ pub enum RuleTextProblem {
     /// A connection that is not kept is to be changed.
     #[error("`{name}` changes a connection that is not kept: add `commit`")]
     CommitMissing {
-        /// What changes it.
+        /// The action or field.
         name: String,
     },
     /// Several bits where one is asked for.
     #[error("there is one bit to write: name it, as in `reg0[0]`")]
     ManyBits,
-    /// A field whose number is too long for the action.
+    /// A field with an OpenFlow number that is too long for the action.
     #[error("the number of {} in OpenFlow is too long for this action", .0.name())]
     LongNumber(FieldId),
     /// Something is missing.
     #[error("{of} is not complete: add {missing}")]
     Incomplete {
-        /// What is not complete.
+        /// The incomplete item.
         of: &'static str,
-        /// What is missing.
+        /// The missing part.
         missing: &'static str,
     },
     /// `clone` in `clone` in `clone` ..
@@ -174,7 +174,7 @@ pub enum RuleTextProblem {
     /// No such port.
     #[error("unknown port `{name}`: write its number, its name, or a reserved port such as LOCAL")]
     UnknownPort {
-        /// What stands there.
+        /// The unknown name.
         name: String,
     },
     /// A mask without bits.
@@ -191,9 +191,9 @@ pub enum RuleTextProblem {
     /// No such field.
     #[error("unknown field `{name}`{}", or_rather(*nearest))]
     UnknownField {
-        /// What stands there.
+        /// The unknown name.
         name: String,
-        /// What may have been meant.
+        /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
     },
     /// Not bits of a field.
@@ -202,7 +202,7 @@ pub enum RuleTextProblem {
         field.name()
     )]
     BadBits {
-        /// What stands there.
+        /// The wrong text.
         text: String,
         /// The field.
         field: FieldId,
@@ -230,13 +230,13 @@ pub enum RuleTextProblem {
         value: u128,
         /// The field.
         field: FieldId,
-        /// What its values are.
+        /// The values that the field can have.
         rule: &'static str,
     },
     /// Not bytes.
     #[error("`{text}` is not bytes: write two hexadecimal digits each, such as `01.ff`")]
     BadHex {
-        /// What stands there.
+        /// The wrong text.
         text: String,
     },
     /// The packets that the rule matches may not have the field.

@@ -25,7 +25,7 @@ use crate::{
     id::GroupId,
 };
 
-/// Reads a group, or what chooses the groups to delete, as `ovs-ofctl` does.
+/// Reads a group, or a selection of groups to delete, as `ovs-ofctl` does.
 ///
 /// ```
 /// use shunt_flow::text::NoPortNames;
@@ -45,7 +45,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What is wrong, and where in `text`.
+/// Names the problem and its place in `text`.
 pub fn parse_group_mod(
     command: GroupCommand,
     text: &str,
@@ -287,7 +287,7 @@ fn kind(value: Piece<'_>) -> Result<GroupKind, RuleTextError> {
         .ok_or_else(|| value.bad("group", "type=all, select, indirect or ff"))
 }
 
-/// A port whose link can be watched, or none.
+/// Reads a port to watch: one that has a link, or none.
 fn watched(value: Piece<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
     let port = scope.port(value)?;
     if port <= PortNo::MAX || port == PortNo::ANY {

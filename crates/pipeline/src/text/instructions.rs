@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{action::Action, id::MeterId, tables::rule::Instructions};
 
-/// Reads what stands behind `actions=`, as a packet-out has it.
+/// Reads the text after `actions=`, in the form that a packet-out has.
 ///
-/// Nothing is known of the packet, so no action is refused because the packet may lack a header.
+/// The packet is not known, so no action is refused because the packet may lack a header.
 ///
 /// # Errors
 ///
-/// What is wrong, and where in `text`.
+/// Names the problem and its place in `text`.
 pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Instructions, RuleTextError> {
     parse_instructions(Piece::whole(text), Scope::of_packet_out(ports))
 }

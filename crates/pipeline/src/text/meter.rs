@@ -14,7 +14,7 @@ use crate::{
     meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
 };
 
-/// Reads a meter, or what chooses the meters to delete, as `ovs-ofctl` does.
+/// Reads a meter, or a selection of meters to delete, as `ovs-ofctl` does.
 ///
 /// ```
 /// use shunt_pipeline::{MeterCommand, text};
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What is wrong, and where in `text`.
+/// Names the problem and its place in `text`.
 pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, RuleTextError> {
     let whole = Piece::whole(text);
     let mut draft = Draft::default();

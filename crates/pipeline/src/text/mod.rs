@@ -1,25 +1,25 @@
 //! Rules, groups and meters as people write them: the text of `ovs-ofctl`.
 //!
-//! A rule is a list of items, `table=0,priority=5,tcp,nw_dst=10.0.0.1`, and `actions=` with
-//! what happens to its packets. [`parse_rule`] reads one as `ovs-ofctl add-flow` does, and
+//! A rule is a list of items, `table=0,priority=5,tcp,nw_dst=10.0.0.1`, and `actions=` with the
+//! actions on its packets. [`parse_rule`] reads one as `ovs-ofctl add-flow` does, and
 //! [`format_rule`] prints one as `ovs-ofctl dump-flows` does; what is printed can be read back.
 //!
 //! Groups and meters are lists of items too: [`parse_group_mod`] and [`format_group`],
 //! [`parse_meter_mod`] and [`format_meter`].
 //!
-//! The way of a text: `piece` cuts it into items without losing the place of any of them, `rule`,
-//! `group`, `meter` and `instructions` take the items in turn, `action` and `subfield` read what
-//! they say, and `scope` refuses what cannot work on the packets that the rule matches. An error
-//! names the place, what is wrong there and how to mend it.
+//! Parsing has four steps. `token` splits the text into items that keep their positions. `rule`,
+//! `group`, `meter` and `instructions` read one item after another. `action` and `subfield` parse
+//! the values. `scope` refuses actions that cannot work on the packets that the rule matches. An
+//! error names the position, the problem and how to mend it.
 //!
 //! Where this text departs from that of Open vSwitch 3.1 over OpenFlow 1.3:
 //!
-//! - a masked `set_field` stays one `set_field`, as over OpenFlow 1.5, and is not cut into `load`s;
-//! - `dec_ttl(0)` is `dec_ttl`: they are the same; `dec_ttl()`, which dumps print where no controller
-//!   hears of it, is read as that;
-//! - `copy_ttl_in` and `copy_ttl_out`, for which Open vSwitch has no words;
-//! - `meter` may stand anywhere among the actions of a list, as OpenFlow 1.5 has it;
-//! - `apply_actions(..)` may be written out, although it is what stands there anyway;
+//! - a masked `set_field` stays one `set_field`, as over OpenFlow 1.5, and is not split into `load`s;
+//! - `dec_ttl(0)` is stored as `dec_ttl`, which is the same; so is `dec_ttl()`, which dumps print if
+//!   no controller is notified;
+//! - `copy_ttl_in` and `copy_ttl_out`, for which Open vSwitch has no syntax;
+//! - `meter` may be anywhere among the actions of a list, as in OpenFlow 1.5;
+//! - `apply_actions(..)` may be written out, although it is the default;
 //! - a field that an action writes must be one that every packet has, for `check_pkt_larger` and
 //!   `learn` too;
 //! - parentheses must be closed, numbers must be numbers, and flags take no value.

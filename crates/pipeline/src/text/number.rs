@@ -5,7 +5,7 @@ use shunt_flow::text::integer;
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
 use crate::id::{GroupId, MeterId, TableId};
 
-/// Reads a number up to `max`; `of` says whose number it is.
+/// Reads a number up to `max`; `of` names the number in the error.
 pub(super) fn parse_as<T: TryFrom<u128>>(
     piece: Piece<'_>,
     of: &'static str,

@@ -1,10 +1,10 @@
-//! Pieces of a rule's text that know where they stand in it.
+//! Parts of a rule's text, each with its position in the whole text.
 //!
-//! Items are separated by commas or white space. A name ends at `:`, `=` or `(`; after `:` and
-//! `=` the argument runs to the next separator outside parentheses, after `(` to its `)`.
-//! What stands in double quotes, such as the name of a port, has no separators or parentheses.
-//! An arrow behind a `)`, as in `check_pkt_larger(1500)->reg0[0]`, makes what follows part of the
-//! argument: `1500)->reg0[0]`.
+//! Items are separated by commas or white space. A name ends at `:`, `=` or `(`. After `:` and `=`
+//! the argument runs to the next separator outside parentheses, and after `(` to its `)`. Text in
+//! double quotes, such as the name of a port, has no separators or parentheses. An arrow after a
+//! `)`, as in `check_pkt_larger(1500)->reg0[0]`, makes the text after it part of the argument:
+//! `1500)->reg0[0]`.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ pub(super) struct Piece<'a> {
     start: usize,
 }
 
-/// A name and what is said of it.
+/// An item of the text: a name and its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
-    /// What stands before the delimiter.
+    /// The text before the delimiter.
     pub(super) name: Piece<'a>,
-    /// What stands behind it; `None` where there is no delimiter.
+    /// The text after the delimiter; `None` without a delimiter.
     pub(super) argument: Option<Piece<'a>>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Piece<'a> {
         Self { text: text.trim_end(), start }
     }
 
-    /// What stands before and behind the first `mark`.
+    /// Splits the text at the first `mark`.
     pub(super) fn split_once(self, mark: &str) -> Option<(Self, Self)> {
         let (before, behind) = self.text.split_once(mark)?;
         let start = self.end().saturating_sub(behind.len());

@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// Reads a rule, or what chooses the rules to modify or delete, as `ovs-ofctl` does.
+/// Reads a rule, or a selection of rules to modify or delete, as `ovs-ofctl` does.
 ///
 /// Without `table=` a rule is added to the first table, and rules are modified or deleted in all.
-/// What `dump-flows` prints besides, such as counters, is skipped.
+/// Items that only `dump-flows` prints, such as counters, are skipped.
 ///
 /// ```
 /// use shunt_flow::text::NoPortNames;
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What is wrong, and where in `text`.
+/// Names the problem and its place in `text`.
 pub fn parse_rule(
     command: FlowModCommand,
     text: &str,
@@ -186,14 +186,14 @@ fn blank(command: FlowModCommand) -> FlowMod {
     }
 }
 
-/// What stands before `actions=`, and behind it.
+/// Splits the text at `actions=`.
 fn split_actions(text: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
     let (items, behind) = text.split_once("action")?;
     let (_, actions) = behind.split_once("=")?;
     Some((items, actions))
 }
 
-/// Whether a command can use an item.
+/// Returns whether a command can use an item.
 fn is_useful(name: &str, command: FlowModCommand) -> bool {
     match name {
         "importance" => command == Add,
@@ -207,7 +207,7 @@ fn is_useful(name: &str, command: FlowModCommand) -> bool {
     }
 }
 
-/// Whether `dump-flows` prints an item that is not part of the rule.
+/// Returns whether an item is one that `dump-flows` prints but is not part of the rule.
 fn is_counter(name: &str) -> bool {
     matches!(name, "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age")
 }
@@ -221,7 +221,7 @@ fn unknown(name: Piece<'_>) -> RuleTextError {
     })
 }
 
-/// 255 stands for what would be chosen without the item.
+/// Reads a table selector; 255 selects the default.
 fn selector(value: Piece<'_>, default: TableSelector) -> Result<TableSelector, RuleTextError> {
     if value.text() == "255" { Ok(default) } else { table(value).map(TableSelector::One) }
 }

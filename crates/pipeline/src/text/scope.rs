@@ -1,9 +1,9 @@
-//! What is known of the packets that a rule's actions work on.
+//! The headers that packets are known to have when an action runs.
 //!
-//! An action may only touch a header that every packet of the rule has (OpenFlow 1.3.5, 7.2.4:
-//! "the match consistency of actions"). The match says what packets have at first; pushing and
-//! popping tags changes it on the way, and what a `clone` changed is forgotten behind it.
-//! Actions alone, as of a packet-out, know nothing of their packet: there nothing is refused.
+//! An action may only use a header that every packet of the rule has (OpenFlow 1.3.5, 7.2.4: "the
+//! match consistency of actions"). The match tells which headers packets have at first. Pushing and
+//! popping tags changes them from action to action, and a `clone` restores them at its end. Without
+//! a match, as in a packet-out, nothing is known of the packet and no action is refused.
 
 use std::net::IpAddr;
 
@@ -22,14 +22,14 @@ pub(super) struct Scope<'a> {
     packet: Option<Box<Known>>,
 }
 
-/// What every packet here has: those bits of the key that are in the mask.
+/// The known bits of the key: those in the mask.
 #[derive(Clone)]
 struct Known {
     key: FlowKey,
     mask: FlowMask,
 }
 
-/// Transport protocols whose ports can be written.
+/// Transport protocols with ports that actions can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -62,12 +62,12 @@ impl<'a> Scope<'a> {
             .ok_or_else(|| piece.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
     }
 
-    /// Whether nothing is known of the packets here, as without a rule.
+    /// Returns whether nothing is known of the packets, as without a rule.
     pub(super) const fn is_unknown(&self) -> bool {
         self.packet.is_none()
     }
 
-    /// Whether every packet here has a VLAN tag.
+    /// Returns whether every packet has a VLAN tag.
     pub(super) fn has_vlan(&self) -> bool {
         self.packet.as_ref().is_some_and(|known| known.has_vlan())
     }
@@ -121,7 +121,7 @@ impl<'a> Scope<'a> {
 }
 
 impl Known {
-    /// Refuses an action whose packet may lack what it needs.
+    /// Refuses an action that needs a header that a packet may lack.
     fn check(&self, action: &Action) -> Result<(), RuleTextProblem> {
         match action {
             Action::SetField { field, .. } => self.check_write(*field),
@@ -189,7 +189,7 @@ impl Known {
             }
             Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
             Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
-            // What is behind a label, nobody knows.
+            // The protocol behind a label is unknown.
             Action::PushMpls { ethertype } => {
                 self.set(FieldId::EthType, u128::from(*ethertype), u128::MAX);
                 self.mask.remove_bits(FieldId::IpProto, u128::MAX);
@@ -282,7 +282,7 @@ impl Known {
     }
 }
 
-/// What the learned rule lacks, not the one that learns it.
+/// Makes the problem one of the learned rule, not of the rule that learns it.
 fn in_learned_rule(problem: RuleTextProblem) -> RuleTextProblem {
     match problem {
         RuleTextProblem::Prerequisite(field) => RuleTextProblem::PrerequisiteOfLearned(field),

@@ -36,7 +36,7 @@ pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
     )
 }
 
-/// What an action may write, where it stands.
+/// The bits that an action may write, with their position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
     /// The packet and what goes with it.
@@ -72,20 +72,20 @@ fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
     }
 }
 
-/// Refuses a field whose number does not fit into 32 bits, as some actions name fields.
+/// Refuses a field with an OpenFlow number of more than 32 bits, for actions that take 32.
 pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
     let field = subfield.field;
     let is_short = field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none());
     if is_short { Ok(subfield) } else { Err(RuleTextProblem::LongNumber(field)) }
 }
 
-/// Whether the text names a field, or bits of one.
+/// Returns whether the text names a field, or bits of one.
 pub(super) fn is_named(piece: Piece<'_>) -> bool {
     let name = piece.split_once("[").map_or(piece, |(name, _)| name).text();
     FieldId::find(name).or_else(|| FieldId::find_oxm_name(name)).is_some()
 }
 
-/// The name that stands for just these bits, without brackets.
+/// Returns the name of exactly these bits, without brackets, if they have one.
 pub(super) fn whole_name(subfield: Subfield) -> Option<&'static str> {
     let Subfield { field, offset, width } = subfield;
     let name = match field {

@@ -66,12 +66,14 @@ pub fn any_actions() -> impl Strategy<Value = Box<[Action]>> {
     vec(action, 0..6).prop_map(Vec::into_boxed_slice)
 }
 
-/// Reads any bytes as the text of a rule, a group, a meter and the name of an entry: it is refused, that
-/// of a rule with a place in the text, or what is printed reads back the same.
+/// Parses arbitrary bytes as a rule, a group, a meter and an entry name.
+///
+/// Each parser refuses the text, for a rule with a position inside the text, or the printed result
+/// parses to the same value.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If neither holds.
 pub fn fuzz_rule_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for command in COMMANDS {

@@ -1,4 +1,4 @@
-//! What is printed reads back; what is wrong is refused; nothing panics.
+//! Printed rules parse to the same rule, wrong texts are refused, and no text causes a panic.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use shunt_flow::{
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Ports whose names need quotes, look like numbers, or are words of the language.
+/// Ports with names that need quotes, look like numbers, or are keywords.
 struct OddNames;
 
 const ODD: [&str; 6] = ["eth0", "a,b", "7", "drop", "x (1)", "in_port"];

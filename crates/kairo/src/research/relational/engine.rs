@@ -35,7 +35,7 @@ pub struct Relational {
     relation: Arc<Mutex<LinkRelation>>,
     /// Rows of the next step.
     rows: LinkStepRows,
-    /// Slots of the entries whose rows wait for the next step.
+    /// Slots of the entries with rows that wait for the next step.
     pending_slots: Vec<u32>,
     /// Entries with rows added or removed since the last merge of the traces.
     churned: usize,

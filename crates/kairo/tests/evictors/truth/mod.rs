@@ -1,6 +1,8 @@
-//! Engines against the truth, by enumeration: headers of ten bits, every packet of every entry, before
-//! and after each change. Half of the packets are first fragments, whose ports actions see and tables do
-//! not.
+//! Tests engines against the truth by enumeration: every packet of every entry, before and after
+//! each change.
+//!
+//! Headers have ten bits. Half of the packets are first fragments: actions see their ports, and
+//! tables do not.
 
 mod model;
 
@@ -32,7 +34,7 @@ enum Event {
     Tidy,
 }
 
-/// What happens, and whether the engine that translates every packet anew goes through it too.
+/// Events, and whether the engine that translates every packet again processes them too.
 type Life = (Vec<Event>, bool);
 
 /// An entry: its packets, and the path of each.
@@ -99,8 +101,9 @@ impl Scene {
         Arc::new(self.pipeline.translate(&key(packet), self.pipeline.version()))
     }
 
-    /// Makes an entry of a packet, with the region that it is said to have; but none if its
-    /// translation has missed a version, and none of one that teaches.
+    /// Installs an entry for a packet, with the given region.
+    ///
+    /// No entry is made if the translation has missed a version, or if it has a learn request.
     fn install(&mut self, packet: Packet, traversal: &Arc<Traversal>) {
         if !traversal.learnings.is_empty() {
             self.met.add("teaches", 1);
@@ -122,7 +125,10 @@ impl Scene {
         }
         let paths = region(traversal).map(|packet| (packet, self.model.path(packet)));
         let entry = Entry { paths: paths.collect() };
-        assert!(entry.paths.values().all(|path| *path == entry.paths[&packet]), "they fare alike");
+        assert!(
+            entry.paths.values().all(|path| *path == entry.paths[&packet]),
+            "all packets of an entry have one path"
+        );
         self.entries.insert(id, entry);
     }
 
@@ -166,8 +172,10 @@ impl Scene {
         self.evict(&[change], true);
     }
 
-    /// What changes end, which is what meets something else than before. Of ports and hosts that
-    /// `is_seen` by packets does not follow: some of what ends fares as before.
+    /// Evicts the entries that match something else after the changes.
+    ///
+    /// If packets do not depend on ports and hosts (`is_seen`), some evicted entries behave as
+    /// before.
     fn evict(&mut self, changes: &[Change], is_seen: bool) {
         let newest = self.pipeline.version();
         let deltas: Vec<_> = changes.iter().flat_map(|change| change.deltas.clone()).collect();
@@ -238,7 +246,7 @@ fn modify(pipeline: &Pipeline, model: &Model, requests: Vec<Modification>) -> Ch
     pipeline.modify(BRIDGE, requests, model.now()).unwrap()
 }
 
-/// What a change is counted as.
+/// The name under which a change is counted.
 const fn kind(op: &Op) -> &'static str {
     match op {
         Op::Add(_) | Op::Delete(_) | Op::Modify(..) => "rules",
@@ -252,7 +260,7 @@ const fn kind(op: &Op) -> &'static str {
 /// Slots of entries.
 const SLOTS: u32 = 16;
 
-/// The packets that an entry stands for.
+/// The packets that an entry covers.
 fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
     let (own, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
     PACKETS.filter(move |packet| key(*packet).agrees_with(&own, &mask))
@@ -292,7 +300,7 @@ fn check(can_write: bool) {
         ("aged", 5),
         ("bundles", 10),
     ]);
-    // What had already what was written is not told from what gets it.
+    // A written value cannot be distinguished from an equal earlier value.
     met.assert_at_most("right and gone", 10, "evicted");
 }
 

@@ -1,4 +1,4 @@
-//! What is in force, as lists: rules, groups, ports, addresses; and which of it a packet meets.
+//! The state as lists of rules, groups, ports and addresses, and the part that a packet matches.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,8 +24,8 @@ const WATCHED: [u8; 2] = [2, 3];
 /// Seconds after which an address is forgotten that was not seen again.
 pub(super) const AGEING: u64 = 60;
 
-/// A packet: the lowest four bits of its destination, above them two of its source, two of the port
-/// that it goes to, whether it is a first fragment, and one of the hardware address that it goes to.
+/// The ten bits of a packet. From the lowest: four bits of its destination address, two of its
+/// source, two of its destination port, one for a first fragment, one of its hardware address.
 pub(super) type Packet = u32;
 pub(super) const PACKETS: std::ops::Range<Packet> = 0..1024;
 const DESTINATION: Packet = 0x0f;
@@ -36,7 +36,7 @@ const HOST: Packet = 0x200;
 const SOURCE_UNIT: Packet = 0x10;
 const PORT_UNIT: Packet = 0x40;
 
-/// What a rule does with a packet.
+/// The action of a rule on a packet.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Output(u8),
@@ -64,19 +64,19 @@ pub(super) struct Rule {
     action: Action,
     /// Seconds that it lives; 0: for ever.
     hard_timeout: u64,
-    /// Since when it does what it does: its time begins anew when it is modified.
+    /// Time of the last change: it is reset when the rule is modified.
     since: u64,
     /// No two rules have the same, and a rule that is modified gets another.
     name: u32,
 }
 
-/// What of a port is turned round.
+/// The property of a port that is toggled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     Presence,
     Link,
     Flood,
-    /// Whether it drops what is sent to it.
+    /// The port drops the packets that are sent to it.
     Forward,
 }
 
@@ -105,8 +105,7 @@ pub(super) enum Request {
     Expire,
 }
 
-/// What a packet meets, and what that is called since it is as it is, or is not; `None`: it has always
-/// been so.
+/// The state that a packet matches, with the number of its last change; `None`: it never changed.
 pub(super) type Path = Vec<(Place, Option<u32>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +114,7 @@ pub(super) enum Place {
     Group(u8),
     Port(u8),
     Ports,
-    /// Whether some port drops what is sent to it.
+    /// Some port drops the packets that are sent to it.
     Filters,
     Host(u8),
 }
@@ -137,7 +136,7 @@ struct Host {
 }
 
 impl Place {
-    /// What an eviction is counted as that was because something else is met here.
+    /// The name under which an eviction is counted because the state here changed.
     pub(super) const fn of_eviction(self) -> &'static str {
         match self {
             Self::Table(_) => "by a table",
@@ -154,17 +153,17 @@ impl Place {
 pub(super) struct Model {
     /// The oldest first.
     rules: Vec<Rule>,
-    /// What each group leads to, and what it is called since it does.
+    /// The output of each group, with the number of its last change.
     groups: BTreeMap<u8, (u8, u32)>,
     ports: BTreeMap<u8, Port>,
-    /// What all ports are called since they are as they are, and what they let through.
+    /// The number of the last change of any port.
     ports_name: u32,
     filters: (bool, u32),
     /// The host that packets come from, and those that they go to.
     hosts: BTreeMap<u8, Host>,
     now: u64,
     names: u32,
-    /// Rules, and addresses, whose time was over.
+    /// Number of rules and addresses that expired.
     pub(super) expired: usize,
     pub(super) aged: usize,
 }
@@ -303,7 +302,8 @@ impl Rule {
         if has_actions { format!("{matching}{timeout},actions={actions}") } else { matching }
     }
 
-    /// Whether it changes packets, so that what a change means to an entry is not known exactly.
+    /// Returns whether it changes packets, so that the effect of a change on an entry is not known
+    /// exactly.
     const fn writes(&self) -> bool {
         !matches!(
             self.action,
@@ -351,12 +351,12 @@ impl Model {
         Time::ZERO.after(Duration::from_secs(self.now))
     }
 
-    /// Whether some rule changes packets.
+    /// Returns whether some rule changes packets.
     pub(super) fn writes(&self) -> bool {
         self.rules.iter().any(Rule::writes)
     }
 
-    /// What a packet meets that comes in by the ingress.
+    /// Returns the state that a packet from the ingress port matches.
     pub(super) fn path(&self, mut packet: Packet) -> Path {
         let mut path = vec![(Place::Filters, Some(self.filters.1))];
         let mut table = 0;

@@ -1,8 +1,8 @@
 //! MPLS labels, values on the stack, lengths of frames.
 //!
-//! A label is pushed and popped anywhere. But that there is a label behind a popped one is only said
-//! by rules that know it ([`popping`]): what comes out if a packet is read as labels is not worth
-//! modelling.
+//! A label is pushed and popped anywhere. Only rules that know of a second label name MPLS as the
+//! type behind a popped one ([`popping`]). The result of reading a packet as labels is not
+//! modelled.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};

@@ -12,7 +12,7 @@ use crate::{
     testing::World,
 };
 
-/// What the next step of a lookup comes to.
+/// The result of the next step of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'w> {
     /// A rule, or none.
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// What decides for a packet when these conjunctions have led to nothing.
+    /// Returns the rule that matches if these conjunctions led to no rule.
     #[must_use]
     pub fn decide(
         &self,

@@ -1,4 +1,4 @@
-//! What there is to see of a packet's way.
+//! The observable results of a packet.
 
 use shunt_flow::{
     FieldId, FlowKey,
@@ -13,10 +13,10 @@ use crate::{
     traversals::{datapath_action::Punt, traversal::TraversalError},
 };
 
-/// What becomes of a packet.
+/// The observable results of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// What leaves, in order; nothing if there was an error.
+    /// Packets that leave, in order; empty after an error.
     pub outcomes: Vec<Outcome>,
     /// Why the switch itself dropped the packet.
     pub error: Option<TraversalError>,
@@ -28,7 +28,7 @@ pub struct Fate {
     pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
     /// A meter ended the packet, or a copy of it.
     pub was_metered: bool,
-    /// The rules that the packet teaches.
+    /// Rules that the packet's learn actions make.
     pub taught: Vec<Taught>,
     /// The rules that it refreshes.
     pub refreshed: Vec<Refreshed>,
@@ -56,7 +56,7 @@ pub enum Outcome {
     Punted(Punted, Vec<u64>),
 }
 
-/// What a packet-in says.
+/// The content of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punted {
     pub(super) place: (BridgeId, TableId),

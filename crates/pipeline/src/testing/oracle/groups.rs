@@ -152,7 +152,7 @@ impl Walker<'_> {
         }
     }
 
-    /// What the band of a meter does that all packets exceed, if there is one.
+    /// Returns the kind of the band that all packets exceed, if the meter has such a band.
     pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
         let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;
         // The generators make bands that take no packet of theirs, and bands that take them all.
@@ -166,7 +166,7 @@ impl Role {
     pub(super) const NONE: Self = Self { in_set: false, in_bucket: false };
 }
 
-/// A DSCP with its drop precedence raised by so many levels, if it is one of assured forwarding.
+/// Returns a DSCP with its drop precedence raised by `levels`, if it is of assured forwarding.
 fn remarked(dscp: u128, levels: u8) -> u128 {
     let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
     for class in assured {

@@ -1,4 +1,4 @@
-//! What happened to a packet each time that it was parsed.
+//! The events of a packet between each two parsings.
 
 use super::{
     fate::{Fate, Outcome, Visited},
@@ -36,7 +36,7 @@ pub(super) struct Halves {
     cuts: u8,
     /// If there was a cut since the innermost copy was made: the lookups until the first one.
     resubmits_at_cut: Option<u16>,
-    /// What was metered since the innermost copy was made.
+    /// Meters since the innermost copy was made.
     copies: Copies,
     /// The same, at the first cut since then.
     copies_at_cut: Option<Copies>,
@@ -64,7 +64,7 @@ pub(super) struct Outer {
     resubmits_at_cut: Option<u16>,
 }
 
-/// What was metered before a packet-in.
+/// Meters before a packet-in.
 pub(super) struct Told(Copies);
 
 const CUTS_MAX: u8 = 6;
@@ -140,8 +140,10 @@ impl Halves {
         self.copies.is_metered = true;
     }
 
-    /// The packet is parsed again, after so many lookups; unless a meter has ended it, or it was
-    /// parsed too often with all of its copies: then its walk ends here.
+    /// Parses the packet again after `resubmits` lookups.
+    ///
+    /// The walk ends here if a meter has dropped the packet, or if it was parsed too often together
+    /// with all of its copies.
     pub(super) fn cut(&mut self, resubmits: u16, is_muted: bool) -> Result<(), TraversalError> {
         if self.cuts == CUTS_MAX {
             return Err(TraversalError::TooManyRecirculations(CUTS_MAX));
@@ -160,8 +162,9 @@ impl Halves {
         if is_ghost { Err(TraversalError::TooManyRecirculations(CUTS_MAX)) } else { Ok(()) }
     }
 
-    /// The packet waits for a controller, after so many lookups: its walk ends here. Answers with
-    /// what ends it, which nobody sees.
+    /// Ends the walk here, after `resubmits` lookups, because the packet waits for a controller.
+    ///
+    /// Returns the internal error that ends the walk; it is not observable.
     pub(super) fn pause(&mut self, resubmits: u16) -> TraversalError {
         self.resubmits_at_cut.get_or_insert(resubmits);
         self.copies_at_cut.get_or_insert(self.copies);

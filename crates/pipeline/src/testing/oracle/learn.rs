@@ -16,7 +16,7 @@ use crate::{
     traversals::traversal::Refresh,
 };
 
-/// What a packet teaches.
+/// A rule that a packet's learn action makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taught {
     /// A rule.
@@ -35,10 +35,10 @@ pub struct TaughtRule {
     pub(in crate::testing) limit: u32,
 }
 
-/// What a packet prolongs or shortens.
+/// A lifetime that a packet prolongs or shortens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// The hard timeout of a rule begins anew.
+    /// Restarts the hard timeout of a rule.
     Rule(RuleId),
     /// The timeouts of a rule are lowered to these seconds.
     Lowered(RuleId, u16, u16),
@@ -47,7 +47,7 @@ pub enum Refreshed {
 }
 
 impl Refreshed {
-    /// What a traversal says that it refreshes.
+    /// Returns the expected form of a refresh of a traversal.
     pub(in crate::testing) fn of(refresh: &Refresh) -> Self {
         match refresh {
             Refresh::Mac(entry) => Self::Mac(entry.bridge, entry.vlan, entry.mac),
@@ -58,7 +58,7 @@ impl Refreshed {
 }
 
 impl Taught {
-    /// What a traversal says that it teaches.
+    /// Returns the expected form of a learn request of a traversal.
     pub(in crate::testing) fn of(learning: &Learning) -> Self {
         match learning {
             Learning::Rule(rule) => Self::Rule(Box::new(TaughtRule {
@@ -73,21 +73,21 @@ impl Taught {
 }
 
 impl TaughtRule {
-    /// Whether a rule stands in the place of this one.
+    /// Returns whether `rule` has the match, table and priority of this one.
     pub(in crate::testing) fn is_place_of(&self, rule: &Rule) -> bool {
         TableSelector::One(rule.table) == self.request.table
             && rule.priority == self.request.priority
             && rule.matching == self.request.matching
     }
 
-    /// Whether a rule in its place is already what it would become.
+    /// Returns whether `rule` already equals the result of learning.
     pub(in crate::testing) fn is_nothing_new(&self, rule: &Rule) -> bool {
         let cookie = self.request.cookie;
         *rule.instructions == self.request.instructions
             && (cookie.number() == u64::MAX || cookie == rule.cookie)
     }
 
-    /// Whether there are as many rules as its limit allows.
+    /// Returns whether there are as many learned rules as the limit allows.
     pub(in crate::testing) fn is_over(&self, rules: &[std::sync::Arc<Rule>]) -> bool {
         let is_counted = |rule: &&std::sync::Arc<Rule>| {
             TableSelector::One(rule.table) == self.request.table
@@ -177,7 +177,7 @@ impl Walker<'_> {
     }
 }
 
-/// What a learned rule is, but for its match and its actions.
+/// Returns a learned rule without its match and its actions.
 #[expect(clippy::expect_used, reason = "the text is that of a rule")]
 fn head(action: &LearnAction) -> FlowMod {
     let text = format!(

@@ -94,7 +94,7 @@ impl Walker<'_> {
     }
 }
 
-/// Whether a port takes part in a VLAN.
+/// Returns whether a port belongs to a VLAN.
 pub(in crate::testing) fn belongs(port: &PortInfo, vlan: u16) -> bool {
     let is_trunked = match &port.vlans.trunks {
         None => true,

@@ -15,9 +15,9 @@ pub(super) struct Packet {
     pub(super) key: Box<FlowKey>,
     /// Type and control information of each tag, the outermost first.
     pub(super) tags: Vec<(u16, u16)>,
-    /// What it is on the wire, but for its tags.
+    /// The frame on the wire, without its tags.
     frame: Frame,
-    /// Whether there are headers that were not parsed.
+    /// True if there are headers that were not parsed.
     pub(super) is_uncovered: bool,
 }
 
@@ -52,7 +52,7 @@ impl Packet {
         frame
     }
 
-    /// Parses the frame anew; what is hidden stays.
+    /// Parses the frame again; hidden headers stay hidden.
     pub(super) fn parse_again(&mut self) {
         let mut key = self.frame.view();
         let hidden = usize::from(word::ETH_DST);
@@ -185,7 +185,7 @@ impl Packet {
         label | class << 9 | 0x100 | if ttl == 0 { 64 } else { ttl }
     }
 
-    /// Of a packet whose labels were changed nothing is known but its labels.
+    /// After a change of labels, only the labels of the packet are known.
     fn changed_labels(&mut self, ether_type: u16) {
         self.frame.set_ether_type(ether_type);
         self.key.set_field(FieldId::EthType, ether_type.into());

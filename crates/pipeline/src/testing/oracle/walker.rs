@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl World {
-    /// What becomes of a packet that came in.
+    /// Returns the results of a packet that arrived on a port.
     #[must_use]
     pub fn translate(&self, key: &FlowKey) -> Fate {
         let mut walker = Walker::new(self, key);
@@ -37,7 +37,7 @@ impl World {
         walker.fate(result)
     }
 
-    /// What becomes of a packet that a packet-out brought.
+    /// Returns the results of a packet from a packet-out.
     #[must_use]
     pub fn packet_out(&self, key: &FlowKey, actions: &[Action]) -> Fate {
         let mut walker = Walker::new(self, key);
@@ -365,7 +365,7 @@ impl<'w> Walker<'w> {
     #[inline(never)]
     fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
-        // What is told is a copy of its own.
+        // A packet-in carries a copy of its own.
         let outer = self.halves.begin_told();
         if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
             self.meter(meter);

@@ -28,7 +28,7 @@ pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, R
 
 /// A number that fits into bits of a field.
 pub(super) fn value_for(target: Subfield, text: Piece<'_>) -> Result<u128, RuleTextError> {
-    parse_as(text, "a value of so many bits", target.bits().unbounded_shr(target.offset.into()))
+    parse_as(text, "a value of this width", target.bits().unbounded_shr(target.offset.into()))
 }
 
 /// `move:FIELD[..]->FIELD[..]`.

@@ -29,7 +29,7 @@ pub(super) fn ct(argument: Piece<'_>) -> Result<Action, RuleTextError> {
         actions: Box::default(),
     };
     let mut actions = Vec::new();
-    // What does something to the connection, which then must be kept.
+    // The first action that changes the connection; it requires `commit`.
     let mut needs_commit = None;
     for item in argument.items() {
         let item = item?;
@@ -70,7 +70,9 @@ pub(super) fn ct(argument: Piece<'_>) -> Result<Action, RuleTextError> {
     }
 }
 
-/// Whether an action needs no connection that is kept: `nat` alone does again what was done.
+/// Returns whether an action needs no committed connection.
+///
+/// `nat` without arguments repeats an earlier translation.
 fn is_lookup(action: &Action) -> bool {
     matches!(action, Action::Nat(nat) if nat.kind.is_none())
 }
@@ -177,7 +179,7 @@ fn range(piece: Piece<'_>) -> Result<NatRange, RuleTextError> {
     range.filter(in_order).ok_or_else(|| piece.bad("nat", RANGE_FORM))
 }
 
-/// What follows the first `[` of `[FIRST]-[LAST]:PORTS`.
+/// Splits the text after the first `[` of `[FIRST]-[LAST]:PORTS`.
 fn bracketed(text: &str) -> Option<(IpAddr, IpAddr, Option<&str>)> {
     let (first, rest) = text.split_once(']')?;
     let (last, rest) = match rest.strip_prefix("-[") {
@@ -263,7 +265,7 @@ fn format_range(range: &NatRange) -> String {
     }
 }
 
-/// Applications whose connections can be followed, by the port that they use.
+/// Application protocols that connection tracking follows, with their transport ports.
 const ALGS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
 const CT_FORM: &str = "ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)";
 const NAT_FORM: &str = "nat, nat(src), nat(dst) or nat(src=ADDRESSES:PORTS,FLAGS), with the flags \

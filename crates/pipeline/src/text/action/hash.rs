@@ -118,14 +118,14 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What the next argument is the name of.
+    /// Reads the next argument, one of `names`.
     fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, RuleTextError> {
         let word = self.next()?;
         let named = names.iter().find(|(name, _)| *name == word.text());
         named.map(|(_, value)| *value).ok_or_else(|| word.bad(self.action, self.form))
     }
 
-    /// What `bundle` and `bundle_load` begin with.
+    /// Reads the arguments that `bundle` and `bundle_load` have in common.
     fn bundle(&mut self) -> Result<BundleAction, RuleTextError> {
         let fields = self.named(&FIELDS)?;
         let basis = parse_as(self.next()?, "a basis", u16::MAX)?;

@@ -14,7 +14,7 @@ use super::super::{
 };
 use crate::action::Action;
 
-/// What to do where a packet has no VLAN tag to write to.
+/// The treatment of packets without a VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     /// Push one first.

@@ -1,9 +1,15 @@
-//! `learn`: rules made of packets.
+//! `learn`: adds a rule with values from the packet.
 //!
-//! What the learned rule matches and does is a list of its own. `FIELD[..]` matches what the packet
-//! has there, `FIELD[..]=FIELD[..]` what it has elsewhere, `FIELD[..]=VALUE` a value;
-//! `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write, `output:FIELD[..]` sends. A value
-//! of a whole field is written as in a match, one of some of its bits as a number.
+//! The matches and actions of the learned rule are a list of their own:
+//!
+//! - `FIELD[..]` matches the value that the packet has in the field.
+//! - `FIELD[..]=FIELD[..]` matches the value that the packet has in the second field.
+//! - `FIELD[..]=VALUE` matches a value.
+//! - `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write a field.
+//! - `output:FIELD[..]` sends to the port in the field.
+//!
+//! The value of a whole field is written as in a match, and the value of some of its bits as a
+//! number.
 
 use shunt_classifier::Priority;
 use shunt_flow::{
@@ -143,7 +149,7 @@ fn asked(target: Subfield, text: Piece<'_>, scope: &Scope<'_>) -> Result<u128, R
     };
     // `vlan_vid` and `in_port` are narrower here than their values may be.
     value.filter(|value| value & !target.bits() == 0).ok_or_else(|| {
-        let (of, max, text_found) = ("a value of so many bits", target.bits(), text.text());
+        let (of, max, text_found) = ("a value of this width", target.bits(), text.text());
         text.error(RuleTextProblem::BadNumber { of, max, text: text_found.to_owned() })
     })
 }

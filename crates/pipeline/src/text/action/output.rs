@@ -97,7 +97,7 @@ pub(super) fn set_queue(argument: Piece<'_>) -> Result<Action, RuleTextError> {
 
 /// `controller`, `controller:BYTES`, `controller(KEY=VALUE..)`.
 ///
-/// What an output to the controller can say is one: that is how it is kept and printed.
+/// A `controller` that an output to port CONTROLLER can express is stored and printed as an output.
 pub(super) fn controller(argument: Piece<'_>) -> Result<Action, RuleTextError> {
     let mut action = plain();
     if integer(argument.text()).is_some() {

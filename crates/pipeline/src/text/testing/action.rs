@@ -199,12 +199,12 @@ pub(super) fn bits(
     })
 }
 
-/// Whether OpenFlow has a number for the field that means something: a tunnel option has none.
+/// Returns whether the field has a fixed number in OpenFlow; a tunnel option has none.
 pub(super) fn is_readable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }
 
-/// Whether actions can write a field.
+/// Returns whether actions can write a field.
 pub(super) fn is_writable(field: &FieldId) -> bool {
     subfield::writable(*field, Writes::Packet).is_ok()
 }
