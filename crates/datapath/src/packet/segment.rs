@@ -1,9 +1,9 @@
-//! Cutting a packet into the segments that its descriptor asks for, in software.
+//! Segmentation of a packet in software, as its virtio header asks for.
 //!
 //! Each segment repeats the headers of the packet and carries the next `gso_size` bytes of payload.
-//! What differs from segment to segment: the lengths, the IPv4 identification (one more each time),
-//! the sequence number, FIN and PSH (on the last only), CWR (on the first only, where the kernel
-//! leaves it: RFC 3168, 6.1.2), and the checksums.
+//! These fields differ between segments: the lengths, the IPv4 identification (one more each time),
+//! the sequence number, the flags and the checksums. Only the last segment has FIN and PSH. Only
+//! the first has CWR, as in the kernel (RFC 3168, 6.1.2).
 //!
 //! Source: Linux, `Documentation/networking/segmentation-offloads.rst`; RFC 9293, 3.1; RFC 768.
 
@@ -16,19 +16,20 @@ use crate::packet::{
 
 /// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.
 ///
-/// A sender chooses the size of the segments, down to one byte; this bounds what it can ask for.
+/// The sender chooses the size of the segments, down to one byte. This limit bounds the work that a
+/// sender can cause.
 pub const SEGMENTS_MAX: usize = 512;
 
 /// Why a packet was not segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
-    /// It does not carry the protocol that its descriptor names.
+    /// The packet does not carry the protocol that its virtio header names.
     #[error("the frame is not what it is to be segmented as")]
     Protocol,
-    /// It would become too many packets.
+    /// The packet would become too many segments.
     #[error("{count} segments are more than {SEGMENTS_MAX}")]
     TooMany {
-        /// How many.
+        /// Number of segments.
         count: usize,
     },
     /// No buffers are left.
@@ -36,11 +37,11 @@ pub enum SegmentError {
     PoolEmpty,
 }
 
-/// Appends to `out` the segments of a packet, each with its checksums made; answers how many.
+/// Appends the segments of a packet to `out`, with complete checksums; returns their number.
 ///
 /// # Errors
 ///
-/// When the packet cannot be segmented; nothing is appended.
+/// If the packet cannot be segmented. Nothing is appended then.
 pub fn segment(
     packet: &Packet,
     pool: &mut Pool,
@@ -76,22 +77,22 @@ pub fn segment(
     Ok(count)
 }
 
-/// Which segment of how many, of what size.
+/// Position of a segment in its packet.
 struct Place {
     index: usize,
     count: usize,
     size: usize,
 }
 
-/// Where the headers of a packet lie that is to be segmented.
+/// Offsets of the headers of a packet that will be segmented.
 pub(crate) struct Headers {
     network: usize,
     network_kind: Network,
     transport: usize,
     transport_kind: Transport,
-    /// Where the payload begins.
+    /// Offset of the payload.
     payload: usize,
-    /// Where it ends; what follows is padding.
+    /// End of the payload; padding follows.
     end: usize,
 }
 
@@ -128,8 +129,10 @@ const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
 impl Headers {
-    /// The headers of a frame that can be segmented as `gso_type` says; `None` where it cannot:
-    /// another protocol, a fragment, a routing header, no payload, or lengths that disagree.
+    /// Returns the headers of a frame that can be segmented as `gso_type` says.
+    ///
+    /// Returns `None` for another protocol, a fragment, a routing header, no payload, or lengths
+    /// that disagree.
     pub(crate) fn parse(frame: &[u8], gso_type: u8) -> Option<Self> {
         let (network, ethertype) = network(frame)?;
         let (network_kind, protocol, transport, end) = match ethertype {
@@ -153,12 +156,12 @@ impl Headers {
         (payload < end).then_some(headers)
     }
 
-    /// Length of the headers that each segment repeats.
+    /// Returns the length of the headers that each segment repeats.
     pub(crate) const fn length(&self) -> usize {
         self.payload
     }
 
-    /// Where the checksummed part begins, and where in it the checksum lies.
+    /// Returns the offset of the checksummed bytes, and the offset of the checksum in them.
     pub(crate) const fn checksum(&self) -> (usize, usize) {
         let offset = match self.transport_kind {
             Transport::Tcp => 16,
@@ -167,7 +170,7 @@ impl Headers {
         (self.transport, offset)
     }
 
-    /// Makes the headers, copied from the packet, those of one segment.
+    /// Changes headers that were copied from the packet into those of one segment.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
@@ -231,7 +234,7 @@ impl Headers {
         }
     }
 
-    /// Sum of the addresses, the protocol and the length (RFC 9293, 3.1; RFC 8200, 8.1).
+    /// Returns the sum of addresses, protocol and length (RFC 9293, 3.1; RFC 8200, 8.1).
     #[expect(
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
@@ -251,12 +254,12 @@ impl Headers {
     }
 }
 
-/// Whether MPLS labels lie in front of the network header, where no kernel looks for segments.
+/// Returns whether MPLS labels precede the network header; the kernel does not segment these.
 pub(crate) fn is_labelled(frame: &[u8]) -> bool {
     payload(frame).is_some_and(|(_, ethertype)| ETHERTYPES_MPLS.contains(&ethertype))
 }
 
-/// Offset and type of what is behind the VLAN tags.
+/// Returns offset and Ethernet type of the bytes behind the VLAN tags.
 fn payload(frame: &[u8]) -> Option<(usize, u16)> {
     let mut offset = 14_usize;
     let mut ethertype = be16(frame, 12)?;
@@ -269,7 +272,7 @@ fn payload(frame: &[u8]) -> Option<(usize, u16)> {
     Some((offset, ethertype))
 }
 
-/// Offset and type of the network header; behind labels its version tells the type.
+/// Returns offset and Ethernet type of the network header; behind labels its version decides.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let (mut offset, ethertype) = payload(frame)?;
     if !ETHERTYPES_MPLS.contains(&ethertype) {
@@ -289,7 +292,7 @@ fn network(frame: &[u8]) -> Option<(usize, u16)> {
     None
 }
 
-/// Protocol and offset of the transport header, and the end of the payload.
+/// Returns the protocol, the offset of the transport header, and the end of the payload (IPv4).
 fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
     let [first, _, t0, t1, _, _, f0, f1, _, protocol, ..] =
         *frame.get(network..)?.first_chunk::<20>()?;
@@ -302,7 +305,7 @@ fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
     Some((Network::Ipv4, protocol, network.checked_add(length)?, end))
 }
 
-/// The same of IPv6.
+/// Returns the same values as [`ipv4`] for IPv6.
 fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
     let [first, _, _, _, l0, l1, next, ..] = *frame.get(network..)?.first_chunk::<40>()?;
     if first >> 4 != 6 {
@@ -325,8 +328,10 @@ fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
     Some((Network::Ipv6, protocol, transport, end))
 }
 
-/// Where a network packet of `total` bytes ends; 0 says "as far as the frame goes", which is how
-/// packets are described whose length does not fit the field.
+/// Returns the end of a network packet of `total` bytes.
+///
+/// A `total` of 0 means the end of the frame: senders use it where the length does not fit the
+/// field.
 fn end(frame: &[u8], network: usize, total: usize) -> Option<usize> {
     let end = if total == 0 { frame.len() } else { network.checked_add(total)? };
     (end <= frame.len()).then_some(end)

@@ -1,12 +1,12 @@
-//! What is still to be done to a packet before it is on a wire, and doing it.
+//! The virtio header of a packet: checksums and segmentation that are still to be done.
 //!
-//! Kernels and guests hand over packets whose transport checksum is not made yet and that are to be
-//! cut into segments later; a switch that ignored this would forward nothing but broken TCP. So
-//! every packet carries the descriptor that virtio defined for it, and ports that understand it
-//! translate it one to one. For the others [`finish`] does the work in software.
+//! Kernels and guests send packets without a complete transport checksum, and packets of up to 64
+//! KiB that are to be segmented later. A switch that ignored this would forward broken TCP. So
+//! every packet carries the header that virtio defined for it, and ports that understand it
+//! translate it one to one. For the other ports [`finish`] does the work in software.
 //!
-//! A descriptor comes from outside and may say anything: [`Offload::receive`] judges it against the
-//! frame, and what it lets through no later step needs to doubt.
+//! The sender may write anything into the header. [`Offload::receive`] checks it against the frame,
+//! so later steps can rely on it.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
 //! in the byte order of the machine.
@@ -21,31 +21,32 @@ use crate::{
     port::Capabilities,
 };
 
-/// What is still to be done to a packet before it is on a wire: `struct virtio_net_hdr`, decoded
-/// (Virtual I/O Device 1.2, 5.1.6).
+/// A decoded `struct virtio_net_hdr`: the steps that a packet still needs before it is sent.
+///
+/// Source: Virtual I/O Device 1.2, 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The transport checksum is only the sum of the pseudo-header; from `checksum_start` on the
-    /// rest is to be added and stored at `checksum_start + checksum_offset`.
+    /// Set while the transport checksum is only the sum of the pseudo-header. The sum of the bytes
+    /// from `checksum_start` on must be added, and stored at `checksum_start + checksum_offset`.
     pub needs_checksum: bool,
-    /// The checksums were verified by whoever handed the packet over.
+    /// Set if the sender has verified the checksums.
     pub data_valid: bool,
-    /// `gso_type` as on the wire of virtio; 0: the packet is one segment.
+    /// `gso_type` as virtio encodes it; 0: the packet is one segment.
     pub gso_type: u8,
     /// Payload bytes of each segment.
     pub gso_size: u16,
     /// Length of the headers that each segment repeats.
     pub header_length: u16,
-    /// Where the checksummed part begins.
+    /// Offset of the first checksummed byte.
     pub checksum_start: u16,
-    /// Where in it the checksum lies.
+    /// Offset of the checksum from `checksum_start`.
     pub checksum_offset: u16,
 }
 
-/// Why a descriptor was refused: it contradicts its frame.
+/// Reason for refusing a virtio header that contradicts its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOffload {
-    /// The checksum would lie behind the end.
+    /// The checksum would lie behind the end of the frame.
     #[error("the checksum at {start} + {offset} lies outside a frame of {length} bytes")]
     ChecksumOutside {
         /// `checksum_start`.
@@ -55,10 +56,10 @@ pub enum BadOffload {
         /// Length of the frame.
         length: usize,
     },
-    /// A way to segment that this switch does not know.
+    /// This switch does not know the segmentation type.
     #[error("segmentation type {0:#04x} is not known")]
     UnknownSegmentation(u8),
-    /// Segments without payload, or longer than the frame.
+    /// The segments would have no payload, or be longer than the frame.
     #[error("segments of {size} bytes cannot be made of a frame of {length} bytes")]
     SegmentSize {
         /// `gso_size`.
@@ -66,18 +67,19 @@ pub enum BadOffload {
         /// Length of the frame.
         length: usize,
     },
-    /// The frame does not carry the protocol that it is to be segmented by, or not there.
+    /// The frame does not carry the protocol of `gso_type`, or not at `checksum_start`.
     #[error("the frame is not what it is to be segmented as")]
     Protocol,
-    /// It is to be segmented, but nobody vouches for its checksum: segments would get right ones.
+    /// The packet is to be segmented, but its checksum is neither due nor verified: the segments
+    /// would hide a wrong checksum.
     #[error("the frame is to be segmented and its checksum is neither due nor verified")]
     Unverified,
 }
 
 impl Offload {
-    /// Bytes of the descriptor on a packet socket.
+    /// Bytes of the header on a packet socket.
     pub const ENCODED: usize = 10;
-    /// Bytes of the descriptor with the number of buffers that follow it, as on a TAP.
+    /// Bytes of the header with the number of buffers that follow it, as on a TAP.
     pub const ENCODED_WITH_BUFFERS: usize = 12;
 
     /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
@@ -86,19 +88,19 @@ impl Offload {
     pub const GSO_TCPV6: u8 = 4;
     /// UDP, each segment a datagram (`VIRTIO_NET_HDR_GSO_UDP_L4`).
     pub const GSO_UDP_L4: u8 = 5;
-    /// Beside one of TCP: the first segment carries CWR (`VIRTIO_NET_HDR_GSO_ECN`).
+    /// Flag beside a TCP type: the first segment carries CWR (`VIRTIO_NET_HDR_GSO_ECN`).
     pub const GSO_ECN: u8 = 0x80;
 
     const NEEDS_CSUM: u8 = 1;
     const DATA_VALID: u8 = 2;
 
-    /// Whether the packet is still to be cut into segments.
+    /// Returns whether the packet must still be segmented.
     #[must_use]
     pub const fn is_segmented(&self) -> bool {
         self.gso_type != 0
     }
 
-    /// Reads a descriptor. Flags that are not known here mean nothing here.
+    /// Decodes a header; ignores unknown flags.
     #[must_use]
     pub const fn decode(bytes: [u8; Self::ENCODED]) -> Self {
         let [flags, gso_type, l0, l1, s0, s1, c0, c1, o0, o1] = bytes;
@@ -113,7 +115,7 @@ impl Offload {
         }
     }
 
-    /// Writes the descriptor.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(&self) -> [u8; Self::ENCODED] {
         let mut flags = 0;
@@ -130,7 +132,7 @@ impl Offload {
         [flags, self.gso_type, l0, l1, s0, s1, c0, c1, o0, o1]
     }
 
-    /// Writes the descriptor and the number of buffers, which is for the receiver alone: 0.
+    /// Encodes the header and the number of buffers, which is always 0: only receivers read it.
     #[must_use]
     pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
         let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];
@@ -140,16 +142,16 @@ impl Offload {
         bytes
     }
 
-    /// Reads and judges the descriptor that came with `frame`.
+    /// Decodes and checks the header that was received with `frame`.
     ///
-    /// What it says of a step that is not due is cleared. `header_length` is only a hint to the
-    /// receiver, and senders write what they like into it: it is replaced by what the headers say.
-    /// That parses the headers of packets still to be segmented here, before the flow key is made of
-    /// them: once in up to 64 KiB, and not at all for every other packet.
+    /// Fields of a step that is not due are cleared. `header_length` is only a hint, and senders
+    /// write arbitrary values into it, so it is replaced by the length of the parsed headers. This
+    /// parse precedes the extraction of the flow key. Only packets that must still be segmented
+    /// need it: one in up to 64 KiB of payload.
     ///
     /// # Errors
     ///
-    /// When descriptor and frame contradict each other.
+    /// If the header contradicts the frame.
     pub fn receive(bytes: [u8; Self::ENCODED], frame: &[u8]) -> Result<Self, BadOffload> {
         let mut offload = Self::decode(bytes);
         if offload.needs_checksum {
@@ -168,7 +170,7 @@ impl Offload {
         Ok(offload)
     }
 
-    /// Length of the headers that each segment of `frame` will repeat.
+    /// Returns the length of the headers that each segment of `frame` will repeat.
     fn checked_header_length(&self, frame: &[u8]) -> Result<u16, BadOffload> {
         match self.gso_type & !Self::GSO_ECN {
             Self::GSO_TCPV4 | Self::GSO_TCPV6 | Self::GSO_UDP_L4 => {}
@@ -189,7 +191,7 @@ impl Offload {
         u16::try_from(headers.length()).map_err(|_| BadOffload::Protocol)
     }
 
-    /// The frame now begins `count` bytes earlier.
+    /// Adjusts the offsets to a frame that now begins `count` bytes earlier.
     pub(crate) const fn moved_back(&mut self, count: u16) {
         if self.needs_checksum {
             self.checksum_start = self.checksum_start.saturating_add(count);
@@ -199,7 +201,7 @@ impl Offload {
         }
     }
 
-    /// The frame now begins `count` bytes later.
+    /// Adjusts the offsets to a frame that now begins `count` bytes later.
     pub(crate) fn moved_forward(&mut self, count: usize) {
         let moved = |offset: u16| {
             usize::from(offset).checked_sub(count).and_then(|o| u16::try_from(o).ok())
@@ -219,7 +221,7 @@ impl Offload {
     }
 }
 
-/// Why a port cannot send a packet.
+/// Reason why a port cannot send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
     /// The packet, or one segment of it, is longer than the port's limit.
@@ -230,17 +232,20 @@ pub enum Unsendable {
         /// The port's `frame_max`.
         max: usize,
     },
-    /// It could not be segmented.
+    /// The packet could not be segmented.
     #[error(transparent)]
     Segment(#[from] segment::SegmentError),
 }
 
-/// Appends to `out` what a port of these capabilities can send of the packet: the packet itself,
-/// with its checksum made if the port cannot, or its segments.
+/// Appends to `out` the packets that a port of these capabilities can send.
+///
+/// They are the packet itself, with a complete checksum if the port cannot compute it, or its
+/// segments.
 ///
 /// # Errors
 ///
-/// When the port cannot send it; nothing is appended, and the buffer is back in the pool.
+/// If the port cannot send the packet. Nothing is appended then, and the buffer is back in the
+/// pool.
 pub fn finish(
     mut packet: Packet,
     port: &Capabilities,
@@ -269,11 +274,12 @@ pub fn finish(
     Ok(())
 }
 
-/// Makes a transport checksum of which only the pseudo-header is summed up so far: adds everything
-/// from `start` on and stores the complement at `start + offset`, never as 0, which would mean "none"
-/// in UDP (RFC 768).
+/// Completes a transport checksum of which only the pseudo-header is summed up.
 ///
-/// Does nothing where the checksum would lie outside the frame.
+/// Adds all bytes from `start` on and stores the complement at `start + offset`. It never stores 0,
+/// which means "none" in UDP (RFC 768).
+///
+/// Does nothing if the checksum would lie outside the frame.
 pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     let Some(part) = frame.get_mut(start..) else { return };
     let checksum = match !folded(sum(part)) {
@@ -285,9 +291,10 @@ pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     }
 }
 
-/// One's complement sum of 16-bit words, the last one padded with zero (RFC 1071), not yet folded.
+/// Returns the one's complement sum of 16-bit words, not yet folded (RFC 1071).
 ///
-/// Words of 32 bits may be added as well: 2^16 is 1 in this arithmetic.
+/// The last word is padded with zero. Words of 32 bits may be added as well: 2^16 is 1 in this
+/// arithmetic.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
@@ -298,7 +305,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     total.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// A sum in 16 bits, carries added back in.
+/// Folds a sum into 16 bits, with the carries added back in.
 pub(crate) const fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff).wrapping_add(sum >> 16);
@@ -331,7 +338,7 @@ mod tests {
         )
     }
 
-    /// RFC 1071 word by word.
+    /// Computes RFC 1071 word by word.
     fn slow_sum(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -359,7 +366,8 @@ mod tests {
             complete_checksum(&mut bytes, 0, offset);
             let stored = u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
             prop_assert_ne!(stored, 0);
-            // What was there is the pseudo-header's part: with the result beside it all is ones.
+            // `before` is the sum of the pseudo-header: together with the result, all bits are
+            // ones.
             let all = u32::from(before) + u32::from(stored);
             prop_assert!(all == 0xffff || all == 2 * 0xffff, "{before:#x} {stored:#x}");
         }

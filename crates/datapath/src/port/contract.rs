@@ -5,115 +5,117 @@ use std::os::fd::BorrowedFd;
 use super::PortError;
 use crate::packet::buffer::{Packet, Pool};
 
-/// A port of the datapath, as the control thread holds it.
+/// A port of the datapath, owned by the control thread.
 pub trait Port: Send {
-    /// What it can do.
+    /// Returns the capabilities of the port.
     fn capabilities(&self) -> Capabilities;
 
-    /// Makes the queues of `threads` packet threads: one pair each. They are made once: to spread a
-    /// port over another number of threads, it is opened anew.
+    /// Creates one pair of queues for each of `threads` packet threads.
+    ///
+    /// Queues are created once. To use another number of threads, close the port and open it again.
     ///
     /// # Errors
     ///
-    /// When the device refuses, with the system's own reason, and the second time.
+    /// If the device refuses, with the system's reason, and if queues were created before.
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError>;
 
-    /// Whether its link is up.
+    /// Returns whether the link is up.
     fn link_up(&self) -> bool;
 
-    /// Hardware address; a locally administered one where the port has no device.
+    /// Returns the MAC address; a locally administered one if the port has no device.
     fn mac(&self) -> [u8; 6];
 
-    /// What the device itself counted, beyond what packet threads count.
+    /// Returns the counters of the device, which packet threads do not count.
     fn counters(&self) -> PortCounters;
 }
 
-/// The two ends of one port that one packet thread owns.
+/// The receive queue and the transmit queue of one port for one packet thread.
 pub struct Queues {
-    /// Where packets come from; `None` where this thread receives nothing from the port.
+    /// The receive queue; `None` if this thread receives nothing from the port.
     pub rx: Option<Box<dyn RxQueue>>,
-    /// Where packets go.
+    /// The transmit queue.
     pub tx: Box<dyn TxQueue>,
 }
 
-/// Where packets come from.
+/// A receive queue of a port.
 pub trait RxQueue: Send {
-    /// Appends at most [`BURST`](crate::BURST) packets to `burst`; never blocks. Their `ingress` is
-    /// set by the caller.
+    /// Appends at most [`BURST`](crate::BURST) packets to `burst`; never blocks. The caller sets
+    /// their `ingress`.
     ///
     /// # Errors
     ///
-    /// When the device is gone or broken: the queue gives nothing from then on, and the control
-    /// thread opens the port anew.
+    /// If the device is gone or broken. The queue receives nothing from then on, and the control
+    /// thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
-    /// A descriptor that becomes readable when there is something to receive; `None`: poll.
+    /// Returns a descriptor that is readable while packets wait; `None`: the queue must be polled.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// What one receive did besides appending packets.
+/// Result of one receive, apart from its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
-    /// Frames that were not taken: longer than the port's limit, cut by the system, with an offload
-    /// descriptor that contradicts the frame, or received while the pool was empty.
+    /// Frames that were refused: longer than the port's limit, truncated by the system, with a
+    /// virtio header that contradicts the frame, or received while the pool was empty.
     pub refused: u32,
-    /// Nothing will ever come again (a file replayed once).
+    /// Set if no packet will ever be received again (a file that is replayed once).
     pub exhausted: bool,
 }
 
-/// Where packets go.
+/// A transmit queue of a port.
 pub trait TxQueue: Send {
-    /// Sends packets from the front; answers how many it took. The caller keeps the buffers, and
-    /// drops and counts what was not taken.
+    /// Sends packets from the front of the slice; returns the number of packets taken.
+    ///
+    /// The caller keeps the buffers. It drops and counts the packets that were not taken.
     fn tx(&mut self, packets: &[Packet]) -> usize;
 
-    /// Why the last [`Self::tx`] took no more, if it left something.
+    /// Returns the reason why the last [`Self::tx`] did not take all packets.
     fn tx_end(&self) -> TxEnd {
         TxEnd::Full
     }
 
-    /// Pushes out what is pending; called on every turn, idle ones too.
+    /// Sends pending packets; called in every poll loop iteration, idle ones too.
     fn flush(&mut self);
 }
 
-/// Why a transmit queue took no more packets.
+/// Reason why a transmit queue took no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxEnd {
-    /// There is no room, or the device is down or gone: none of those left would be sent.
+    /// The queue is full, or the device is down or gone: none of the remaining packets can be sent.
     Full,
-    /// There was no room for the first of those left. There may be for the next one: what is full
-    /// may be a queue that only some packets go to.
+    /// There was no room for the first remaining packet. There may be room for the next one: the
+    /// full queue may be one that only some packets use.
     Crowded,
-    /// The device will never send the first of those left: it is longer than its MTU, say.
+    /// The device will never send the first remaining packet: for example, it exceeds the MTU.
     Refused,
 }
 
-/// What a port can do.
+/// Capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Takes packets whose transport checksum is still to be made.
+    /// Set if the device completes transport checksums.
     pub tx_checksum: bool,
-    /// Takes TCP and UDP packets still to be segmented.
+    /// Set if the device segments TCP and UDP packets.
     pub tx_segmentation: bool,
-    /// Longest frame, Ethernet header included; the device itself may refuse shorter ones.
+    /// Longest frame, Ethernet header included. The device itself may refuse shorter ones.
     pub frame_max: usize,
-    /// Whether every receive queue has a [`RxQueue::wait_fd`].
+    /// Set if every receive queue has a [`RxQueue::wait_fd`].
     pub can_wait: bool,
 }
 
 impl Capabilities {
-    /// What a wire takes: whole frames, nothing of which is still to be made.
+    /// Capabilities of a wire: complete frames without offloads.
     pub(crate) const WIRE: Self =
         Self { tx_checksum: false, tx_segmentation: false, frame_max: usize::MAX, can_wait: false };
 }
 
-/// What a device counted by itself.
+/// Counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets that the device dropped before they were received.
     pub rx_dropped: u64,
-    /// Packets that were taken and could not be sent.
+    /// Packets that the device accepted and could not send.
     pub tx_dropped: u64,
 }

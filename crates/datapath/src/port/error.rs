@@ -1,47 +1,47 @@
-//! Why a port does not work, and who can do something about it.
+//! Errors of ports, by the person who can solve the problem.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// Why a port does not work.
+/// Reason why a port does not work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The system refused.
+    /// The system refused a request.
     #[error("cannot {doing} {name}")]
     System {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         doing: &'static str,
         /// The device or file.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The operator has to let the daemon do it.
+    /// The operator must give the daemon a capability.
     #[error("not permitted to {doing} {name}: the daemon needs {needs}")]
     NotPermitted {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         doing: &'static str,
         /// The device.
         name: String,
-        /// The capability that is missing.
+        /// The missing capability.
         needs: &'static str,
     },
-    /// The operator has to create the device, or to correct its name.
+    /// The operator must create the device or correct its name.
     #[error("there is no device {name}")]
     NoDevice {
         /// The device.
         name: String,
     },
-    /// The operator has to choose another name.
+    /// The operator must choose another name.
     #[error("{name:?} cannot be the name of a device: 1 to 15 bytes without slash, colon or space")]
     BadName {
         /// The name.
         name: String,
     },
-    /// The device is there, but another program has it, or it is of another kind.
+    /// Another program uses the device, or the device is of another kind.
     #[error("{name} is in use, or no TAP device with several queues")]
     InUse {
         /// The device.
@@ -53,23 +53,23 @@ pub enum PortError {
         /// The device.
         name: String,
     },
-    /// The queues of a port are made once.
+    /// The queues of a port can be created once.
     #[error("the queues of {name} have been handed out already")]
     AlreadySplit {
         /// The port.
         name: String,
     },
-    /// Both ends of a pair have as many threads.
+    /// Both ends of a pair must have the same number of threads.
     #[error("{name} was made for {made} threads, not for {wanted}")]
     OtherThreads {
         /// The port.
         name: String,
-        /// How many threads it was made for.
+        /// Number of threads for which the port was created.
         made: u16,
-        /// How many were asked for.
+        /// Requested number of threads.
         wanted: u16,
     },
-    /// The capture file is not usable: the operator has to mend it.
+    /// The capture file is not usable: the operator must replace it.
     #[error(transparent)]
     Capture(#[from] shunt_pcap::PcapError),
     /// The capture file is too long to be replayed from memory.
@@ -85,8 +85,9 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// What the system said to `doing` something to the device `name`, where that `needs` a
-    /// capability.
+    /// Converts a system error of an action on the device `name`.
+    ///
+    /// `doing` is the action, and `needs` the capability for it.
     pub(super) fn device(
         doing: &'static str,
         name: &str,

@@ -1,12 +1,12 @@
-//! Two ports of one process that are each other's far end: what one sends, the other receives.
+//! Two connected ports in one process: each end receives the packets that the other sends.
 //!
-//! It needs no privileges and no kernel and loses nothing that its ring has room for, so it is what
-//! tests of the whole packet path stand on; it carries offload descriptors, so they cover packets
-//! still to be segmented as well.
+//! A pair needs no privileges and no kernel, and loses no packet while its ring has room. Tests of
+//! the whole packet path therefore use pairs. A pair carries virtio headers, so these tests cover
+//! packets that must still be segmented too.
 //!
 //! Each end has one ring per packet thread in each direction. The sender copies a frame into a
-//! buffer of its own, because its caller keeps the packet. The receiver hands that very buffer on,
-//! and sends one of the same size from its own pool back for it: no second copy, and every pool gets
+//! buffer of its own, because its caller keeps the packet. The receiver passes this buffer on
+//! without a second copy, and returns one of the same size from its own pool. So every pool gets
 //! back as many buffers as it gave.
 
 use std::sync::{Arc, Weak};
@@ -21,8 +21,8 @@ use crate::packet::buffer::{BURST, Packet, Pool};
 
 /// Packets that one ring holds.
 pub const RING: usize = 1024;
-// A sender takes back what it can before each burst. Between two of these at most a full ring and
-// the burst itself come back to it.
+// A sender takes back all returned buffers before each burst. Between two bursts, at most a full
+// ring and the burst itself are returned to it.
 const BACK: usize = RING + BURST;
 
 /// One end of a pair.
@@ -35,9 +35,10 @@ pub struct Pair {
     peer: Weak<()>,
 }
 
-/// Two ends, each with queues for `threads` packet threads: what thread number i of one end sends,
-/// thread number i of the other receives. Their hardware addresses are made of `seed` and the number
-/// after it.
+/// Creates two ends, each with queues for `threads` packet threads.
+///
+/// Thread i of one end receives the packets that thread i of the other sends. The MAC addresses are
+/// derived from `seed` and `seed + 1`.
 #[must_use]
 pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
     let alive = [Arc::new(()), Arc::new(())];
@@ -107,7 +108,7 @@ impl Port for Pair {
 
 struct PairTx {
     ring: Producer<Packet>,
-    /// Buffers that come back for those sent.
+    /// Buffers that the receiver returns for those sent.
     back: Consumer<Packet>,
     pool: Pool,
     _alive: Arc<()>,
@@ -146,7 +147,7 @@ struct PairRx {
 
 impl PairRx {
     fn send_back(&mut self, buffer: Packet) {
-        // Full only when its receiver is gone, and then nobody misses the buffer.
+        // The ring is full only if its receiver is gone. Then the buffer is not needed.
         let sent = self.back.push(buffer);
         debug_assert!(sent.is_ok() || self.back.is_abandoned(), "the way back has room for all");
     }
@@ -155,7 +156,7 @@ impl PairRx {
 impl RxQueue for PairRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
-        // Looked at first: what was sent before the other end went is still received.
+        // Read first, so that packets sent before the other end went away are still received.
         let abandoned = self.ring.is_abandoned();
         for _ in 0..BURST {
             let Ok(packet) = self.ring.pop() else {

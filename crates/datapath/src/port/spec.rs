@@ -1,21 +1,21 @@
-//! Which port to open.
+//! The description of a port to open.
 
 use std::path::PathBuf;
 
 use super::{Port, PortError, af_packet::AfPacket, null::Null, pcap::Pcap, tap::Tap};
 
-/// Which port to open, as a configuration says it.
+/// The kind and the settings of a port to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
-    /// Swallows what it is sent.
+    /// Discards packets.
     Null,
-    /// Replays one capture file, writes another.
+    /// Replays one capture file, and writes another.
     Pcap {
-        /// The file that packets come from.
+        /// The file to replay.
         rx: Option<PathBuf>,
-        /// The file that packets go to; replaced if it exists.
+        /// The file to write; replaced if it exists.
         tx: Option<PathBuf>,
-        /// How often `rx` is replayed.
+        /// Number of times that `rx` is replayed.
         repeat: Repeat,
     },
     /// A network device of the host, by a packet socket.
@@ -23,29 +23,31 @@ pub enum PortSpec {
         /// Its name.
         device: String,
     },
-    /// A TAP device, made if it does not exist.
+    /// A TAP device, created if it does not exist.
     Tap {
         /// Its name.
         device: String,
     },
 }
 
-/// How often a capture file is replayed.
+/// Number of times that a capture file is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeat {
     /// Once; the queue then reports that it is exhausted.
     #[default]
     Once,
-    /// From the beginning again, without end.
+    /// Without end.
     Endless,
 }
 
-/// Opens a port. `seed` is different for each port of a daemon: ports without a device make their
-/// hardware address of it.
+/// Opens a port.
+///
+/// `seed` differs between the ports of a daemon. Ports without a device derive their MAC address
+/// from it.
 ///
 /// # Errors
 ///
-/// When the device or file cannot be opened, naming who has to do what.
+/// If the device or file cannot be opened. The error names the action that solves the problem.
 pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
     Ok(match spec {
         PortSpec::Null => Box::new(Null::new(seed)),
@@ -57,7 +59,7 @@ pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
     })
 }
 
-/// A locally administered hardware address made of the low 40 bits of `seed`.
+/// Returns a locally administered MAC address with the low 40 bits of `seed`.
 pub(super) const fn local_mac(seed: u64) -> [u8; 6] {
     let [a, b, c, d, e, ..] = seed.to_le_bytes();
     [0x02, e, d, c, b, a]

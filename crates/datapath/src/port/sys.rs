@@ -1,7 +1,7 @@
-//! System calls that no safe wrapper covers: requests on network devices and TAPs, options of
-//! packet sockets, and sending several packets at once.
+//! System calls that no safe wrapper covers: devices, TAPs, packet sockets, and sends in batches.
 //!
-//! Every function here is safe to call: it owns what the kernel writes to, and says its length.
+//! Every function here is safe to call: it owns the memory that the kernel writes to, and passes
+//! its length.
 //!
 //! Source: netdevice(7), packet(7), Linux `Documentation/networking/tuntap.rst`.
 #![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
@@ -54,7 +54,7 @@ fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A request that takes and answers an `ifreq`.
+/// Sends a request that reads and writes an `ifreq`.
 fn device_request(
     fd: BorrowedFd<'_>,
     code: libc::Ioctl,
@@ -64,7 +64,7 @@ fn device_request(
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), code, ptr::from_mut(request)) }).map(drop)
 }
 
-/// The hardware address of a device.
+/// Returns the MAC address of a device.
 pub(super) fn hardware_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<[u8; 6]> {
     let mut request = device.request();
     device_request(fd, libc::SIOCGIFHWADDR, &mut request)?;
@@ -77,7 +77,7 @@ pub(super) fn hardware_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::R
     Ok(mac)
 }
 
-/// The flags of a device (`IFF_UP`, `IFF_RUNNING` ..).
+/// Returns the flags of a device (`IFF_UP`, `IFF_RUNNING` ..).
 pub(super) fn device_flags(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<c_int> {
     let mut request = device.request();
     device_request(fd, libc::SIOCGIFFLAGS, &mut request)?;
@@ -92,7 +92,7 @@ pub(super) fn bring_up(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()
     device_request(fd, libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// Flags as the kernel's `short` holds them.
+/// Converts flags to the kernel's `short`.
 fn short(flags: c_int) -> c_short {
     #[expect(clippy::cast_possible_truncation, reason = "the upper half is never set")]
     {
@@ -100,14 +100,14 @@ fn short(flags: c_int) -> c_short {
     }
 }
 
-/// Makes an open `/dev/net/tun` a queue of `device`, which is created if need be.
+/// Makes an open `/dev/net/tun` a queue of `device`, which is created if needed.
 pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) -> io::Result<()> {
     let mut request = device.request();
     request.ifr_ifru.ifru_flags = short(flags);
     device_request(fd, libc::TUNSETIFF, &mut request)
 }
 
-/// Sets how many bytes of descriptor stand in front of each frame of a TAP.
+/// Sets the length of the virtio header in front of each frame of a TAP.
 pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()> {
     // SAFETY: the request reads one int, which is borrowed for the call.
     let result =
@@ -115,7 +115,7 @@ pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()
     checked(result).map(drop)
 }
 
-/// Says which offloads (`TUN_F_*`) the reader of a TAP understands.
+/// Sets the offloads (`TUN_F_*`) that the reader of a TAP understands.
 pub(super) fn set_tun_offload(fd: BorrowedFd<'_>, offloads: c_uint) -> io::Result<()> {
     // SAFETY: the request takes its argument by value.
     let result =
@@ -148,7 +148,7 @@ pub(super) fn packet_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_i
     checked(result).map(|_| value)
 }
 
-/// Packets that a packet socket dropped since this was last asked.
+/// Returns the number of packets that a packet socket dropped since the last call.
 pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // Packets counted, packets dropped: `struct tpacket_stats`.
     let (mut counts, mut length) = ([0u32; 2], length_of::<[u32; 2]>());
@@ -160,7 +160,7 @@ pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     checked(result).map(|_| counts[1])
 }
 
-/// Binds a packet socket to a device; it receives every protocol from then on.
+/// Binds a packet socket to a device: it receives every protocol from then on.
 pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     let mut address = no_address();
     address.sll_protocol = ETH_P_ALL.to_be();
@@ -171,7 +171,7 @@ pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> 
     checked(result).map(drop)
 }
 
-/// The device that a packet socket is bound to; `None` when it was removed.
+/// Returns the device that a packet socket is bound to; `None` if it was removed.
 pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
     let (mut address, mut length) = (no_address(), length_of::<libc::sockaddr_ll>());
     let target = ptr::from_mut(&mut address).cast();
@@ -203,12 +203,13 @@ fn length_of<T>() -> libc::socklen_t {
     }
 }
 
-/// Sends at most [`BURST`] packets on a packet socket, each behind its descriptor; answers how many
-/// were sent, at least one.
+/// Sends at most [`BURST`] packets on a packet socket, each behind its virtio header.
+///
+/// Returns the number of packets sent, at least one.
 ///
 /// # Errors
 ///
-/// When the first was not sent.
+/// If the first packet was not sent.
 pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result<usize> {
     let mut headers = [[0u8; Offload::ENCODED]; BURST];
     let mut vectors = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
@@ -219,7 +220,7 @@ pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result
     for (packet, ((header, vector), message)) in packets.iter().zip(parts) {
         *header = packet.offload.encode();
         let frame = packet.frame();
-        // The kernel only reads from what it sends.
+        // The kernel only reads the memory of a message that it sends.
         vector[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: Offload::ENCODED };
         vector[1] =
             libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };

@@ -1,16 +1,17 @@
-//! A TAP device: the host's own stack is its far end.
+//! A TAP device: a port to the network stack of the host.
 //!
-//! A frame is one read or one write of a file. In front of it stands the descriptor of what is still
-//! to be done to the packet, so the host hands over packets of up to 64 KiB in one read and takes
-//! them in one write, which is where a TAP gets its throughput from.
+//! A frame is one read or one write of a file. The virtio header precedes the frame, so the host
+//! passes packets of up to 64 KiB in one read and takes them in one write. This gives a TAP its
+//! throughput.
 //!
-//! How long a frame is shows only when it was read. Each read offers a small buffer and, behind it,
-//! the part of a large one that the small one does not cover: a frame that turns out to be long is
-//! made whole in the large buffer by copying its first 2 KiB.
+//! The length of a frame is known only after the read. Each read offers a small buffer and, behind
+//! it, the rest of a large one. If the frame is long, its first 2 KiB are copied into the large
+//! buffer, which then holds the whole frame.
 //!
-//! Each packet thread has a queue of the device; the host spreads flows over them. The device is made
-//! if it does not exist, and brought up. One made here goes away with its last queue; one that was
-//! made before, for the daemon's user, needs no capability and stays.
+//! Each packet thread has a queue of the device; the host spreads flows over the queues. The device
+//! is created if it does not exist, and brought up. A device that was created here is removed with
+//! its last queue. A device that was created before, for the daemon's user, needs no capability and
+//! stays.
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
@@ -47,18 +48,19 @@ const HEADER: usize = Offload::ENCODED_WITH_BUFFERS;
 pub struct Tap {
     device: DeviceName,
     mac: [u8; 6],
-    /// Asks about the device, in the network namespace that it was opened in.
+    /// A socket for requests about the device, in the network namespace in which it was opened.
     control: OwnedFd,
-    /// The queue that made the device, until queues are handed out.
+    /// The queue that created the device, until [`Port::split`] returns it.
     first: Option<File>,
 }
 
 impl Tap {
-    /// Opens the device of this name, or makes it, and brings it up.
+    /// Opens the device of this name, or creates it, and brings it up.
     ///
     /// # Errors
     ///
-    /// When it exists and is no TAP with several queues, or the daemon lacks `CAP_NET_ADMIN`.
+    /// If the device exists and is no TAP with several queues, or if the daemon lacks
+    /// `CAP_NET_ADMIN`.
     pub fn open(device: &str) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let first = queue(&device)?;
@@ -74,7 +76,7 @@ impl Tap {
     }
 }
 
-/// A queue of the device, which is made if it does not exist.
+/// Opens a queue of the device, which is created if it does not exist.
 fn queue(device: &DeviceName) -> Result<File, PortError> {
     let name = device.as_str();
     let failed = |source| PortError::device("open", name, NEEDS, source);
@@ -97,8 +99,8 @@ fn queue(device: &DeviceName) -> Result<File, PortError> {
     Ok(file)
 }
 
-/// What the host may leave to us, the most first: a kernel that does not know one of a set refuses
-/// the whole set.
+/// Sets of offloads that the host may use, the largest first. A kernel that does not know one
+/// offload refuses the whole set.
 const OFFLOADS: [c_uint; 4] = [
     TCP | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
     TCP | libc::TUN_F_TSO_ECN,
@@ -166,7 +168,7 @@ struct TapRx {
     device: String,
 }
 
-/// What one read gave.
+/// Result of one read.
 enum Received {
     Packet(Packet),
     Refused,
@@ -186,7 +188,7 @@ impl TapRx {
             IoSliceMut::new(rest),
         ]);
         let length = match read {
-            // What fills the buffers may be longer than they are.
+            // A read that fills the buffers may have been truncated.
             Ok(read) if read < room => read.checked_sub(HEADER),
             Ok(_) => None,
             Err(error) => {
@@ -211,13 +213,13 @@ impl TapRx {
         })
     }
 
-    /// Takes a frame off the queue that there is no buffer for.
+    /// Removes a frame from the queue for which there is no buffer.
     fn discard(&self) -> io::Result<Received> {
         (&*self.file).read(&mut [0; HEADER]).map(|_| Received::Refused)
     }
 }
 
-/// The packet of a frame that was read into a longer buffer, if its descriptor holds.
+/// Returns the packet of a frame that was read into a longer buffer, if its virtio header is valid.
 fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
     packet.truncate(length);
     let [descriptor @ .., _, _] = header;
@@ -257,7 +259,7 @@ impl TapRx {
     fn broken(&self, source: io::Error) -> PortError {
         let name = self.device.clone();
         match source.raw_os_error().map(Errno::from_raw) {
-            // The kernel's words for a queue whose device was removed, before and after it has let go.
+            // Errors of a queue without a device: `EBADFD` after the removal, `EFAULT` during it.
             Some(Errno::EBADFD | Errno::EFAULT) => PortError::DeviceGone { name },
             _ => PortError::System { doing: "receive from", name, source },
         }

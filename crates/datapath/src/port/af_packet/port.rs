@@ -27,7 +27,7 @@ use crate::port::{
     sys::{self, DeviceName},
 };
 
-/// Bytes that one socket may have on their way out: a few bursts of packets still to be segmented.
+/// Bytes that one socket may queue for sending: a few bursts of packets still to be segmented.
 const SEND_BUFFER: c_int = 8 << 20;
 const NEEDS: &str = "CAP_NET_RAW";
 
@@ -36,16 +36,17 @@ pub struct AfPacket {
     device: DeviceName,
     index: c_uint,
     mac: [u8; 6],
-    /// Receives nothing; asks about the device, in the network namespace that it was opened in.
+    /// A socket for requests about the device, in the network namespace in which it was opened. It
+    /// receives nothing.
     control: OwnedFd,
-    /// The sockets of the queues, once they are made.
+    /// The sockets of the queues; empty until the queues are created.
     sockets: Vec<Arc<Socket>>,
 }
 
-/// What both queues of a thread use.
+/// A packet socket, shared by both queues of a thread.
 struct Socket {
     fd: OwnedFd,
-    /// Frames that found the ring full, as far as they have been asked for.
+    /// Frames dropped because the ring was full, as of the last request to the kernel.
     rx_dropped: AtomicU64,
 }
 
@@ -54,7 +55,7 @@ impl AfPacket {
     ///
     /// # Errors
     ///
-    /// When there is none, or the daemon lacks `CAP_NET_RAW`.
+    /// If there is no such device, or the daemon lacks `CAP_NET_RAW`.
     pub fn open(device: &str) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
@@ -64,13 +65,13 @@ impl AfPacket {
         Ok(Self { device, index, mac, control, sockets: Vec::new() })
     }
 
-    /// A socket that receives from the device into its ring.
+    /// Creates a socket that receives from the device into its ring.
     fn queue(&self) -> io::Result<(Arc<Socket>, Ring)> {
         let fd = packet_socket()?;
         let socket = fd.as_fd();
         let packet = |option| (libc::SOL_PACKET, option);
-        // The descriptor must be switched on before the ring is made, and the ring before the socket
-        // is bound: no frame may come any other way.
+        // Set the virtio header option before the ring is created, and create the ring before the
+        // socket is bound: every frame must be received through the ring.
         sys::set_option(socket, packet(libc::PACKET_VNET_HDR), &1)?;
         sys::set_option(socket, packet(libc::PACKET_IGNORE_OUTGOING), &1)?;
         let ring = Ring::new(socket)?;
@@ -82,7 +83,7 @@ impl AfPacket {
             mr_address: [0; 8],
         };
         sys::set_option(socket, packet(libc::PACKET_ADD_MEMBERSHIP), &promiscuous)?;
-        // Without CAP_NET_ADMIN the system's limit holds, and more bursts are cut short.
+        // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
         let _ = sys::set_option(socket, (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
         let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
@@ -90,12 +91,12 @@ impl AfPacket {
     }
 }
 
-/// A packet socket that receives nothing until it is bound.
+/// Creates a packet socket that receives nothing until it is bound.
 fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
 }
 
-/// Lets the kernel deal flows among sockets that are bound to one device.
+/// Lets the kernel spread flows over sockets that are bound to one device.
 fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
     let Some((first, others)) = sockets.split_first() else { return Ok(()) };
     if others.is_empty() {
@@ -109,7 +110,7 @@ fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
             &(mode << 16 | group),
         )
     };
-    // The kernel chooses a number that nobody has.
+    // The kernel chooses an unused number.
     join(first, libc::PACKET_FANOUT_FLAG_UNIQUEID, 0)?;
     let group = sys::packet_option(first.fd.as_fd(), libc::PACKET_FANOUT)?.cast_unsigned() & 0xffff;
     others.iter().try_for_each(|socket| join(socket, 0, group))
@@ -134,7 +135,7 @@ impl Port for AfPacket {
         let made: io::Result<Vec<_>> = (0..threads).map(|_| self.queue()).collect();
         let (sockets, mut rings): (Vec<_>, Vec<_>) = made.map_err(failed)?.into_iter().unzip();
         deal_flows(&sockets).map_err(failed)?;
-        // Until a socket had joined the others it received every frame, as the first one did.
+        // Before a socket joined the group, it received every frame, as the first one did.
         rings.iter_mut().skip(1).for_each(Ring::clear);
         let queues = sockets.iter().zip(rings).map(|(socket, ring)| Queues {
             rx: Some(Box::new(PacketRx {
@@ -163,7 +164,7 @@ impl Port for AfPacket {
     fn counters(&self) -> PortCounters {
         let mut counters = PortCounters::default();
         for socket in &self.sockets {
-            // The kernel forgets what it has told.
+            // The kernel resets this counter when it is read.
             let more = sys::take_packet_drops(socket.fd.as_fd()).unwrap_or(0);
             let before = socket.rx_dropped.fetch_add(more.into(), Relaxed);
             counters.rx_dropped += before + u64::from(more);
@@ -172,15 +173,14 @@ impl Port for AfPacket {
     }
 }
 
-/// Receives that found nothing between two looks at whether the device is still there: two system
-/// calls, spread over as many.
+/// Empty receives between two checks whether the device is still there: two system calls per check.
 const LOOK_EVERY: u32 = 64;
 
 struct PacketRx {
     socket: Arc<Socket>,
     ring: Ring,
     device: String,
-    /// Receives that found nothing since the last look.
+    /// Empty receives since the last check.
     empty: u32,
 }
 
@@ -192,7 +192,8 @@ impl PacketRx {
         }
         self.empty = 0;
         let fd = self.socket.fd.as_fd();
-        // Reading the error clears it; else a device that is down would wake the thread for ever.
+        // Reading the error clears it. Otherwise a device that is down would wake the thread again
+        // and again.
         let _ = getsockopt(&fd, SocketError);
         match sys::bound_device(fd) {
             Ok(Some(_)) => Ok(()),
@@ -227,10 +228,10 @@ impl RxQueue for PacketRx {
     }
 }
 
-/// Where the tag stands in a frame: behind the addresses.
+/// Offset of the VLAN tag in a frame: behind the addresses.
 const ADDRESSES: usize = 12;
 
-/// The frame of a slot as a packet, its tag put back.
+/// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
 fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
     let Filled { descriptor, frame, tag } = slot.read()?;
     let Some(tag) = tag else {
@@ -241,7 +242,7 @@ fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
         return Some(packet);
     };
     let (addresses, rest) = frame.split_at_checked(ADDRESSES)?;
-    // The descriptor counts from the start of the frame without the tag.
+    // The offsets of the virtio header refer to the frame without the tag.
     let offload = Offload::receive(descriptor, frame).ok()?;
     let mut packet = pool.take(frame.len() + tag.len(), DatapathPort::default())?;
     let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());

@@ -54,7 +54,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Makes the ring of a packet socket whose descriptors are switched on, and maps it.
+    /// Creates and maps the ring of a packet socket that has `PACKET_VNET_HDR` set.
     pub(super) fn new(socket: BorrowedFd<'_>) -> io::Result<Self> {
         #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25")]
         let request = libc::tpacket_req {
@@ -77,14 +77,14 @@ impl Ring {
         Ok(Self { base, next: 0 })
     }
 
-    /// The next slot that the kernel has filled.
+    /// Returns the next slot that the kernel has filled.
     pub(super) fn next(&mut self) -> Option<Slot<'_>> {
-        // Pairs with the kernel's barrier between filling the slot and giving it away.
+        // Pairs with the kernel's barrier between filling the slot and releasing it.
         let is_ours = self.status().load(Acquire) & libc::TP_STATUS_USER != 0;
         is_ours.then(|| Slot { ring: self })
     }
 
-    /// Gives back every slot that the kernel has filled so far.
+    /// Returns every slot that the kernel has filled so far to the kernel.
     pub(super) fn clear(&mut self) {
         for _ in 0..BLOCKS * SLOTS_PER_BLOCK {
             if self.next().is_none() {
@@ -93,7 +93,7 @@ impl Ring {
         }
     }
 
-    /// Where the next slot begins.
+    /// Returns the address of the next slot.
     fn slot(&self) -> NonNull<u8> {
         let block = self.next / SLOTS_PER_BLOCK * BLOCK;
         let offset = block + self.next % SLOTS_PER_BLOCK * SLOT;
@@ -101,7 +101,7 @@ impl Ring {
         unsafe { self.base.add(offset) }
     }
 
-    /// The word that says whose the next slot is.
+    /// Returns the status word of the next slot: it names the current owner of the slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
         // both sides access the word atomically.
@@ -121,18 +121,18 @@ pub(super) struct Slot<'a> {
     ring: &'a mut Ring,
 }
 
-/// What the kernel says of a frame.
+/// A received frame and its metadata.
 pub(super) struct Filled<'a> {
-    /// The descriptor.
+    /// The virtio header.
     pub(super) descriptor: [u8; Offload::ENCODED],
-    /// The frame, without the tag that the kernel took out of it.
+    /// The frame, without the VLAN tag that the kernel removed.
     pub(super) frame: &'a [u8],
-    /// That tag: its TPID and its TCI.
+    /// The removed tag: its TPID and its TCI.
     pub(super) tag: Option<[u8; 4]>,
 }
 
 impl Slot<'_> {
-    /// What is in the slot; `None` where the frame was cut, or its place makes no sense.
+    /// Returns the frame of the slot; `None` if it was truncated or its offset is invalid.
     pub(super) fn read(&self) -> Option<Filled<'_>> {
         let slot = self.ring.slot();
         // SAFETY: the slot begins with this header, written before it was given to us; the kernel
@@ -155,7 +155,8 @@ impl Slot<'_> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        // Pairs with the kernel's barrier between looking at the word and filling the slot anew.
+        // Pairs with the kernel's barrier between reading the status word and filling the slot
+        // again.
         self.ring.status().store(libc::TP_STATUS_KERNEL, Release);
         self.ring.next = (self.ring.next + 1) % (BLOCKS * SLOTS_PER_BLOCK);
     }

@@ -20,7 +20,7 @@ use crate::port::{
     spec::local_mac,
 };
 
-/// Longest file that is replayed: it is held in memory.
+/// Longest file that is replayed: the file is held in memory.
 pub const FILE_MAX: u64 = 1 << 30;
 
 /// A port of capture files.
@@ -28,7 +28,7 @@ pub struct Pcap {
     mac: [u8; 6],
     name: String,
     rx: Option<Replay>,
-    /// Whether one of its queues has to be polled.
+    /// Set if one of its queues must be polled.
     receives: bool,
     tx: Option<File>,
     is_split: bool,
@@ -40,7 +40,7 @@ impl Pcap {
     ///
     /// # Errors
     ///
-    /// When `rx` cannot be read or is no capture of Ethernet frames, or `tx` cannot be written.
+    /// If `rx` cannot be read or is no capture of Ethernet frames, or `tx` cannot be written.
     pub fn open(
         rx: Option<&Path>,
         tx: Option<&Path>,
@@ -123,7 +123,7 @@ impl Port for Pcap {
     }
 }
 
-/// The frames of a file, one after the other.
+/// The frames of a file, in order.
 struct Replay {
     capture: Capture,
     next: usize,
@@ -152,25 +152,25 @@ impl RxQueue for Replay {
     }
 }
 
-/// A packet with this frame.
+/// Creates a packet with this frame.
 fn filled(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
     let mut packet = pool.take(frame.len(), shunt_pipeline::DatapathPort::default())?;
     packet.frame_mut().copy_from_slice(frame);
     Some(packet)
 }
 
-/// Records collected are written when they are this long, and on every flush.
+/// Length at which collected records are written; each flush writes them too.
 const WRITE_AT: usize = 64 * 1024;
 
-/// Appends what one thread sends.
+/// Appends the packets that one thread sends to the file.
 struct Writer {
-    /// `None`: there is no file, or it could not be written to its end any more.
+    /// `None` if there is no file, or after a failed write.
     file: Option<File>,
     /// Whole records that are not written yet.
     buffer: Vec<u8>,
-    /// How many.
+    /// Number of records in `buffer`.
     pending: u64,
-    /// Packets taken and not written, of all threads.
+    /// Packets of all threads that were taken and not written.
     lost: Arc<AtomicU64>,
 }
 
@@ -189,7 +189,7 @@ impl Writer {
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
         if written.is_err() {
-            // Part of a record may be in the file: nothing that follows could be read.
+            // Part of a record may be in the file: a reader could not parse later records.
             self.file = None;
             self.lost.fetch_add(self.pending, Relaxed);
         }
@@ -205,7 +205,7 @@ impl TxQueue for Writer {
             if self.file.is_none() {
                 return taken;
             }
-            // Memory takes every write; the format ends in 2106.
+            // Memory accepts every write; timestamps of the format end in 2106.
             if PcapWriter::append(&mut self.buffer).write(now, packet.frame()).is_err() {
                 return taken;
             }
@@ -228,10 +228,10 @@ impl Drop for Writer {
     }
 }
 
-/// The time that is written beside packets, once per burst.
+/// Returns the time that is written with packets, once per burst.
 ///
-/// It is for people who lay captures side by side; nothing in the switch reads it, so it need not be
-/// the clock that is passed in.
+/// It lets people compare captures. The switch does not read it, so it need not be the clock that
+/// is passed in.
 #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
 fn nanoseconds_since_1970() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
