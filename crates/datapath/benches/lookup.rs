@@ -1,9 +1,10 @@
-//! A lookup of a packet in a chain of four stages, beside one in the megaflow cache.
+//! Lookup of a packet in a chain of four stages, compared with one in the megaflow cache.
 //!
-//! Each stage has as many entries as the megaflow cache, so four lookups of that kind are what a walk
-//! may cost. Both are of the same tables, and both ask whether what they find lives. In the chain packets
-//! are any source with any target: the walks of two have pieces in common, but none was seen as a whole
-//! when the chain was filled. `all` fits the L2 cache, `many` does not.
+//! Each stage has as many entries as the megaflow cache, so a lookup in the chain may cost as much
+//! as four in that cache. Both caches are of the same tables, and both check that the entry found
+//! is live. Packets of the chain have any source and any target: the traversals of two packets
+//! share LTM entries, but no whole traversal was seen when the chain was filled. `all` fits the L2
+//! cache, `many` does not.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -26,19 +27,19 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// What the tables look at, one after the other.
+/// Fields that the tables match, in order.
 const FIELDS: [FieldId; 4] = [FieldId::EthSrc, FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::UdpDst];
 
 /// Entries of a stage, and of the megaflow cache.
 const SIZES: [(&str, u32); 2] = [("all", 256), ("many", 8192)];
 
-/// What the first table does besides: a header that is rewritten is looked at by the stages behind.
+/// Actions of the first table: later stages match a header that it rewrites.
 const KINDS: [(&str, &str); 2] = [("plain", ""), ("routed", "dec_ttl,")];
 
-/// Packets that are looked up in turn.
+/// Packets to look up, in order.
 const PACKETS: usize = 4096;
 
-/// A packet with the `numbers`th value of each field.
+/// Returns a packet with the `numbers`th value of each field.
 fn packet(numbers: [u32; 4]) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGE.number().into());
@@ -56,7 +57,7 @@ fn mix(state: &mut u64) -> u32 {
     (*state >> 33) as u32
 }
 
-/// Four tables, each of which looks at one field and knows so many values; the first does `also`.
+/// Creates four tables: each has `size` rules on one field. The first also applies `also`.
 fn pipeline(size: u32, also: &str) -> Arc<Pipeline> {
     let pipeline = Arc::new(Pipeline::new(1));
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -82,14 +83,14 @@ fn pipeline(size: u32, also: &str) -> Arc<Pipeline> {
     pipeline
 }
 
-/// Where the entries of a cache live.
+/// Creates the owner of the entries of a cache.
 fn owner(pipeline: &Pipeline, entries_max: usize) -> Owner {
     let ring = |size| RingBuffer::new(size).0;
     let (version, learn_requests) = (pipeline.version(), RingBuffer::new(1).0);
     Owner::new(OwnerId(0), version, entries_max, ring(entries_max), learn_requests)
 }
 
-/// A chain whose stages are full, its store, and packets that hit.
+/// Creates a chain with full stages, its owner, and packets that hit.
 fn chain(size: u32, also: &str) -> (Gigaflow, Owner, Vec<FlowKey>) {
     let pipeline = pipeline(size, also);
     let mut owner = owner(&pipeline, 4 * size as usize);
@@ -113,8 +114,9 @@ fn chain(size: u32, also: &str) -> (Gigaflow, Owner, Vec<FlowKey>) {
     (chain, owner, packets)
 }
 
-/// A megaflow cache of the same tables with as many entries as a stage has, its store, and packets that
-/// hit.
+/// Creates a megaflow cache of the same tables, its owner, and packets that hit.
+///
+/// It has as many entries as a stage.
 fn megaflow(size: u32, also: &str) -> (MegaflowCache, Owner, Vec<FlowKey>) {
     let pipeline = pipeline(size, also);
     let mut owner = owner(&pipeline, size as usize);

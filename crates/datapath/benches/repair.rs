@@ -1,10 +1,10 @@
-//! The dip after a change that makes every entry stale: with and without repair, and how it is before
-//! any change.
+//! Forwarding time after a change that makes every entry stale: with repair, without it, and before
+//! a change.
 //!
-//! A packet thread forwards a round of flows, one packet each. `before` is such a round when all is
-//! cached. `off` and `on` are the first round after a rule that every flow depends on was replaced, from
-//! the advance on: what the turn does that takes it, and what each packet has to wait for, is in it.
-//! `few` fits a turn's translations, `many` does not. Times are CPU time of the thread.
+//! A packet thread forwards a round of flows, one packet each. `before` is a round with all flows
+//! cached. `off` and `on` are the first round after the replacement of a rule that every flow
+//! depends on. They include the iteration that takes the invalidation, and the wait of each packet.
+//! `few` fits the translations of one iteration, `many` does not. Times are CPU time of the thread.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
 
@@ -70,12 +70,12 @@ impl Bench {
         let mut bench = Self { pipeline, coordinator, thread, ends, pool, now, flows, changes: 0 };
         bench.change();
         bench.round();
-        // Twice: what was just made is reported and counted as hit.
+        // The second round reports the entries of the first, and counts their hits.
         bench.round();
         bench
     }
 
-    /// Replaces what every flow depends on. The thread has not heard of it.
+    /// Replaces the rule that every flow depends on. The thread is not notified yet.
     fn change(&mut self) {
         self.changes += 1;
         let text = format!(
@@ -87,11 +87,11 @@ impl Bench {
         self.coordinator.take_reports();
         self.coordinator.apply(change.version, &change.deltas);
         self.pipeline.reclaim(self.thread.version());
-        // What was put off is done now, and not in the round that is timed.
+        // Finish deferred work now, not in the timed round.
         while self.coordinator.run_iteration() {}
     }
 
-    /// Sends a packet of each flow, and turns until all have come out.
+    /// Sends a packet of each flow, and runs iterations until all are received.
     fn round(&mut self) {
         let (mut sent, mut came) = (0, 0);
         let mut burst = Vec::new();
@@ -123,10 +123,10 @@ impl Bench {
     }
 }
 
-/// Packets between the two far ends at most.
+/// Most packets between the two far ends.
 const IN_FLIGHT: u16 = 128;
 
-/// Gives the thread a port; answers with its far end.
+/// Adds a port to the thread; returns its far end.
 fn attach(controls: &mut ControlEnds, number: u32) -> Queues {
     let (mut near, mut far) = pair(1, u64::from(number));
     let capabilities = near.capabilities();
@@ -143,7 +143,7 @@ fn attach(controls: &mut ControlEnds, number: u32) -> Queues {
     queues(&mut far).expect("it has a queue")
 }
 
-/// A UDP packet from one of many ports.
+/// Returns a UDP packet from one of many ports.
 fn frame(flow: u16) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -179,7 +179,7 @@ fn repair(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// CPU time of a round, which does not grow by what else the machine does.
+/// Returns the CPU time of a round: other load on the machine does not count.
 fn timed(bench: &mut Bench) -> Duration {
     let now = || {
         let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("there is such a clock");

@@ -7,10 +7,10 @@
 //!   R + I + C  =  sent + punted + dropped (by reason) + held
 //! ```
 //!
-//! where a transmit queue took the *sent* packets, the queue to the controllers took the *punted*
-//! packets, each *dropped* packet has one [`DropReason`], and *held* packets wait in an upcall queue or a
-//! transmit batch. *Forwarded* counts original packets with at least one output or punt, even if their
-//! copies were dropped later.
+//! A transmit queue took the *sent* packets, and the queue to the controllers took the *punted* packets.
+//! Each *dropped* packet has one [`DropReason`]. *Held* packets wait in an upcall queue or a transmit
+//! batch. *Forwarded* counts original packets with at least one output or punt, even if their copies
+//! were dropped later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

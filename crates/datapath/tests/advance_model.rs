@@ -1,19 +1,19 @@
-//! Exhaustive model of the protocol by which versions and evictions reach the owners of caches.
+//! Exhaustive model of the protocol that carries versions and evictions to the owners of caches.
 //!
-//! Everything that runs here is the code that runs in the switch: owners, reports and their rings,
-//! the desk, mailboxes and their merging. Only the interleaving is the model's: every order in
-//! which owners install, expire and take advances, and in which the desk takes in reports and
-//! applies changes, is tried, breadth first, and states that were seen before are not tried again.
-//! A state is reached by replaying its steps, since rings cannot be copied.
+//! The model runs the code of the switch: owners, reports and their rings, the eviction
+//! coordinator, mailboxes and their merging. Only the interleaving belongs to the model. Owners
+//! install, expire and take invalidations; the coordinator takes reports and applies changes. The
+//! model tries every order of these steps, breadth first, and does not try a known state again. It
+//! reaches a state by replaying its steps, since rings cannot be copied.
 //!
-//! What is checked: in no state can an owner hit an entry that its version made stale, and when all
-//! is quiet the engine watches exactly the entries that exist.
+//! The model checks two claims. In no state can an owner hit an entry that its version made stale.
+//! Once all queues are empty, the engine tracks exactly the entries that exist.
 //!
-//! Packets that teach are a model of their own, over the same code: `learn_requests`.
+//! Packets that cause learn requests have a model of their own over the same code: `learning`.
 //!
-//! Each rule of `shunt_datapath::evict::owner` has a test here. A checker that finds nothing may be blind,
-//! so the rules are also broken, one at a time, by the engine or by the harness around the real
-//! code, and then the model must find what the rule is for.
+//! Each rule of `shunt_datapath::evict::owner` has a test here. A checker that finds no fault may
+//! be blind. So each rule is also broken, one at a time, in the engine or in the harness around the
+//! real code. Then the model must find the fault that the rule prevents.
 
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
@@ -39,7 +39,7 @@ use shunt_pipeline::{
     Traversal,
 };
 
-/// How large the model is, and which rule it breaks.
+/// The size of the model, and the rule that it breaks.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     owners: usize,
@@ -49,28 +49,29 @@ struct Model {
     broken: Option<Rule>,
 }
 
-/// A rule, by its number in `shunt_datapath::evict::owner`, as it is broken here.
+/// A broken rule, with its number in `shunt_datapath::evict::owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// 1: the engine computes over what it has indexed, but `seq` counts what it has dequeued.
+    /// 1: the engine computes with the entries it has indexed, but `seq` counts those it has
+    /// dequeued.
     SeqCoversWhatIsNotIndexed,
     /// 2: the engine records an install that is older than itself.
     LateIsRecorded,
-    /// 3: an owner is silent about what it expires.
+    /// 3: an owner does not report the entries that it expires.
     ExpiryIsSilent,
-    /// 4: merged advances carry the newest `seq`.
+    /// 4: merged invalidations carry the newest `seq`.
     MergeTakesNewestSeq,
-    /// 5: a translation is installed although its owner has advanced since.
+    /// 5: a translation is installed although its owner has adopted a newer version since.
     OldTranslationIsInstalled,
-    /// 7: ids are slots, and a slot is used again before its `removed` is there.
+    /// 7: ids are slots, and a slot is used again before its `removed` report arrives.
     SlotIsReusedTooEarly,
-    /// 10: an owner that wakes goes on without looking into its mailbox.
+    /// 10: an owner that wakes continues without reading its mailbox.
     WakesBlindly,
-    /// 10: whether an owner sleeps is looked at before the advance is posted.
+    /// 10: the sender checks whether an owner sleeps before it posts the invalidation.
     LooksBeforeItPosts,
 }
 
-/// Versions that change something: flow 0 is changed by version 1, flow 1 by version 2.
+/// Versions that change something: version 1 changes flow 0, version 2 changes flow 1.
 const LAST: u64 = 2;
 const FLOWS: u16 = 2;
 
@@ -82,12 +83,12 @@ fn changed_by(version: u64) -> u16 {
     u16::try_from(version - 1).unwrap()
 }
 
-/// Whether what was decided for `flow` under `seen` is wrong under `current`.
+/// Returns whether a decision for `flow` under `seen` is wrong under `current`.
 fn is_stale(flow: u16, seen: u64, current: u64) -> bool {
     (seen + 1..=current.min(LAST)).any(|version| changed_by(version) == flow)
 }
 
-/// A traversal of `flow`, really made under `seen` (which its key tells), and labelled `label`.
+/// A traversal of `flow` under version `seen` (encoded in its key), with the version `label`.
 fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::TcpSrc, u128::from(flow));
@@ -113,7 +114,7 @@ fn flow_and_version(traversal: &Traversal) -> (u16, u64) {
     (u16::try_from(field(FieldId::TcpSrc)).unwrap(), field(FieldId::TcpDst))
 }
 
-/// An engine that is short enough to be seen to be right, unless it is told not to be.
+/// An engine that is short enough for a review by eye, with optional faults.
 struct Engine {
     broken: Option<Rule>,
     rows: Arc<Mutex<Rows>>,
@@ -122,11 +123,11 @@ struct Engine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Rows {
     version: u64,
-    /// Entry, the flow, the version that its traversal claims.
+    /// The flow and the claimed version of each entry's traversal.
     indexed: BTreeMap<EntryId, (u16, u64)>,
-    /// Recorded, but not considered yet; only under a broken rule 1.
+    /// Recorded entries that are not considered yet; only under a broken rule 1.
     pending: BTreeMap<EntryId, (u16, u64)>,
-    /// Removals held back; only under a broken rule 7.
+    /// Delayed removals; only under a broken rule 7.
     delayed: Vec<EntryId>,
 }
 
@@ -192,7 +193,7 @@ impl Evictor for Engine {
     }
 }
 
-/// Owners, desk, and what lies between them.
+/// The owners, the coordinator, and the messages between them.
 struct World {
     model: Model,
     owners: Vec<Place>,
@@ -204,25 +205,25 @@ struct Place {
     owner: Owner,
     link: Arc<Link>,
     installs: usize,
-    /// A translation that is not installed yet: flow and version; only under a broken rule 5.
+    /// Flow and version of a translation that is not installed yet; only under a broken rule 5.
     translated: Option<(u16, u64)>,
-    /// Reports on their way, to tell states apart.
+    /// Reports in transit; part of the state's identity.
     sent: VecDeque<(EntryId, bool)>,
-    /// Install numbers of live entries, to tell states apart.
+    /// Install numbers of live entries; part of the state's identity.
     numbers: BTreeMap<EntryId, usize>,
     pace: Pace,
-    /// Found asleep by who posts later; only under a broken rule 10.
+    /// Set if the sender found the owner asleep before it posted; only under a broken rule 10.
     found_asleep: bool,
-    /// The version that it is then said to have answered.
+    /// The version that the owner then acknowledges.
     said: u64,
 }
 
-/// What a packet thread does.
+/// State of a packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pace {
     Awake,
     Asleep,
-    /// Awake again, and has not looked into its mailbox.
+    /// Awake, and has not read its mailbox yet.
     Rising,
 }
 
@@ -240,7 +241,7 @@ enum Step {
     FindAsleep { owner: usize },
 }
 
-/// What tells two states apart.
+/// The identity of a state.
 type State = (u64, u64, Rows, Vec<PlaceState>);
 type PlaceState = (
     u64,
@@ -252,16 +253,16 @@ type PlaceState = (
     (Pace, bool, u64),
 );
 
-/// What must not be.
+/// A violation of a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// An owner can hit an entry that its version made stale.
     StaleHit,
-    /// A version is said to be answered, and an owner that did not adopt it can forward a packet.
+    /// A version is acknowledged, and an owner that did not adopt it can forward a packet.
     AckedTooEarly,
-    /// All is quiet, and the engine watches an entry that does not exist.
+    /// All queues are empty, and the engine tracks an entry that does not exist.
     PhantomRow,
-    /// All is quiet, and the engine does not watch an entry that exists.
+    /// All queues are empty, and the engine does not track an entry that exists.
     UntrackedEntry,
 }
 
@@ -467,7 +468,7 @@ impl Place {
         self.pace = Pace::Awake;
     }
 
-    /// As a packet thread does, it looks once more before it sleeps.
+    /// Checks the mailbox once more before it sleeps, as a packet thread does.
     fn prepare_park(&mut self) {
         self.link.waker().prepare_park();
         self.pace = Pace::Asleep;
@@ -477,7 +478,7 @@ impl Place {
         }
     }
 
-    /// What finds nothing in its mailbox goes on.
+    /// Reads the mailbox; an owner with an empty mailbox continues.
     fn look(&mut self) {
         if self.pace == Pace::Rising && !self.link.mailbox().is_flagged() {
             self.pace = Pace::Awake;
@@ -510,8 +511,9 @@ impl Place {
     }
 }
 
-/// Tries every interleaving; answers the number of states and the faults found, each with the
-/// shortest steps that lead to it.
+/// Tries every interleaving; returns the number of states and the faults found.
+///
+/// Each fault has the shortest steps that lead to it.
 fn explore(model: Model) -> (usize, BTreeMap<Fault, Vec<Step>>) {
     let mut seen: HashSet<State> = HashSet::new();
     let mut faults = BTreeMap::new();

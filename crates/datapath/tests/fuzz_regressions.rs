@@ -1,4 +1,4 @@
-//! What fuzzing started from and what it found, replayed on the stable toolchain.
+//! Replay of the fuzzing corpus and of past crashes on the stable toolchain.
 //!
 //! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
 

@@ -216,7 +216,7 @@ impl EvictionCoordinator {
         (coordinator, sender)
     }
 
-    /// Adds an owner, whose endpoint was created for [`Self::version`].
+    /// Adds an owner with an endpoint that was created for [`Self::version`].
     ///
     /// It may have the id of an owner that has retired.
     ///
@@ -346,7 +346,7 @@ impl EvictionCoordinator {
         self.apply_learned(version, deltas, &[]);
     }
 
-    /// Applies one change whose version includes these learn requests.
+    /// Applies one change of a version that includes these learn requests.
     pub fn apply_learned(
         &mut self,
         version: Version,
@@ -356,7 +356,7 @@ impl EvictionCoordinator {
         self.apply_since(self.clock.now(), version, deltas, learn_requests);
     }
 
-    /// Applies one change whose deltas were received at `received`.
+    /// Applies one change with deltas that were received at `received`.
     fn apply_since(
         &mut self,
         received: Time,

@@ -67,7 +67,7 @@ fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, Change
 mod of_whom {
     use super::*;
 
-    /// A coordinator whose thread sleeps.
+    /// A coordinator with a parked thread.
     struct Scene {
         waker: Arc<Waker>,
         handle: Arc<CoordinatorHandle>,

@@ -55,7 +55,8 @@ impl Waker {
 
     /// Returns whether the thread sleeps; call it after posting a message.
     ///
-    /// If it sleeps, it reads its queues after [`Self::unpark`] and finds the message, whoever wakes it.
+    /// If it sleeps, it reads its queues after [`Self::unpark`] and finds the message. Any sender may
+    /// wake it.
     #[must_use]
     pub fn finds_asleep(&self) -> bool {
         // SeqCst: partner of the fences in `prepare_park` and `unpark`.

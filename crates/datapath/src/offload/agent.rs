@@ -50,7 +50,7 @@ pub struct OffloadAgent<T> {
     pub(super) drain: Drain,
     pub(super) pending_traversals: PendingTraversals,
     pub(super) offers: Vec<Consumer<OffloadCandidate>>,
-    /// The packet thread whose candidates come first in the next iteration.
+    /// The packet thread with the first candidates of the next iteration.
     pub(super) offered_first: usize,
     /// The ingress ports of the device.
     pub(super) ports: Option<BTreeSet<PortNo>>,

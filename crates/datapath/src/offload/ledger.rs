@@ -254,7 +254,7 @@ impl Ledger {
 
     /// Adds the insertions of one stage; returns whether those of earlier stages may follow.
     ///
-    /// No packet may be led to an entry that is still to come. An entry whose key is occupied
+    /// No packet may be led to an entry that is still to come. An entry with an occupied key
     /// waits, and entries that lead to its tag wait with it. The others do not wait, as a device
     /// may keep an entry that it was asked to remove.
     fn next_inserts(

@@ -12,7 +12,7 @@ use shunt_pipeline::Time;
 /// The status of an offload device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OffloadStatus {
-    /// Whether the device forwards as the tables do.
+    /// Agreement of the device with the tables.
     pub state: OffloadState,
     /// Entries that each stage holds or may hold, unconfirmed removals included.
     pub held: Vec<usize>,
@@ -32,7 +32,7 @@ pub struct OffloadStatus {
     pub candidates_offered: u64,
     /// Of these, candidates that were dropped because too many waited.
     pub candidates_dropped: u64,
-    /// Of these, candidates whose whole traversal the device held, or was about to hold.
+    /// Of these, candidates with a whole traversal that the device held, or was about to hold.
     pub candidates_known: u64,
     /// Of these, candidates of a port or bridge that the device does not have.
     pub candidates_elsewhere: u64,
@@ -56,7 +56,7 @@ pub struct OffloadStatus {
     pub bytes: u64,
 }
 
-/// Whether an offload device forwards as the tables do.
+/// Agreement of an offload device with the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadState {
     /// The device confirms its operations.

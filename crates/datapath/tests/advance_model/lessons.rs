@@ -1,55 +1,60 @@
-//! Packets that teach: each owner has a queue on which a packet that is behind one that taught must
-//! meet what it taught, and no queue may stand still for ever. Control, which makes versions of
-//! lessons, is the harness's; owners, desk and mailboxes are those of the switch.
+//! Model of packets that cause learn requests.
+//!
+//! Each owner has a queue. A packet behind one that sent a learn request must be forwarded by a
+//! version that includes the request, and no queue may wait for ever. The harness plays the control
+//! thread, which makes versions of learn requests. Owners, coordinator and mailboxes are those of
+//! the switch.
 
 use super::*;
 
-/// Which rule is broken.
+/// The broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
-    /// 8: what is behind a packet that taught goes on.
+    /// 8: packets behind one that sent a learn request are not held.
     NobodyWaits,
-    /// 9: control answers a lesson when it has taken it, before its version is published.
+    /// 9: control acknowledges a learn request when it has taken it, before its version is
+    /// published.
     AckedTooEarly,
-    /// 9: merged advances carry the lesson of the earlier one.
+    /// 9: merged invalidations carry the learn requests of the earlier one.
     MergeForgetsLessons,
-    /// 9: a lesson that changes nothing is not answered.
+    /// 9: a learn request that changes nothing is not acknowledged.
     NothingIsNotAcked,
-    /// 9: the answer to a lesson that changed nothing drops what was installed meanwhile.
+    /// 9: the acknowledgement of a learn request that changed nothing drops entries installed
+    /// meanwhile.
     NothingDropsInstalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A packet was forwarded by a version that does not contain what the packet before it on
-    /// its queue taught.
+    /// A packet was forwarded by a version without the learn request of the packet before it on its
+    /// queue.
     Overtaken,
-    /// Nothing is under way, and a queue stands still.
+    /// No message is in transit, and a queue waits.
     WaitsForEver,
-    /// An entry is gone that no version made stale.
+    /// An entry is missing that no version made stale.
     LostEntry,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A change that has nothing to do with lessons.
+    /// A change that is unrelated to learn requests.
     Change,
-    /// Control takes what was taught, and keeps it until it is published.
+    /// Control takes learn requests, and keeps them until it publishes them.
     Collect,
-    /// Control makes a version of what it took, if that is new.
+    /// Control publishes a version of the learn requests that it took, if they are new.
     Publish,
-    /// The desk hears of the next change.
+    /// The coordinator applies the next change.
     Desk,
     /// An owner forwards the next packet of its queue.
     Forward(usize),
-    /// An owner takes its advance.
+    /// An owner takes its invalidation.
     Invalidation(usize),
 }
 
-/// What the packets of a queue teach, in order.
+/// The facts that the packets of a queue learn, in order.
 const QUEUE: [u64; 3] = [7, 8, 7];
 
-/// How large a model is.
+/// The size of a model.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     owners: usize,
@@ -66,7 +71,7 @@ struct World {
     owners: Vec<Place>,
     coordinator: EvictionCoordinator,
     changes: usize,
-    /// What each published version has learned, from version 1 on.
+    /// The learned facts of each published version, from version 1 on.
     published: Vec<BTreeSet<u64>>,
     taken: Vec<(OwnerId, LearnSeq, u64)>,
     sent: VecDeque<Sent>,
@@ -81,10 +86,11 @@ struct Place {
     awaited: Option<LearnSeq>,
 }
 
-/// On its way to the desk: a version, whether it is new, and the lessons that it answers.
+/// A message to the coordinator: a version, whether it is new, and the learn requests that it
+/// acknowledges.
 type Sent = (Version, bool, Vec<(OwnerId, LearnSeq)>);
 
-/// What tells two states apart.
+/// The identity of a state.
 type State = (
     (usize, Vec<BTreeSet<u64>>, Vec<(OwnerId, LearnSeq, u64)>, u64, bool),
     VecDeque<Sent>,
@@ -241,7 +247,7 @@ impl World {
         }
     }
 
-    /// The next packet teaches, if its owner's version does not know its fact.
+    /// Forwards the next packet, which sends a learn request if its owner's version lacks the fact.
     fn forward(&mut self, owner: usize) {
         let at = self.owners[owner].owner.version().number();
         let known = self.known(at);
@@ -249,7 +255,7 @@ impl World {
         let before = &QUEUE[..place.forwarded];
         self.overtaken |= before.iter().any(|fact| !known.contains(fact));
         if known.contains(&QUEUE[place.forwarded]) {
-            // Lessons are numbered by packets in this model.
+            // In this model, each learning packet has one learn request.
             place.owner.learn(Vec::new()).unwrap();
             drop(place.learn_requests.pop().unwrap());
         } else {
@@ -321,8 +327,9 @@ impl World {
     }
 }
 
-/// Tries every interleaving; answers the number of states and the first fault, with the
-/// shortest steps that lead to it.
+/// Tries every interleaving; returns the number of states and the first fault.
+///
+/// The fault has the shortest steps that lead to it.
 fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(Fault, Vec<Step>)>) {
     let mut seen: HashSet<State> = HashSet::new();
     let start = World::new(size, broken);

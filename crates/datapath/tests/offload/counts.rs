@@ -1,4 +1,4 @@
-//! Hits that the target counts, and offers that are dropped.
+//! Hits that the offload device counts, and candidates that are dropped.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -8,7 +8,7 @@ use shunt_pipeline::{FlowModCommand, RuleFilter, testing::visible};
 
 use crate::harness::{BRIDGE, Rig, START, config, packet, request};
 
-/// Packets that each rule has counted, by text.
+/// Returns the number of packets that the rules have counted.
 fn counted(rig: &Rig<SoftwareDevice>) -> u64 {
     let rules = rig.twin.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
@@ -18,7 +18,7 @@ fn send(rig: &mut Rig<SoftwareDevice>, source: u8, device: u8) {
     assert!(rig.device().send(START, &visible(&packet(source, device)), 60));
 }
 
-/// Pulls; the answer comes when the receiver has something.
+/// Pulls counters; the receiver gets a message when the pull is done.
 fn pull(rig: &Rig<SoftwareDevice>) -> mpsc::Receiver<()> {
     let (sender, answer) = mpsc::channel();
     rig.handle.pull(Box::new(move |()| sender.send(()).unwrap()));
@@ -39,7 +39,7 @@ fn hits_are_credited_to_the_rules_of_every_piece_once() {
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert_eq!(counted(&rig), 4);
-    // Without anybody who asks, too.
+    // Hits are credited without a request too.
     send(&mut rig, 2, 8);
     rig.wait(config().count_every);
     rig.settle();

@@ -1,4 +1,4 @@
-//! A target, its owner, the desk and the tables, turned by the test.
+//! A device, its agent, the coordinator and the tables; the test runs each step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,13 +27,13 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 
-/// The bridge that packets come in at.
+/// The bridge on which packets arrive.
 pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
 
-/// The tag that packets begin with.
+/// The tag of a packet before its first lookup.
 pub(crate) const START: Tag = Tag::new(0);
 
-/// A switch whose only owner is that of a target.
+/// A switch with one owner: the agent of a device.
 pub(crate) struct Rig<T: OffloadDevice> {
     pub(crate) twin: Twin,
     pub(crate) coordinator: EvictionCoordinator,
@@ -50,12 +50,12 @@ pub(crate) fn config() -> OffloadConfig {
 /// A bridge with ports 1 to 4 and these rules.
 pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
     let ops = bridge_with_rules(BRIDGE, rules);
-    // One that is refused would leave nothing to test.
+    // A refused rule would leave nothing to test.
     drop(Twin::taking(&ops));
     ops
 }
 
-/// Who may send goes by its source to table 1, which decides by the destination.
+/// Table 0 decides by the source which hosts may send; table 1 decides by the destination.
 pub(crate) const TWO_TABLES: &[&str] = &[
     "table=0,priority=1,ip,nw_src=10.0.0.1,actions=set_field:1->metadata,goto_table:1",
     "table=0,priority=1,ip,nw_src=10.0.0.2,actions=set_field:1->metadata,goto_table:1",
@@ -97,8 +97,7 @@ impl<T: OffloadDevice> Rig<T> {
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
-    /// Another owner takes the place of the one that is there, which ends; it has the same name, and a
-    /// target of its own.
+    /// Replaces the agent by another one with the same name and its own device.
     pub(crate) fn succeed(self, config: OffloadConfig, device: T) -> Self {
         let Self { twin, mut coordinator, owner, now, .. } = self;
         drop(owner);
@@ -110,7 +109,7 @@ impl<T: OffloadDevice> Rig<T> {
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
-    /// A packet misses.
+    /// Sends a packet that misses.
     pub(crate) fn offer(&mut self, key: &FlowKey) {
         self.offers.offer(&visible(key), self.now);
     }
@@ -119,7 +118,7 @@ impl<T: OffloadDevice> Rig<T> {
         self.owner.run_iteration(self.now)
     }
 
-    /// Turns all until nothing is left to do.
+    /// Runs all parts until no work is left.
     pub(crate) fn settle(&mut self) {
         while self.run_iteration() | self.coordinator.run_iteration() {}
     }
@@ -128,7 +127,7 @@ impl<T: OffloadDevice> Rig<T> {
         self.now = self.now.after(time);
     }
 
-    /// Changes the tables, and hands it to the desk.
+    /// Changes the tables, and sends the change to the coordinator.
     pub(crate) fn change(&mut self, op: &Op) -> Version {
         let change = self.twin.apply(op).expect("it changes something");
         self.hand_in(&change);
@@ -150,14 +149,14 @@ impl<T: OffloadDevice> Rig<T> {
         self.handle.status()
     }
 
-    /// What is meant to be in the target, in order.
+    /// Returns the intended entries of the device, in order.
     pub(crate) fn meant(&self) -> Vec<(StageId, LtmRule)> {
         sorted(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
     }
 }
 
 impl Rig<SoftwareDevice> {
-    /// Two tables in front of a target of four stages.
+    /// Two tables in front of a device of four stages.
     pub(crate) fn two_tables() -> Self {
         Self::new(&world(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }
@@ -166,13 +165,13 @@ impl Rig<SoftwareDevice> {
         self.owner.device()
     }
 
-    /// Offers packets and lets them become entries.
+    /// Sends candidates and turns them into entries.
     pub(crate) fn fill(&mut self, flows: &[(u8, u8)]) {
         flows.iter().for_each(|(source, device)| self.offer(&packet(*source, *device)));
         self.settle();
     }
 
-    /// Whether a packet finds its end in the target; if so, it fares as the tables say.
+    /// Returns whether a packet hits in the device; if so, checks that the tables agree.
     pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
         let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
         let right = self.twin.translate(key);
@@ -181,12 +180,12 @@ impl Rig<SoftwareDevice> {
         true
     }
 
-    /// What the target holds, in order.
+    /// Returns the entries of the device, in order.
     pub(crate) fn held(&mut self) -> Vec<(StageId, LtmRule)> {
         held(self.device())
     }
 
-    /// Operations since this was last asked: stages of insertions, then of removals.
+    /// Returns the operations since the last call: stages of insertions, then number of removals.
     pub(crate) fn log(&mut self) -> (Vec<u8>, usize) {
         let log = std::mem::take(&mut self.device().log);
         let stages = log.iter().filter_map(|operation| match operation {

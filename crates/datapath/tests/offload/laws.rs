@@ -1,5 +1,7 @@
-//! In random worlds, with a target that misbehaves: while it confirms, no packet fares otherwise than
-//! the answered version says, and when all is quiet it holds what is meant.
+//! Laws of offload, over random worlds and a device that misbehaves.
+//!
+//! While the device confirms, it forwards each packet as the acknowledged version does. Once no
+//! work is left, it holds the intended entries.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -28,26 +30,26 @@ use shunt_datapath::offload::OffloadConfig;
 
 type Misbehaving = Rig<Chaos<SoftwareDevice>>;
 
-/// Something that happens.
+/// One event of a run.
 #[derive(Clone, Debug)]
 enum Event {
     /// A packet misses.
     Packet(Box<FlowKey>),
-    /// One that agrees with one before where an entry says that it must.
+    /// A packet that shares the consulted bits of an entry with an earlier packet.
     Sibling(prop::sample::Index),
-    /// The tables change; the desk hears of it some time later.
+    /// The tables change; the coordinator receives the change later.
     Change(Op),
-    /// The desk applies a change, if one waits.
+    /// The coordinator applies a change, if one waits.
     Apply,
-    /// The desk takes in a report.
+    /// The coordinator takes a report.
     TakeOne,
-    /// The owner turns.
+    /// The agent runs an iteration.
     Turn,
     /// Time passes.
     Wait(u64),
-    /// The device begins anew, and nobody is told.
+    /// The device restarts without a notification.
     Restart,
-    /// Old versions are forgotten.
+    /// Old versions are reclaimed.
     Reclaim,
 }
 
@@ -82,16 +84,16 @@ fn chaos() -> impl Strategy<Value = ChaosSettings> {
     )
 }
 
-/// How often, of 256 polls, the target is gone and begins anew.
+/// Number of polls, of 256, at which the device restarts.
 fn restarts() -> impl Strategy<Value = u8> {
     prop_oneof![1 => Just(0_u8), 1 => 2..=24_u8]
 }
 
-/// What a target is like.
+/// Settings of a device.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     stages: usize,
-    /// Entries that a stage says it holds, and that it holds.
+    /// Entries that a stage claims to hold, and entries that it holds.
     entries: (usize, usize),
     effects: Effects,
     tag_bits: u8,
@@ -141,7 +143,7 @@ fn settings() -> impl Strategy<Value = OffloadConfig> {
     )
 }
 
-/// A world in which things happen, and what was seen there.
+/// A world, its events, and the observations.
 struct Run {
     rig: Misbehaving,
     changes: VecDeque<Change>,
@@ -173,7 +175,7 @@ impl Run {
             }
             Event::Change(op) => self.changes.extend(rig.twin.apply(&op)),
             Event::Apply => {
-                // Without what is queued it would be right too (rule 6).
+                // The device would be right without the queued change too (rule 6).
                 if let Some(change) = self.changes.pop_front()
                     && change.version > rig.coordinator.version()
                 {
@@ -188,7 +190,8 @@ impl Run {
         }
     }
 
-    /// While the target confirms, each packet that it forwards fares as the answered version says.
+    /// Checks that the device forwards each packet as the acknowledged version does, while it
+    /// confirms.
     fn check(&mut self) -> Result<(), TestCaseError> {
         if self.rig.status().state.is_stale() {
             return Ok(());
@@ -215,14 +218,14 @@ impl Run {
         Ok(())
     }
 
-    /// Lets everything come to rest.
+    /// Runs until no work is left.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         while let Some(change) = self.changes.pop_front() {
             self.rig.hand_in(&change);
             self.rig.run_iteration();
             self.check()?;
         }
-        // Long enough for any chaos to give way now and then.
+        // Enough iterations for every random fault to pause now and then.
         for _ in 0..400 {
             self.rig.run_iteration();
             self.rig.coordinator.run_iteration();
@@ -249,7 +252,7 @@ impl Run {
     }
 }
 
-/// A packet that comes in brings no hidden state.
+/// Clears hidden state, which an arriving packet does not have.
 fn come_in(key: &mut FlowKey) {
     let in_port = key.in_port();
     key.words_mut()[..HEADER_START].fill(0);

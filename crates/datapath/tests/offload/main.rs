@@ -1,4 +1,4 @@
-//! The owner of a target: each of its rules by name, and all of them in random worlds.
+//! The agent of an offload device: a test for each rule, and all rules in random worlds.
 
 #![expect(
     clippy::unwrap_used,

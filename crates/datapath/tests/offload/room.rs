@@ -1,4 +1,4 @@
-//! What the target cannot hold, and what makes room.
+//! Entries that the device cannot hold, and eviction for space.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason
 
 #[test]
 fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
-    // What table 0 sends is seen before table 1 decides.
+    // Packets of table 0 are seen before table 1 decides.
     let rules = [
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
@@ -87,7 +87,7 @@ fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
     assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
     assert!(rig.status().partitioned.evicted >= 6);
     assert_eq!(rig.coordinator.watched(), 2);
-    // There is no room before the target says so.
+    // There is no room before the device reports it.
     rig.log();
     rig.device().is_mute = true;
     rig.fill(&[(1, 9)]);

@@ -1,4 +1,4 @@
-//! The rules that the owner of a target keeps to.
+//! The rules of the agent of an offload device.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};
 
-/// To another port.
+/// Outputs to another port.
 const MODIFY: &str = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
 
 fn modify(rig: &mut Rig<SoftwareDevice>) -> Version {
@@ -131,7 +131,7 @@ fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
     rig.device().is_mute = true;
     modify(&mut rig);
     rig.log();
-    // Nothing of its way is stale, and its places are free.
+    // No entry of its traversal is stale, and its slots are free.
     rig.fill(&[(2, 8)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
     rig.device().is_mute = false;
@@ -144,7 +144,7 @@ fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
 fn what_was_on_its_way_out_is_waited_for_too() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    // Everything is idle; the engine forgets it at once, the target does not tell yet.
+    // Everything is idle; the engine forgets it at once, the device does not report it yet.
     let config = config();
     rig.wait(config.max_idle);
     rig.run_iteration();
@@ -193,7 +193,7 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
     rig.settle();
     assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
     assert_eq!(rig.status().unconfirmed, 1, "what was answered says nothing of the target");
-    // It goes on so, and nothing goes in.
+    // It continues like this, and no entry is inserted.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
     rig.log();
     rig.fill(&[(1, 9)]);
@@ -302,7 +302,7 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle / 2);
-    // What is idle is the second piece alone.
+    // Only the second LTM entry is idle.
     let first = packet(1, 8);
     rig.fill(&[(1, 8)]);
     assert!(rig.device().send(crate::harness::START, &first, 60));
@@ -313,7 +313,7 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
     rig.device().is_mute = true;
     rig.settle();
     rig.log();
-    // The place of its second piece is not free yet, that of its first is.
+    // The slot of its second LTM entry is not free yet, that of its first is.
     rig.fill(&[(2, 9)]);
     assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
     rig.device().is_mute = false;
@@ -324,7 +324,7 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
 
 #[test]
 fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
-    // Two tags: of what comes in, and of one state in between.
+    // Two tags: that of an arriving packet, and that of one state in between.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
     let OffloadConfig { max_idle, drain: shorter, .. } = config();
@@ -346,7 +346,7 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     assert!(!cut(&mut rig), "its pieces are not confirmed gone");
     rig.device().is_mute = false;
     rig.settle();
-    // What took the place as a whole goes, so that it can be cut.
+    // The single entry that replaced it goes, so that the traversal can be partitioned.
     rig.change(&request(
         FlowModCommand::ModifyStrict,
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",
@@ -373,7 +373,7 @@ fn an_offer_is_translated_under_the_version_that_the_owner_is_at() {
     modify(&mut rig);
     rig.settle();
     assert!(rig.hits(&packet(1, 9)), "and not under that which it missed under");
-    // The tables are ahead of the engine and of the owner.
+    // The tables are ahead of the engine and of the agent.
     let delete = request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2");
     let change = rig.twin.apply(&delete).unwrap();
     rig.offer(&packet(2, 9));
@@ -392,7 +392,7 @@ fn what_the_engine_has_not_tested_goes_with_the_advance() {
     rig.run_iteration();
     rig.run_iteration();
     assert_eq!(rig.held().len(), 2);
-    // The engine is at the new version before it hears of the entries.
+    // The engine is at the new version before it receives the entries.
     let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
     rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();

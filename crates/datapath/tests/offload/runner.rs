@@ -1,4 +1,4 @@
-//! The thread around an owner.
+//! The thread that runs an agent.
 
 use std::{sync::mpsc, time::Instant};
 

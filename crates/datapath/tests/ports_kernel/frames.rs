@@ -1,4 +1,4 @@
-//! Single frames: each arrives as it was sent, or is counted.
+//! Single frames: each is received as it was sent, or is counted.
 
 use std::{collections::HashMap, fs, os::fd::AsRawFd, thread};
 
@@ -29,8 +29,9 @@ fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
     (packet_port("a0"), packet_port("b0"))
 }
 
-/// Whether this becomes true: the kernel tells the state of a link up to a second later, and then says
-/// that it has changed.
+/// Waits until a condition is true; returns whether it became true.
+///
+/// The kernel reports the state of a link up to a second later, and then reports a change.
 fn settles(is_so: impl Fn() -> bool) -> bool {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let events = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
@@ -46,7 +47,7 @@ fn settles(is_so: impl Fn() -> bool) -> bool {
     true
 }
 
-/// A frame of a protocol that no stack understands.
+/// Returns a frame of a protocol that no stack understands.
 fn frame(number: u8, length: usize) -> Vec<u8> {
     let mut frame = vec![number; length.max(14)];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -69,7 +70,7 @@ fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     frames.iter().map(packet).collect()
 }
 
-/// Receives until `count` frames have come, or nothing has for too long.
+/// Receives until `count` frames have arrived, or none has for too long.
 fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, mut idle) = (Vec::new(), 0);
     while frames.len() < count && idle < 2000 {
@@ -86,7 +87,7 @@ fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The first packets that come, if any do in time.
+/// Returns the first packets that arrive in time, if any.
 fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
     let mut burst = Vec::new();
     for _ in 0..2000 {
@@ -99,7 +100,7 @@ fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
     burst
 }
 
-/// What `from` sends is what `to` receives, and nothing comes back.
+/// Checks that `to` receives the frames that `from` sends, and that `from` receives nothing.
 fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     let mut pool = Pool::new();
     let sent = packets(&mut pool, frames);
@@ -235,7 +236,7 @@ fn a_device_that_is_not_there_is_named() {
     });
 }
 
-/// A UDP datagram of a flow; only the headers matter.
+/// Returns a UDP datagram of a flow; only the headers matter.
 fn datagram(flow: u8, number: u8) -> Vec<u8> {
     let mut frame = frame(number, 60);
     frame[12..14].copy_from_slice(&[8, 0]);
@@ -367,7 +368,7 @@ fn a_checksum_left_to_the_device_is_made() {
     });
 }
 
-/// A TCP packet of five segments, with a tag.
+/// Returns a TCP packet of five segments, with a tag.
 fn tagged_segments(pool: &mut Pool) -> Packet {
     let mut frame = tagged(frame(0, 14), [0x81, 0x00, 0x00, 0x05]);
     frame[16..18].copy_from_slice(&[8, 0]);

@@ -1,7 +1,7 @@
 //! Ports of the kernel, against a real kernel.
 //!
-//! Each test runs on a thread of its own in a network namespace of its own, which goes away with it.
-//! Where that is not permitted the tests say so and do nothing.
+//! Each test runs on its own thread in its own network namespace, which is removed with the thread.
+//! Where namespaces are not permitted, the tests report it and do nothing.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers outside of test functions fail the test that calls them"
@@ -18,7 +18,7 @@ use shunt_datapath::{
     port::{Port, PortSpec, Queues, open},
 };
 
-/// Runs `test` in a fresh network namespace, with nothing in it that speaks unasked.
+/// Runs `test` in a new network namespace in which nothing sends unasked.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(move || {
         if enter_namespace() {
@@ -36,7 +36,7 @@ fn enter_namespace() -> bool {
         eprintln!("skipped: needs CAP_SYS_ADMIN and CAP_NET_ADMIN to make a namespace: {error}");
         return false;
     }
-    // Without IPv6 no device announces itself.
+    // Without IPv6, devices send no announcements.
     for which in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
     }

@@ -1,5 +1,4 @@
-//! Streams between hosts, through a switch of two ports: what the host's own stack makes of what we
-//! forward.
+//! Streams between hosts through a switch of two ports: the stacks of the hosts check our packets.
 
 use std::{
     fs,
@@ -22,18 +21,20 @@ use shunt_datapath::{
 
 use crate::{enter_namespace, give_all, in_namespace, ip, one, packet_port, tap_port};
 
-/// How many bytes a stream carries.
+/// Bytes of a stream.
 const STREAM: usize = 8 << 20;
 
-/// A host of its own: a thread in a namespace of its own.
+/// A host: a thread in its own network namespace.
 struct Host {
     go: mpsc::Sender<()>,
     done: mpsc::Receiver<usize>,
 }
 
 impl Host {
-    /// A host with the device `name` at `address`; `attach` is told where the device belongs, and
-    /// puts it there. It begins to `run` when it is told to go.
+    /// Creates a host with the device `name` at `address`.
+    ///
+    /// `attach` gets the namespace of the device and moves the device there. The host calls `run`
+    /// once it gets the start signal.
     fn new(
         (name, address): (&'static str, &'static str),
         attach: impl FnOnce(&str),
@@ -54,8 +55,8 @@ impl Host {
             configured.send(()).unwrap();
             may_go.recv().unwrap();
             finished.send(run()).unwrap();
-            // Its namespace goes with this thread, and the device with that, which the other host may
-            // still need: it stays until nobody can tell it to go any more.
+            // The namespace is removed with this thread, and the device with it. The other host may
+            // still need the device, so this thread waits until the channel closes.
             let _ = may_go.recv();
         });
         attach(&is_at.recv().unwrap());
@@ -67,7 +68,7 @@ impl Host {
 
 const SERVER: &str = "10.0.0.2:5001";
 
-/// A host that sends a stream, and one that takes it; the second tells the first when it listens.
+/// Returns the sender and the receiver of a stream; the receiver signals when it listens.
 fn stream() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
     let (listens, is_listening) = mpsc::channel();
     (move || client(&is_listening), move || server(&listens))
@@ -98,17 +99,17 @@ fn client(is_listening: &mpsc::Receiver<()>) -> usize {
     STREAM
 }
 
-/// What a switch of two ports saw.
+/// Observations of a switch of two ports.
 #[derive(Default, Debug)]
 struct Seen {
     packets: usize,
     segmented: usize,
     refused: u32,
-    /// Answers of the hosts.
+    /// Results of the hosts.
     answers: Vec<usize>,
 }
 
-/// Forwards everything between two ports until both hosts are done; `limit` takes capabilities away.
+/// Forwards everything between two ports until both hosts are done; `limit` removes capabilities.
 fn switch(
     ports: [&mut Box<dyn Port>; 2],
     hosts: &[Host; 2],
@@ -225,7 +226,8 @@ fn udp_server() -> usize {
     let socket = UdpSocket::bind(SERVER).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut buffer = [0; 2000];
-    // It may have come up in the middle of a burst: it waits for a whole one, and answers only then.
+    // The server may have started in the middle of a burst: it waits for a whole one, and answers
+    // only then.
     let (mut number, mut bytes) = (0, 0);
     loop {
         let (length, client) = socket.recv_from(&mut buffer).unwrap();
@@ -250,7 +252,7 @@ fn udp_client() -> usize {
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let data: Vec<_> =
         (0..DATAGRAMS).flat_map(|number| vec![u8::try_from(number).unwrap(); DATAGRAM]).collect();
-    // The server may not be up yet: what nobody answers is sent again.
+    // The server may not be up yet: the client sends an unanswered burst again.
     let mut answer = [0; 3];
     for _ in 0..100 {
         if socket.send_to(&data, SERVER).is_ok() && socket.recv(&mut answer).is_ok() {

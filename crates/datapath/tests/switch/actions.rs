@@ -1,4 +1,4 @@
-//! What happens to a packet: outputs, header changes, tags, punts, offloads.
+//! Actions on packets: outputs, header changes, tags, punts, offloads.
 
 use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
@@ -10,11 +10,11 @@ fn udp() -> PacketBuilder {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).payload(b"payload".to_vec())
 }
 
-/// What a switch with one rule makes of a frame from port 1: frames by output port.
+/// Checks the frames, by output port, that one rule makes of a frame from port 1.
 fn check(actions: Vec<Action>, frame: &[u8], expected: &[(u32, Vec<u8>)]) -> Switch {
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[rule(1, Match::any(), actions)]);
-    // By translation, then by the wildcard cache, then by the exact-match cache.
+    // First by translation, then by the wildcard cache, then by the exact-match cache.
     for round in 0..3 {
         assert!(switch.send(0, 1, frame));
         switch.settle();
@@ -106,7 +106,7 @@ fn a_packet_whose_translation_ends_at_a_bound_is_counted_by_the_bound() {
         (vec![output(2); 65_537], DropReason::TooManyActions),
         (vec![push; 65_537], DropReason::StackTooDeep),
     ] {
-        // Outputs that were decided before do not happen either.
+        // Earlier outputs do not happen either.
         let switch = check([vec![output(3)], actions].concat(), &udp().build(), &[]);
         let counters = switch.counters(0);
         let dropped =

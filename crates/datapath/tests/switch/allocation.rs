@@ -22,7 +22,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Sends bursts through a switch that has seen them before, and counts what its turns allocate.
+/// Sends known bursts through a switch, and counts the allocations of its iterations.
 fn check(exact: ExactConfig) {
     let caches = CacheConfig { exact, ..super::caches() };
     let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
@@ -67,7 +67,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
         tx: tx.map(Into::into),
         repeat: Repeat::Endless,
     };
-    // What port 1 sends is the file that port 2 replays to port 3.
+    // Port 1 writes the file that port 2 replays to port 3.
     let mut switch = Switch::new(1, 1, super::thread_config());
     switch.pipeline.set_ports(BRIDGE, (1..=3).map(PortInfo::datapath).collect()).unwrap();
     let mut writer = open(&spec(None, Some(&path)), 0).unwrap();
@@ -118,7 +118,7 @@ fn meter(number: u32, kind: MeterBandKind) -> Modification {
     MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
 }
 
-/// Lists of actions that need more than headers and ports; the packets have a label or none.
+/// Action lists that need more than headers and ports; the packets have a label or none.
 fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
     let set = |field: FieldId| Action::SetField { field, value: 5, mask: field.value_max() };
     let group = |number| Action::Group(GroupId::new(number));

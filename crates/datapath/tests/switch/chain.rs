@@ -1,4 +1,4 @@
-//! What only a chain of stages does: pieces that flows share, misses midway, room, replacement.
+//! Behaviour of a chain of stages alone: shared LTM entries, partial hits, capacity, replacement.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use shunt_pipeline::{
 
 use crate::harness::{BRIDGE, Blind, Switch, output, rule};
 
-/// One piece for each table, where there is room.
+/// One LTM entry for each table, as long as there is room.
 fn config(stage_entries_max: usize) -> ThreadConfig {
     let wildcard = Wildcard::Gigaflow(Config {
         capacity: Capacity { stages_count: 4, stage_entries_max },
@@ -45,7 +45,7 @@ fn matching(field: FieldId, value: u8) -> Match {
     Match::new(&key, &mask)
 }
 
-/// Who may send: a source, rewritten.
+/// Table 0: allows a source, and rewrites it.
 fn source(host: u8) -> FlowMod {
     let field = FieldId::EthSrc;
     let set = Action::SetField { field, value: u128::from(host), mask: field.value_max() };
@@ -55,7 +55,7 @@ fn source(host: u8) -> FlowMod {
     request
 }
 
-/// Where it goes.
+/// Table 1: sends a destination to a port.
 fn target(host: u8, port: u32) -> FlowMod {
     let table = TableSelector::One(TableId::new(1).unwrap());
     FlowMod { table, ..rule(1, matching(FieldId::Ipv4Dst, host), vec![output(port)]) }
@@ -65,7 +65,7 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(1, 2).build()
 }
 
-/// Sends a packet and settles; it leaves by a port, from the source that it was given.
+/// Sends a packet and settles; it must leave by this port, with the source rewritten.
 fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
     assert!(switch.send(0, 1, &frame(from, to)));
     switch.settle();
@@ -75,14 +75,14 @@ fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// Sources 1 and 2, targets 1 by port 2 and 2 by port 3.
+/// Sources 1 and 2; destination 1 by port 2, destination 2 by port 3.
 fn switch(config: ThreadConfig, sizes: QueueSizes) -> Switch {
     let mut switch = Switch::with_sizes(1, 3, config, sizes);
     switch.apply(&[source(1), source(2), target(1, 2), target(2, 3)]);
     switch
 }
 
-/// Packets that each rule has counted, by what it matches.
+/// Returns the packets that each rule has counted, by its match.
 fn counted(switch: &Switch) -> Vec<u64> {
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).collect()
@@ -109,7 +109,7 @@ fn a_packet_that_misses_midway_goes_on_there_and_counts_once_for_every_rule() {
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);
     let chain = &switch.counters(0).chain;
-    // Once in its burst, and once when it had waited.
+    // Once in its burst, and once after it had waited.
     assert_eq!((chain.partial.get(), chain.resumed.get(), chain.made.get()), (2, 1, 3));
     check(&mut switch, 1, 2, 3);
     assert_eq!(switch.counters(0).chain.resumed.get(), 1);
@@ -120,7 +120,7 @@ fn a_packet_that_misses_midway_goes_on_there_and_counts_once_for_every_rule() {
 fn what_the_owner_refuses_leaves_no_piece_behind() {
     let sizes = QueueSizes { reports: 1, ..QueueSizes::default() };
     let mut switch = switch(config(100), sizes);
-    // No desk in between: the second piece does not fit the ring.
+    // The coordinator does not run in between: the second LTM entry does not fit the ring.
     assert!(switch.send(0, 1, &frame(1, 1)));
     switch.run_iteration(0);
     let counters = switch.counters(0);
@@ -186,7 +186,7 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
         check(&mut switch, 1, 1, 2);
         assert_eq!(switch.counters(0).upcalls.get(), before + 1, "it begins empty");
     }
-    // What was hit is credited, also of entries that were dropped before anybody asked.
+    // Hits are credited, also those of entries that were dropped before a request for counts.
     assert_eq!(counted(&switch).iter().sum::<u64>(), 2 * 4 * 4);
     assert_eq!(switch.counters(0).differences.get(), 0);
     switch.wait(Duration::from_secs(60));
@@ -194,8 +194,10 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
     assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
 }
 
-/// Sources and targets as in [`switch`], an engine that evicts nothing, every hit compared, and an entry
-/// for each of the two pieces of a packet from 1 to 1.
+/// Returns a switch with a stale LTM entry for each of two tables.
+///
+/// It has the rules of [`switch`], an engine that evicts nothing, and compares every hit with the
+/// tables.
 fn poisoned(target: FlowMod) -> Switch {
     let config = ThreadConfig { verify_one_in: 1, ..config(100) };
     let mut switch = Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(Blind));
@@ -246,7 +248,7 @@ fn a_chain_that_credits_what_it_should_and_does_less_is_found_out() {
         table: TableSelector::One(TableId::new(1).unwrap()),
         ..rule(1, matching(FieldId::Ipv4Dst, 1), vec![flood])
     });
-    // The same rules, of which one does more now.
+    // The same rules, but one has an additional action.
     let ports = (1..=4).map(PortInfo::datapath).collect();
     let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
     switch.change(&change);
@@ -306,7 +308,7 @@ fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
     switch.apply(&sources);
     switch.apply(&[target(1, 2)]);
     (1..=20).for_each(|host| check(&mut switch, host, 1, 2));
-    // Everybody is to be known by another address.
+    // Every host gets another rewritten address.
     let others: Vec<FlowMod> = (1..=20)
         .map(|host| {
             let instructions = source(host + 100).instructions;
@@ -328,11 +330,12 @@ fn an_exact_match_cache_remembers_all_pieces_of_a_flow() {
         let own = switch.counters(0);
         (own.exact.hits.get(), own.chain.hits.get(), own.chain.steps.get())
     };
-    // By the tables, by the chain, and from then on by heart.
+    // By the tables, by the chain, and then by the exact-match cache.
     (0..5).for_each(|_| check(&mut switch, 1, 1, 2));
     assert_eq!(hits(&switch), (3, 1, 2));
     assert_eq!(counted(&switch), [5, 0, 5, 0]);
-    // Half of its way goes elsewhere: the flow is forgotten, and what is left is met again.
+    // The second half of its traversal changes: the flow is forgotten, and the first half hits
+    // again.
     switch.apply(&[target(1, 3)]);
     (0..4).for_each(|_| check(&mut switch, 1, 1, 3));
     let (exact, ..) = hits(&switch);

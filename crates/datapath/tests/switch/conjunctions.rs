@@ -1,6 +1,8 @@
-//! Conjunctions in caches: the lookup that met them ranks as its clauses, the one behind it by itself.
+//! Conjunctions in caches.
 //!
-//! The caches are those of packet threads, and what is stale is said by every engine.
+//! The lookup that matched the conjunction has the priority of its clauses; the lookup behind it
+//! has its own. The caches are those of packet threads, and every engine decides which entries are
+//! stale.
 
 use shunt_datapath::thread::QueueSizes;
 use shunt_flow::testing::packet::PacketBuilder;
@@ -14,7 +16,8 @@ const CLAUSES: [&str; 2] = [
     "priority=10,ip,nw_dst=10.0.0.2,actions=conjunction(7,2/2)",
 ];
 
-/// A switch with the clauses and these rules, and an entry of a packet that meets the conjunction.
+/// A switch with the clauses and these rules, and an entry of a packet that matches the
+/// conjunction.
 fn switch(engine: Engine, rules: &[&str]) -> Switch {
     let mut switch =
         Switch::with_engine(1, 4, super::thread_config(), QueueSizes::default(), engine);
@@ -23,7 +26,7 @@ fn switch(engine: Engine, rules: &[&str]) -> Switch {
     switch
 }
 
-/// The port that a packet leaves by, if it leaves.
+/// Returns the port by which a packet leaves, if it leaves.
 fn run(switch: &mut Switch) -> Option<u32> {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     assert!(switch.send(0, 1, &frame));
@@ -33,10 +36,10 @@ fn run(switch: &mut Switch) -> Option<u32> {
     left.first().copied()
 }
 
-/// Whether a change takes the entry of the packet, and where that goes then.
+/// A change, whether it evicts the entry of the packet, and the port of the packet afterwards.
 type Case<'a> = (FlowModCommand, &'a str, bool, Option<u32>);
 
-/// Makes each change where there are these rules, and looks what becomes of the entry.
+/// Makes each change over these rules, and checks the entry afterwards.
 fn check(rules: &[&str], port: Option<u32>, cases: &[Case<'_>]) {
     for engine in ENGINES {
         for (command, change, takes, then) in cases {
@@ -57,7 +60,7 @@ fn a_rule_between_the_clauses_and_the_rule_of_the_conjunction_takes_its_entry() 
         &[
             (Add, "priority=15,ip,actions=output:4", true, Some(4)),
             (Add, "priority=11,ip,actions=output:4", true, Some(4)),
-            // Of equal priorities the rule wins, and not the conjunction, though it is younger.
+            // Of equal priorities the rule wins over the conjunction, though the rule is younger.
             (Add, "priority=10,ip,actions=output:4", true, Some(4)),
             (Add, "priority=9,ip,actions=output:4", false, Some(3)),
         ],
@@ -104,14 +107,14 @@ fn a_clause_that_comes_or_goes_takes_the_entries_that_it_decides() {
 
 #[test]
 fn a_conjunction_that_leads_to_no_rule_has_looked_for_one() {
-    // No packet behind a conjunction meets this rule: the second lookup finds nothing, and the first
-    // goes on.
+    // No packet behind a conjunction matches this rule: the second lookup finds nothing, and the
+    // first continues.
     let other = "priority=1,conj_id=0,ip,actions=output:2";
     let found = (Add, "priority=0,conj_id=7,actions=output:3", true, Some(3));
     let another = (Add, "priority=0,conj_id=8,actions=output:3", false, Some(2));
     check(&[other], Some(2), &[found, another]);
     check(&[], None, &[found]);
-    // One that it meets as well is what the second lookup finds.
+    // The second lookup finds a rule that the packet matches too.
     check(
         &["priority=1,ip,actions=output:2"],
         Some(2),

@@ -1,4 +1,4 @@
-//! Counts: every packet has one end, every hit is credited once.
+//! Counters: every packet ends once, every hit is credited once.
 
 use std::{
     sync::{
@@ -142,7 +142,7 @@ fn a_pull_waits_for_what_was_counted_before_it() {
         assert!(switch.send(0, 1, &to(host)));
         switch.run_iteration(0);
     }
-    // Packets keep coming, so the thread is not idle and credits only what is asked for.
+    // Packets arrive all the time, so the thread is not idle and credits only on request.
     let done = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&done);
     let pull = Command::Pull(Box::new(move |()| flag.store(true, Ordering::Relaxed)));
@@ -163,7 +163,7 @@ fn what_an_expired_or_evicted_entry_counted_is_credited() {
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
-    // No idle turn in between: nothing was credited before the entries go.
+    // No idle iteration in between: nothing is credited before the entries are evicted.
     switch.run_iteration(0);
     switch.coordinator.run_iteration();
     switch.wait(Duration::from_secs(20));
@@ -187,8 +187,8 @@ fn what_was_hit_before_a_reset_is_not_counted_after_it() {
         for thread in [0, 0, 1] {
             assert!(switch.send(thread, 1, &to(1)));
         }
-        // No idle turn: the hits are still with their threads when the rule is modified. One of
-        // them meets another packet before it hears of it.
+        // No idle iteration: the threads still hold the hits when the rule is modified. One thread
+        // forwards another packet before it is notified.
         switch.run_iteration(0);
         let change = switch.pipeline.apply(BRIDGE, std::slice::from_ref(&reset), switch.now);
         switch.run_iteration(1);
@@ -218,7 +218,7 @@ fn a_dump_shows_every_entry_with_all_that_it_counted() {
     switch.settle();
     let mut packets: Vec<u64> = answer.recv().unwrap().iter().map(|entry| entry.packets).collect();
     packets.sort_unstable();
-    // What made a piece is credited at once, and not to the piece.
+    // The packet that made an LTM entry is credited at once, and not to the entry.
     let first = u64::from(switch.counters(0).chain.made.get() > 0);
     assert_eq!(packets, [5 - first; 2]);
 }

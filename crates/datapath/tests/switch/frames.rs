@@ -1,6 +1,6 @@
-//! Frames made of the keys of generated packets, and what the oracle is told of them.
+//! Frames made of the keys of generated packets, and the hidden headers that the oracle needs.
 //!
-//! Each packet carries a number behind its headers, by which all that became of it is found again.
+//! Each packet carries a number behind its headers, by which all its copies are recognized.
 
 use shunt_flow::{
     FieldId, FlowKey,
@@ -71,7 +71,7 @@ pub(crate) fn length(key: &FlowKey) -> usize {
     usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
 }
 
-/// What the oracle is told of a frame: the fields that are seen, and what lies behind the labels.
+/// Returns the key for the oracle: the visible fields, and the headers behind the labels.
 pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     let extract_behind = |labels: usize| {
         let mut bare = frame.to_vec();
@@ -96,7 +96,7 @@ pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     told
 }
 
-/// The Ethernet type of what lies behind the labels of a generated packet.
+/// The Ethernet type behind the labels of a generated packet.
 fn hidden_type(key: &FlowKey) -> u16 {
     u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
 }

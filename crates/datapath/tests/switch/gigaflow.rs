@@ -1,4 +1,4 @@
-//! Every test over a chain of stages.
+//! Every test with a chain of stages as the wildcard cache.
 
 #[path = "actions.rs"]
 mod actions;
@@ -43,7 +43,7 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 
-/// How packet threads work here, if a test says nothing else.
+/// The default settings of packet threads here.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }
 }
@@ -63,14 +63,14 @@ const fn config() -> Config {
     }
 }
 
-/// Any cache of this kind: small and large ones, and some with hardly a tag.
+/// Any cache of this kind: small and large ones, and some with few tags.
 fn wildcard() -> impl Strategy<Value = Wildcard> {
     let stages = prop_oneof![1 => Just(1_u8), 4 => 2..=5_u8];
     let capacity = (stages, prop_oneof![1..=4_usize, 8..=32_usize, Just(1000)]);
     let fallback = prop_oneof![4 => Just(Fallback::Off), 1 => Just(Fallback::OneIn(3))];
     let tag_bits = prop_oneof![1 => 1..=8_u8, 2 => Just(16)];
     let rest = (prop::sample::select(&Eviction::ALL[..]), fallback, tag_bits);
-    // Few worlds have tables enough for the others to cut much.
+    // Few worlds have enough tables for the other policies to partition much.
     let policy = prop_oneof![
         prop::sample::select(&PolicyName::ALL[..]),
         Just(PolicyName::OneToOne),
@@ -83,12 +83,12 @@ fn wildcard() -> impl Strategy<Value = Wildcard> {
     })
 }
 
-/// What takes its place while packets flow.
+/// The cache that replaces it while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
     prop_oneof![1 => Just(Wildcard::Megaflow), 4 => wildcard()]
 }
 
-/// What packets have met in many worlds.
+/// Cache results over many worlds.
 #[derive(Debug, Default)]
 struct Met {
     hits: u64,
@@ -114,7 +114,7 @@ impl Met {
         }
     }
 
-    /// Makes sure that chains were of any use, and were not all of one entry.
+    /// Checks that chains had hits, and more than one entry.
     fn judge(&self) {
         let Self { hits, steps, partial, resumed, shared, evicted } = *self;
         assert!(hits > 1000 && steps > hits + hits / 100, "{self:?}");
@@ -122,13 +122,13 @@ impl Met {
     }
 }
 
-/// One that holds next to nothing.
+/// A cache with almost no room.
 const fn tiny() -> Wildcard {
     let capacity = Capacity { stages_count: 2, stage_entries_max: 2 };
     Wildcard::Gigaflow(Config { capacity, eviction: Eviction::Never, ..config() })
 }
 
-/// How many entries a packet leaves that visits so many tables.
+/// Number of entries that a packet creates when it visits `tables` tables.
 const fn entries(tables: u64) -> u64 {
     tables
 }

@@ -1,4 +1,4 @@
-//! Every test over one entry for each way.
+//! Every test with the megaflow cache as the wildcard cache.
 
 #[path = "actions.rs"]
 mod actions;
@@ -37,7 +37,7 @@ use shunt_datapath::{
     cache::{CacheConfig, Wildcard},
 };
 
-/// How packet threads work here, if a test says nothing else.
+/// The default settings of packet threads here.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }
 }
@@ -51,12 +51,12 @@ fn wildcard() -> impl Strategy<Value = Wildcard> {
     Just(Wildcard::Megaflow)
 }
 
-/// What takes its place while packets flow.
+/// The cache that replaces it while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
     wildcard()
 }
 
-/// What packets have met in many worlds.
+/// Cache results over many worlds.
 #[derive(Debug, Default)]
 struct Met {
     hits: u64,
@@ -67,18 +67,18 @@ impl Met {
         self.hits += counters.megaflow.hits.get();
     }
 
-    /// Makes sure that the cache was of any use.
+    /// Checks that the cache had hits.
     fn judge(&self) {
         assert!(self.hits > 1000, "{self:?}");
     }
 }
 
-/// One that holds next to nothing, if it is told so by the number of entries.
+/// A cache with almost no room; the number of entries limits it.
 const fn tiny() -> Wildcard {
     Wildcard::Megaflow
 }
 
-/// How many entries a packet leaves that visits so many tables.
+/// Number of entries that a packet creates when it visits any number of tables.
 const fn entries(_tables: u64) -> u64 {
     1
 }
