@@ -1,5 +1,6 @@
-//! A switch without threads: pipeline, desk and packet threads, turned by the test, with the far
-//! ends of its ports in the test's hand.
+//! A switch without threads: pipeline, coordinator and packet threads.
+//!
+//! The test runs each iteration, and holds the far ends of the ports.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +35,7 @@ use shunt_pipeline::{
 /// The bridge that every port is on.
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// What makes an eviction engine.
+/// Creates an eviction engine.
 pub(crate) type Engine = fn(&Arc<Pipeline>) -> Box<dyn Evictor>;
 
 fn iterative(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
@@ -55,7 +56,7 @@ fn relational(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
     Box::new(Relational::new(pipeline.version(), 1))
 }
 
-/// Engines that a switch may have.
+/// Eviction engines of the tests.
 pub(crate) const ENGINES: &[Engine] = &[
     iterative,
     direct,
@@ -65,7 +66,7 @@ pub(crate) const ENGINES: &[Engine] = &[
     relational,
 ];
 
-/// Engines that give up what they look for: nothing that may be stale stays for that.
+/// Engines that stop searching early and then evict every entry that may be stale.
 pub(crate) const HURRIED: &[Engine] = &[
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)),
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_examined_max(4)),
@@ -83,7 +84,7 @@ pub(crate) const HURRIED: &[Engine] = &[
     |pipeline| Box::new(Failing::new(Relational::new(pipeline.version(), 1), every_third())),
 ];
 
-/// A fault with every third change, or behind it.
+/// An engine that fails at every third change, or behind it.
 #[cfg(feature = "dbsp")]
 fn every_third() -> impl FnMut() -> Option<usize> + Send {
     let mut changes = 0_usize;
@@ -93,24 +94,24 @@ fn every_third() -> impl FnMut() -> Option<usize> + Send {
     }
 }
 
-/// A switch whose every step is the test's.
+/// A switch that runs only the steps that the test requests.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) coordinator: EvictionCoordinator,
     pub(crate) changes: ChangeSender,
     pub(crate) threads: Vec<PacketThread>,
     pub(crate) controls: Vec<ControlEnds>,
-    /// What is counted of each port, by thread.
+    /// Counters of each port, by thread.
     pub(crate) traffic: BTreeMap<u32, Vec<Arc<PortTraffic>>>,
     /// Far ends by port, then by thread.
     hosts: BTreeMap<u32, Vec<Queues>>,
     pool: Pool,
-    /// The joints of a target's owner, if there is one.
+    /// The endpoints of the agent of an offload device, if there is one.
     pub(crate) target: Option<(OffloadHandle, OffloadEndpoint)>,
     pub(crate) now: Time,
 }
 
-/// What stands in front of the switch.
+/// The device in front of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
     Nothing,
@@ -147,7 +148,7 @@ impl Switch {
         switch
     }
 
-    /// A switch behind a target, of which the test is the owner.
+    /// A switch behind an offload device; the test plays the agent.
     pub(crate) fn behind_device(threads: u16, ports: u32, config: ThreadConfig) -> Self {
         let sizes = QueueSizes::default();
         let pipeline = pipeline_of(ports);
@@ -219,7 +220,7 @@ impl Switch {
         }
     }
 
-    /// Gives every thread a port, which is `number` in `bridge`.
+    /// Adds a port to every thread; it has `number` in `bridge`.
     pub(crate) fn add_port(&mut self, port: u32, bridge: BridgeId, number: PortNo) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let (mut near, mut far) = pair(threads, u64::from(port) * 2);
@@ -227,7 +228,7 @@ impl Switch {
         self.hosts.insert(port, far.split(threads).unwrap());
     }
 
-    /// Gives every thread a port of any kind.
+    /// Adds a port of any kind to every thread.
     pub(crate) fn attach(
         &mut self,
         port: u32,
@@ -256,7 +257,7 @@ impl Switch {
         self.traffic.insert(port, traffic);
     }
 
-    /// Hands a change to the desk.
+    /// Sends a change to the coordinator.
     pub(crate) fn change(&mut self, change: &Change) {
         if change.version > self.coordinator.version() {
             self.coordinator.take_reports();
@@ -264,8 +265,9 @@ impl Switch {
         }
     }
 
-    /// Makes a version of what was taught, as control does, and hands it to the desk. Answers whether
-    /// there was anything.
+    /// Publishes a version of the learn requests, as control does, and sends it to the coordinator.
+    ///
+    /// Returns whether there was a learn request.
     pub(crate) fn learn(&mut self) -> bool {
         let (learnings, learn_requests) = self.take_learn_requests();
         if learn_requests.is_empty() {
@@ -277,7 +279,7 @@ impl Switch {
         true
     }
 
-    /// What was taught, and the last lesson of each thread.
+    /// Takes the learned facts, and the last learn request of each thread.
     pub(crate) fn take_learn_requests(&mut self) -> (Vec<Learning>, Vec<(OwnerId, LearnSeq)>) {
         let (mut learnings, mut learn_requests) = (Vec::new(), Vec::new());
         for (index, control) in self.controls.iter_mut().enumerate() {
@@ -290,14 +292,14 @@ impl Switch {
         (learnings, learn_requests)
     }
 
-    /// Hands changes to the desk as control does, with the lessons that they answer, and lets it apply
+    /// Sends changes with the learn requests that they acknowledge, and lets the coordinator apply
     /// them together.
     pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
         self.coordinator.run_iteration();
     }
 
-    /// Hands a change to the desk that answers lessons.
+    /// Sends a change that acknowledges learn requests to the coordinator.
     pub(crate) fn hand_in(&mut self, change: &Change, learn_requests: &[(OwnerId, LearnSeq)]) {
         if change.deltas.is_empty() {
             self.coordinator.ack_learn_requests(learn_requests);
@@ -306,19 +308,19 @@ impl Switch {
         }
     }
 
-    /// Applies flow-mods, and lets every thread hear of it.
+    /// Applies flow-mods, and lets every thread adopt them.
     pub(crate) fn apply(&mut self, mods: &[FlowMod]) {
         self.modify(mods.iter().cloned().map(Modification::Flow));
     }
 
-    /// Changes rules, groups and meters, and lets every thread hear of it.
+    /// Changes rules, groups and meters, and lets every thread adopt the changes.
     pub(crate) fn modify(&mut self, mods: impl IntoIterator<Item = Modification>) {
         let change = self.pipeline.modify(BRIDGE, mods, self.now).unwrap();
         self.change(&change);
         self.settle();
     }
 
-    /// Puts a frame on the wire to a port, to be received by a thread. `false`: the wire is full.
+    /// Sends a frame to a port, to be received by a thread; returns `false` if the wire is full.
     pub(crate) fn send(&mut self, thread: usize, port: u32, frame: &[u8]) -> bool {
         self.send_with(thread, port, frame, |_| {})
     }
@@ -339,7 +341,7 @@ impl Switch {
         sent == 1
     }
 
-    /// Takes what a thread has sent out of a port, in order.
+    /// Receives the packets that a thread has sent by a port, in order.
     pub(crate) fn receive(&mut self, thread: usize, port: u32) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         loop {
@@ -356,7 +358,7 @@ impl Switch {
         }
     }
 
-    /// Turns one thread, which wakes if it sleeps; answers whether it did anything.
+    /// Runs an iteration of one thread, which wakes if it sleeps; returns whether it did any work.
     pub(crate) fn run_iteration(&mut self, thread: usize) -> bool {
         if self.controls[thread].is_asleep() {
             self.threads[thread].unpark();
@@ -364,12 +366,12 @@ impl Switch {
         self.threads[thread].run_iteration(self.now).worked
     }
 
-    /// Lets a thread sleep until its next turn, if it may; answers whether it does.
+    /// Parks a thread until its next iteration, if it may sleep; returns whether it does.
     pub(crate) fn sleep(&mut self, thread: usize) -> bool {
         self.threads[thread].prepare_sleep()
     }
 
-    /// Whether a thread that sleeps has been woken.
+    /// Returns whether a sleeping thread has been woken.
     pub(crate) fn is_woken(&self, thread: usize) -> bool {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
         for fd in self.threads[thread].wait_fds() {
@@ -378,7 +380,7 @@ impl Switch {
         epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
     }
 
-    /// Turns everything until nothing is left to do.
+    /// Runs everything until no work is left.
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
@@ -407,7 +409,7 @@ fn pipeline_of(ports: u32) -> Arc<Pipeline> {
     pipeline
 }
 
-/// A queue that could wake a thread, and leaves it to whoever turns the thread.
+/// A queue that could wake a thread; the test runs the thread instead.
 struct BellRx {
     queue: Box<dyn RxQueue>,
     bell: Waker,
@@ -442,12 +444,12 @@ pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> Flow
     }
 }
 
-/// A request, as `ovs-ofctl` reads it.
+/// Parses a request as `ovs-ofctl` does.
 pub(crate) fn request(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// Rules to add, as `ovs-ofctl` reads them.
+/// Parses rules to add as `ovs-ofctl` does.
 pub(crate) fn added(texts: &[&str]) -> Vec<FlowMod> {
     texts.iter().map(|text| request(FlowModCommand::Add, text)).collect()
 }
@@ -456,7 +458,7 @@ pub(crate) fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
 }
 
-/// An engine that finds nothing stale: every change poisons the entries that it should evict.
+/// An engine that finds nothing stale: after every change, entries that it should evict stay.
 pub(crate) struct Blind;
 
 impl Evictor for Blind {

@@ -1,13 +1,17 @@
-//! Laws 1, 5 and 7 over random worlds: every packet fares as the oracle says of the version that
-//! its thread is at, whichever cache answers, however updates, installs and evictions interleave;
-//! every rule has counted exactly the packets that visited it, and was refreshed by them; and no
-//! packet is forwarded by a version without what a packet before it on its queue has taught.
+//! Laws 1, 5 and 7 over random worlds.
+//!
+//! In every interleaving of updates, installs and evictions, and with every cache:
+//!
+//! - A packet is forwarded as the oracle forwards it under the version of its thread.
+//! - A rule counts exactly the packets that visited it, and these packets refresh it.
+//! - A packet is forwarded by a version that includes the learn requests of earlier packets on its
+//!   queue.
 //!
 //! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), one for each
-//! version. Each packet carries a number behind its headers, by which all that became of it is
-//! found again: what was sent, what went to controllers, what was dropped.
+//! version. Each packet carries a number behind its headers. By this number the test recognizes all
+//! its copies: sent, punted or dropped.
 //!
-//! `SHUNT_PACKETS` says how many packets, `SHUNT_SEED` in which worlds: a soak sets both.
+//! `SHUNT_PACKETS` sets the number of packets and `SHUNT_SEED` the worlds: a soak sets both.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -45,10 +49,10 @@ use crate::{
     harness::{ENGINES, Engine, HURRIED, Switch},
 };
 
-/// Packets that a thread drops in a turn at most: resubmits make hundreds of copies of one.
+/// Most packets that a thread drops in an iteration: resubmits make hundreds of copies of one.
 const DROPS_PER_ITERATION: usize = 1 << 17;
 
-/// Whether entries are made anew that a change made stale.
+/// Repair settings: whether stale entries are re-translated.
 const REPAIRS: &[Repair] = &[Repair::Off, Repair::On, Repair::On, Repair::Rate(2000)];
 
 /// A switch beside the worlds of all its versions.
@@ -57,29 +61,30 @@ struct Lab {
     config: ThreadConfig,
     twin: Twin,
     worlds: BTreeMap<Version, World>,
-    /// Published, and not yet known to the desk, with the lessons that it answers.
+    /// Published changes that the coordinator has not received, with the learn requests they
+    /// acknowledge.
     pending: VecDeque<(Change, Vec<(OwnerId, LearnSeq)>)>,
-    /// What the next packet of a queue must meet, by thread, bridge and port.
+    /// Learn requests that the next packet of a queue needs, by thread, bridge and port.
     taught: BTreeMap<(usize, u64, u32), Taught>,
-    /// What each thread drops.
+    /// The packets that each thread drops.
     dropped: Vec<Consumer<Captured>>,
-    /// Packets on their way, by number.
+    /// Packets in transit, by number.
     flying: BTreeMap<u32, Flying>,
     last: u32,
     ports: Vec<u32>,
-    /// Every rule that there ever was: the pipeline's, and the oracle's.
+    /// Every rule of any version: the pipeline's, and the oracle's.
     rules: BTreeMap<RuleId, Arc<Rule>>,
     expected: BTreeMap<RuleId, Arc<Rule>>,
-    /// When each MAC address was seen last where it is, and how often packets refreshed one.
+    /// Time at which each MAC address was last seen at its port, and number of refreshes.
     seen: BTreeMap<u64, Time>,
     refreshes: usize,
-    /// Whether it is known of every packet what it visited.
+    /// True while the visits of every packet are known.
     is_counted: bool,
-    /// How often a thread slept.
+    /// Number of times that a thread slept.
     slept: usize,
 }
 
-/// Whether what a packet has taught is part of a version.
+/// Whether a learn request is part of a version.
 #[derive(Clone, Copy)]
 enum Taught {
     NotYet,
@@ -88,11 +93,11 @@ enum Taught {
 
 struct Flying {
     thread: usize,
-    /// What the oracle is told of it.
+    /// The key for the oracle.
     key: FlowKey,
 }
 
-/// All that became of one packet in one turn.
+/// All copies of one packet after one iteration.
 #[derive(Default)]
 struct Ends {
     sent: BTreeMap<DatapathPort, Vec<Vec<u8>>>,
@@ -179,11 +184,11 @@ impl Lab {
         self.expected.extend(rules.map(|rule| (rule.id, Arc::clone(rule))));
     }
 
-    /// Changes the world; the desk hears of it later.
+    /// Changes the world; the coordinator receives the change later.
     fn change(&mut self, mut op: Op) {
         tame(&mut op);
         if matches!(op, Op::Reclaim) {
-            // What threads may still translate by is not reclaimed: see `reclaim`.
+            // Versions that threads may still translate by are not reclaimed: see `reclaim`.
             return;
         }
         if let Some(change) = self.twin.apply(&op) {
@@ -191,7 +196,7 @@ impl Lab {
         }
     }
 
-    /// Control makes a version of what was taught.
+    /// Publishes a version of the learn requests, as control does.
     fn learn(&mut self) -> bool {
         let (learnings, learn_requests) = self.switch.take_learn_requests();
         if learn_requests.is_empty() {
@@ -237,7 +242,7 @@ impl Lab {
         }
     }
 
-    /// Turns a thread, and judges everything that came to an end.
+    /// Runs an iteration of a thread, and checks every packet that ended.
     fn run_iteration(&mut self, thread: usize) -> bool {
         let full = |lab: &Self| {
             let reasons = [DropReason::TxQueueFull, DropReason::UpcallQueueFull];
@@ -245,9 +250,10 @@ impl Lab {
         };
         let [tx_full, waiting_full] = full(self);
         let worked = self.switch.run_iteration(thread);
-        // Resubmits make dozens of copies of one packet; a wire that was full then says nothing.
+        // Resubmits make dozens of copies of one packet. If a wire was full, the copies prove
+        // nothing.
         let is_whole = full(self) == [tx_full, waiting_full];
-        // Nor does one that found no room to wait, of which it is not known what it visited.
+        // The visits of a packet are unknown if the upcall queue had no room for it.
         let is_visited = full(self)[1] == waiting_full;
         self.is_counted &= is_visited;
         let mut ends: BTreeMap<u32, Ends> = BTreeMap::new();
@@ -282,7 +288,7 @@ impl Lab {
         worked
     }
 
-    /// Makes sure that a packet met what those before it on its queue have taught.
+    /// Checks that a packet was forwarded with the learn requests of earlier packets on its queue.
     fn judge_order(&mut self, flying: &Flying, fate: &Fate, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
         let is_met = match self.taught.get(&queue) {
@@ -318,8 +324,8 @@ impl Lab {
         }
     }
 
-    /// Compares when MAC addresses were seen last, and which are left when the time of some is
-    /// over.
+    /// Compares the times at which MAC addresses were last seen, and the addresses that are left
+    /// after some have expired.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
@@ -343,14 +349,14 @@ impl Lab {
         }
     }
 
-    /// The desk hears of the next version.
+    /// The coordinator receives the next version.
     fn coordinator_applies(&mut self) -> bool {
         let Some((change, learn_requests)) = self.pending.pop_front() else { return false };
         self.switch.hand_in(&change, &learn_requests);
         true
     }
 
-    /// The desk hears of so many versions at once, and of what was reported before.
+    /// The coordinator receives `count` versions at once, and all earlier reports.
     fn coordinator_iterations(&mut self, count: usize) {
         let count = count.min(self.pending.len());
         let all = self.pending.drain(..count);
@@ -359,7 +365,7 @@ impl Lab {
         self.switch.hand_in_together(all);
     }
 
-    /// From the next turn on a thread has another cache, while what it has lives on.
+    /// Replaces the cache of a thread from the next iteration on, while the old entries still live.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
@@ -368,7 +374,7 @@ impl Lab {
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }
 
-    /// Lets everything come to rest, and compares what rules have counted.
+    /// Runs until no work is left, and compares the counters of rules.
     fn finish(&mut self) {
         let mut worked = true;
         while worked {
@@ -391,7 +397,7 @@ impl Lab {
         let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
         let told = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
         assert_eq!(count, 0, "{told:#?}");
-        // Refreshed addresses and rules are known as little as counts are.
+        // Refreshes of addresses and rules are then as unknown as counts.
         if !self.is_counted {
             return;
         }
@@ -447,7 +453,7 @@ impl Lab {
     }
 }
 
-/// An address was seen where a version of the world has it.
+/// Checks that an address was seen where a version of the world has it.
 fn see(
     seen: &mut BTreeMap<u64, Time>,
     world: &World,
@@ -461,10 +467,10 @@ fn see(
     }
 }
 
-/// A frame that is to be sent: its length, what it is cut to, its header words.
+/// An expected frame: its length, its length after truncation, its header words.
 type Wanted<'a> = (usize, usize, &'a [u64]);
 
-/// Compares what became of a packet with what the oracle says.
+/// Compares the copies of a packet with those of the oracle.
 fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
     let mut sent: BTreeMap<DatapathPort, Vec<Wanted<'_>>> = BTreeMap::new();
     let mut punted = Vec::new();
@@ -492,13 +498,13 @@ fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
         execute(&[action], &key_of(&packet_in.frame), None)
     });
     assert_eq!(came.collect::<Vec<_>>(), punted, "{context}");
-    // A meter ends copies too, and packets of which something was sent before.
+    // A meter drops copies too, and packets of which a copy was sent before.
     let is_more = fate.was_metered && ends.dropped > fate.dropped;
     assert!(ends.dropped == fate.dropped || is_more, "{context}");
 }
 
-/// Lets nothing reset counts, so that there is one number to compare; and no copy be cut so short
-/// that the packet's own number is lost.
+/// Makes counts and numbers comparable: no reset of counts, and no truncation that removes a
+/// packet's number.
 fn tame(op: &mut Op) {
     fn tame_all(actions: &mut [Action]) {
         for action in actions {

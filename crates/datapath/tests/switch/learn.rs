@@ -1,4 +1,4 @@
-//! Packets that teach: what is behind one on its queue meets what it taught.
+//! Learn requests: packets behind a learning packet on its queue use the learned rules.
 
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ fn frame(from: u8, to: u8) -> Vec<u8> {
         .build()
 }
 
-/// Each packet teaches that what comes from the host that it goes to leaves by port 3; what nobody
-/// has taught about leaves by port 2.
+/// Rules by which each packet learns its destination.
+///
+/// Packets from a learned host leave by port 3, all others by port 2.
 fn teachers() -> Vec<FlowMod> {
     let matched = LearnSpec {
         source: LearnSource::Field(Subfield::whole(FieldId::EthDst)),
@@ -66,7 +67,7 @@ fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.run_iteration(0);
-    // The first does not meet it itself, and the second waits.
+    // The first packet does not use the learned rule itself, and the second waits.
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
     switch.run_iteration(0);
     assert_eq!(switch.threads[0].held(), 1);
@@ -87,7 +88,7 @@ fn a_thread_that_sleeps_is_woken_by_the_answer_that_a_queue_waits_for() {
 #[test]
 fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
     let mut switch = plain();
-    // The second time that it comes it teaches nothing, and makes an entry.
+    // The second packet of the flow learns nothing new, and makes an entry.
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(2, 9)));
         switch.settle();
@@ -187,7 +188,7 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
         assert!(switch.send(thread, 1, &frame(1, 2)));
         switch.run_iteration(thread);
     }
-    // The first lesson is learned before the second reaches control.
+    // The first learn request is applied before the second reaches control.
     let (learnings, learn_requests) = switch.take_learn_requests();
     let change = switch.pipeline.learn(&learnings[..1], switch.now);
     switch.hand_in(&change, &learn_requests[..1]);
@@ -236,7 +237,7 @@ fn two_that_claim_one_host_do_not_starve_who_shares_a_queue_with_them() {
     switch.receive(0, 2);
     let mut passed = 0;
     for round in 0..200_u8 {
-        // Every packet of the one teaches something, and control takes its time.
+        // Every packet of the first host learns something, and control is slow.
         assert!(switch.send(0, 1, &frame(1, round)) && switch.send(0, 1, &frame(7, 8)));
         switch.run_iteration(0);
         switch.wait(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Whole packet threads, driven turn by turn: what goes in, what comes out, and what is counted.
+//! Whole packet threads, run by iteration: packets in, packets out, and counters.
 
 #![expect(
     clippy::unwrap_used,

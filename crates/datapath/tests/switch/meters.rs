@@ -1,4 +1,4 @@
-//! Meters on packet threads: what they let through, what they change, and what is counted.
+//! Meters on packet threads: limits, changed packets, and counters.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn a_rate_is_kept_whichever_cache_answers_and_the_rule_counts_all() {
     assert_eq!(rules[0].stats.totals().packets, 40);
 }
 
-/// A packet that leaves as twenty datagrams, and how its sender describes it.
+/// A packet that leaves as twenty datagrams, and its virtio header.
 fn segments() -> (Vec<u8>, Offload) {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let offload = Offload {

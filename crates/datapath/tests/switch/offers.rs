@@ -1,4 +1,4 @@
-//! What packet threads offer to the owner of a target, with either cache.
+//! Offload candidates that packet threads send to the agent of a device, with either cache.
 
 use shunt_datapath::{
     Command,
@@ -56,7 +56,7 @@ fn what_hits_in_software_is_offered_now_and_then() {
     }
     let early = handle.status().candidates_offered;
     assert!(early > 1, "what hits is offered too, not only what missed");
-    // Who does not keep up loses offers and holds up nobody.
+    // An agent that is too slow loses candidates and delays no thread.
     for _ in 0..2 * 1024 * 128 / 32 {
         for _ in 0..32 {
             assert!(switch.send(0, 1, &frame(1)));

@@ -1,4 +1,4 @@
-//! Patch ports: a translation goes through several bridges, and one version through all of them.
+//! Patch ports: a translation traverses several bridges under one version.
 
 use shunt_datapath::thread::QueueSizes;
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
@@ -8,7 +8,8 @@ use crate::harness::{BRIDGE, ENGINES, Engine, Switch, added};
 
 const PEER: BridgeId = BridgeId::new(2);
 
-/// Port 5 of the bridge leads to port 1 of its peer, whose ports 2 and 3 are 12 and 13 of the datapath.
+/// Port 5 of the bridge leads to port 1 of its peer. Ports 2 and 3 of the peer are 12 and 13 of the
+/// datapath.
 fn switch(engine: Engine, rules: &[&str], peer_rules: &[&str]) -> Switch {
     let sizes = QueueSizes::default();
     let mut switch = Switch::with_engine(1, 1, super::thread_config(), sizes, engine);
@@ -33,15 +34,15 @@ fn switch(engine: Engine, rules: &[&str], peer_rules: &[&str]) -> Switch {
     switch
 }
 
-/// Makes a version that nobody has heard of yet.
+/// Publishes a version without a notification.
 fn publish(switch: &Switch, bridge: BridgeId, rules: &[&str]) -> Change {
     switch.pipeline.apply(bridge, &added(rules), switch.now).unwrap()
 }
 
-/// What became of a packet: the last bytes of its addresses, and the port that it left by.
+/// Result of a packet: the last bytes of its addresses, and its output port.
 type Fate = (u8, u8, u32);
 
-/// Sends a packet of a flow, and turns the thread once.
+/// Sends a packet of a flow, and runs one iteration of the thread.
 fn send(switch: &mut Switch, flow: u16) -> Fate {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build();
     assert!(switch.send(0, 1, &frame));
@@ -63,7 +64,7 @@ fn a_change_of_the_peer_takes_the_entries_of_who_came_through_a_patch_port() {
         assert_eq!([send(&mut switch, 1).2, send(&mut switch, 1).2], [12, 12]);
         switch.settle();
         let upcalls = switch.counters(0).upcalls.get();
-        // What ranks lower there is nothing to it.
+        // The entry does not depend on rules of lower priority.
         let change = publish(&switch, PEER, &["priority=4,udp,actions=output:3"]);
         switch.change(&change);
         assert_eq!(send(&mut switch, 1).2, 12);
@@ -76,7 +77,7 @@ fn a_change_of_the_peer_takes_the_entries_of_who_came_through_a_patch_port() {
 
 #[test]
 fn a_packet_through_a_patch_port_meets_one_version_of_both_bridges() {
-    // Which bridge it met is in the addresses, which half of the peer in the address and the port.
+    // The addresses encode the bridge version; the address and the port encode the peer version.
     let source = |version| {
         let of = |flow| {
             format!(
@@ -99,8 +100,8 @@ fn a_packet_through_a_patch_port_meets_one_version_of_both_bridges() {
         assert_eq!([send(&mut switch, 1), send(&mut switch, 1)], [(1, 1, 12); 2]);
         let own = publish(&switch, BRIDGE, &source(2).each_ref().map(|own| &**own));
         let others = publish(&switch, PEER, &target(2).each_ref().map(|own| &**own));
-        // Both are published, and the thread stands where it stood: for a flow that it knows, and for one
-        // that it translates now.
+        // Both changes are published, and the thread stays at its version: for a cached flow, and
+        // for a flow that it translates now.
         let mut fare = |change: Option<&Change>, flow| {
             change.into_iter().for_each(|change| switch.change(change));
             [send(&mut switch, 1), send(&mut switch, flow)]

@@ -1,4 +1,4 @@
-//! Entries that a change made stale are made anew before their next packet comes.
+//! Repair: stale entries are re-translated before their next packet arrives.
 
 use std::{
     cell::Cell,
@@ -27,7 +27,7 @@ fn config(repair: Repair) -> ThreadConfig {
     ThreadConfig { repair, translations_per_iteration: 16, ..super::thread_config() }
 }
 
-/// A switch with an entry for each of so many flows, all by port 2.
+/// A switch with an entry for each of `flows` flows, all by port 2.
 fn switch(repair: Repair, flows: u16) -> Switch {
     let mut switch = Switch::new(1, 3, config(repair));
     switch.apply(&[per_flow(1, 2)]);
@@ -47,7 +47,8 @@ fn entries(switch: &mut Switch) -> Vec<DumpedEntry> {
     receiver.try_recv().unwrap()
 }
 
-/// Of entries that were evicted: made anew and the same, made anew and changed, and the rest.
+/// Counters of evicted entries: re-translated and unchanged, re-translated and changed, and the
+/// others.
 fn repaired(switch: &Switch) -> [u64; 4] {
     let own = switch.counters(0);
     [&own.repaired_same, &own.repaired_changed, &own.repair_covered, &own.repair_dropped]
@@ -153,7 +154,8 @@ fn while_packets_wait_a_turn_makes_an_eighth_anew() {
     switch.change(&change);
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     let seen_to = |switch: &Switch| repaired(switch).iter().sum::<u64>();
-    // Of 16 translations a turn, half where none waits and an eighth where some do.
+    // Of 16 translations per iteration, half go to repair where no packet waits, and an eighth
+    // otherwise.
     switch.run_iteration(0);
     assert_eq!(seen_to(&switch), 8);
     let mut turns = 0;
@@ -298,7 +300,8 @@ fn what_was_made_anew_is_what_a_translation_gives() {
             for DumpedEntry { traversal, .. } in all {
                 let again = twin.pipeline.translate_again(&traversal, version);
                 prop_assert!(traversal.decides_like(&again), "{:?}", FlowKey::from(&traversal.key));
-                // Rules that were gone when an entry was made, and were taken out since, cost it bits.
+                // Rules that were deleted when an entry was made, and were reclaimed since, cost it
+                // bits.
                 if traversal.version == version && version > before {
                     prop_assert_eq!(&traversal.mask, &again.mask);
                 }
@@ -325,7 +328,7 @@ fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
     ports
 }
 
-/// Turns everything until nothing is left to do; both worlds learn what packets teach.
+/// Runs everything until no work is left; both worlds apply the learn requests.
 fn settle(switch: &mut Switch, twin: &mut Twin) {
     let mut worked = true;
     while worked {

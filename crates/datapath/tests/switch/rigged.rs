@@ -1,4 +1,4 @@
-//! Ports that fail: a queue that breaks, and one that panics.
+//! Ports that fail: one queue that breaks, and one that panics.
 
 use std::{
     os::fd::{AsFd as _, BorrowedFd},
@@ -15,10 +15,10 @@ use shunt_pipeline::DatapathPort;
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-/// What a receive queue does when it is asked.
+/// The result of a rigged receive queue.
 pub(crate) type Trick = fn() -> Result<RxReport, PortError>;
 
-/// A receive queue with something to say at all times.
+/// A receive queue with a descriptor that is always readable.
 struct RiggedRx {
     trick: Trick,
     event: Waker,
@@ -76,14 +76,14 @@ impl TxQueue for PickyTx {
     fn flush(&mut self) {}
 }
 
-/// A port whose receive queue does this.
+/// A port with a rigged receive queue.
 pub(crate) fn rigged(port: u32, trick: Trick) -> ThreadPort {
     rigged_with(port, trick, Box::new(NoTx))
 }
 
 fn rigged_with(port: u32, trick: Trick, tx: Box<dyn TxQueue>) -> ThreadPort {
     let event = Waker::new().unwrap();
-    // A signal that nobody clears: the descriptor is readable for ever.
+    // A signal that is never cleared: the descriptor stays readable.
     event.prepare_park();
     event.wake();
     ThreadPort {
@@ -129,7 +129,7 @@ fn a_queue_that_gives_nothing_any_more_wakes_nobody() {
 
 #[test]
 fn a_frame_that_cannot_be_sent_is_dropped_alone_unless_nothing_else_could_be_sent() {
-    // Lengths of the frames, and how many are sent, refused and found the queue full.
+    // Lengths of the frames, and how many are sent, refused, and dropped because the queue is full.
     let cases: [(&[usize], [u64; 3]); 6] = [
         (&[60, 64, 65], [3, 0, 0]),
         (&[60, REFUSED, 60, REFUSED], [2, 2, 0]),

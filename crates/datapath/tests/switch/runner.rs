@@ -1,4 +1,4 @@
-//! The real threads: they sleep, wake, answer and stop.
+//! Real threads: they sleep, wake, acknowledge and stop.
 
 use std::{
     sync::{Arc, mpsc},
@@ -20,7 +20,7 @@ use shunt_pipeline::{
 
 use crate::rigged::rigged;
 
-/// How long a thread may take for what takes it microseconds.
+/// Time limit for work that takes a thread microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two packet threads and the eviction thread of an empty pipeline.
@@ -33,7 +33,7 @@ struct Threads {
     acked: mpsc::Receiver<Version>,
 }
 
-/// An engine that says that it is quick, and panics at the version that it is told.
+/// An engine that claims to be quick, and panics at a given version.
 struct Quick {
     inner: Iterative,
     doom: u64,
@@ -97,7 +97,7 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
 }
 
 impl Threads {
-    /// Waits until all packet threads sleep, or have had all the time for it.
+    /// Waits until all packet threads sleep, or the time limit is over.
     #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
     fn fall_asleep(&self) {
         let start = Instant::now();
@@ -107,7 +107,7 @@ impl Threads {
         }
     }
 
-    /// Makes a version, and waits until all threads that are there have answered it.
+    /// Makes a version, and waits until all threads have acknowledged it.
     fn change(&self, bridge: u16) {
         let change = self.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
@@ -155,7 +155,8 @@ fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick(
             acked = Some(threads.acked.recv_timeout(PATIENCE).unwrap());
         }
     }
-    // How often the seat is taken, or a thread awake, is the machine's: once is enough to see.
+    // The machine decides how often the coordinator is taken, or a thread awake: once is enough
+    // here.
     assert!(at_once > 0, "no change was answered before its sender went on");
     assert_eq!(threads.coordinator.stop().flatten().unwrap().totals().changes, 100);
 }
@@ -191,7 +192,7 @@ fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
 fn sleeping_threads_answer_versions_and_commands_and_stop() {
     let mut threads = start();
     for bridge in 1..=50 {
-        // Some find the threads asleep, some awake.
+        // Some changes find the threads asleep, some awake.
         if bridge % 5 == 0 {
             threads.fall_asleep();
         }

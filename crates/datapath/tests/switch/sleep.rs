@@ -1,4 +1,4 @@
-//! What keeps a thread awake: a packet, a count, a queue that could not wake it.
+//! Conditions that keep a thread awake: a packet, a count, a queue that could not wake it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn switch(config: ThreadConfig) -> Switch {
 
 #[test]
 fn a_thread_that_holds_a_packet_does_not_sleep() {
-    // With no translation to spare, the packet waits, and there is nothing else to do.
+    // Without translations left, the packet waits, and there is no other work.
     let config = ThreadConfig { translations_per_iteration: 0, ..super::thread_config() };
     let mut switch = switch(config);
     assert!(switch.sleep(0));
@@ -59,7 +59,7 @@ fn a_thread_that_sleeps_has_handed_in_its_counts() {
     for sent in 2..=5 {
         assert!(switch.send(0, 1, &[0x22; 60]));
         switch.run_iteration(0);
-        // A turn in which packets come hands in nothing unasked.
+        // An iteration in which packets arrive reports no counts unasked.
         assert_eq!(counted(&switch), sent - 1);
         assert!(!switch.sleep(0));
         switch.run_iteration(0);
@@ -81,7 +81,7 @@ fn a_thread_that_sleeps_has_handed_in_what_dead_entries_counted() {
     }
     let change = switch.pipeline.apply(BRIDGE, &[rule(2, Match::any(), vec![])], switch.now);
     switch.change(&change.unwrap());
-    // They are dropped at once, and buried a few a turn.
+    // They are dropped at once, and reclaimed a few per iteration.
     switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 0);
     assert!(!switch.sleep(0));

@@ -1,4 +1,4 @@
-//! What the tags of a chain hold, where it changes: with every engine.
+//! Changes of the tags of a chain, with every engine.
 
 use shunt_datapath::{
     ThreadConfig,
@@ -16,7 +16,7 @@ use shunt_pipeline::{GroupCommand, Modification, text::parse_group_mod};
 
 use crate::harness::{ENGINES, Engine, Switch, added};
 
-/// A switch with these rules whose threads keep a piece for each table.
+/// A switch with these rules and an LTM entry for each table.
 fn switch(engine: Engine, rules: &[&str]) -> Switch {
     let wildcard = Wildcard::Gigaflow(Config {
         capacity: Capacity { stages_count: 4, stage_entries_max: 100 },
@@ -40,7 +40,7 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
         .build()
 }
 
-/// The ports that a packet leaves by, and the last byte of its source address there.
+/// Returns the output ports of a packet, and the last byte of its source address there.
 fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
     assert!(switch.send(0, 1, &frame(source, target)));
     switch.settle();
@@ -64,9 +64,12 @@ const IDLE_REGISTER: [&str; 4] = [
     "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
 ];
 
-/// Sends packets that leave four pieces with one tag between them, and has something come to read the
-/// register, which no packet before has met. All that had the tag, in or out, goes with the update; and
-/// what now comes from the two sources to target 9 fares by its own register.
+/// Sends packets that leave four LTM entries with one shared tag, and adds a rule that reads the
+/// register.
+///
+/// No earlier packet consulted the register. The update evicts every entry with the tag, as input
+/// or as output. Afterwards packets from the two sources to destination 9 are forwarded by their
+/// own register.
 fn check(
     prepare: impl Fn(&mut Switch),
     grow: impl Fn(&mut Switch),
@@ -85,15 +88,16 @@ fn check(
         assert_eq!(crossed(&mut switch), [[(2, 0)], [(3, 0)]]);
         assert_eq!(counted(&switch), [0, 4, 2], "the tag of the bridge, and that of table 1");
         grow(&mut switch);
-        // The iterative engine, the first of all, leaves what says the same as before, whatever that has
-        // read: the pieces behind the tag, to which none leads any more.
+        // The iterative engine, the first in the list, keeps entries with an unchanged result,
+        // whatever bits were consulted: the entries behind the tag, to which no entry leads any
+        // more.
         let is_left = place == 0;
         assert_eq!(counted(&switch), if is_left { [2, 2, 1] } else { [4, 0, 0] });
         for _ in 0..2 {
             assert_eq!([run(&mut switch, 1, 9), run(&mut switch, 2, 9)], *expected);
         }
         assert_eq!(crossed(&mut switch), [[(2, 0)], [(3, 0)]]);
-        // What it had left out is in the tags now: there is one for each value.
+        // The bits are in the tags now: there is one tag for each value.
         assert_eq!(counted(&switch)[2], 3 + u64::from(is_left));
     }
 }

@@ -1,4 +1,4 @@
-//! Hits that are compared with the tables: an entry that is wrong is found out and goes.
+//! Hits that are compared with the tables: a wrong entry is found and evicted.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn all(actions: Vec<Action>) -> FlowMod {
     rule(1, Match::any(), actions)
 }
 
-/// Sends packets of one flow in one burst; how many came out of ports 2 and 3.
+/// Sends packets of one flow in one burst; returns how many left by ports 2 and 3.
 fn send(switch: &mut Switch, packets: usize) -> (usize, usize) {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     for _ in 0..packets {

@@ -1,4 +1,4 @@
-//! Versions: adopted between batches, answered, and nothing stale is hit afterwards.
+//! Versions: adopted between batches, acknowledged, and no stale hit afterwards.
 
 use shunt_datapath::ThreadConfig;
 use shunt_flow::{Match, testing::packet::PacketBuilder};
@@ -55,7 +55,7 @@ fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
     }
     switch.settle();
     assert_eq!(switch.coordinator.watched(), 2);
-    // One report is still on its way when its thread goes.
+    // One report is still in transit when its thread ends.
     assert!(switch.send(1, 2, &frame()));
     switch.run_iteration(1);
     drop(switch.threads.pop());
@@ -82,12 +82,12 @@ fn a_packet_fares_by_the_version_that_its_thread_is_at() {
 
     let mods = [rule(2, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    // Published, but no thread has heard of it: all is as before.
+    // Published, but no thread has adopted it: the behaviour is unchanged.
     send(&mut switch);
     switch.run_iteration(0);
     switch.run_iteration(1);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(1, 2).len()), (1, 1));
-    // One thread hears of it.
+    // One thread adopts it.
     switch.change(&change);
     send(&mut switch);
     switch.run_iteration(0);
@@ -142,7 +142,7 @@ fn an_update_leaves_entries_alone_that_it_does_not_touch() {
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
-    // It ranks lower than the rule that decided.
+    // Its priority is lower than that of the rule that decided.
     switch.apply(&[rule(1, Match::any(), vec![output(3)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
@@ -157,7 +157,7 @@ fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
     assert!(switch.send(0, 1, &frame()));
     switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 1);
-    // The desk computes before it has taken in the install (rule 6 is not kept by this test).
+    // The coordinator computes before it has taken the install report (this test breaks rule 6).
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     switch.coordinator.apply(change.version, &change.deltas);

@@ -1,4 +1,4 @@
-//! Packets that miss: bounded, in order, and fair among ports.
+//! Packets that miss: bounded, in order, and fair between ports.
 
 use std::sync::mpsc;
 
@@ -50,7 +50,7 @@ fn a_packet_that_waits_behind_a_miss_is_one_hit() {
         (own.received.get(), hits.iter().sum::<u64>() + own.upcalls.get())
     };
     assert_eq!(send(&[0]), (1, 1));
-    // The first misses; as something may teach, those behind it are looked up again.
+    // The first packet misses. As some rule may learn, those behind it are looked up again.
     assert_eq!(send(&[1, 0, 0, 1]), (5, 5));
     assert_eq!(send(&[0, 1, 2, 0]), (9, 9));
 }
