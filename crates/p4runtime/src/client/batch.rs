@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use hashbrown::HashSet;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    offload::{LtmIndex, Refusal, Ticket},
+    offload::{LtmIndex, OffloadError, Refusal, Ticket},
     partition::StageId,
 };
+use tonic::Code;
 
 use super::{
     ClientSettings, PacketToSend, SessionError,
@@ -15,7 +16,7 @@ use super::{
     session::Requests,
 };
 use crate::{
-    error::UpdateCode,
+    error::{DeviceLimit, UpdateCode},
     wire::p4::v1::{TableEntry, update::Type},
 };
 
@@ -229,4 +230,20 @@ pub(super) async fn count(
         requests.count(requests_encoded).await?
     };
     Ok(BatchResult { codes: Vec::new(), counts })
+}
+
+/// Returns the result of an update, as the offload agent reads it.
+pub(super) fn result_of(part: UpdateCode) -> Result<(), OffloadError> {
+    match part.limit {
+        Some(DeviceLimit::Masks) => return Err(OffloadError::Refused(Refusal::Masks)),
+        Some(DeviceLimit::KeyBits) => return Err(OffloadError::Refused(Refusal::KeyBits)),
+        None => {}
+    }
+    match part.code {
+        Code::Ok => Ok(()),
+        Code::ResourceExhausted => Err(OffloadError::NoRoom),
+        Code::AlreadyExists => Err(OffloadError::Exists),
+        Code::NotFound => Err(OffloadError::NoSuchEntry),
+        code => Err(OffloadError::Failed(code.into())),
+    }
 }

@@ -16,7 +16,7 @@ use hashbrown::{HashMap, HashSet};
 use prost::Message;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    offload::{Lost, LtmIndex, OffloadError, OffloadEvent, Refusal, Ticket},
+    offload::{Lost, LtmIndex, OffloadError, OffloadEvent, Ticket},
 };
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tonic::Code;
@@ -26,17 +26,14 @@ use super::{
     ClientSettings, SessionError,
     batch::{
         BatchResult, FinishedRequest, InstalledRule, PendingRequest, PendingUpdate, Task, TaskKind,
-        WriteMode, count, remove, write,
+        WriteMode, count, remove, result_of, write,
     },
     encoded::{EntryCount, counter_request},
     notifications::{Notification, NotificationSender},
     repair::{DesiredState, restore},
     session::{Session, packet_of},
 };
-use crate::{
-    error::{DeviceLimit, UpdateCode},
-    wire::p4::v1::{TableEntry, stream_message_response, update::Type},
-};
+use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
 
 /// Number of entries that are counted one by one; for more, whole stages are read.
 const COUNT_ALONE_MAX: usize = 64;
@@ -590,20 +587,5 @@ fn modified(known_rule: &LtmRule, rule: &LtmRule) -> LtmRule {
         rewrite: rule.rewrite.clone(),
         next: rule.next,
         ..known_rule.clone()
-    }
-}
-
-fn result_of(part: UpdateCode) -> Result<(), OffloadError> {
-    match part.limit {
-        Some(DeviceLimit::Masks) => return Err(OffloadError::Refused(Refusal::Masks)),
-        Some(DeviceLimit::KeyBits) => return Err(OffloadError::Refused(Refusal::KeyBits)),
-        None => {}
-    }
-    match part.code {
-        Code::Ok => Ok(()),
-        Code::ResourceExhausted => Err(OffloadError::NoRoom),
-        Code::AlreadyExists => Err(OffloadError::Exists),
-        Code::NotFound => Err(OffloadError::NoSuchEntry),
-        code => Err(OffloadError::Failed(code.into())),
     }
 }
