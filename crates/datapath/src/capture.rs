@@ -36,7 +36,7 @@ pub struct Captured {
 }
 
 /// The endpoint of a capture in one packet thread.
-pub struct Tap {
+pub struct CaptureTap {
     /// Number of the capture.
     pub id: u64,
     /// The point of the capture.
@@ -47,9 +47,9 @@ pub struct Tap {
     pub lost: u64,
 }
 
-impl fmt::Debug for Tap {
+impl fmt::Debug for CaptureTap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tap")
+        f.debug_struct("CaptureTap")
             .field("id", &self.id)
             .field("place", &self.place)
             .finish_non_exhaustive()
@@ -59,7 +59,7 @@ impl fmt::Debug for Tap {
 /// The captures of one packet thread.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
-    taps: Vec<Tap>,
+    taps: Vec<CaptureTap>,
     now: Time,
 }
 
@@ -72,7 +72,7 @@ impl Taps {
         self.now = now;
     }
 
-    pub(crate) fn add(&mut self, tap: Tap) {
+    pub(crate) fn add(&mut self, tap: CaptureTap) {
         self.taps.push(tap);
     }
 
@@ -131,7 +131,7 @@ mod tests {
         let (packets, mut captured) = RingBuffer::new(2);
         let (mut taps, port) = (Taps::new(), DatapathPort::new(7));
         taps.set_time(Time::from_nanoseconds(5));
-        taps.add(Tap { id: 1, place: CapturePlace::Port(port), packets, lost: 0 });
+        taps.add(CaptureTap { id: 1, place: CapturePlace::Port(port), packets, lost: 0 });
         let packet = Pool::new().take(60, port).unwrap();
         let packet = std::slice::from_ref(&packet);
         taps.at_drop(packet);

@@ -10,7 +10,7 @@ use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
 use crate::{
     cache::{CoverageLink, Wildcard},
-    capture::Tap,
+    capture::CaptureTap,
     metrics::PortTraffic,
     offload::OffloadCandidates,
     port::{Capabilities, Queues},
@@ -48,7 +48,7 @@ pub enum Command {
     /// Send keys that missed to this offload agent from now on; `None` stops it.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
     /// Start a capture.
-    StartCapture(Tap),
+    StartCapture(CaptureTap),
     /// End a capture; returns the number of copies that did not fit its ring.
     StopCapture(u64, Reply<u64>),
 }

@@ -17,8 +17,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
-#[path = "advance_model/lessons.rs"]
-mod learn_requests;
+#[path = "advance_model/learning.rs"]
+mod learning;
 #[path = "advance_model/rules.rs"]
 mod rules;
 
@@ -196,12 +196,12 @@ impl Evictor for Engine {
 /// The owners, the coordinator, and the messages between them.
 struct World {
     model: Model,
-    owners: Vec<Place>,
+    owners: Vec<OwnerModel>,
     coordinator: EvictionCoordinator,
     rows: Arc<Mutex<Rows>>,
 }
 
-struct Place {
+struct OwnerModel {
     owner: Owner,
     link: Arc<Link>,
     installs: usize,
@@ -215,7 +215,7 @@ struct Place {
     /// Set if the sender found the owner asleep before it posted; only under a broken rule 10.
     found_asleep: bool,
     /// The version that the owner then acknowledges.
-    said: u64,
+    acked_when_asleep: u64,
 }
 
 /// State of a packet thread.
@@ -224,7 +224,7 @@ enum Pace {
     Awake,
     Asleep,
     /// Awake, and has not read its mailbox yet.
-    Rising,
+    Woken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,13 +237,13 @@ enum Step {
     Expire { owner: usize, slot: u32 },
     Invalidation { owner: usize },
     Doze { owner: usize },
-    Rise { owner: usize },
+    Wake { owner: usize },
     FindAsleep { owner: usize },
 }
 
 /// The identity of a state.
-type State = (u64, u64, Rows, Vec<PlaceState>);
-type PlaceState = (
+type State = (u64, u64, Rows, Vec<OwnerModelState>);
+type OwnerModelState = (
     u64,
     usize,
     Option<(u16, u64)>,
@@ -276,7 +276,7 @@ impl World {
         Self { model, owners, coordinator, rows }
     }
 
-    fn place(index: usize) -> (Place, CoordinatorEndpoint) {
+    fn place(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(16);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
@@ -284,9 +284,18 @@ impl World {
         let owner = Owner::new(id, Version::ZERO, 8, reports, RingBuffer::new(1).0);
         let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
         let (installs, translated, pace) = (0, None, Pace::Awake);
-        let (found_asleep, said) = (false, 0);
-        let place =
-            Place { owner, link, installs, translated, sent, numbers, pace, found_asleep, said };
+        let (found_asleep, acked_when_asleep) = (false, 0);
+        let place = OwnerModel {
+            owner,
+            link,
+            installs,
+            translated,
+            sent,
+            numbers,
+            pace,
+            found_asleep,
+            acked_when_asleep,
+        };
         (place, ends)
     }
 
@@ -318,11 +327,11 @@ impl World {
             }
             Step::Invalidation { owner } => self.owners[owner].invalidation(),
             Step::Doze { owner } => self.owners[owner].prepare_park(),
-            Step::Rise { owner } => {
+            Step::Wake { owner } => {
                 let place = &mut self.owners[owner];
                 place.link.waker().unpark();
                 let is_blind = self.model.broken == Some(Rule::WakesBlindly);
-                place.pace = if is_blind { Pace::Awake } else { Pace::Rising };
+                place.pace = if is_blind { Pace::Awake } else { Pace::Woken };
                 place.look();
             }
             Step::FindAsleep { owner } => self.owners[owner].found_asleep = true,
@@ -340,7 +349,7 @@ impl World {
             .collect();
         self.coordinator.apply(version, &[delta]);
         for place in self.owners.iter_mut().filter(|place| place.found_asleep) {
-            (place.found_asleep, place.said) = (false, version.number());
+            (place.found_asleep, place.acked_when_asleep) = (false, version.number());
         }
         for (place, earlier) in self.owners.iter().zip(earlier) {
             let mailbox = place.link.mailbox();
@@ -366,7 +375,7 @@ impl World {
                 steps.push(Step::TakeIn { owner });
             }
             if place.pace == Pace::Asleep {
-                steps.push(Step::Rise { owner });
+                steps.push(Step::Wake { owner });
                 let is_early = self.model.broken == Some(Rule::LooksBeforeItPosts);
                 steps.extend(
                     (is_early && !place.found_asleep).then_some(Step::FindAsleep { owner }),
@@ -379,7 +388,7 @@ impl World {
             if place.link.mailbox().is_flagged() {
                 steps.push(Step::Invalidation { owner });
             }
-            if place.pace == Pace::Rising {
+            if place.pace == Pace::Woken {
                 continue;
             }
             if place.installs < self.model.installs {
@@ -402,18 +411,18 @@ impl World {
         let rows = self.rows.lock().unwrap().clone();
         let (version, acked) =
             (self.coordinator.version().number(), self.coordinator.acked_version().number());
-        (version, acked, rows, self.owners.iter().map(Place::state).collect())
+        (version, acked, rows, self.owners.iter().map(OwnerModel::state).collect())
     }
 
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        let live: Vec<_> = self.owners.iter().flat_map(Place::live).collect();
+        let live: Vec<_> = self.owners.iter().flat_map(OwnerModel::live).collect();
         for place in &self.owners {
             let current = place.owner.version().number();
             if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
                 faults.push(Fault::StaleHit);
             }
-            let acked = self.coordinator.acked_version().number().max(place.said);
+            let acked = self.coordinator.acked_version().number().max(place.acked_when_asleep);
             if place.pace == Pace::Awake && current < acked {
                 faults.push(Fault::AckedTooEarly);
             }
@@ -436,7 +445,7 @@ impl World {
     }
 }
 
-impl Place {
+impl OwnerModel {
     fn install(&mut self, flow: u16) {
         let current = self.owner.version();
         let (_, seen) = self.translated.take().unwrap_or_else(|| (flow, current.number()));
@@ -474,13 +483,13 @@ impl Place {
         self.pace = Pace::Asleep;
         if self.link.mailbox().is_flagged() {
             self.link.waker().unpark();
-            self.pace = Pace::Rising;
+            self.pace = Pace::Woken;
         }
     }
 
     /// Reads the mailbox; an owner with an empty mailbox continues.
     fn look(&mut self) {
-        if self.pace == Pace::Rising && !self.link.mailbox().is_flagged() {
+        if self.pace == Pace::Woken && !self.link.mailbox().is_flagged() {
             self.pace = Pace::Awake;
         }
     }
@@ -497,7 +506,7 @@ impl Place {
         named.collect()
     }
 
-    fn state(&self) -> PlaceState {
+    fn state(&self) -> OwnerModelState {
         let mailbox = self.link.mailbox();
         let pending = mailbox.take().map(|invalidation| {
             let evictions = invalidation.evictions.iter().flatten().copied().collect();
@@ -506,7 +515,7 @@ impl Place {
             pending
         });
         let version = self.owner.version().number();
-        let pace = (self.pace, self.found_asleep, self.said);
+        let pace = (self.pace, self.found_asleep, self.acked_when_asleep);
         (version, self.installs, self.translated, self.live(), self.sent.clone(), pending, pace)
     }
 }

@@ -91,7 +91,7 @@ fn a_pair_carries_frames_and_descriptors_both_ways() {
 }
 
 #[test]
-fn what_a_full_pair_does_not_take_is_left_to_the_sender() {
+fn packets_refused_by_a_full_pair_stay_with_the_sender() {
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
     let (mut sender, mut receiver) = (Pool::new(), Pool::new());
@@ -113,7 +113,7 @@ fn what_a_full_pair_does_not_take_is_left_to_the_sender() {
 }
 
 #[test]
-fn a_receiver_without_buffers_counts_what_it_refuses() {
+fn a_receiver_without_buffers_counts_refused_frames() {
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
     let (mut sender, mut receiver) = (Pool::new(), Pool::new());
@@ -129,7 +129,7 @@ fn a_receiver_without_buffers_counts_what_it_refuses() {
 }
 
 #[test]
-fn an_end_notices_that_the_other_is_gone_after_the_last_packet() {
+fn a_closed_peer_is_reported_after_its_last_packet() {
     let (mut left_port, mut right_port) = pair(1, 0);
     let (mut left, mut right) =
         (one(left_port.split(1).unwrap()), one(right_port.split(1).unwrap()));
@@ -172,7 +172,7 @@ fn a_pair_runs_across_two_threads_without_losing_a_packet() {
 }
 
 #[test]
-fn queues_are_handed_out_once() {
+fn queues_are_created_once() {
     let (mut left, _right) = pair(2, 0);
     assert!(matches!(left.split(1), Err(PortError::OtherThreads { made: 2, wanted: 1, .. })));
     assert_eq!(left.split(2).unwrap().len(), 2);
@@ -185,7 +185,7 @@ fn pcap(rx: Option<&Path>, tx: Option<&Path>, repeat: Repeat) -> Result<Box<dyn 
 }
 
 #[test]
-fn what_is_sent_to_a_file_is_received_from_it() {
+fn a_written_file_replays_the_same_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");
     let mut pool = Pool::new();

@@ -70,7 +70,7 @@ pub fn segment(
         let (head, body) = segment.split_at_mut(repeated.len());
         head.copy_from_slice(repeated);
         body.copy_from_slice(chunk);
-        headers.adapt(segment, Place { index, count, size });
+        headers.adapt(segment, SegmentPosition { index, count, size });
         made.offload = Offload { data_valid: packet.offload.data_valid, ..Offload::default() };
         out.push(made);
     }
@@ -78,7 +78,7 @@ pub fn segment(
 }
 
 /// Position of a segment in its packet.
-struct Place {
+struct SegmentPosition {
     index: usize,
     count: usize,
     size: usize,
@@ -87,9 +87,9 @@ struct Place {
 /// Offsets of the headers of a packet that will be segmented.
 pub(crate) struct Headers {
     network: usize,
-    network_kind: Network,
+    network_kind: NetworkKind,
     transport: usize,
-    transport_kind: Transport,
+    transport_kind: TransportKind,
     /// Offset of the payload.
     payload: usize,
     /// End of the payload; padding follows.
@@ -97,13 +97,13 @@ pub(crate) struct Headers {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Network {
+enum NetworkKind {
     Ipv4,
     Ipv6,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Transport {
+enum TransportKind {
     Tcp,
     Udp,
 }
@@ -142,13 +142,13 @@ impl Headers {
         };
         let (transport_kind, length) = match (gso_type & !Offload::GSO_ECN, network_kind, protocol)
         {
-            (Offload::GSO_TCPV4, Network::Ipv4, PROTOCOL_TCP)
-            | (Offload::GSO_TCPV6, Network::Ipv6, PROTOCOL_TCP) => {
+            (Offload::GSO_TCPV4, NetworkKind::Ipv4, PROTOCOL_TCP)
+            | (Offload::GSO_TCPV6, NetworkKind::Ipv6, PROTOCOL_TCP) => {
                 let words = *frame.get(transport.checked_add(12)?)? >> 4;
                 let length = usize::from(words).checked_mul(4)?;
-                (Transport::Tcp, if length >= 20 { length } else { return None })
+                (TransportKind::Tcp, if length >= 20 { length } else { return None })
             }
-            (Offload::GSO_UDP_L4, _, PROTOCOL_UDP) => (Transport::Udp, 8),
+            (Offload::GSO_UDP_L4, _, PROTOCOL_UDP) => (TransportKind::Udp, 8),
             _ => return None,
         };
         let payload = transport.checked_add(length)?;
@@ -164,8 +164,8 @@ impl Headers {
     /// Returns the offset of the checksummed bytes, and the offset of the checksum in them.
     pub(crate) const fn checksum(&self) -> (usize, usize) {
         let offset = match self.transport_kind {
-            Transport::Tcp => 16,
-            Transport::Udp => 6,
+            TransportKind::Tcp => 16,
+            TransportKind::Udp => 6,
         };
         (self.transport, offset)
     }
@@ -175,17 +175,17 @@ impl Headers {
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
     )]
-    fn adapt(&self, segment: &mut [u8], place: Place) {
+    fn adapt(&self, segment: &mut [u8], position: SegmentPosition) {
         match self.network_kind {
-            Network::Ipv4 => self.adapt_ipv4(segment, place.index),
-            Network::Ipv6 => {
+            NetworkKind::Ipv4 => self.adapt_ipv4(segment, position.index),
+            NetworkKind::Ipv6 => {
                 let length = segment.len() - self.network - 40;
                 put16(segment, self.network + 4, length);
             }
         }
         match self.transport_kind {
-            Transport::Tcp => self.adapt_tcp(segment, place),
-            Transport::Udp => {
+            TransportKind::Tcp => self.adapt_tcp(segment, position),
+            TransportKind::Udp => {
                 let length = segment.len() - self.transport;
                 put16(segment, self.transport + 4, length);
             }
@@ -217,7 +217,11 @@ impl Headers {
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
     )]
-    fn adapt_tcp(&self, segment: &mut [u8], Place { index, count, size }: Place) {
+    fn adapt_tcp(
+        &self,
+        segment: &mut [u8],
+        SegmentPosition { index, count, size }: SegmentPosition,
+    ) {
         let at = self.transport + 4;
         if let Some(sequence) = segment.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
             // Wraps as sequence numbers do (RFC 9293, 3.4).
@@ -242,12 +246,12 @@ impl Headers {
     )]
     fn pseudo_header(&self, segment: &[u8]) -> u16 {
         let addresses = match self.network_kind {
-            Network::Ipv4 => self.network + 12..self.network + 20,
-            Network::Ipv6 => self.network + 8..self.network + 40,
+            NetworkKind::Ipv4 => self.network + 12..self.network + 20,
+            NetworkKind::Ipv6 => self.network + 8..self.network + 40,
         };
         let protocol = match self.transport_kind {
-            Transport::Tcp => PROTOCOL_TCP,
-            Transport::Udp => PROTOCOL_UDP,
+            TransportKind::Tcp => PROTOCOL_TCP,
+            TransportKind::Udp => PROTOCOL_UDP,
         };
         let length = (segment.len() - self.transport) as u64;
         folded(sum(&segment[addresses]) + u64::from(protocol) + length)
@@ -293,7 +297,7 @@ fn network(frame: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Returns the protocol, the offset of the transport header, and the end of the payload (IPv4).
-fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
+fn ipv4(frame: &[u8], network: usize) -> Option<(NetworkKind, u8, usize, usize)> {
     let [first, _, t0, t1, _, _, f0, f1, _, protocol, ..] =
         *frame.get(network..)?.first_chunk::<20>()?;
     let length = usize::from(first & 0x0f).checked_mul(4)?;
@@ -302,11 +306,11 @@ fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
         return None;
     }
     let end = end(frame, network, usize::from(u16::from_be_bytes([t0, t1])))?;
-    Some((Network::Ipv4, protocol, network.checked_add(length)?, end))
+    Some((NetworkKind::Ipv4, protocol, network.checked_add(length)?, end))
 }
 
 /// Returns the same values as [`ipv4`] for IPv6.
-fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
+fn ipv6(frame: &[u8], network: usize) -> Option<(NetworkKind, u8, usize, usize)> {
     let [first, _, _, _, l0, l1, next, ..] = *frame.get(network..)?.first_chunk::<40>()?;
     if first >> 4 != 6 {
         return None;
@@ -325,7 +329,7 @@ fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
         length => usize::from(length).checked_add(40)?,
     };
     let end = end(frame, network, total)?;
-    Some((Network::Ipv6, protocol, transport, end))
+    Some((NetworkKind::Ipv6, protocol, transport, end))
 }
 
 /// Returns the end of a network packet of `total` bytes.
@@ -345,8 +349,8 @@ fn be16(frame: &[u8], at: usize) -> Option<u16> {
 fn put16(frame: &mut [u8], at: usize, value: usize) {
     #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits are wanted")]
     let bytes = (value as u16).to_be_bytes();
-    if let Some(place) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
-        *place = bytes;
+    if let Some(position) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *position = bytes;
     }
 }
 

@@ -4,6 +4,8 @@ use std::io;
 
 use nix::errno::Errno;
 
+use super::TxEnd;
+
 /// Reason why a port does not work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -100,6 +102,27 @@ impl PortError {
             Some(Errno::ENODEV | Errno::ENXIO) => Self::NoDevice { name },
             _ => Self::System { doing, name, source },
         }
+    }
+}
+
+/// Returns the end of a transmit for a system error: the state of the first packet not sent.
+///
+/// `without_buffers` is the meaning of `ENOBUFS`, which differs between kinds of devices.
+pub(super) fn tx_end_of(error: &io::Error, without_buffers: TxEnd) -> TxEnd {
+    match error.raw_os_error().map(Errno::from_raw) {
+        // There is no room, or the device is down or removed.
+        Some(
+            Errno::EAGAIN
+            | Errno::ENOMEM
+            | Errno::EINTR
+            | Errno::ENETDOWN
+            | Errno::ENXIO
+            | Errno::ENODEV
+            | Errno::EIO
+            | Errno::EBADFD,
+        ) => TxEnd::Full,
+        Some(Errno::ENOBUFS) => without_buffers,
+        _ => TxEnd::Refused,
     }
 }
 

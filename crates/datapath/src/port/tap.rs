@@ -34,6 +34,7 @@ use shunt_pipeline::DatapathPort;
 
 use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    error::tx_end_of,
     sys::{self, DeviceName},
 };
 use crate::packet::{
@@ -277,7 +278,7 @@ impl TxQueue for TapTx {
             let header = packet.offload.encode_with_buffers();
             let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
             if let Err(error) = (&*self.file).write_vectored(&parts) {
-                self.end = end(&error);
+                self.end = tx_end_of(&error, TxEnd::Full);
                 return taken;
             }
         }
@@ -289,20 +290,4 @@ impl TxQueue for TapTx {
     }
 
     fn flush(&mut self) {}
-}
-
-/// What an error says of the packet that met it, and of those behind it.
-fn end(error: &io::Error) -> TxEnd {
-    match error.raw_os_error().map(Errno::from_raw) {
-        // The host has no room, is down, or has removed the device.
-        Some(
-            Errno::EAGAIN
-            | Errno::ENOBUFS
-            | Errno::ENOMEM
-            | Errno::EINTR
-            | Errno::EIO
-            | Errno::EBADFD,
-        ) => TxEnd::Full,
-        _ => TxEnd::Refused,
-    }
 }

@@ -38,28 +38,28 @@ fn owners_that_sleep_are_safe_in_every_interleaving() {
 }
 
 #[test]
-fn rule_1_seq_counts_only_installs_that_evictions_were_computed_over() {
+fn rule_1_seq_counts_only_indexed_installs() {
     check_broken(Rule::SeqCoversWhatIsNotIndexed, Fault::StaleHit);
 }
 
 #[test]
-fn rule_2_an_install_older_than_the_engine_is_ignored_and_dropped_by_its_owner() {
+fn rule_2_an_install_older_than_the_engine_is_dropped() {
     check_broken(Rule::LateIsRecorded, Fault::PhantomRow);
 }
 
 #[test]
-fn rule_3_an_owner_reports_what_it_expires_and_not_what_an_advance_took() {
+fn rule_3_an_owner_reports_expiries_but_not_evictions() {
     // That an advance is not reported is asserted on every step of every model.
     check_broken(Rule::ExpiryIsSilent, Fault::PhantomRow);
 }
 
 #[test]
-fn rule_4_merged_advances_carry_the_least_seq() {
+fn rule_4_merged_invalidations_carry_the_least_seq() {
     check_broken(Rule::MergeTakesNewestSeq, Fault::StaleHit);
 }
 
 #[test]
-fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
+fn rule_5_an_owner_installs_only_translations_of_its_version() {
     let mut place = World::place(0).0;
     let invalidation = Invalidation {
         version: Version::new(1),
@@ -78,7 +78,7 @@ fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
 }
 
 #[test]
-fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
+fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
     let mut world =
         World::new(Model { owners: 1, installs: 3, expires: false, sleeps: false, broken: None });
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
 }
 
 #[test]
-fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
+fn rule_7_a_slot_is_reused_after_its_removal_report() {
     let mut place = World::place(0).0;
     place.install(0);
     let first = place.live()[0].0;
@@ -108,7 +108,7 @@ fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
 }
 
 #[test]
-fn rule_10_a_sleeper_has_answered_and_looks_before_it_goes_on() {
+fn rule_10_a_woken_owner_reads_its_mailbox_first() {
     let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
     let mut world = World::new(size);
     world.owners[0].prepare_park();
@@ -128,7 +128,7 @@ fn rule_10_a_sleeper_has_answered_and_looks_before_it_goes_on() {
 }
 
 #[test]
-fn an_owner_whose_ring_is_full_makes_no_entry_and_expires_none() {
+fn an_owner_with_a_full_ring_makes_and_expires_no_entry() {
     let (reports, _receiver) = RingBuffer::new(1);
     let mut owner = Owner::new(OwnerId(0), Version::ZERO, 8, reports, RingBuffer::new(1).0);
     let entry = owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();

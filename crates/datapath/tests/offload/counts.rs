@@ -26,7 +26,7 @@ fn pull(rig: &Rig<SoftwareDevice>) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn hits_are_credited_to_the_rules_of_every_piece_once() {
+fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);
     send(&mut rig, 1, 9);
@@ -64,7 +64,7 @@ fn a_pull_waits_for_a_reading_that_began_after_it() {
 }
 
 #[test]
-fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
+fn a_pull_includes_the_last_counts_of_removed_entries() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     send(&mut rig, 1, 9);
@@ -81,7 +81,7 @@ fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
 }
 
 #[test]
-fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
+fn pulls_do_not_wait_for_a_late_or_lost_device() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -105,7 +105,7 @@ fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
 }
 
 #[test]
-fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
+fn a_version_waits_for_its_removals_while_counts_are_slow() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -123,7 +123,7 @@ fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
 }
 
 #[test]
-fn a_target_that_begins_to_count_anew_loses_no_more_than_it_forgot() {
+fn a_device_that_resets_counters_loses_only_those_counts() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     let read = |rig: &mut Rig<SoftwareDevice>| {
@@ -146,7 +146,7 @@ fn a_target_that_begins_to_count_anew_loses_no_more_than_it_forgot() {
 }
 
 #[test]
-fn pieces_that_nothing_hits_age_out_and_others_stay() {
+fn ltm_entries_without_hits_age_out() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);
     let seconds = config().max_idle.as_secs();
@@ -161,7 +161,7 @@ fn pieces_that_nothing_hits_age_out_and_others_stay() {
 }
 
 #[test]
-fn the_time_from_miss_to_confirmation_is_counted_once_for_a_way() {
+fn the_time_to_confirmation_is_counted_once_per_traversal() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
     rig.run_iteration();
@@ -174,7 +174,7 @@ fn the_time_from_miss_to_confirmation_is_counted_once_for_a_way() {
 }
 
 #[test]
-fn an_offer_that_finds_no_room_is_dropped_and_counted() {
+fn a_candidate_without_room_is_dropped_and_counted() {
     let mut rig = Rig::two_tables();
     for _ in 0..2000 {
         rig.offer(&packet(1, 9));

@@ -261,7 +261,7 @@ fn come_in(key: &mut FlowKey) {
 }
 
 #[test]
-fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms() {
+fn a_confirming_device_forwards_as_the_acknowledged_version() {
     let config = ProptestConfig {
         cases: 128,
         max_shrink_iters: 1000,

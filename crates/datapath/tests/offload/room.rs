@@ -18,7 +18,7 @@ fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
 }
 
 #[test]
-fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason() {
+fn a_rule_that_the_device_refuses_is_counted_by_reason() {
     let mut source = FlowMask::EMPTY;
     source.add_field(FieldId::Ipv4Src);
     let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();
@@ -47,7 +47,7 @@ fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason
 }
 
 #[test]
-fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
+fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
     // Packets of table 0 are seen before table 1 decides.
     let rules = [
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
@@ -61,7 +61,7 @@ fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
 }
 
 #[test]
-fn what_comes_in_elsewhere_makes_no_rules() {
+fn packets_outside_the_device_ports_make_no_rules() {
     let mut rig = rig(SoftwareDevice::new(4, 100));
     rig.handle.set_ports(Some([PortNo::new(2)].into()));
     rig.fill(&[(1, 8)]);
@@ -77,7 +77,7 @@ fn what_comes_in_elsewhere_makes_no_rules() {
 }
 
 #[test]
-fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
+fn a_full_stage_evicts_and_is_never_overfilled() {
     let mut rig = rig(SoftwareDevice::new(2, 1));
     for (source, device) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
         rig.fill(&[(source, device)]);
@@ -98,7 +98,7 @@ fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
 }
 
 #[test]
-fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_software() {
+fn a_device_smaller_than_claimed_forwards_right() {
     let mut device = SoftwareDevice::new(2, 100);
     device.stage_entries = 1;
     let mut rig = rig(device);
@@ -111,7 +111,7 @@ fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_so
 }
 
 #[test]
-fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
+fn a_device_that_returns_smaller_is_not_overfilled() {
     let mut rig = rig(SoftwareDevice::new(2, 2));
     rig.device().lose();
     rig.fill(&[(1, 8), (2, 9)]);
@@ -125,7 +125,7 @@ fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
 }
 
 #[test]
-fn what_the_target_says_is_idle_goes() {
+fn entries_that_the_device_reports_idle_are_removed() {
     let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
     let mut rig = rig(device);
     rig.fill(&[(1, 8)]);

@@ -34,7 +34,7 @@ fn why(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
 }
 
 #[test]
-fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
+fn flows_hit_in_the_device_even_unseen_ones() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 8), (2, 9)]);
     for (source, device) in [(1, 8), (2, 9), (1, 9), (2, 8)] {
@@ -51,7 +51,7 @@ fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
 }
 
 #[test]
-fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesake_had() {
+fn a_joining_agent_starts_at_the_current_version_without_entries() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     let gone = modify(&mut rig);
@@ -94,7 +94,7 @@ fn an_owner_is_tuned_while_it_runs() {
 }
 
 #[test]
-fn a_removal_waits_for_the_answer_to_its_insertion() {
+fn a_removal_waits_for_the_confirmation_of_its_insertion() {
     let mut rig = Rig::two_tables();
     rig.device().is_mute = true;
     rig.fill(&[(1, 9)]);
@@ -102,7 +102,7 @@ fn a_removal_waits_for_the_answer_to_its_insertion() {
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!(rig.log(), (vec![], 0), "one write at a time");
-    assert!(rig.acked_version() < version, "and what is on its way in is waited for");
+    assert!(rig.acked_version() < version, "and the insertion in transit is waited for");
     rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.log(), rig.acked_version()), ((vec![], 1), version));
@@ -110,7 +110,7 @@ fn a_removal_waits_for_the_answer_to_its_insertion() {
 }
 
 #[test]
-fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
+fn a_barrier_waits_until_stale_entries_are_confirmed_removed() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -125,7 +125,7 @@ fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
 }
 
 #[test]
-fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
+fn stale_entries_are_removed_before_any_insertion() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -141,7 +141,7 @@ fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
 }
 
 #[test]
-fn what_was_on_its_way_out_is_waited_for_too() {
+fn earlier_removals_are_waited_for_too() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     // Everything is idle; the engine forgets it at once, the device does not report it yet.
@@ -162,7 +162,7 @@ fn what_was_on_its_way_out_is_waited_for_too() {
 }
 
 #[test]
-fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
+fn a_slot_is_reused_after_its_removal_is_confirmed() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle);
@@ -180,7 +180,7 @@ fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
 }
 
 #[test]
-fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
+fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -206,7 +206,7 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_target_that_is_lost_is_stale_until_it_holds_what_is_meant() {
+fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().lose();
@@ -228,7 +228,7 @@ fn a_target_that_is_lost_is_stale_until_it_holds_what_is_meant() {
 }
 
 #[test]
-fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
+fn operations_in_transit_at_a_loss_are_sent_again() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.offer(&packet(2, 8));
@@ -247,7 +247,7 @@ fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
 }
 
 #[test]
-fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
+fn insertions_in_transit_at_a_loss_are_sent_again() {
     let mut rig = Rig::two_tables();
     rig.device().is_mute = true;
     rig.fill(&[(1, 9), (2, 8)]);
@@ -267,7 +267,7 @@ fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
 }
 
 #[test]
-fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
+fn an_absent_device_is_stale_and_is_filled_when_it_appears() {
     let mut device = SoftwareDevice::new(4, 100);
     device.is_there = false;
     let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
@@ -282,7 +282,7 @@ fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
 }
 
 #[test]
-fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
+fn insertions_run_from_last_stage_removals_from_first() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8), (3, 9)]);
     assert_eq!(rig.log(), (vec![1, 1, 1, 0, 0, 0], 0));
@@ -298,7 +298,7 @@ fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
 }
 
 #[test]
-fn nothing_leads_to_a_piece_that_has_to_wait() {
+fn no_entry_leads_to_a_waiting_ltm_entry() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle / 2);
@@ -323,7 +323,7 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
 }
 
 #[test]
-fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
+fn a_tag_number_is_reused_after_its_entries_are_drained() {
     // Two tags: that of an arriving packet, and that of one state in between.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
@@ -338,12 +338,12 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     rig.settle();
     rig.wait(drain);
     rig.settle();
-    let cut = |rig: &mut Rig<SoftwareDevice>| {
+    let is_partitioned = |rig: &mut Rig<SoftwareDevice>| {
         let before = rig.status().partitioned.without_tags;
         rig.fill(&[(3, 9)]);
         rig.status().partitioned.without_tags == before
     };
-    assert!(!cut(&mut rig), "its pieces are not confirmed gone");
+    assert!(!is_partitioned(&mut rig), "the removal of its entries is not confirmed");
     rig.device().is_mute = false;
     rig.settle();
     // The single entry that replaced it goes, so that the traversal can be partitioned.
@@ -354,7 +354,7 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     rig.settle();
     rig.wait(shorter);
     rig.settle();
-    assert!(!cut(&mut rig), "packets are under way with it");
+    assert!(!is_partitioned(&mut rig), "packets with the tag are in transit");
     rig.wait(drain);
     rig.settle();
     rig.change(&request(
@@ -362,12 +362,12 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:4",
     ));
     rig.settle();
-    assert!(cut(&mut rig));
+    assert!(is_partitioned(&mut rig));
     assert!(rig.hits(&packet(3, 9)));
 }
 
 #[test]
-fn an_offer_is_translated_under_the_version_that_the_owner_is_at() {
+fn a_candidate_is_translated_under_the_version_of_the_agent() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
     modify(&mut rig);
@@ -386,7 +386,7 @@ fn an_offer_is_translated_under_the_version_that_the_owner_is_at() {
 }
 
 #[test]
-fn what_the_engine_has_not_tested_goes_with_the_advance() {
+fn untested_entries_are_removed_by_the_invalidation() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
     rig.run_iteration();
@@ -401,7 +401,7 @@ fn what_the_engine_has_not_tested_goes_with_the_advance() {
 }
 
 #[test]
-fn a_target_forwards_on_while_its_owner_sleeps() {
+fn a_device_forwards_while_its_agent_sleeps() {
     let answered_asleep = |ends: fn(_, _, _) -> CoordinatorEndpoint| {
         let pipeline = Arc::new(Pipeline::new(1));
         let (_reports, receiver) = RingBuffer::new(1);
@@ -420,7 +420,7 @@ fn a_target_forwards_on_while_its_owner_sleeps() {
 }
 
 #[test]
-fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
+fn a_failed_removal_is_retried_and_holds_its_version() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().clings = true;
@@ -436,7 +436,7 @@ fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
 }
 
 #[test]
-fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
+fn a_failed_removal_delays_only_entries_that_lead_to_its_slot() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle);
@@ -446,7 +446,7 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
     rig.settle();
     rig.log();
     rig.fill(&[(1, 9), (2, 9), (3, 9)]);
-    assert_eq!(rig.log().0, [1, 0], "of the third source, whose tag is another");
+    assert_eq!(rig.log().0, [1, 0], "of the third source, which has another tag");
     assert!(rig.hits(&packet(3, 9)));
     assert_eq!((rig.hits(&packet(2, 9)), rig.status().waiting), (false, 3));
     rig.device().clings = false;
@@ -458,7 +458,7 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
 }
 
 #[test]
-fn versions_that_come_while_one_is_waited_for_are_answered_together() {
+fn versions_that_wait_are_acknowledged_together() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);
     rig.device().is_mute = true;
@@ -475,7 +475,7 @@ fn versions_that_come_while_one_is_waited_for_are_answered_together() {
 }
 
 #[test]
-fn an_owner_that_is_gone_holds_up_nobody() {
+fn an_ended_agent_delays_no_version() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().is_mute = true;
@@ -493,7 +493,7 @@ fn an_owner_that_is_gone_holds_up_nobody() {
 }
 
 #[test]
-fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
+fn a_removal_waits_for_at_most_one_batch_of_insertions() {
     let rule =
         |host| format!("priority=1,ip,nw_src=10.0.{}.{},actions=output:2", host / 200, host % 200);
     let rules: Vec<String> = (0..600).map(rule).collect();
@@ -514,7 +514,7 @@ fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
 }
 
 #[test]
-fn what_goes_while_the_target_is_away_is_not_put_back() {
+fn entries_evicted_while_the_device_is_away_are_not_restored() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.device().lose();

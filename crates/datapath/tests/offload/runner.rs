@@ -9,7 +9,7 @@ use crate::harness::{Rig, packet, request};
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
-fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
+fn a_sleeping_agent_takes_candidates_versions_and_commands() {
     let Rig { twin, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
     let running = spawn_offload_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);

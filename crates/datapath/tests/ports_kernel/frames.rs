@@ -176,7 +176,7 @@ fn frames_that_find_the_ring_full_are_counted_by_the_port() {
 }
 
 #[test]
-fn a_port_whose_device_vanishes_reports_it() {
+fn a_port_reports_a_removed_device() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
@@ -196,7 +196,7 @@ fn a_port_whose_device_vanishes_reports_it() {
 }
 
 #[test]
-fn a_port_whose_device_was_down_goes_on() {
+fn a_port_continues_after_its_device_was_down() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));

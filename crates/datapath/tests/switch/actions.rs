@@ -34,7 +34,7 @@ fn set(field: FieldId, value: u128) -> Action {
 }
 
 #[test]
-fn a_packet_goes_where_the_rule_says() {
+fn a_packet_leaves_by_the_port_of_its_rule() {
     let frame = udp().build();
     let switch = check(vec![output(2)], &frame, &[(2, frame.clone())]);
     assert_eq!(switch.counters(0).upcalls.get(), 1);
@@ -88,7 +88,7 @@ fn a_truncated_copy_leaves_the_packet_whole() {
 }
 
 #[test]
-fn a_packet_does_not_go_back_where_it_came_from_unless_told_so() {
+fn a_packet_returns_to_its_ingress_port_only_by_in_port() {
     let frame = udp().build();
     let switch = check(vec![output(1)], &frame, &[]);
     assert_eq!(switch.counters(0).dropped[DropReason::Hairpin as usize].get(), 3);
@@ -97,7 +97,7 @@ fn a_packet_does_not_go_back_where_it_came_from_unless_told_so() {
 }
 
 #[test]
-fn a_packet_whose_translation_ends_at_a_bound_is_counted_by_the_bound() {
+fn a_drop_at_a_bound_is_counted_by_that_bound() {
     let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
     let push = Action::Push(Subfield::whole(FieldId::Metadata));
     for (actions, reason) in [
@@ -213,7 +213,7 @@ fn a_packet_of_a_port_without_a_bridge_is_dropped() {
 }
 
 #[test]
-fn entries_look_at_no_more_than_the_rule_does() {
+fn entries_match_only_bits_that_the_rule_consults() {
     let mut switch = Switch::new(1, 2, Default::default());
     let mut key = FlowKey::ZERO;
     let mut mask = FlowMask::EMPTY;

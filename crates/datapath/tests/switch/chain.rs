@@ -89,7 +89,7 @@ fn counted(switch: &Switch) -> Vec<u64> {
 }
 
 #[test]
-fn flows_whose_pieces_are_there_hit_though_nobody_sent_them_before() {
+fn new_flows_hit_shared_ltm_entries() {
     let mut switch = switch(config(100), QueueSizes::default());
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 2, 2, 3);
@@ -104,7 +104,7 @@ fn flows_whose_pieces_are_there_hit_though_nobody_sent_them_before() {
 }
 
 #[test]
-fn a_packet_that_misses_midway_goes_on_there_and_counts_once_for_every_rule() {
+fn a_partial_hit_continues_and_counts_each_rule_once() {
     let mut switch = switch(config(100), QueueSizes::default());
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);
@@ -117,7 +117,7 @@ fn a_packet_that_misses_midway_goes_on_there_and_counts_once_for_every_rule() {
 }
 
 #[test]
-fn what_the_owner_refuses_leaves_no_piece_behind() {
+fn a_refused_traversal_leaves_no_ltm_entry() {
     let sizes = QueueSizes { reports: 1, ..QueueSizes::default() };
     let mut switch = switch(config(100), sizes);
     // The coordinator does not run in between: the second LTM entry does not fit the ring.
@@ -135,7 +135,7 @@ fn what_the_owner_refuses_leaves_no_piece_behind() {
 }
 
 #[test]
-fn a_rule_that_changes_takes_the_pieces_that_met_it_and_no_others() {
+fn a_changed_rule_evicts_only_its_ltm_entries() {
     let mut switch = switch(config(100), QueueSizes::default());
     for (from, to, port) in [(1, 1, 2), (2, 2, 3), (1, 2, 3)] {
         check(&mut switch, from, to, port);
@@ -151,7 +151,7 @@ fn a_rule_that_changes_takes_the_pieces_that_met_it_and_no_others() {
 }
 
 #[test]
-fn a_stage_that_is_full_makes_room_and_the_engine_hears_of_it() {
+fn a_full_stage_evicts_and_reports_to_the_engine() {
     let mut switch = Switch::new(1, 3, config(2));
     switch.apply(&(1..=20).flat_map(|host| [source(host), target(host, 2)]).collect::<Vec<_>>());
     for round in 0..200_u8 {
@@ -166,7 +166,7 @@ fn a_stage_that_is_full_makes_room_and_the_engine_hears_of_it() {
 }
 
 #[test]
-fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
+fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
     let mut switch = switch(config(100), QueueSizes { reports: 2, ..QueueSizes::default() });
     let own = config(100).caches.wildcard;
     let other = config(50).caches.wildcard;
@@ -223,26 +223,26 @@ fn expose(switch: &mut Switch, ports: &[u32]) {
         assert_eq!(switch.receive(0, port).len(), expected, "by port {port}");
     }
     assert_eq!(switch.counters(0).differences.get(), 1);
-    let told = switch.controls[0].differences.pop().unwrap();
-    assert_eq!(told.cached.len(), 2, "both pieces");
+    let difference = switch.controls[0].differences.pop().unwrap();
+    assert_eq!(difference.cached.len(), 2, "both LTM entries");
 }
 
 #[test]
-fn a_chain_whose_second_piece_sends_elsewhere_than_the_tables_is_found_out() {
+fn a_chain_with_a_wrong_output_is_detected() {
     let mut switch = poisoned(target(1, 2));
     switch.apply(&[FlowMod { command: FlowModCommand::ModifyStrict, ..target(1, 3) }]);
     expose(&mut switch, &[3]);
 }
 
 #[test]
-fn a_chain_whose_second_piece_credits_another_rule_is_found_out() {
+fn a_chain_that_credits_a_wrong_rule_is_detected() {
     let mut switch = poisoned(target(1, 2));
     switch.apply(&[FlowMod { priority: Priority::new(9), ..target(1, 2) }]);
     expose(&mut switch, &[2]);
 }
 
 #[test]
-fn a_chain_that_credits_what_it_should_and_does_less_is_found_out() {
+fn a_chain_with_right_credits_and_missing_actions_is_detected() {
     let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
     let mut switch = poisoned(FlowMod {
         table: TableSelector::One(TableId::new(1).unwrap()),
@@ -257,7 +257,7 @@ fn a_chain_that_credits_what_it_should_and_does_less_is_found_out() {
 }
 
 #[test]
-fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
+fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
     let caches = CacheConfig::default();
     let mut switch = Switch::new(1, 2, ThreadConfig { caches, ..ThreadConfig::default() });
     let flows = 1_200_u16;
@@ -301,7 +301,7 @@ fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
 }
 
 #[test]
-fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
+fn a_repair_of_two_translations_counts_as_two() {
     let config = ThreadConfig { repair: Repair::On, translations_per_iteration: 16, ..config(100) };
     let mut switch = Switch::new(1, 3, config);
     let sources: Vec<FlowMod> = (1..=20).map(source).collect();
@@ -322,7 +322,7 @@ fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
 }
 
 #[test]
-fn an_exact_match_cache_remembers_all_pieces_of_a_flow() {
+fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
     let mut config = config(64);
     config.caches.exact = ExactConfig { lines: 64, insert_inverse: 1 };
     let mut switch = switch(config, QueueSizes::default());

@@ -49,7 +49,7 @@ fn controller() -> Action {
 }
 
 #[test]
-fn what_came_in_is_sent_punted_dropped_or_held_at_the_end_of_every_turn() {
+fn every_received_packet_is_sent_punted_dropped_or_held() {
     let config = ThreadConfig {
         translations_per_iteration: 1,
         waiting_per_port: 4,
@@ -134,7 +134,7 @@ fn a_pull_credits_every_hit_to_its_rule_once() {
 }
 
 #[test]
-fn a_pull_waits_for_what_was_counted_before_it() {
+fn a_pull_waits_for_earlier_counts() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     let rules: Vec<_> = (0..200).map(|host| rule(1, matching(host), vec![output(2)])).collect();
     switch.apply(&rules);
@@ -158,7 +158,7 @@ fn a_pull_waits_for_what_was_counted_before_it() {
 }
 
 #[test]
-fn what_an_expired_or_evicted_entry_counted_is_credited() {
+fn counts_of_expired_and_evicted_entries_are_credited() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -175,7 +175,7 @@ fn what_an_expired_or_evicted_entry_counted_is_credited() {
 }
 
 #[test]
-fn what_was_hit_before_a_reset_is_not_counted_after_it() {
+fn hits_before_a_reset_are_not_counted_after_it() {
     let mut switch = Switch::new(2, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)])]);
     let reset = FlowMod {

@@ -84,16 +84,16 @@ pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
         }
         key_of(&bare)
     };
-    let mut told = visible(&key_of(frame));
+    let mut key_for_oracle = visible(&key_of(frame));
     if is_mpls(key) {
         let hidden = extract_behind(labels(key).len());
         let network = usize::from(word::IPV4);
-        told.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
+        key_for_oracle.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
     }
-    set_secret(&mut told, hidden_type(key), u16::try_from(frame.len()).unwrap());
-    told.set_bridge(key.bridge());
-    told.set_in_port(key.in_port());
-    told
+    set_secret(&mut key_for_oracle, hidden_type(key), u16::try_from(frame.len()).unwrap());
+    key_for_oracle.set_bridge(key.bridge());
+    key_for_oracle.set_in_port(key.in_port());
+    key_for_oracle
 }
 
 /// The Ethernet type behind the labels of a generated packet.

@@ -4,6 +4,8 @@
 mod actions;
 #[path = "allocation.rs"]
 mod allocation;
+#[path = "candidates.rs"]
+mod candidates;
 #[path = "conjunctions.rs"]
 mod conjunctions;
 #[path = "counts.rs"]
@@ -14,8 +16,6 @@ mod laws;
 mod learn;
 #[path = "meters.rs"]
 mod meters;
-#[path = "offers.rs"]
-mod offers;
 #[path = "patches.rs"]
 mod patches;
 #[path = "recirculation.rs"]

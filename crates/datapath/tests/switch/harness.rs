@@ -241,7 +241,7 @@ impl Switch {
         let mut traffic = Vec::new();
         for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
             queues.rx = queues.rx.map(|queue| -> Box<dyn RxQueue> {
-                Box::new(BellRx { queue, bell: Waker::new().unwrap() })
+                Box::new(DoorbellRx { queue, bell: Waker::new().unwrap() })
             });
             traffic.push(Arc::<PortTraffic>::default());
             let added = ThreadPort {
@@ -410,12 +410,12 @@ fn pipeline_of(ports: u32) -> Arc<Pipeline> {
 }
 
 /// A queue that could wake a thread; the test runs the thread instead.
-struct BellRx {
+struct DoorbellRx {
     queue: Box<dyn RxQueue>,
     bell: Waker,
 }
 
-impl RxQueue for BellRx {
+impl RxQueue for DoorbellRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         self.queue.rx(pool, burst)
     }

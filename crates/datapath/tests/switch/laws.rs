@@ -29,7 +29,7 @@ use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
     Command, DropReason, LearnSeq, LearnedChange, Repair, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Wildcard},
-    capture::{CapturePlace, Captured, Tap},
+    capture::{CapturePlace, CaptureTap, Captured},
     command::Tuning,
     thread::QueueSizes,
 };
@@ -65,7 +65,7 @@ struct Lab {
     /// acknowledge.
     pending: VecDeque<(Change, Vec<(OwnerId, LearnSeq)>)>,
     /// Learn requests that the next packet of a queue needs, by thread, bridge and port.
-    taught: BTreeMap<(usize, u64, u32), Taught>,
+    required: BTreeMap<(usize, u64, u32), RequiredLearning>,
     /// The packets that each thread drops.
     dropped: Vec<Consumer<Captured>>,
     /// Packets in transit, by number.
@@ -84,9 +84,9 @@ struct Lab {
     slept: usize,
 }
 
-/// Whether a learn request is part of a version.
+/// The version that includes a learn request.
 #[derive(Clone, Copy)]
-enum Taught {
+enum RequiredLearning {
     NotYet,
     Since(Version),
 }
@@ -141,7 +141,7 @@ impl Lab {
             worlds: BTreeMap::from([(twin.pipeline.version(), twin.world.clone())]),
             twin,
             pending: VecDeque::new(),
-            taught: BTreeMap::new(),
+            required: BTreeMap::new(),
             dropped: Vec::new(),
             flying: BTreeMap::new(),
             last: 0,
@@ -173,7 +173,7 @@ impl Lab {
         }
         for control in &mut self.switch.controls {
             let (packets, dropped) = RingBuffer::new(DROPS_PER_ITERATION);
-            let tap = Tap { id: 1, place: CapturePlace::Drops, packets, lost: 0 };
+            let tap = CaptureTap { id: 1, place: CapturePlace::Drops, packets, lost: 0 };
             control.send(Command::StartCapture(tap)).unwrap();
             self.dropped.push(dropped);
         }
@@ -209,8 +209,10 @@ impl Lab {
                 see(&mut self.seen, &self.twin.world, (bridge, vlan, mac), self.switch.now);
             }
         }
-        for taught in self.taught.values_mut().filter(|taught| matches!(taught, Taught::NotYet)) {
-            *taught = Taught::Since(change.version);
+        for required in self.required.values_mut() {
+            if matches!(required, RequiredLearning::NotYet) {
+                *required = RequiredLearning::Since(change.version);
+            }
         }
         self.note(change, learn_requests);
         true
@@ -291,14 +293,14 @@ impl Lab {
     /// Checks that a packet was forwarded with the learn requests of earlier packets on its queue.
     fn judge_order(&mut self, flying: &Flying, fate: &Fate, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
-        let is_met = match self.taught.get(&queue) {
-            Some(Taught::NotYet) => false,
-            Some(Taught::Since(learned)) => *learned <= version,
+        let is_met = match self.required.get(&queue) {
+            Some(RequiredLearning::NotYet) => false,
+            Some(RequiredLearning::Since(learned)) => *learned <= version,
             None => true,
         };
-        assert!(is_met, "a packet overtook what was taught before it");
+        assert!(is_met, "a packet overtook an earlier learn request of its queue");
         if !fate.taught.is_empty() {
-            self.taught.insert(queue, Taught::NotYet);
+            self.required.insert(queue, RequiredLearning::NotYet);
         }
     }
 
@@ -395,8 +397,8 @@ impl Lab {
         );
         let differences = |thread| self.switch.counters(thread).differences.get();
         let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
-        let told = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
-        assert_eq!(count, 0, "{told:#?}");
+        let difference = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
+        assert_eq!(count, 0, "{difference:#?}");
         // Refreshes of addresses and rules are then as unknown as counts.
         if !self.is_counted {
             return;

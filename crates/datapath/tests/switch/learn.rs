@@ -22,7 +22,7 @@ fn frame(from: u8, to: u8) -> Vec<u8> {
 /// Rules by which each packet learns its destination.
 ///
 /// Packets from a learned host leave by port 3, all others by port 2.
-fn teachers() -> Vec<FlowMod> {
+fn learn_rules() -> Vec<FlowMod> {
     let matched = LearnSpec {
         source: LearnSource::Field(Subfield::whole(FieldId::EthDst)),
         target: LearnTarget::Match(Subfield::whole(FieldId::EthSrc)),
@@ -54,7 +54,7 @@ fn teachers() -> Vec<FlowMod> {
 
 fn switch(threads: u16, config: ThreadConfig, sizes: QueueSizes) -> Switch {
     let mut switch = Switch::with_sizes(threads, 4, config, sizes);
-    switch.apply(&teachers());
+    switch.apply(&learn_rules());
     switch
 }
 
@@ -63,7 +63,7 @@ fn plain() -> Switch {
 }
 
 #[test]
-fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
+fn second_packet_of_a_burst_uses_the_learned_rule() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.run_iteration(0);
@@ -77,7 +77,7 @@ fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
 }
 
 #[test]
-fn a_thread_that_sleeps_is_woken_by_the_answer_that_a_queue_waits_for() {
+fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)));
     while switch.run_iteration(0) {}
@@ -86,7 +86,7 @@ fn a_thread_that_sleeps_is_woken_by_the_answer_that_a_queue_waits_for() {
 }
 
 #[test]
-fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
+fn packets_behind_it_use_the_learned_rule_despite_a_cache_entry() {
     let mut switch = plain();
     // The second packet of the flow learns nothing new, and makes an entry.
     for _ in 0..2 {
@@ -105,8 +105,8 @@ fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
 }
 
 #[test]
-fn what_is_behind_it_meets_what_it_taught_after_it_was_recirculated() {
-    let mut rules = teachers();
+fn packets_behind_it_use_the_rule_learned_after_recirculation() {
+    let mut rules = learn_rules();
     let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
     let check = Action::CheckPktLarger { length: 9, target };
     let actions = std::mem::take(&mut rules[0].instructions.apply);
@@ -126,7 +126,7 @@ fn what_is_behind_it_meets_what_it_taught_after_it_was_recirculated() {
 }
 
 #[test]
-fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
+fn a_waiting_queue_receives_nothing_and_others_continue() {
     let mut switch = plain();
     for _ in 0..2 {
         assert!(switch.send(0, 4, &frame(4, 5)));
@@ -145,7 +145,7 @@ fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
 }
 
 #[test]
-fn a_packet_that_teaches_makes_no_entry_and_one_that_refreshes_does() {
+fn a_learning_packet_makes_no_entry_a_refreshing_one_does() {
     let mut switch = plain();
     for entries in [0, super::entries(2), super::entries(2)] {
         assert!(switch.send(0, 1, &frame(1, 2)));
@@ -158,7 +158,7 @@ fn a_packet_that_teaches_makes_no_entry_and_one_that_refreshes_does() {
 }
 
 #[test]
-fn a_learned_rule_that_is_deleted_is_taught_again_by_the_next_packet() {
+fn a_deleted_learned_rule_is_learned_again() {
     let mut switch = plain();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(1, 2)));
@@ -182,7 +182,7 @@ fn a_learned_rule_that_is_deleted_is_taught_again_by_the_next_packet() {
 }
 
 #[test]
-fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
+fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
     let mut switch = switch(2, super::thread_config(), QueueSizes::default());
     for thread in [0, 1] {
         assert!(switch.send(thread, 1, &frame(1, 2)));
@@ -199,7 +199,7 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     assert_eq!(switch.counters(1).entries.get(), super::entries(2));
     assert!(switch.send(1, 1, &frame(2, 9)));
     switch.run_iteration(1);
-    assert!(switch.receive(1, 3).is_empty(), "its own lesson is not answered");
+    assert!(switch.receive(1, 3).is_empty(), "its own learn request is not acknowledged");
     let change = switch.pipeline.learn(&learnings[1..], switch.now);
     assert!(change.deltas.is_empty());
     switch.hand_in(&change, &learn_requests[1..]);
@@ -214,7 +214,7 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
 }
 
 #[test]
-fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
+fn a_packet_without_room_for_its_learn_request_is_dropped() {
     let sizes = QueueSizes { learn_requests: 1, ..QueueSizes::default() };
     let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));
@@ -228,7 +228,7 @@ fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
 }
 
 #[test]
-fn two_that_claim_one_host_do_not_starve_who_shares_a_queue_with_them() {
+fn two_claimants_of_a_host_do_not_starve_their_queue() {
     let mut switch = plain();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(7, 8)));

@@ -131,11 +131,11 @@ fn controllers_get_the_segments_that_a_wire_would() {
     }))])]);
     assert!(switch.send_with(0, 1, &frame, |packet| packet.offload = offload));
     switch.settle();
-    let mut told = Vec::new();
+    let mut punted = Vec::new();
     while let Ok(message) = switch.controls[0].packet_ins.pop() {
-        told.push(message.frame.len());
+        punted.push(message.frame.len());
     }
-    assert_eq!(told, [1042; 20]);
+    assert_eq!(punted, [1042; 20]);
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
@@ -148,7 +148,7 @@ fn threads_share_a_meter() {
 }
 
 #[test]
-fn what_was_sent_before_a_meter_stays_sent() {
+fn copies_sent_before_a_meter_stay_sent() {
     let actions = vec![output(2), pass(1), output(3), output(4)];
     let mut switch = metered(1, [limit(1)], everything(actions));
     send(&mut switch, 0, &udp(0), 3);
@@ -202,7 +202,7 @@ fn a_bucket_is_limited_by_itself() {
 }
 
 #[test]
-fn a_meter_counts_what_is_sent_nowhere_or_not_any_more() {
+fn a_meter_counts_packets_that_are_not_sent() {
     let mut switch = metered(1, [limit(1)], everything(vec![pass(1)]));
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!(only_meter(&switch).0, 3);
@@ -254,11 +254,11 @@ fn packet_ins_are_limited_and_packets_are_not() {
     }));
     let mut switch = metered(1, [limit(2)], everything(vec![controller, output(2)]));
     send(&mut switch, 0, &udp(0), 5);
-    let mut told = 0;
+    let mut punted = 0;
     while switch.controls[0].packet_ins.pop().is_ok() {
-        told += 1;
+        punted += 1;
     }
-    assert_eq!((told, switch.receive(0, 2).len()), (2, 5));
+    assert_eq!((punted, switch.receive(0, 2).len()), (2, 5));
     assert_eq!(dropped(&switch, DropReason::Metered), 3);
 }
 
@@ -280,7 +280,7 @@ fn a_packet_out_passes_meters_too() {
 }
 
 #[test]
-fn a_changed_meter_is_the_one_that_packets_meet() {
+fn packets_use_the_changed_meter() {
     let mut switch = metered(1, [limit(1)], everything(vec![pass(1), output(2)]));
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!(switch.receive(0, 2).len(), 1);

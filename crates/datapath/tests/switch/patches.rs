@@ -57,7 +57,7 @@ fn send(switch: &mut Switch, flow: u16) -> Fate {
 }
 
 #[test]
-fn a_change_of_the_peer_takes_the_entries_of_who_came_through_a_patch_port() {
+fn a_change_of_the_peer_evicts_entries_through_patch_ports() {
     for engine in ENGINES {
         let peer = ["priority=5,udp,actions=output:2"];
         let mut switch = switch(*engine, &["udp,actions=output:5"], &peer);
@@ -76,7 +76,7 @@ fn a_change_of_the_peer_takes_the_entries_of_who_came_through_a_patch_port() {
 }
 
 #[test]
-fn a_packet_through_a_patch_port_meets_one_version_of_both_bridges() {
+fn a_packet_through_a_patch_port_uses_one_version() {
     // The addresses encode the bridge version; the address and the port encode the peer version.
     let source = |version| {
         let of = |flow| {
@@ -102,12 +102,12 @@ fn a_packet_through_a_patch_port_meets_one_version_of_both_bridges() {
         let others = publish(&switch, PEER, &target(2).each_ref().map(|own| &**own));
         // Both changes are published, and the thread stays at its version: for a cached flow, and
         // for a flow that it translates now.
-        let mut fare = |change: Option<&Change>, flow| {
+        let mut forward_both = |change: Option<&Change>, flow| {
             change.into_iter().for_each(|change| switch.change(change));
             [send(&mut switch, 1), send(&mut switch, flow)]
         };
-        assert_eq!(fare(None, 2), [(1, 1, 12); 2]);
-        assert_eq!(fare(Some(&own), 3), [(2, 1, 12); 2]);
-        assert_eq!(fare(Some(&others), 4), [(2, 2, 13); 2]);
+        assert_eq!(forward_both(None, 2), [(1, 1, 12); 2]);
+        assert_eq!(forward_both(Some(&own), 3), [(2, 1, 12); 2]);
+        assert_eq!(forward_both(Some(&others), 4), [(2, 2, 13); 2]);
     }
 }

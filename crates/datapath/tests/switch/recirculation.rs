@@ -69,14 +69,14 @@ fn labels_go_between_the_tags_and_the_packet() {
 }
 
 #[test]
-fn a_packet_behind_a_label_that_came_and_went_is_found_again() {
+fn a_packet_behind_a_pushed_and_popped_label_hits_again() {
     let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
     let actions = vec![clone(&[PUSH, output(2)]), dec_ttl(), output(3)];
     check(&of(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
 }
 
 #[test]
-fn what_a_pop_uncovers_is_parsed_and_rewritten() {
+fn headers_uncovered_by_a_pop_are_parsed_and_rewritten() {
     let (labelled, plain, counted) =
         (packet(9).mpls(16, 0, 3).build(), packet(9).build(), packet(8).build());
     let actions = vec![POP, output(2), dec_ttl(), output(3)];
@@ -112,7 +112,7 @@ fn a_frame_is_larger_from_one_byte_more_on() {
 }
 
 #[test]
-fn copies_leave_in_the_order_of_the_actions_however_deep_they_are_recirculated() {
+fn copies_leave_in_action_order_at_any_recirculation_depth() {
     let ttl = |ttl| packet(ttl).build();
     let set = |ttl| Action::SetNwTtl(ttl);
     let inner = clone(&[larger(9), set(3), output(2), larger(9), set(4), output(2)]);
@@ -158,7 +158,7 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
 }
 
 #[test]
-fn what_recirculated_packets_miss_is_taken_from_the_turn() {
+fn misses_of_recirculated_packets_count_for_the_iteration() {
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
@@ -171,7 +171,7 @@ fn what_recirculated_packets_miss_is_taken_from_the_turn() {
 }
 
 #[test]
-fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
+fn lookups_behind_a_partition_point_know_the_path() {
     let mut reg = shunt_flow::FlowMask::EMPTY;
     reg.add_bits(FieldId::Reg0, 1);
     let with_bit = |value| {
@@ -198,7 +198,7 @@ fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
 }
 
 #[test]
-fn copies_that_are_recirculated_without_end_come_to_one() {
+fn endless_recirculation_ends_with_one_copy() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     let copy = clone(&[larger(9), resubmit(0)]);
     switch.apply(&of(vec![

@@ -56,7 +56,7 @@ fn repaired(switch: &Switch) -> [u64; 4] {
 }
 
 #[test]
-fn a_packet_after_the_change_hits_the_entry_that_was_made_anew() {
+fn a_packet_after_the_change_hits_the_repaired_entry() {
     let mut switch = switch(Repair::On, 5);
     let upcalls = switch.counters(0).upcalls.get();
     switch.apply(&[per_flow(2, 3)]);
@@ -71,7 +71,7 @@ fn a_packet_after_the_change_hits_the_entry_that_was_made_anew() {
 }
 
 #[test]
-fn the_turn_that_drops_an_entry_makes_it_anew_before_it_receives() {
+fn the_iteration_that_drops_an_entry_repairs_it_before_receiving() {
     let mut switch = switch(Repair::On, 1);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -82,7 +82,7 @@ fn the_turn_that_drops_an_entry_makes_it_anew_before_it_receives() {
 }
 
 #[test]
-fn an_entry_that_does_what_it_did_is_told_from_one_that_changed() {
+fn unchanged_and_changed_repairs_are_counted_apart() {
     let mut switch = switch(Repair::On, 1);
     switch.apply(&[per_flow(2, 2)]);
     assert_eq!(repaired(&switch), [1, 0, 0, 0]);
@@ -91,14 +91,14 @@ fn an_entry_that_does_what_it_did_is_told_from_one_that_changed() {
 }
 
 #[test]
-fn without_repair_the_next_packet_does_it() {
+fn without_repair_the_next_packet_misses() {
     let mut switch = switch(Repair::Off, 3);
     switch.apply(&[per_flow(2, 3)]);
     assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
 #[test]
-fn an_entry_that_no_packet_came_to_for_long_is_not_made_anew() {
+fn an_idle_entry_is_not_repaired() {
     let mut switch = switch(Repair::On, 1);
     switch.wait(Duration::from_secs(2));
     switch.apply(&[per_flow(2, 3)]);
@@ -106,7 +106,7 @@ fn an_entry_that_no_packet_came_to_for_long_is_not_made_anew() {
 }
 
 #[test]
-fn to_be_made_anew_prolongs_nothing_and_counts_nothing() {
+fn repair_prolongs_nothing_and_counts_nothing() {
     let mut switch = switch(Repair::On, 1);
     switch.wait(Duration::from_millis(900));
     switch.apply(&[per_flow(2, 3)]);
@@ -121,7 +121,7 @@ fn to_be_made_anew_prolongs_nothing_and_counts_nothing() {
 }
 
 #[test]
-fn hits_before_and_after_are_those_of_the_rules_that_decided_then() {
+fn hits_are_credited_to_the_rules_of_their_time() {
     let mut switch = switch(Repair::On, 1);
     switch.apply(&[per_flow(2, 3)]);
     for _ in 0..3 {
@@ -137,7 +137,7 @@ fn hits_before_and_after_are_those_of_the_rules_that_decided_then() {
 }
 
 #[test]
-fn a_turn_makes_no_more_anew_than_half_of_what_it_may_translate() {
+fn repair_takes_at_most_half_of_the_translations() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -148,7 +148,7 @@ fn a_turn_makes_no_more_anew_than_half_of_what_it_may_translate() {
 }
 
 #[test]
-fn while_packets_wait_a_turn_makes_an_eighth_anew() {
+fn repair_takes_an_eighth_while_packets_wait() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -169,7 +169,7 @@ fn while_packets_wait_a_turn_makes_an_eighth_anew() {
 }
 
 #[test]
-fn while_a_queue_gives_whole_bursts_a_turn_makes_an_eighth_anew() {
+fn repair_takes_an_eighth_while_bursts_are_full() {
     let mut switch = switch(Repair::On, 40);
     // Beside those of a flow that does not change, so that no packet waits for a translation.
     let text = "priority=9,udp,tp_dst=99,actions=output:2";
@@ -190,7 +190,7 @@ fn while_a_queue_gives_whole_bursts_a_turn_makes_an_eighth_anew() {
 }
 
 #[test]
-fn a_packet_that_comes_first_makes_its_entry_and_none_is_made_twice() {
+fn an_entry_made_by_a_packet_is_not_repaired_too() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -203,7 +203,7 @@ fn a_packet_that_comes_first_makes_its_entry_and_none_is_made_twice() {
 }
 
 #[test]
-fn by_rate_the_rest_is_given_up_after_a_second() {
+fn repair_by_rate_gives_up_after_a_second() {
     let mut switch = switch(Repair::Rate(10), 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -218,7 +218,7 @@ fn by_rate_the_rest_is_given_up_after_a_second() {
 }
 
 #[test]
-fn each_waits_for_a_second_however_often_others_fall() {
+fn each_entry_waits_a_second_despite_later_evictions() {
     let mut switch = switch(Repair::Rate(1), 40);
     for change in 2..6 {
         switch.apply(&[per_flow(change, 3 - u32::from(change % 2))]);
@@ -231,7 +231,7 @@ fn each_waits_for_a_second_however_often_others_fall() {
 }
 
 #[test]
-fn those_that_were_hit_last_are_made_anew_first() {
+fn entries_hit_last_are_repaired_first() {
     let mut switch = switch(Repair::On, 40);
     switch.wait(Duration::from_millis(500));
     for number in 30..38 {
@@ -251,13 +251,13 @@ fn those_that_were_hit_last_are_made_anew_first() {
 }
 
 #[test]
-fn what_would_teach_is_not_made_anew() {
+fn entries_that_would_learn_are_not_repaired() {
     let mut switch = switch(Repair::On, 1);
     let text = "priority=9,actions=learn(table=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:3";
     switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
     assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 0, 0, 1], 0));
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
-    assert!(rules.iter().all(|own| own.table.number() == 0), "nothing was taught");
+    assert!(rules.iter().all(|own| own.table.number() == 0), "no rule was learned");
 }
 
 #[test]
@@ -268,13 +268,13 @@ fn a_rule_that_takes_everything_leaves_one_entry_for_all() {
 }
 
 #[test]
-fn what_was_made_anew_is_what_a_translation_gives() {
+fn a_repaired_entry_equals_a_translation() {
     let worlds = (
         generate::world(),
         prop::collection::vec(generate::packet(), 12),
         prop::collection::vec(generate::op(), 1..4),
     );
-    let made_anew = Cell::new(0);
+    let repaired_count = Cell::new(0);
     let result = TestRunner::new(ProptestConfig::with_cases(100)).run(&worlds, |case| {
         let (world, packets, ops) = case;
         let mut twin = Twin::new(&world);
@@ -308,11 +308,11 @@ fn what_was_made_anew_is_what_a_translation_gives() {
             }
         }
         let [same, changed, _, _] = repaired(&switch);
-        made_anew.set(made_anew.get() + same + changed);
+        repaired_count.set(repaired_count.get() + same + changed);
         Ok(())
     });
     result.unwrap();
-    assert!(made_anew.get() > 10, "{}", made_anew.get());
+    assert!(repaired_count.get() > 10, "{}", repaired_count.get());
 }
 
 /// The ports of all bridges, with their numbers there.

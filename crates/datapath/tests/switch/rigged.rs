@@ -121,14 +121,14 @@ fn a_queue_that_gives_nothing_any_more_wakes_nobody() {
         let (before, own) = (thread.ports_changed(), thread.wait_fds().count());
         thread.run_iteration(switch.now);
         assert_eq!(thread.wait_fds().count(), own, "the port came and is left out already");
-        assert_eq!(thread.ports_changed(), before + 2, "whoever waits hears of both");
+        assert_eq!(thread.ports_changed(), before + 2, "the waiting thread is notified of both");
         assert_eq!(traffic.rx_broken.get(), u64::from(trick().is_err()));
         assert!(thread.prepare_sleep());
     }
 }
 
 #[test]
-fn a_frame_that_cannot_be_sent_is_dropped_alone_unless_nothing_else_could_be_sent() {
+fn an_unsendable_frame_is_dropped_alone() {
     // Lengths of the frames, and how many are sent, refused, and dropped because the queue is full.
     let cases: [(&[usize], [u64; 3]); 6] = [
         (&[60, 64, 65], [3, 0, 0]),

@@ -21,7 +21,7 @@ use shunt_pipeline::{
 use crate::rigged::rigged;
 
 /// Time limit for work that takes a thread microseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Two packet threads and the eviction thread of an empty pipeline.
 struct Threads {
@@ -102,7 +102,7 @@ impl Threads {
     fn fall_asleep(&self) {
         let start = Instant::now();
         let are_asleep = || self.controls.iter().all(ControlEnds::is_asleep);
-        while !are_asleep() && start.elapsed() < PATIENCE {
+        while !are_asleep() && start.elapsed() < TIME_LIMIT {
             std::thread::yield_now();
         }
     }
@@ -112,7 +112,7 @@ impl Threads {
         let change = self.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
         self.changes.send(change).unwrap();
-        while self.acked.recv_timeout(PATIENCE).unwrap() < version {}
+        while self.acked.recv_timeout(TIME_LIMIT).unwrap() < version {}
     }
 }
 
@@ -140,7 +140,7 @@ fn a_thread_that_panics_holds_up_no_version() {
 }
 
 #[test]
-fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick() {
+fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
     let threads =
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: u64::MAX }));
     let mut at_once = 0;
@@ -152,7 +152,7 @@ fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick(
         let mut acked = threads.acked.try_iter().last();
         at_once += usize::from(acked == Some(version));
         while acked < Some(version) {
-            acked = Some(threads.acked.recv_timeout(PATIENCE).unwrap());
+            acked = Some(threads.acked.recv_timeout(TIME_LIMIT).unwrap());
         }
     }
     // The machine decides how often the coordinator is taken, or a thread awake: once is enough
@@ -162,7 +162,7 @@ fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick(
 }
 
 #[test]
-fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
+fn a_panic_of_the_engine_ends_the_eviction_thread() {
     let threads =
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: 1 }));
     threads.fall_asleep();
@@ -189,7 +189,7 @@ fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
 }
 
 #[test]
-fn sleeping_threads_answer_versions_and_commands_and_stop() {
+fn sleeping_threads_acknowledge_versions_run_commands_and_stop() {
     let mut threads = start();
     for bridge in 1..=50 {
         // Some changes find the threads asleep, some awake.
@@ -200,7 +200,7 @@ fn sleeping_threads_answer_versions_and_commands_and_stop() {
         let (sender, pulled) = mpsc::channel();
         let pull = Command::Pull(Box::new(move |()| sender.send(()).unwrap()));
         threads.controls[usize::from(bridge) % 2].send(pull).unwrap();
-        pulled.recv_timeout(PATIENCE).unwrap();
+        pulled.recv_timeout(TIME_LIMIT).unwrap();
     }
     for thread in threads.running {
         assert!(thread.stop().is_some());

@@ -48,7 +48,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
 }
 
 #[test]
-fn a_thread_that_sleeps_has_handed_in_its_counts() {
+fn a_sleeping_thread_has_reported_its_counts() {
     let mut switch = switch(super::thread_config());
     let counted = |switch: &Switch| {
         let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -69,7 +69,7 @@ fn a_thread_that_sleeps_has_handed_in_its_counts() {
 }
 
 #[test]
-fn a_thread_that_sleeps_has_handed_in_what_dead_entries_counted() {
+fn a_sleeping_thread_has_reported_counts_of_dead_entries() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[per_flow(1, 2)]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());

@@ -103,13 +103,13 @@ fn check(
 }
 
 #[test]
-fn a_rule_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
+fn a_rule_with_new_bits_evicts_entries_of_tags_without_them() {
     let reader = "table=1,priority=9,ip,reg5=1,nw_dst=10.0.0.9,actions=output:4";
     check(|_| {}, |switch| switch.apply(&added(&[reader])), &[vec![(4, 0)], vec![]]);
 }
 
 #[test]
-fn a_bucket_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
+fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
     check(
         |switch| {
             switch.modify([group(GroupCommand::Add, "output:4")]);
@@ -124,19 +124,19 @@ fn a_bucket_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
 }
 
 #[test]
-fn a_learned_rule_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
-    let teacher = "ip,nw_src=10.0.0.3,actions=load:4->NXM_NX_REG6[],learn(table=1,priority=9,\
+fn a_learned_rule_with_new_bits_evicts_such_entries() {
+    let learn_rule = "ip,nw_src=10.0.0.3,actions=load:4->NXM_NX_REG6[],learn(table=1,priority=9,\
                    NXM_OF_ETH_TYPE[]=0x800,NXM_OF_IP_DST[],NXM_NX_REG5[]=1,\
                    output:NXM_NX_REG6[])";
     check(
-        |switch| switch.apply(&added(&[teacher])),
+        |switch| switch.apply(&added(&[learn_rule])),
         |switch| assert_eq!(run(switch, 3, 9), []),
         &[vec![(4, 0)], vec![]],
     );
 }
 
 #[test]
-fn what_was_left_to_do_is_what_the_rule_says_now() {
+fn pending_actions_are_those_of_the_current_rule() {
     for engine in ENGINES {
         let rules = ["table=1,ip,nw_dst=10.0.0.1,actions=output:2"];
         let mut switch = switch(*engine, &rules);

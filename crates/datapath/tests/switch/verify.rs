@@ -33,7 +33,7 @@ fn send(switch: &mut Switch, packets: usize) -> (usize, usize) {
 }
 
 #[test]
-fn a_poisoned_entry_is_found_out_dropped_and_told_of() {
+fn a_wrong_entry_is_detected_evicted_and_reported() {
     for insert_inverse in [0, 1] {
         let mut switch = blind(config(1, insert_inverse));
         switch.apply(&[all(vec![output(2)])]);
@@ -43,12 +43,12 @@ fn a_poisoned_entry_is_found_out_dropped_and_told_of() {
         assert!(right > 0 && switch.counters(0).differences.get() == 0);
 
         switch.apply(&[all(vec![output(3)])]);
-        assert_eq!(send(&mut switch, 3), (0, 3), "packets go by the tables");
+        assert_eq!(send(&mut switch, 3), (0, 3), "packets follow the tables");
         assert_eq!(switch.counters(0).differences.get(), 1);
         assert_eq!(switch.counters(0).entries.get(), 1, "the wrong one is gone");
-        let told = switch.controls[0].differences.pop().unwrap();
-        assert_ne!(told.cached[0].actions, told.fresh.actions);
-        assert_eq!(told.fresh.key.in_port().number(), 1);
+        let difference = switch.controls[0].differences.pop().unwrap();
+        assert_ne!(difference.cached[0].actions, difference.fresh.actions);
+        assert_eq!(difference.fresh.key.in_port().number(), 1);
         assert!(switch.controls[0].differences.is_empty());
 
         assert_eq!(send(&mut switch, 3), (0, 3));
@@ -58,7 +58,7 @@ fn a_poisoned_entry_is_found_out_dropped_and_told_of() {
 }
 
 #[test]
-fn an_entry_that_credits_the_wrong_rule_is_wrong_though_packets_fare_alike() {
+fn an_entry_that_credits_the_wrong_rule_is_detected() {
     let mut switch = blind(config(1, 0));
     switch.apply(&[all(vec![output(2)])]);
     send(&mut switch, 1);
@@ -71,7 +71,7 @@ fn an_entry_that_credits_the_wrong_rule_is_wrong_though_packets_fare_alike() {
 }
 
 #[test]
-fn one_hit_in_so_many_is_compared_and_without_the_setting_none() {
+fn one_hit_in_n_is_compared() {
     for (one_in, range) in [(0, 0..1), (8, 300..700)] {
         let mut switch = blind(config(one_in, 0));
         switch.apply(&[all(vec![output(2)])]);

@@ -26,7 +26,7 @@ fn a_barrier_waits_for_every_thread() {
 }
 
 #[test]
-fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
+fn a_version_is_acknowledged_in_the_next_iteration() {
     let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 4, config);
     switch.apply(&[per_flow(1, 4)]);
@@ -41,13 +41,13 @@ fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
     assert_eq!(switch.coordinator.acked_version(), change.version);
     assert!(switch.threads[0].held() > 0, "and packets still wait");
     let counts = switch.counters(0);
-    let by_turns = counts.acks.each_ref().map(|counter| counter.get());
-    assert_eq!(by_turns[2..], [0, 0], "{by_turns:?}");
-    assert!(by_turns[1] > 0, "one turn was begun since it was posted: {by_turns:?}");
+    let by_iterations = counts.acks.each_ref().map(|counter| counter.get());
+    assert_eq!(by_iterations[2..], [0, 0], "{by_iterations:?}");
+    assert!(by_iterations[1] > 0, "one iteration began after the post: {by_iterations:?}");
 }
 
 #[test]
-fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
+fn the_engine_tracks_no_entries_of_an_ended_thread() {
     let mut switch = Switch::new(2, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     for thread in 0..2 {
@@ -68,7 +68,7 @@ fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
 }
 
 #[test]
-fn a_packet_fares_by_the_version_that_its_thread_is_at() {
+fn a_packet_uses_the_version_of_its_thread() {
     let mut switch = Switch::new(2, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     let send = |switch: &mut Switch| {
@@ -98,7 +98,7 @@ fn a_packet_fares_by_the_version_that_its_thread_is_at() {
 }
 
 #[test]
-fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
+fn a_woken_thread_adopts_its_version_before_a_packet() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
@@ -122,7 +122,7 @@ fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
 }
 
 #[test]
-fn a_thread_that_sleeps_is_woken_by_a_version_that_takes_its_entries_and_by_no_other() {
+fn only_a_version_that_evicts_its_entries_wakes_a_thread() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
@@ -151,7 +151,7 @@ fn an_update_leaves_entries_alone_that_it_does_not_touch() {
 }
 
 #[test]
-fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
+fn an_unread_install_is_evicted_by_the_next_version() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
@@ -192,7 +192,7 @@ fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
 }
 
 #[test]
-fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
+fn a_waiting_packet_uses_the_version_that_serves_it() {
     let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 2)]);
@@ -204,7 +204,7 @@ fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
 }
 
 #[test]
-fn evicted_entries_are_dropped_at_once_and_buried_a_few_a_turn() {
+fn evicted_entries_are_dropped_at_once_and_reclaimed_gradually() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[per_flow(1, 2)]);
     for number in 0..2000_u16 {

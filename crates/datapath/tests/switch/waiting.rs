@@ -39,9 +39,9 @@ fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
 #[test]
 fn a_packet_that_waits_behind_a_miss_is_one_hit() {
     let mut switch = Switch::new(1, 2, super::thread_config());
-    let teaching = "table=7,actions=learn(table=8,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
-    let teaching = parse_rule(FlowModCommand::Add, teaching, &NoPortNames).unwrap();
-    switch.apply(&[per_flow(1, 2), teaching]);
+    let learning = "table=7,actions=learn(table=8,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    let learning = parse_rule(FlowModCommand::Add, learning, &NoPortNames).unwrap();
+    switch.apply(&[per_flow(1, 2), learning]);
     let mut send = |numbers: &[u16]| {
         numbers.iter().for_each(|number| assert!(switch.send(0, 1, &flow(*number))));
         switch.settle();
@@ -56,7 +56,7 @@ fn a_packet_that_waits_behind_a_miss_is_one_hit() {
 }
 
 #[test]
-fn a_turn_translates_no_more_than_it_may() {
+fn an_iteration_respects_its_translation_limit() {
     let config = ThreadConfig { translations_per_iteration: 3, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
@@ -85,7 +85,7 @@ fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
 }
 
 #[test]
-fn what_does_not_fit_is_dropped_and_counted() {
+fn packets_that_do_not_fit_are_dropped_and_counted() {
     let config = ThreadConfig {
         translations_per_iteration: 1,
         waiting_per_port: 5,
@@ -102,7 +102,7 @@ fn what_does_not_fit_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_waits_on_a_port_goes_with_it_and_the_queues_come_back() {
+fn a_removed_port_drops_waiting_packets_and_returns_its_queues() {
     let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);

@@ -7,7 +7,7 @@ use rtrb::{Consumer, RingBuffer};
 use serde::Serialize;
 use shunt_datapath::{
     Command,
-    capture::{CAPTURE_RING, CapturePlace, Captured, Tap},
+    capture::{CAPTURE_RING, CapturePlace, CaptureTap, Captured},
 };
 use shunt_pipeline::{DatapathPort, Time};
 
@@ -67,7 +67,7 @@ impl ControlPlane {
         let mut readers = Vec::new();
         for thread in 0..usize::from(self.plane.threads_count()) {
             let (packets, reader) = RingBuffer::new(CAPTURE_RING);
-            let tap = Tap { id, place, packets, lost: 0 };
+            let tap = CaptureTap { id, place, packets, lost: 0 };
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }

@@ -11,7 +11,6 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     net::if_::if_nametoindex,
     sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket, sockopt::SocketError},
 };
@@ -24,6 +23,7 @@ use crate::packet::{
 };
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    error::tx_end_of,
     sys::{self, DeviceName},
 };
 
@@ -270,7 +270,8 @@ impl TxQueue for PacketTx {
                 }
                 Ok(sent) => taken += sent,
                 Err(error) => {
-                    self.end = end(&error);
+                    // ENOBUFS: the queueing discipline or the driver dropped this packet alone.
+                    self.end = tx_end_of(&error, TxEnd::Crowded);
                     break;
                 }
             }
@@ -283,21 +284,4 @@ impl TxQueue for PacketTx {
     }
 
     fn flush(&mut self) {}
-}
-
-/// What an error says of the packet that met it, and of those behind it.
-fn end(error: &io::Error) -> TxEnd {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(
-            Errno::EAGAIN
-            | Errno::ENOMEM
-            | Errno::EINTR
-            | Errno::ENETDOWN
-            | Errno::ENXIO
-            | Errno::ENODEV,
-        ) => TxEnd::Full,
-        // The queueing discipline or the driver dropped this one.
-        Some(Errno::ENOBUFS) => TxEnd::Crowded,
-        _ => TxEnd::Refused,
-    }
 }

@@ -11,12 +11,12 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     /// 8: packets behind one that sent a learn request are not held.
-    NobodyWaits,
+    NoPacketIsHeld,
     /// 9: control acknowledges a learn request when it has taken it, before its version is
     /// published.
     AckedTooEarly,
     /// 9: merged invalidations carry the learn requests of the earlier one.
-    MergeForgetsLessons,
+    MergeForgetsLearnRequests,
     /// 9: a learn request that changes nothing is not acknowledged.
     NothingIsNotAcked,
     /// 9: the acknowledgement of a learn request that changed nothing drops entries installed
@@ -44,7 +44,7 @@ enum Step {
     /// Control publishes a version of the learn requests that it took, if they are new.
     Publish,
     /// The coordinator applies the next change.
-    Desk,
+    Coordinator,
     /// An owner forwards the next packet of its queue.
     Forward(usize),
     /// An owner takes its invalidation.
@@ -68,7 +68,7 @@ const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
 struct World {
     size: Size,
     broken: Option<Broken>,
-    owners: Vec<Place>,
+    owners: Vec<OwnerModel>,
     coordinator: EvictionCoordinator,
     changes: usize,
     /// The learned facts of each published version, from version 1 on.
@@ -78,7 +78,7 @@ struct World {
     overtaken: bool,
 }
 
-struct Place {
+struct OwnerModel {
     owner: Owner,
     link: Arc<Link>,
     learn_requests: Consumer<LearnRequest>,
@@ -138,15 +138,15 @@ impl World {
         }
     }
 
-    fn place(index: usize) -> (Place, CoordinatorEndpoint) {
+    fn place(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(2);
-        let (learn_requests, taught) = RingBuffer::new(8);
+        let (learn_requests, requests) = RingBuffer::new(8);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
         let ends = CoordinatorEndpoint::new(id, receiver, Arc::clone(&link));
         let mut owner = Owner::new(id, Version::ZERO, 8, reports, learn_requests);
         owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();
-        (Place { owner, link, learn_requests: taught, forwarded: 0, awaited: None }, ends)
+        (OwnerModel { owner, link, learn_requests: requests, forwarded: 0, awaited: None }, ends)
     }
 
     fn known(&self, version: u64) -> BTreeSet<u64> {
@@ -166,7 +166,7 @@ impl World {
             }
             Step::Collect => self.collect(),
             Step::Publish => self.learn(),
-            Step::Desk => self.notify_coordinator(),
+            Step::Coordinator => self.notify_coordinator(),
             Step::Forward(owner) => self.forward(owner),
             Step::Invalidation(owner) => {
                 let place = &mut self.owners[owner];
@@ -216,7 +216,7 @@ impl World {
 
     fn notify_coordinator(&mut self) {
         let (version, is_new, learn_requests) = self.sent.pop_front().unwrap();
-        let breaks_merge = self.broken == Some(Broken::MergeForgetsLessons);
+        let breaks_merge = self.broken == Some(Broken::MergeForgetsLearnRequests);
         let earlier: Vec<Option<Invalidation>> = self
             .owners
             .iter()
@@ -276,10 +276,10 @@ impl World {
             steps.push(Step::Publish);
         }
         if !self.sent.is_empty() {
-            steps.push(Step::Desk);
+            steps.push(Step::Coordinator);
         }
         for (owner, place) in self.owners.iter().enumerate() {
-            let waits = place.awaited.is_some() && self.broken != Some(Broken::NobodyWaits);
+            let waits = place.awaited.is_some() && self.broken != Some(Broken::NoPacketIsHeld);
             if place.forwarded < self.size.packets && !waits {
                 steps.push(Step::Forward(owner));
             }
@@ -365,34 +365,34 @@ fn check_broken(broken: Broken, expected: Fault) {
 }
 
 #[test]
-fn one_queue_of_packets_that_teach_is_safe_in_every_interleaving() {
+fn one_queue_of_learn_requests_is_safe_in_every_interleaving() {
     let states = check(ONE);
     assert!(states > 100, "{states}");
 }
 
 #[test]
-fn two_queues_that_teach_the_same_are_safe_in_every_interleaving() {
+fn two_queues_that_learn_the_same_are_safe_in_every_interleaving() {
     let states = check(TWO);
     assert!(states > 1000, "{states}");
 }
 
 #[test]
-fn rule_8_what_is_behind_a_packet_that_taught_waits() {
-    check_broken(Broken::NobodyWaits, Fault::Overtaken);
+fn rule_8_packets_behind_a_learning_packet_wait() {
+    check_broken(Broken::NoPacketIsHeld, Fault::Overtaken);
 }
 
 #[test]
-fn rule_9_a_lesson_is_answered_by_the_version_that_has_learned_it() {
+fn rule_9_a_learn_request_is_acknowledged_by_its_version() {
     check_broken(Broken::AckedTooEarly, Fault::Overtaken);
 }
 
 #[test]
-fn rule_9_merged_advances_carry_the_last_lesson() {
-    check_broken(Broken::MergeForgetsLessons, Fault::WaitsForEver);
+fn rule_9_merged_invalidations_carry_the_last_learn_request() {
+    check_broken(Broken::MergeForgetsLearnRequests, Fault::WaitsForEver);
 }
 
 #[test]
-fn rule_9_a_lesson_that_changed_nothing_is_answered_and_drops_nothing() {
+fn rule_9_a_learn_request_without_change_is_acknowledged() {
     check_broken(Broken::NothingDropsInstalls, Fault::LostEntry);
     check_broken(Broken::NothingIsNotAcked, Fault::WaitsForEver);
 }

@@ -15,7 +15,7 @@ fn frame(target: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
+fn a_missed_packet_becomes_a_candidate_and_hits_in_the_device() {
     let mut switch = Switch::behind_device(2, 2, thread_config());
     let (handle, ends) = switch.target.take().unwrap();
     let pipeline = switch.pipeline.clone();
@@ -43,7 +43,7 @@ fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
 }
 
 #[test]
-fn what_hits_in_software_is_offered_now_and_then() {
+fn software_hits_become_candidates_by_sampling() {
     let mut switch = Switch::behind_device(1, 2, thread_config());
     let (handle, ends) = switch.target.take().unwrap();
     let change =
@@ -72,7 +72,7 @@ fn what_hits_in_software_is_offered_now_and_then() {
 }
 
 #[test]
-fn a_thread_that_is_told_so_offers_nothing_any_more() {
+fn a_thread_without_a_device_sends_no_candidates() {
     let mut switch = Switch::behind_device(1, 2, thread_config());
     let (handle, _ends) = switch.target.take().unwrap();
     let made = |switch: &mut Switch, host| {
