@@ -40,7 +40,9 @@ pub(super) fn look_up<'a>(
     port: Option<PortNo>,
 ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
     let WorkingPacket { key: own_key, recorder, .. } = packet;
-    let (altered, foreign) = (altered(own_key, port), foreign(own_key, port));
+    // Two statements: a tuple of both would copy the altered key at each lookup.
+    let altered = altered(own_key, port);
+    let foreign = foreign(own_key, port);
     let (key, is_own) = (altered.as_ref().unwrap_or(own_key), altered.is_none());
     let entering = LookupInput { bridge: bridge.id, table, key, foreign, is_own };
     let (found, version) = (bridge.state.table(table), bridge.version);
