@@ -163,8 +163,8 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
 fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
-    let fates = FlowTraversals::of(rules, workload.flows(), &Progress::hidden()).unwrap();
-    let rows = fates.rows(workload.classes());
+    let all_effects = FlowTraversals::of(rules, workload.flows(), &Progress::hidden()).unwrap();
+    let rows = all_effects.rows(workload.classes());
     let of_class = rows.iter().filter(|row| {
         row.what.starts_with(
             "of those, with the traversal \

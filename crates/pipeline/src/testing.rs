@@ -5,7 +5,7 @@
 //! * [`World::translate`]: what becomes of one concrete packet, by linear scans and recursion. It
 //!   shares no code with the translation that it judges.
 //! * [`execute`]: what datapath actions do to one concrete packet.
-//! * [`merged`]: a traversal out of its pieces.
+//! * [`merged`]: a traversal from its sub-traversals.
 //! * [`Twin`]: a pipeline and a world that go through the same changes, of any kind or built by
 //!   [`bridge_with_rules`].
 
@@ -13,16 +13,17 @@ mod execute;
 mod frame;
 pub mod generate;
 mod oracle;
-mod pieces;
+mod sub_traversals;
 mod twin;
 mod world;
 
 pub use execute::execute;
 pub use frame::{set_secret, visible};
 pub use oracle::{
-    Conjunction, Fate, Found, Outcome, Punted, Refreshed, Taught, TaughtRule, Visited,
+    Conjunction, Found, LearnEffect, Outcome, PacketEffects, Punted, Refreshed, RuleToLearn,
+    Visited,
 };
-pub use pieces::{merged, traversals};
+pub use sub_traversals::{merged, traversals};
 pub use twin::{Twin, bridge_with_rules};
 pub use world::{World, WorldBridge};
 

@@ -176,7 +176,7 @@ impl Rig<SoftwareDevice> {
         let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
         let right = self.twin.translate(key);
         let own = shunt_pipeline::Traversal { actions: actions.into(), ..right.clone() };
-        assert_eq!(self.twin.fate(&own, key), self.twin.fate(&right, key));
+        assert_eq!(self.twin.effects(&own, key), self.twin.effects(&right, key));
         true
     }
 

@@ -205,7 +205,8 @@ impl Run {
             self.hits += 1;
             let right = self.rig.twin.pipeline.translate(&shown, version);
             let own = Traversal { actions: actions.clone().into(), ..right.clone() };
-            let (own, right) = (self.rig.twin.fate(&own, key), self.rig.twin.fate(&right, key));
+            let (own, right) =
+                (self.rig.twin.effects(&own, key), self.rig.twin.effects(&right, key));
             prop_assert_eq!(
                 own,
                 right,

@@ -39,7 +39,7 @@ use shunt_pipeline::{
     Learning, MacSighting, Modification, OwnerId, PortKind, PuntedPacket, Rule, RuleFilter, RuleId,
     Time, Version,
     testing::{
-        Fate, Outcome, Refreshed, Twin, World, execute,
+        Outcome, PacketEffects, Refreshed, Twin, World, execute,
         generate::{self, BRIDGES, Op},
     },
 };
@@ -278,12 +278,12 @@ impl Lab {
                 continue;
             }
             let version = self.switch.threads[thread].version();
-            let fate = self.worlds[&version].translate(&flying.key);
-            self.credit(&fate, version);
-            self.judge_order(&flying, &fate, version);
+            let effects = self.worlds[&version].translate(&flying.key);
+            self.credit(&effects, version);
+            self.judge_order(&flying, &effects, version);
             if is_whole {
                 let context = format!("packet {number} at version {version}: {:?}", flying.key);
-                assert_same(&fate, &ends, &context);
+                assert_same(&effects, &ends, &context);
             }
         }
         assert_eq!(self.switch.counters(thread).unaccounted(), 0);
@@ -291,7 +291,7 @@ impl Lab {
     }
 
     /// Checks that a packet was forwarded with the learn requests of earlier packets on its queue.
-    fn judge_order(&mut self, flying: &Flying, fate: &Fate, version: Version) {
+    fn judge_order(&mut self, flying: &Flying, effects: &PacketEffects, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
         let is_met = match self.required.get(&queue) {
             Some(RequiredLearning::NotYet) => false,
@@ -299,19 +299,19 @@ impl Lab {
             None => true,
         };
         assert!(is_met, "a packet overtook an earlier learn request of its queue");
-        if !fate.taught.is_empty() {
+        if !effects.learned.is_empty() {
             self.required.insert(queue, RequiredLearning::NotYet);
         }
     }
 
     /// Counts a packet for the oracle's rules.
-    fn credit(&mut self, fate: &Fate, version: Version) {
-        for visited in &fate.visited {
+    fn credit(&mut self, effects: &PacketEffects, version: Version) {
+        for visited in &effects.visited {
             if let Some(rule) = visited.rule {
                 self.expected[&rule].stats.credit(1, visited.length as u64, self.switch.now);
             }
         }
-        for refreshed in &fate.refreshed {
+        for refreshed in &effects.refreshed {
             match refreshed {
                 Refreshed::Rule(rule) => self.expected[rule].timers().refresh(self.switch.now),
                 Refreshed::Lowered(rule, idle, hard) => {
@@ -473,10 +473,10 @@ fn see(
 type Wanted<'a> = (usize, usize, &'a [u64]);
 
 /// Compares the copies of a packet with those of the oracle.
-fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
+fn assert_same(effects: &PacketEffects, ends: &Ends, context: &str) {
     let mut sent: BTreeMap<DatapathPort, Vec<Wanted<'_>>> = BTreeMap::new();
     let mut punted = Vec::new();
-    for outcome in &fate.outcomes {
+    for outcome in &effects.outcomes {
         match outcome {
             Outcome::Sent(port, max_len, words, length) => {
                 let max_len = max_len.map_or(usize::MAX, |length| length as usize);
@@ -501,8 +501,8 @@ fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
     });
     assert_eq!(came.collect::<Vec<_>>(), punted, "{context}");
     // A meter drops copies too, and packets of which a copy was sent before.
-    let is_more = fate.was_metered && ends.dropped > fate.dropped;
-    assert!(ends.dropped == fate.dropped || is_more, "{context}");
+    let is_more = effects.was_metered && ends.dropped > effects.dropped;
+    assert!(ends.dropped == effects.dropped || is_more, "{context}");
 }
 
 /// Makes counts and numbers comparable: no reset of counts, and no truncation that removes a

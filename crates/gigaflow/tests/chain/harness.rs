@@ -16,7 +16,7 @@ use shunt_gigaflow::{
 use shunt_pipeline::{
     BridgeId, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, Time, Traversal,
     testing::{
-        Fate, Outcome, Twin,
+        Outcome, PacketEffects, Twin,
         generate::{self, Op},
         merged, set_secret, visible,
     },
@@ -107,8 +107,8 @@ impl Bench {
     /// Sends a packet, and compares its outcome with the oracle.
     pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
         let expected = self.twin.world.translate(key);
-        let (is_hit, fate) = self.fate(key);
-        assert_eq!(fate, expected, "hit: {is_hit}, packet {key:?}");
+        let (is_hit, effects) = self.effects(key);
+        assert_eq!(effects, expected, "hit: {is_hit}, packet {key:?}");
         let entries = self.walk.slots().len();
         self.tally.hits += usize::from(is_hit);
         self.tally.chains += usize::from(is_hit && entries > 1);
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     /// Processes a packet; returns whether it hits, and its outcome.
-    fn fate(&mut self, key: &FlowKey) -> (bool, Fate) {
+    fn effects(&mut self, key: &FlowKey) -> (bool, PacketEffects) {
         self.now += 1;
         let (visible_key, now) = (visible(key), Time::from_nanoseconds(self.now));
         let is_sampled = self.cache.is_next_sampled();
@@ -140,7 +140,7 @@ impl Bench {
             self.missed(miss, if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed })
         };
         self.notify_engine();
-        (is_hit, self.twin.fate(&traversal, key))
+        (is_hit, self.twin.effects(&traversal, key))
     }
 
     fn missed(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {

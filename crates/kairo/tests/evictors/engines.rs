@@ -239,11 +239,11 @@ fn what_survives_a_change_is_right_for_its_whole_region() {
             for (packet, traversal) in entries.values() {
                 let sibling = generate::sibling(packet, &(&traversal.mask).into());
                 let key = sibling.new_tree(&mut runner).unwrap().current();
-                let fate = twin.fate(traversal, &key);
-                assert_eq!(fate, twin.world.translate(&key));
+                let effects = twin.effects(traversal, &key);
+                assert_eq!(effects, twin.world.translate(&key));
                 met.add("survived", 1);
                 met.add("siblings", (key != **packet).into());
-                met.add("left", fate.outcomes.len());
+                met.add("left", effects.outcomes.len());
             }
         }
     });

@@ -132,7 +132,7 @@ mod tests {
                 for (packet, traversal) in entries.values() {
                     let sibling = generate::sibling(packet, &(&traversal.mask).into());
                     let key = draw(&mut runner, &sibling);
-                    prop_assert_eq!(twin.fate(traversal, &key), twin.world.translate(&key));
+                    prop_assert_eq!(twin.effects(traversal, &key), twin.world.translate(&key));
                 }
             }
         }

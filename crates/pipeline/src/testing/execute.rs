@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, FlowMask, layout::word};
 
 use super::{
-    Fate, Refreshed, Taught, Visited,
+    LearnEffect, PacketEffects, Refreshed, Visited,
     frame::Frame,
     oracle::{Outcome, Punted},
 };
@@ -34,7 +34,7 @@ pub fn execute(
 ) -> Vec<Outcome> {
     let mut execution = Execution::new(None, ingress);
     execution.list(actions, &mut Frame::of(key), key);
-    execution.fate.outcomes
+    execution.effects.outcomes
 }
 
 /// A packet on its way through traversals. Meters are full when it comes: what others have taken
@@ -44,7 +44,7 @@ pub(super) struct Execution<'p> {
     tables: Option<(&'p Pipeline, usize)>,
     ingress: Option<DatapathPort>,
     has_emitted: bool,
-    pub(super) fate: Fate,
+    pub(super) effects: PacketEffects,
     /// The traversals of the packet, each time that it was parsed.
     pub(super) traversals: Vec<Traversal>,
 }
@@ -60,8 +60,8 @@ impl<'p> Execution<'p> {
         tables: Option<(&'p Pipeline, usize)>,
         ingress: Option<DatapathPort>,
     ) -> Self {
-        let (has_emitted, fate, traversals) = (false, Fate::default(), Vec::new());
-        Self { tables, ingress, has_emitted, fate, traversals }
+        let (has_emitted, effects, traversals) = (false, PacketEffects::default(), Vec::new());
+        Self { tables, ingress, has_emitted, effects, traversals }
     }
 
     /// Executes a traversal on a packet with this key, and those that follow it.
@@ -70,26 +70,26 @@ impl<'p> Execution<'p> {
         self.note(traversal, frame.len());
         let outer = std::mem::take(&mut self.has_emitted);
         self.list(&traversal.actions, &mut frame, key);
-        self.fate.dropped += usize::from(!self.has_emitted);
+        self.effects.dropped += usize::from(!self.has_emitted);
         self.has_emitted = outer;
     }
 
     /// Records the statistics and refreshes of a traversal.
     fn note(&mut self, traversal: &Traversal, length: usize) {
         let chose = |hit: &GroupHit| (hit.group.bridge, hit.group.id, hit.bucket);
-        let fate = &mut self.fate;
-        fate.visited.extend(traversal.lookups().map(|visit| Visited {
+        let effects = &mut self.effects;
+        effects.visited.extend(traversal.lookups().map(|visit| Visited {
             place: (visit.bridge, visit.table),
             rule: visit.rule.as_ref().map(|rule| rule.id),
             length,
         }));
-        fate.groups.extend(traversal.group_hits.iter().map(chose));
-        fate.taught.extend(traversal.learnings.iter().map(Taught::of));
-        fate.refreshed.extend(traversal.refreshes.iter().map(Refreshed::of));
+        effects.groups.extend(traversal.group_hits.iter().map(chose));
+        effects.learned.extend(traversal.learnings.iter().map(LearnEffect::of));
+        effects.refreshed.extend(traversal.refreshes.iter().map(Refreshed::of));
         if traversal.continuation.is_none() {
-            fate.error = traversal.error;
+            effects.error = traversal.error;
         } else {
-            fate.later_errors.extend(traversal.error);
+            effects.later_errors.extend(traversal.error);
         }
     }
 
@@ -121,7 +121,7 @@ impl<'p> Execution<'p> {
                 MeterVerdict::Pass => {}
                 MeterVerdict::Remark(levels) => remark(frame, levels),
                 MeterVerdict::Drop => {
-                    self.fate.was_metered = true;
+                    self.effects.was_metered = true;
                     return Rest::IsLeft;
                 }
             },
@@ -142,7 +142,7 @@ impl<'p> Execution<'p> {
 
     fn emit(&mut self, outcome: Outcome) {
         self.has_emitted = true;
-        self.fate.outcomes.push(outcome);
+        self.effects.outcomes.push(outcome);
     }
 
     #[expect(clippy::expect_used, reason = "where there are no tables, nothing is cut")]
@@ -151,7 +151,7 @@ impl<'p> Execution<'p> {
             self.tables.expect("where there are no tables, nothing is cut");
         self.has_emitted = true;
         if self.traversals.len() > parsed_max {
-            self.fate.dropped += 1;
+            self.effects.dropped += 1;
             return;
         }
         let mut frame = frame.clone();

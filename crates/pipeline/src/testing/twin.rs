@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use shunt_flow::{FlowKey, text::NoPortNames};
 
 use super::{
-    Fate, Taught, World, WorldBridge,
+    LearnEffect, PacketEffects, World, WorldBridge,
     execute::Execution,
     frame::{Frame, visible},
     generate::{BRIDGES, Op},
@@ -130,12 +130,12 @@ impl Twin {
             Op::Commit(id, steps) => {
                 let expected = self.world.commit(*id, steps, Time::ZERO);
                 let applied = self.pipeline.commit(*id, steps.iter().map(shown), Time::ZERO);
-                let (fates, expected) = match expected {
-                    Ok(fates) => (fates, Ok(())),
+                let (all_effects, expected) = match expected {
+                    Ok(all_effects) => (all_effects, Ok(())),
                     Err(error) => (Vec::new(), Err(error)),
                 };
                 if let Ok((_, traversals)) = &applied {
-                    self.agree_on_packets(steps, traversals, &fates);
+                    self.agree_on_packets(steps, traversals, &all_effects);
                 }
                 agreed(applied.map(|(change, _)| change), expected)
             }
@@ -161,7 +161,7 @@ impl Twin {
             }
             Op::Teach(key) => {
                 let execution = self.execute(&self.translate(key), key);
-                assert_alike(&execution.fate, &self.world.translate(key), key);
+                assert_alike(&execution.effects, &self.world.translate(key), key);
                 let all = execution.traversals.into_iter();
                 let learnings: Vec<_> = all.flat_map(|traversal| traversal.learnings).collect();
                 Some(self.learn(&learnings, Time::ZERO)).filter(|change| !change.deltas.is_empty())
@@ -175,16 +175,21 @@ impl Twin {
 
     /// Compares the packets of a bundle. A packet that is parsed again uses the state that the
     /// bundle has made.
-    fn agree_on_packets(&self, steps: &[BundleStep], traversals: &[Traversal], fates: &[Fate]) {
+    fn agree_on_packets(
+        &self,
+        steps: &[BundleStep],
+        traversals: &[Traversal],
+        all_effects: &[PacketEffects],
+    ) {
         let keys = steps.iter().filter_map(|step| match step {
             BundleStep::Packet { key, .. } => Some(key),
             BundleStep::Modify(_) | BundleStep::Port(..) => None,
         });
-        assert_eq!(traversals.len(), fates.len());
-        for (key, (traversal, fate)) in keys.zip(traversals.iter().zip(fates)) {
+        assert_eq!(traversals.len(), all_effects.len());
+        for (key, (traversal, effects)) in keys.zip(traversals.iter().zip(all_effects)) {
             let execution = self.execute(traversal, key);
             if execution.traversals.len() == 1 {
-                assert_alike(&execution.fate, fate, key);
+                assert_alike(&execution.effects, effects, key);
             }
         }
     }
@@ -210,7 +215,7 @@ impl Twin {
 
     /// Applies learn requests to the pipeline and the oracle.
     pub fn learn(&mut self, learnings: &[Learning], now: Time) -> Change {
-        self.world.learn(&learnings.iter().map(Taught::of).collect::<Vec<_>>(), now);
+        self.world.learn(&learnings.iter().map(LearnEffect::of).collect::<Vec<_>>(), now);
         self.pipeline.learn(learnings, now)
     }
 
@@ -230,8 +235,8 @@ impl Twin {
     ///
     /// At a partition point the packet continues in the newest version.
     #[must_use]
-    pub fn fate(&self, traversal: &Traversal, key: &FlowKey) -> Fate {
-        self.execute(traversal, key).fate
+    pub fn effects(&self, traversal: &Traversal, key: &FlowKey) -> PacketEffects {
+        self.execute(traversal, key).effects
     }
 
     fn execute(&self, traversal: &Traversal, key: &FlowKey) -> Execution<'_> {
@@ -246,10 +251,10 @@ impl Twin {
 ///
 /// Copies differ then: the pipeline makes some because an earlier meter may have remarked the
 /// packet, and the oracle does not count those.
-fn assert_alike(fate: &Fate, expected: &Fate, key: &FlowKey) {
+fn assert_alike(effects: &PacketEffects, expected: &PacketEffects, key: &FlowKey) {
     let is_depth = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
-    if !fate.error.iter().chain(&fate.later_errors).any(is_depth) {
-        assert_eq!(fate, expected, "of {key:?}");
+    if !effects.error.iter().chain(&effects.later_errors).any(is_depth) {
+        assert_eq!(effects, expected, "of {key:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use shunt_flow::{FlowKey, PortNo};
 
 use self::registry::groups_named;
-use super::{Fate, Taught, oracle::belongs};
+use super::{LearnEffect, PacketEffects, oracle::belongs};
 use crate::{
     action::Action,
     bridges::port::{PortConfig, PortInfo, PortKind},
@@ -114,22 +114,22 @@ impl World {
         id: BridgeId,
         steps: &[BundleStep],
         now: Time,
-    ) -> Result<Vec<Fate>, ModificationError> {
+    ) -> Result<Vec<PacketEffects>, ModificationError> {
         let before = self.bridges.clone();
-        let mut fates = Vec::new();
+        let mut all_effects = Vec::new();
         let done = steps.iter().try_for_each(|step| match step {
             BundleStep::Modify(request) => self.modify(id, std::slice::from_ref(request), now),
             BundleStep::Port(port, config) => self.set_port(id, *port, *config),
             BundleStep::Packet { key, actions } => {
                 self.check(id, actions)?;
-                fates.push(self.packet_out(key, actions));
+                all_effects.push(self.packet_out(key, actions));
                 Ok(())
             }
         });
         if done.is_err() {
             self.bridges = before;
         }
-        done.map(|()| fates)
+        done.map(|()| all_effects)
     }
 
     /// Checks that the ports and groups exist that actions of a packet-out name.
@@ -169,11 +169,11 @@ impl World {
     }
 
     /// Applies learn requests, in order.
-    pub fn learn(&mut self, taught: &[Taught], now: Time) {
-        for one in taught {
+    pub fn learn(&mut self, learned: &[LearnEffect], now: Time) {
+        for one in learned {
             let one = match one {
-                Taught::Rule(rule) => rule,
-                Taught::Mac(seen) => {
+                LearnEffect::Rule(rule) => rule,
+                LearnEffect::Mac(seen) => {
                     let bridge = self.bridges.get_mut(&seen.bridge);
                     let is_still =
                         |port: &PortInfo| port.number == seen.port && belongs(port, seen.vlan);

@@ -32,7 +32,7 @@ pub enum RuleTextProblem {
         nearest: &'static str,
     },
     /// The command has no use for the item.
-    #[error("`{name}` says nothing to a command that {}: leave it out", does(*command))]
+    #[error("`{name}` has no meaning in a command that {}: remove it", does(*command))]
     UselessItem {
         /// The item.
         name: String,
@@ -46,7 +46,7 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// A flag has a value.
-    #[error("`{name}` takes no value: it is set where it stands")]
+    #[error("flag `{name}` takes no value: write `{name}` alone")]
     ValueOfFlag {
         /// The flag.
         name: String,
@@ -65,13 +65,15 @@ pub enum RuleTextProblem {
         max: u128,
     },
     /// A new rule cannot choose by cookie.
-    #[error("a rule that is added has a cookie without a mask: write `cookie=VALUE`")]
+    #[error("`cookie` has a mask, but a command that adds a rule takes none: write `cookie=VALUE`")]
     MaskedCookie,
     /// A rule that is deleted cannot get a cookie.
-    #[error("rules are deleted by cookie and mask: write `cookie=VALUE/-1`")]
+    #[error(
+        "`cookie` has no mask, but a command that deletes rules needs one: write `cookie=VALUE/-1`"
+    )]
     UnmaskedCookie,
     /// A parenthesis stays open.
-    #[error("a parenthesis stays open: close it with `)`")]
+    #[error("a parenthesis is not closed: add `)`")]
     Unclosed,
     /// No action has this name.
     #[error("unknown action or port `{name}`{}", or_rather(*nearest))]
@@ -82,7 +84,7 @@ pub enum RuleTextProblem {
         nearest: Option<&'static str>,
     },
     /// The action is known, but not built.
-    #[error("action \"{0}\" does not exist yet in this switch")]
+    #[error("action `{0}` is not supported by this switch: remove it")]
     NotYet(&'static str),
     /// An action that takes none has an argument.
     #[error("`{name}` takes no argument: write `{name}` alone")]
@@ -91,7 +93,7 @@ pub enum RuleTextProblem {
         name: &'static str,
     },
     /// An argument is missing or has the wrong form.
-    #[error("{} is not what `{action}` takes: write `{form}`", quoted(text))]
+    #[error("{} is not an argument of `{action}`: write `{form}`", quoted(text))]
     BadArgument {
         /// The action.
         action: &'static str,
@@ -101,10 +103,10 @@ pub enum RuleTextProblem {
         form: &'static str,
     },
     /// `drop` stands beside another action.
-    #[error("`drop` stands alone: remove it or the other actions")]
+    #[error("`drop` cannot be combined with other actions: remove `drop` or the others")]
     DropNotAlone,
     /// Instructions stand in the wrong order.
-    #[error("`{first}` is executed before `{second}`: write it before")]
+    #[error("`{first}` is after `{second}` but is executed first: move it before `{second}`")]
     Order {
         /// The later instruction, which must be first.
         first: String,
@@ -112,10 +114,10 @@ pub enum RuleTextProblem {
         second: &'static str,
     },
     /// An instruction stands there twice.
-    #[error("`{0}` stands twice: a rule has one of each instruction")]
+    #[error("instruction `{0}` occurs twice, but a rule has at most one of each: remove one")]
     Duplicate(&'static str),
     /// An instruction among the actions of a list.
-    #[error("`{instruction}` is an instruction of the rule: it cannot stand inside `{outer}`")]
+    #[error("`{instruction}` is an instruction, but `{outer}` takes only actions: move it out")]
     Nested {
         /// The instruction.
         instruction: &'static str,
@@ -129,33 +131,33 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// An action beside a clause of a conjunction.
-    #[error("a rule with `conjunction` has nothing else but `note`: remove `{name}`")]
+    #[error("`{name}` is beside `conjunction`, but only `note` may be: remove `{name}`")]
     BesideConjunction {
         /// The other action.
         name: String,
     },
     /// A name that is valid only inside `ct` is outside of it.
-    #[error("`{0}` means something only inside `ct`: write `ct(commit,..)`")]
+    #[error("`{0}` is allowed only inside `ct`: write `ct(commit,..)`")]
     OutsideCt(&'static str),
     /// An action that is not about a connection is inside `ct`.
     #[error(
-        "`{name}` cannot stand inside `ct`: it holds `nat`, and writes of ct_mark and ct_label"
+        "`{name}` is inside `ct`, which takes only `nat` and writes of ct_mark and ct_label: move it out"
     )]
     InsideCt {
         /// The action or field.
         name: String,
     },
     /// A connection that is not kept is to be changed.
-    #[error("`{name}` changes a connection that is not kept: add `commit`")]
+    #[error("`{name}` changes a connection that `ct` does not commit: add `commit`")]
     CommitMissing {
         /// The action or field.
         name: String,
     },
     /// Several bits where one is asked for.
-    #[error("there is one bit to write: name it, as in `reg0[0]`")]
+    #[error("this action writes one bit, but several are named: name one, as in `reg0[0]`")]
     ManyBits,
     /// A field with an OpenFlow number that is too long for the action.
-    #[error("the number of {} in OpenFlow is too long for this action", .0.name())]
+    #[error("the OpenFlow number of {} exceeds the 32 bits of this action: use another field", .0.name())]
     LongNumber(FieldId),
     /// Something is missing.
     #[error("{of} is not complete: add {missing}")]
@@ -166,7 +168,7 @@ pub enum RuleTextProblem {
         missing: &'static str,
     },
     /// `clone` in `clone` in `clone` ..
-    #[error("actions are nested more than {max} deep")]
+    #[error("actions are nested more than {max} levels deep: remove a level")]
     TooDeep {
         /// The bound.
         max: usize,
@@ -178,10 +180,10 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// A mask without bits.
-    #[error("the mask of {} is empty: nothing would be written", .0.name())]
+    #[error("the mask of {} is zero, so nothing would be written: set a bit of the mask", .0.name())]
     EmptyMask(FieldId),
     /// A port that nothing can be sent to in this way.
-    #[error("`{action}` cannot send to port {port}")]
+    #[error("`{action}` cannot send to port {port}: name another port")]
     BadPort {
         /// The port.
         port: PortNo,
@@ -210,13 +212,15 @@ pub enum RuleTextProblem {
         last: u8,
     },
     /// A field that actions cannot write.
-    #[error("{} can be matched but not written", .0.name())]
+    #[error("{} can be matched but not written: use another field", .0.name())]
     ReadOnly(FieldId),
     /// A field that has no number on the wire.
-    #[error("{} has no number in OpenFlow: actions cannot name it", .0.name())]
+    #[error("{} has no OpenFlow number, so actions cannot name it: use another field", .0.name())]
     MatchOnly(FieldId),
     /// A move between bits of different number.
-    #[error("{source_width} bits do not fit {target_width}: move as many bits as there are")]
+    #[error(
+        "the source has {source_width} bits and the target {target_width}: name ranges of equal width"
+    )]
     Widths {
         /// Bits to read.
         source_width: u8,
@@ -234,29 +238,31 @@ pub enum RuleTextProblem {
         rule: &'static str,
     },
     /// Not bytes.
-    #[error("`{text}` is not bytes: write two hexadecimal digits each, such as `01.ff`")]
+    #[error(
+        "`{text}` is not a list of bytes: write two hexadecimal digits for each, as in `01.ff`"
+    )]
     BadHex {
         /// The wrong text.
         text: String,
     },
     /// The packets that the rule matches may not have the field.
-    #[error("packets that match need not have {}: match {} too", .0.name(), .0.info().prerequisite)]
+    #[error("a packet that matches may lack {}: match {} too", .0.name(), .0.info().prerequisite)]
     Prerequisite(FieldId),
     /// The packets that a learned rule matches may not have the field.
     #[error(
-        "packets of the learned rule need not have {}: before it, match {} in the learned rule too",
+        "a packet of the learned rule may lack {}: match {} before it in the learned rule",
         .0.name(),
         .0.info().prerequisite
     )]
     PrerequisiteOfLearned(FieldId),
     /// The packets that the rule matches may not have a VLAN tag.
-    #[error("packets that match need not have a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
+    #[error("a packet that matches may lack a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
     NoVlan,
     /// Nothing says which transport protocol it is.
-    #[error("`{0}` must know the protocol: match tcp, udp or sctp too")]
+    #[error("`{0}` needs the transport protocol: match tcp, udp or sctp too")]
     NoTransport(&'static str),
     /// `goto_table` leads back.
-    #[error("goto_table leads from table {table} to {target}: it must lead to a higher table")]
+    #[error("goto_table leads from table {table} to table {target}: name a higher table")]
     GotoNotUp {
         /// Where the rule stands.
         table: TableId,

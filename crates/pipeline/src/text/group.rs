@@ -14,10 +14,10 @@ use shunt_flow::{
 
 use super::{
     RuleTextError, RuleTextProblem,
-    action::{List, Place, format_list},
+    action::{ActionListKind, List, format_list},
     number::{group, parse_as},
-    piece::{Item, Piece},
     scope::Scope,
+    slice::{Item, TextSlice},
     subfield,
 };
 use crate::{
@@ -51,8 +51,8 @@ pub fn parse_group_mod(
     text: &str,
     ports: &dyn PortNames,
 ) -> Result<GroupMod, RuleTextError> {
-    let whole = Piece::whole(text);
-    let mut draft = Draft::new(Scope::of_packet_out(ports));
+    let whole = TextSlice::whole(text);
+    let mut draft = GroupDraft::new(Scope::of_packet_out(ports));
     for item in whole.items() {
         draft.add(item?, command)?;
     }
@@ -107,12 +107,12 @@ fn format_hashed(field: FieldId, mask: u128) -> String {
 }
 
 /// A group of which some items have been read.
-struct Draft<'a> {
+struct GroupDraft<'a> {
     group: Option<GroupId>,
     kind: Option<GroupKind>,
     method: Option<Method>,
-    basis: Option<(Piece<'a>, u64)>,
-    fields: Option<(Piece<'a>, Vec<(FieldId, u128)>)>,
+    basis: Option<(TextSlice<'a>, u64)>,
+    fields: Option<(TextSlice<'a>, Vec<(FieldId, u128)>)>,
     buckets: Vec<BucketDraft<'a>>,
     scope: Scope<'a>,
 }
@@ -124,7 +124,7 @@ enum Method {
     Fields,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> GroupDraft<'a> {
     const fn new(scope: Scope<'a>) -> Self {
         let (method, basis, fields) = (None, None, None);
         Self { group: None, kind: None, method, basis, fields, buckets: Vec::new(), scope }
@@ -144,7 +144,7 @@ impl<'a> Draft<'a> {
             return Err(item.name.bad("a deletion of groups", "group_id=ID or group_id=all"));
         }
         if matches!(name, "bucket" | "buckets") {
-            let list = List::new(Place::Bucket, self.scope.clone());
+            let list = List::new(ActionListKind::Bucket, self.scope.clone());
             self.buckets.push(BucketDraft::new(value, list));
             let scope = self.scope.clone();
             let Some(bucket) = self.buckets.last_mut() else { return Ok(()) };
@@ -178,7 +178,11 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn finish(self, whole: Piece<'a>, command: GroupCommand) -> Result<GroupMod, RuleTextError> {
+    fn finish(
+        self,
+        whole: TextSlice<'a>,
+        command: GroupCommand,
+    ) -> Result<GroupMod, RuleTextError> {
         let incomplete =
             |missing| whole.error(RuleTextProblem::Incomplete { of: "a group", missing });
         let (kind, selection) = match (command, self.kind) {
@@ -216,9 +220,9 @@ impl<'a> Draft<'a> {
 
 /// A bucket of which some items have been read.
 struct BucketDraft<'a> {
-    at: Piece<'a>,
+    at: TextSlice<'a>,
     id: Option<u32>,
-    weight: Option<(Piece<'a>, u16)>,
+    weight: Option<(TextSlice<'a>, u16)>,
     watch_port: PortNo,
     watch_group: Option<GroupId>,
     has_actions: bool,
@@ -226,7 +230,7 @@ struct BucketDraft<'a> {
 }
 
 impl<'a> BucketDraft<'a> {
-    const fn new(at: Piece<'a>, actions: List<'a>) -> Self {
+    const fn new(at: TextSlice<'a>, actions: List<'a>) -> Self {
         let (watch_port, watch_group) = (PortNo::ANY, None);
         Self { at, id: None, weight: None, watch_port, watch_group, has_actions: false, actions }
     }
@@ -280,7 +284,7 @@ impl<'a> BucketDraft<'a> {
     }
 }
 
-fn kind(value: Piece<'_>) -> Result<GroupKind, RuleTextError> {
+fn kind(value: TextSlice<'_>) -> Result<GroupKind, RuleTextError> {
     let named = KINDS.iter().find(|(name, _)| *name == value.text());
     named
         .map(|(_, kind)| *kind)
@@ -288,7 +292,7 @@ fn kind(value: Piece<'_>) -> Result<GroupKind, RuleTextError> {
 }
 
 /// Reads a port to watch: one that has a link, or none.
-fn watched(value: Piece<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
+fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
     let port = scope.port(value)?;
     if port <= PortNo::MAX || port == PortNo::ANY {
         Ok(port)
@@ -298,7 +302,7 @@ fn watched(value: Piece<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError>
 }
 
 /// The fields of `fields(FIELD,FIELD=MASK,..)`, in the order of the field table.
-fn hashed(argument: Piece<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
+fn hashed(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     let mut fields: Vec<(FieldId, u128)> = Vec::new();
     for item in argument.items() {
         let item = item?;
@@ -318,7 +322,7 @@ fn hashed(argument: Piece<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     Ok(fields)
 }
 
-fn mask(field: FieldId, text: Piece<'_>) -> Result<u128, RuleTextError> {
+fn mask(field: FieldId, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     let (mask, whole) =
         parse_value(field, text.text()).map_err(|error| text.error(error.into()))?;
     let is_legal = field.info().maskable == Maskable::Maskable || mask == field.value_max();

@@ -9,10 +9,10 @@ use shunt_flow::text::PortNames;
 
 use super::{
     RuleTextError, RuleTextProblem,
-    action::{List, Place},
+    action::{ActionListKind, List},
     number::{parse_as, table},
-    piece::Piece,
     scope::Scope,
+    slice::TextSlice,
 };
 use crate::{action::Action, id::MeterId, tables::rule::Instructions};
 
@@ -24,16 +24,16 @@ use crate::{action::Action, id::MeterId, tables::rule::Instructions};
 ///
 /// Names the problem and its place in `text`.
 pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Instructions, RuleTextError> {
-    parse_instructions(Piece::whole(text), Scope::of_packet_out(ports))
+    parse_instructions(TextSlice::whole(text), Scope::of_packet_out(ports))
 }
 
 /// Reads what stands behind `actions=` of a rule.
 pub(super) fn parse_instructions(
-    text: Piece<'_>,
+    text: TextSlice<'_>,
     scope: Scope<'_>,
 ) -> Result<Instructions, RuleTextError> {
     let mut instructions = Instructions::default();
-    let mut apply = List::new(Place::Apply, scope);
+    let mut apply = List::new(ActionListKind::Apply, scope);
     let mut before = None;
     for item in text.items() {
         let item = item?;
@@ -54,7 +54,7 @@ pub(super) fn parse_instructions(
                 instructions.clear = true;
             }
             Step::Write => {
-                let mut write = apply.followed_by(Place::Set);
+                let mut write = apply.followed_by(ActionListKind::Set);
                 write.add_all(argument)?;
                 instructions.write = write.finish()?;
             }
@@ -81,8 +81,8 @@ fn metered(actions: Box<[Action]>) -> (Option<MeterId>, Box<[Action]>) {
 }
 
 /// Value and mask of `write_metadata`.
-fn metadata(argument: Piece<'_>) -> Result<(u64, u64), RuleTextError> {
-    let part = |piece| parse_as(piece, "metadata", u64::MAX);
+fn metadata(argument: TextSlice<'_>) -> Result<(u64, u64), RuleTextError> {
+    let part = |slice| parse_as(slice, "metadata", u64::MAX);
     match argument.split_once("/") {
         Some((value, mask)) => Ok((part(value)?, part(mask)?)),
         None => Ok((part(argument)?, u64::MAX)),
@@ -123,7 +123,7 @@ impl Step {
     }
 }
 
-fn in_order(before: Option<Step>, step: Step, at: Piece<'_>) -> Result<(), RuleTextError> {
+fn in_order(before: Option<Step>, step: Step, at: TextSlice<'_>) -> Result<(), RuleTextError> {
     match before {
         Some(before) if before > step => {
             let (first, second) = (at.text().to_owned(), before.name());

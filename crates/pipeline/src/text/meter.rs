@@ -7,7 +7,7 @@
 use super::{
     RuleTextError, RuleTextProblem,
     number::{meter, parse_as},
-    piece::{Item, Piece},
+    slice::{Item, TextSlice},
 };
 use crate::{
     id::MeterId,
@@ -28,8 +28,8 @@ use crate::{
 ///
 /// Names the problem and its place in `text`.
 pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, RuleTextError> {
-    let whole = Piece::whole(text);
-    let mut draft = Draft::default();
+    let whole = TextSlice::whole(text);
+    let mut draft = MeterDraft::default();
     for item in whole.items() {
         draft.add(item?, command)?;
     }
@@ -65,7 +65,7 @@ pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
 
 /// A meter of which some items have been read.
 #[derive(Default)]
-struct Draft<'a> {
+struct MeterDraft<'a> {
     meter: Option<MeterId>,
     unit: Option<MeterUnit>,
     burst: bool,
@@ -75,14 +75,14 @@ struct Draft<'a> {
 
 /// A band of which some items have been read.
 struct BandDraft<'a> {
-    at: Piece<'a>,
+    at: TextSlice<'a>,
     remarks: bool,
     rate: Option<u32>,
-    burst_size: Option<(Piece<'a>, u32)>,
-    precedence: Option<(Piece<'a>, u8)>,
+    burst_size: Option<(TextSlice<'a>, u32)>,
+    precedence: Option<(TextSlice<'a>, u8)>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> MeterDraft<'a> {
     fn add(&mut self, item: Item<'a>, command: MeterCommand) -> Result<(), RuleTextError> {
         let value = item.argument_or_end();
         let name = item.name.text();
@@ -134,7 +134,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn finish(self, whole: Piece<'a>, command: MeterCommand) -> Result<MeterMod, RuleTextError> {
+    fn finish(
+        self,
+        whole: TextSlice<'a>,
+        command: MeterCommand,
+    ) -> Result<MeterMod, RuleTextError> {
         let incomplete =
             |missing| whole.error(RuleTextProblem::Incomplete { of: "a meter", missing });
         let (burst, stats) = (self.burst, self.stats);

@@ -7,7 +7,7 @@
 //! Groups and meters are lists of items too: [`parse_group_mod`] and [`format_group`],
 //! [`parse_meter_mod`] and [`format_meter`].
 //!
-//! Parsing has four steps. `token` splits the text into items that keep their positions. `rule`,
+//! Parsing has four steps. `slice` splits the text into items that keep their positions. `rule`,
 //! `group`, `meter` and `instructions` read one item after another. `action` and `subfield` parse
 //! the values. `scope` refuses actions that cannot work on the packets that the rule matches. An
 //! error names the position, the problem and how to mend it.
@@ -36,9 +36,9 @@ mod instructions;
 mod meter;
 mod names;
 mod number;
-mod piece;
 mod rule;
 mod scope;
+mod slice;
 mod subfield;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -2,12 +2,12 @@
 
 use shunt_flow::text::integer;
 
-use super::{RuleTextError, RuleTextProblem, piece::Piece};
+use super::{RuleTextError, RuleTextProblem, slice::TextSlice};
 use crate::id::{GroupId, MeterId, TableId};
 
 /// Reads a number up to `max`; `of` names the number in the error.
 pub(super) fn parse_as<T: TryFrom<u128>>(
-    piece: Piece<'_>,
+    slice: TextSlice<'_>,
     of: &'static str,
     max: T,
 ) -> Result<T, RuleTextError>
@@ -15,40 +15,40 @@ where
     u128: From<T>,
 {
     let max = u128::from(max);
-    let value = integer(piece.text()).filter(|value| *value <= max);
+    let value = integer(slice.text()).filter(|value| *value <= max);
     value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| {
-        let text = piece.text().to_owned();
-        piece.error(RuleTextProblem::BadNumber { of, text, max })
+        let text = slice.text().to_owned();
+        slice.error(RuleTextProblem::BadNumber { of, text, max })
     })
 }
 
 /// A table that rules may name.
-pub(super) fn table(piece: Piece<'_>) -> Result<TableId, RuleTextError> {
-    let number = integer(piece.text()).and_then(|number| u8::try_from(number).ok());
+pub(super) fn table(slice: TextSlice<'_>) -> Result<TableId, RuleTextError> {
+    let number = integer(slice.text()).and_then(|number| u8::try_from(number).ok());
     number.and_then(TableId::new).ok_or_else(|| {
-        let (text, max) = (piece.text().to_owned(), TableId::MAX.number().into());
-        piece.error(RuleTextProblem::BadNumber { text, of: "a table", max })
+        let (text, max) = (slice.text().to_owned(), TableId::MAX.number().into());
+        slice.error(RuleTextProblem::BadNumber { text, of: "a table", max })
     })
 }
 
 /// A group that can be.
-pub(super) fn group(piece: Piece<'_>) -> Result<GroupId, RuleTextError> {
-    parse_as(piece, "a group", GroupId::MAX.number()).map(GroupId::new)
+pub(super) fn group(slice: TextSlice<'_>) -> Result<GroupId, RuleTextError> {
+    parse_as(slice, "a group", GroupId::MAX.number()).map(GroupId::new)
 }
 
 /// A meter that can be.
-pub(super) fn meter(piece: Piece<'_>) -> Result<MeterId, RuleTextError> {
-    match parse_as(piece, "a meter", MeterId::MAX.number())? {
-        0 => Err(piece.bad("meter", "a number from 1 on")),
+pub(super) fn meter(slice: TextSlice<'_>) -> Result<MeterId, RuleTextError> {
+    match parse_as(slice, "a meter", MeterId::MAX.number())? {
+        0 => Err(slice.bad("meter", "a number from 1 on")),
         id => Ok(MeterId::new(id)),
     }
 }
 
 /// A cookie, or bits of one: a number, or -1 for all bits.
-pub(super) fn cookie(piece: Piece<'_>) -> Result<u64, RuleTextError> {
-    match piece.text() {
+pub(super) fn cookie(slice: TextSlice<'_>) -> Result<u64, RuleTextError> {
+    match slice.text() {
         "-1" => Ok(u64::MAX),
-        _ => parse_as(piece, "a cookie", u64::MAX),
+        _ => parse_as(slice, "a cookie", u64::MAX),
     }
 }
 
@@ -58,9 +58,9 @@ pub(super) fn dotted_hex(bytes: &[u8]) -> String {
 }
 
 /// Reads bytes of two hexadecimal digits each, with dots between them or without.
-pub(super) fn parse_dotted_hex(piece: Piece<'_>) -> Result<Box<[u8]>, RuleTextError> {
-    let bad = || piece.error(RuleTextProblem::BadHex { text: piece.text().to_owned() });
-    let mut digits = piece.text();
+pub(super) fn parse_dotted_hex(slice: TextSlice<'_>) -> Result<Box<[u8]>, RuleTextError> {
+    let bad = || slice.error(RuleTextProblem::BadHex { text: slice.text().to_owned() });
+    let mut digits = slice.text();
     let mut bytes = Vec::new();
     while !digits.is_empty() {
         let (byte, rest) = digits.split_at_checked(2).ok_or_else(bad)?;
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn bytes_are_read_as_they_are_printed() {
-        let piece = Piece::whole("01.ff.a0");
-        let bytes = parse_dotted_hex(piece).unwrap();
+        let slice = TextSlice::whole("01.ff.a0");
+        let bytes = parse_dotted_hex(slice).unwrap();
         assert_eq!(&*bytes, [1, 0xff, 0xa0]);
-        assert_eq!(dotted_hex(&bytes), piece.text());
-        assert_eq!(parse_dotted_hex(Piece::whole("01ffa0")).unwrap(), bytes);
+        assert_eq!(dotted_hex(&bytes), slice.text());
+        assert_eq!(parse_dotted_hex(TextSlice::whole("01ffa0")).unwrap(), bytes);
         for text in ["1", "0g", "01.2", "+1", "0ü"] {
-            assert!(parse_dotted_hex(Piece::whole(text)).is_err(), "{text}");
+            assert!(parse_dotted_hex(TextSlice::whole(text)).is_err(), "{text}");
         }
     }
 }

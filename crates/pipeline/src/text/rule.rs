@@ -13,8 +13,8 @@ use super::{
     instructions::parse_instructions,
     names::ITEMS,
     number::{self, parse_as, table},
-    piece::{Item, Piece},
     scope::Scope,
+    slice::{Item, TextSlice},
 };
 use crate::{
     id::{Cookie, TableId},
@@ -56,7 +56,7 @@ pub fn parse_rule(
     text: &str,
     ports: &dyn PortNames,
 ) -> Result<FlowMod, RuleTextError> {
-    let whole = Piece::whole(text);
+    let whole = TextSlice::whole(text);
     let (items, actions) = match command {
         Add | Modify | ModifyStrict => {
             let (items, actions) = split_actions(whole)
@@ -65,19 +65,19 @@ pub fn parse_rule(
         }
         Delete | DeleteStrict => (whole, None),
     };
-    let mut draft = Draft { rule: blank(command), matching: MatchBuilder::new(ports), ports };
+    let mut draft = RuleDraft { rule: blank(command), matching: MatchBuilder::new(ports), ports };
     items.items().try_for_each(|item| draft.add(item?))?;
     draft.finish(items, actions)
 }
 
 /// A rule of which some items have been read.
-struct Draft<'a> {
+struct RuleDraft<'a> {
     rule: FlowMod,
     matching: MatchBuilder<'a>,
     ports: &'a dyn PortNames,
 }
 
-impl Draft<'_> {
+impl RuleDraft<'_> {
     fn add(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
         let name = item.name.text();
         let command = self.rule.command;
@@ -94,7 +94,7 @@ impl Draft<'_> {
                 }
             };
         }
-        let value = item.argument.map(Piece::text);
+        let value = item.argument.map(TextSlice::text);
         let at = item.argument.unwrap_or(item.name);
         match self.matching.set_item(name, value) {
             Ok(true) => Ok(()),
@@ -147,8 +147,8 @@ impl Draft<'_> {
 
     fn finish(
         self,
-        items: Piece<'_>,
-        actions: Option<Piece<'_>>,
+        items: TextSlice<'_>,
+        actions: Option<TextSlice<'_>>,
     ) -> Result<FlowMod, RuleTextError> {
         let mut rule = self.rule;
         rule.matching = self.matching.finish().map_err(|error| items.error(error.into()))?;
@@ -187,7 +187,7 @@ fn blank(command: FlowModCommand) -> FlowMod {
 }
 
 /// Splits the text at `actions=`.
-fn split_actions(text: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
+fn split_actions(text: TextSlice<'_>) -> Option<(TextSlice<'_>, TextSlice<'_>)> {
     let (items, behind) = text.split_once("action")?;
     let (_, actions) = behind.split_once("=")?;
     Some((items, actions))
@@ -213,7 +213,7 @@ fn is_counter(name: &str) -> bool {
 }
 
 /// The error for a name that is no item and no field.
-fn unknown(name: Piece<'_>) -> RuleTextError {
+fn unknown(name: TextSlice<'_>) -> RuleTextError {
     let text = name.text();
     name.error(match nearest_of(text, ITEMS.iter().copied()) {
         Some(nearest) => RuleTextProblem::UnknownItem { name: text.to_owned(), nearest },
@@ -222,16 +222,16 @@ fn unknown(name: Piece<'_>) -> RuleTextError {
 }
 
 /// Reads a table selector; 255 selects the default.
-fn selector(value: Piece<'_>, default: TableSelector) -> Result<TableSelector, RuleTextError> {
+fn selector(value: TextSlice<'_>, default: TableSelector) -> Result<TableSelector, RuleTextError> {
     if value.text() == "255" { Ok(default) } else { table(value).map(TableSelector::One) }
 }
 
-fn seconds(value: Piece<'_>) -> Result<Duration, RuleTextError> {
+fn seconds(value: TextSlice<'_>) -> Result<Duration, RuleTextError> {
     parse_as(value, "a number of seconds", u16::MAX)
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-fn group(value: Piece<'_>) -> Result<u32, RuleTextError> {
+fn group(value: TextSlice<'_>) -> Result<u32, RuleTextError> {
     match value.text() {
         "any" | "ANY" => Ok(GROUP_ANY),
         _ => parse_as(value, "a group", u32::MAX),
@@ -239,7 +239,7 @@ fn group(value: Piece<'_>) -> Result<u32, RuleTextError> {
 }
 
 /// Value and mask: a new rule gets a cookie, rules to delete are chosen by one.
-fn cookie(value: Piece<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
+fn cookie(value: TextSlice<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
     match (value.split_once("/"), command) {
         (Some(_), Add) => Err(value.error(RuleTextProblem::MaskedCookie)),
         (None, Delete | DeleteStrict) => Err(value.error(RuleTextProblem::UnmaskedCookie)),

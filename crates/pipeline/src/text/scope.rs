@@ -12,7 +12,7 @@ use shunt_flow::{
     text::{PortNames, parse_port},
 };
 
-use super::{RuleTextError, RuleTextProblem, piece::Piece};
+use super::{RuleTextError, RuleTextProblem, slice::TextSlice};
 use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
 
 /// Names of ports, and what is known of the packet here.
@@ -31,7 +31,7 @@ struct Known {
 
 /// Transport protocols with ports that actions can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
+pub(super) enum PortProtocol {
     Tcp,
     Udp,
     Sctp,
@@ -56,10 +56,10 @@ impl<'a> Scope<'a> {
     }
 
     /// As [`Self::find_port`], where there must be one.
-    pub(super) fn port(&self, piece: Piece<'_>) -> Result<PortNo, RuleTextError> {
-        let name = piece.text();
+    pub(super) fn port(&self, slice: TextSlice<'_>) -> Result<PortNo, RuleTextError> {
+        let name = slice.text();
         self.find_port(name)
-            .ok_or_else(|| piece.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
+            .ok_or_else(|| slice.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
     }
 
     /// Returns whether nothing is known of the packets, as without a rule.
@@ -73,18 +73,22 @@ impl<'a> Scope<'a> {
     }
 
     /// The transport protocol that every packet here has.
-    pub(super) fn transport(&self) -> Option<Transport> {
+    pub(super) fn transport(&self) -> Option<PortProtocol> {
         let known = self.packet.as_ref()?;
         let protocols = [
-            (FieldId::TcpSrc, Transport::Tcp),
-            (FieldId::UdpSrc, Transport::Udp),
-            (FieldId::SctpSrc, Transport::Sctp),
+            (FieldId::TcpSrc, PortProtocol::Tcp),
+            (FieldId::UdpSrc, PortProtocol::Udp),
+            (FieldId::SctpSrc, PortProtocol::Sctp),
         ];
         protocols.into_iter().find(|(field, _)| known.allows(*field)).map(|(_, protocol)| protocol)
     }
 
     /// Refuses the action where its packet may lack what it needs; notes what it changes.
-    pub(super) fn admit(&mut self, action: &Action, at: Piece<'_>) -> Result<(), RuleTextError> {
+    pub(super) fn admit(
+        &mut self,
+        action: &Action,
+        at: TextSlice<'_>,
+    ) -> Result<(), RuleTextError> {
         self.admit_if(|known| known.check(action), action, at)
     }
 
@@ -93,7 +97,7 @@ impl<'a> Scope<'a> {
     pub(super) fn admit_to_set(
         &mut self,
         action: &Action,
-        at: Piece<'_>,
+        at: TextSlice<'_>,
     ) -> Result<(), RuleTextError> {
         let is_forgiven = matches!(
             action,
@@ -111,7 +115,7 @@ impl<'a> Scope<'a> {
         &mut self,
         check: impl FnOnce(&Known) -> Result<(), RuleTextProblem>,
         action: &Action,
-        at: Piece<'_>,
+        at: TextSlice<'_>,
     ) -> Result<(), RuleTextError> {
         let Some(known) = self.packet.as_mut() else { return Ok(()) };
         check(known).map_err(|problem| at.error(problem))?;

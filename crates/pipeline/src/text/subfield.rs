@@ -11,14 +11,14 @@ use shunt_flow::{
     text::{integer, nearest_of},
 };
 
-use super::{RuleTextError, RuleTextProblem, piece::Piece};
+use super::{RuleTextError, RuleTextProblem, slice::TextSlice};
 use crate::action::Subfield;
 
 /// Reads bits that an action reads.
-pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
-    let (name, bits) = match piece.split_once("[") {
+pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
+    let (name, bits) = match slice.split_once("[") {
         Some((name, bits)) => (name, Some(bits)),
-        None => (piece, None),
+        None => (slice, None),
     };
     let field = named(name)?;
     if field.info().oxms.is_empty() {
@@ -46,9 +46,12 @@ pub(super) enum Writes {
 }
 
 /// Reads bits that an action writes.
-pub(super) fn parse_target(piece: Piece<'_>, writes: Writes) -> Result<Subfield, RuleTextError> {
-    let target = parse(piece)?;
-    writable(target.field, writes).map_err(|problem| piece.error(problem))?;
+pub(super) fn parse_target(
+    slice: TextSlice<'_>,
+    writes: Writes,
+) -> Result<Subfield, RuleTextError> {
+    let target = parse(slice)?;
+    writable(target.field, writes).map_err(|problem| slice.error(problem))?;
     Ok(target)
 }
 
@@ -80,8 +83,8 @@ pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
 }
 
 /// Returns whether the text names a field, or bits of one.
-pub(super) fn is_named(piece: Piece<'_>) -> bool {
-    let name = piece.split_once("[").map_or(piece, |(name, _)| name).text();
+pub(super) fn is_named(slice: TextSlice<'_>) -> bool {
+    let name = slice.split_once("[").map_or(slice, |(name, _)| name).text();
     FieldId::find(name).or_else(|| FieldId::find_oxm_name(name)).is_some()
 }
 
@@ -96,10 +99,10 @@ pub(super) fn whole_name(subfield: Subfield) -> Option<&'static str> {
 }
 
 /// The error for a field that there is none of.
-pub(super) fn unknown_field(piece: Piece<'_>) -> RuleTextError {
+pub(super) fn unknown_field(slice: TextSlice<'_>) -> RuleTextError {
     let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
-    let nearest = nearest_of(piece.text(), names);
-    piece.error(RuleTextProblem::UnknownField { name: piece.text().to_owned(), nearest })
+    let nearest = nearest_of(slice.text(), names);
+    slice.error(RuleTextProblem::UnknownField { name: slice.text().to_owned(), nearest })
 }
 
 /// Prints bits of a field.
@@ -118,7 +121,7 @@ pub(super) fn format(subfield: Subfield) -> String {
     }
 }
 
-fn named(name: Piece<'_>) -> Result<FieldId, RuleTextError> {
+fn named(name: TextSlice<'_>) -> Result<FieldId, RuleTextError> {
     let text = name.text();
     let field = FieldId::find(text).or_else(|| FieldId::find_oxm_name(text));
     field.ok_or_else(|| unknown_field(name))
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     fn printed(text: &str) -> Result<String, RuleTextProblem> {
-        parse(Piece::whole(text)).map(format).map_err(|error| error.problem)
+        parse(TextSlice::whole(text)).map(format).map_err(|error| error.problem)
     }
 
     #[test]
@@ -184,7 +187,7 @@ mod tests {
             for (offset, width) in [(0, field.width()), (0, 1), (field.width() - 1, 1)] {
                 let subfield = Subfield::new(field, offset, width).unwrap();
                 let text = format(subfield);
-                assert_eq!(parse(Piece::whole(&text)), Ok(subfield), "{text}");
+                assert_eq!(parse(TextSlice::whole(&text)), Ok(subfield), "{text}");
             }
         }
     }

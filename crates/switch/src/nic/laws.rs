@@ -272,7 +272,7 @@ impl OffloadWorld {
             self.hits += 1;
             let right = self.twin.pipeline.translate(&shown, version);
             let own = Traversal { actions: actions.into(), ..right.clone() };
-            let (own, right) = (self.twin.fate(&own, key), self.twin.fate(&right, key));
+            let (own, right) = (self.twin.effects(&own, key), self.twin.effects(&right, key));
             prop_assert_eq!(own, right, "at version {:?}: {:?}", version, key);
         }
         Ok(())

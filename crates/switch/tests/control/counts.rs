@@ -134,9 +134,9 @@ async fn check(kind: CacheKind, threads: u16) {
             sleep(Duration::from_millis(25)).await;
         }
         until(|| {
-            let fates = bench.switch.drops();
-            let went = fates.sent + fates.punted + fates.total();
-            fates.received == sent && fates.received + fates.copied == went
+            let all_effects = bench.switch.drops();
+            let went = all_effects.sent + all_effects.punted + all_effects.total();
+            all_effects.received == sent && all_effects.received + all_effects.copied == went
         })
         .await;
         assert_eq!(

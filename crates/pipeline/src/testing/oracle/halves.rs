@@ -1,8 +1,8 @@
 //! The events of a packet between each two parsings.
 
 use super::{
-    fate::{Fate, Outcome, Visited},
-    learn::{Refreshed, Taught},
+    effects::{Outcome, PacketEffects, Visited},
+    learn::{LearnEffect, Refreshed},
 };
 use crate::{
     id::{BridgeId, GroupId, RuleId, TableId},
@@ -14,7 +14,7 @@ use crate::{
 struct Half {
     visited: Vec<Visited>,
     groups: Vec<(BridgeId, GroupId, Option<usize>)>,
-    taught: Vec<Taught>,
+    learned: Vec<LearnEffect>,
     refreshed: Vec<Refreshed>,
     /// Length of the frame when it was parsed.
     length: usize,
@@ -65,7 +65,7 @@ pub(super) struct Outer {
 }
 
 /// Meters before a packet-in.
-pub(super) struct Told(Copies);
+pub(super) struct PacketInCopies(Copies);
 
 const CUTS_MAX: u8 = 6;
 const COPY_DEPTH_MAX: u16 = 64;
@@ -125,12 +125,12 @@ impl Halves {
     }
 
     /// A packet-in begins, which may pass a meter of its own.
-    pub(super) fn begin_told(&mut self) -> Told {
-        Told(std::mem::take(&mut self.copies))
+    pub(super) fn begin_packet_in(&mut self) -> PacketInCopies {
+        PacketInCopies(std::mem::take(&mut self.copies))
     }
 
     /// It has ended.
-    pub(super) fn end_told(&mut self, Told(copies): Told) {
+    pub(super) fn end_packet_in(&mut self, PacketInCopies(copies): PacketInCopies) {
         let nesting = copies.nesting.max(u16::from(self.copies.is_metered));
         self.copies = Copies { nesting, ..copies };
     }
@@ -188,15 +188,15 @@ impl Halves {
         self.here().groups.push((bridge, group, bucket));
     }
 
-    pub(super) fn teach(&mut self, taught: Taught) {
+    pub(super) fn add_learned(&mut self, learned: LearnEffect) {
         let half = self.here();
-        if !half.taught.contains(&taught) {
-            half.taught.push(taught);
+        if !half.learned.contains(&learned) {
+            half.learned.push(learned);
         }
     }
 
-    pub(super) fn has_learned(&mut self, is: impl Fn(&Taught) -> bool) -> bool {
-        self.here().taught.iter().any(is)
+    pub(super) fn has_learned(&mut self, is: impl Fn(&LearnEffect) -> bool) -> bool {
+        self.here().learned.iter().any(is)
     }
 
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
@@ -215,22 +215,26 @@ impl Halves {
         self.outcomes.push(outcome);
     }
 
-    pub(super) fn fate(mut self, error: Option<TraversalError>) -> Fate {
+    pub(super) fn effects(mut self, error: Option<TraversalError>) -> PacketEffects {
         if error.is_some() {
             self.undo(0);
         }
-        let mut fate =
-            Fate { error, outcomes: self.outcomes, later_errors: self.errors, ..Fate::default() };
-        fate.dropped += self.all.iter().filter(|half| half.is_spent).count();
+        let mut effects = PacketEffects {
+            error,
+            outcomes: self.outcomes,
+            later_errors: self.errors,
+            ..PacketEffects::default()
+        };
+        effects.dropped += self.all.iter().filter(|half| half.is_spent).count();
         for half in self.all.into_iter().filter(|half| !half.is_ghost) {
-            fate.visited.extend(half.visited);
-            fate.groups.extend(half.groups);
-            fate.taught.extend(half.taught);
-            fate.refreshed.extend(half.refreshed);
-            fate.was_metered |= half.was_metered;
-            fate.dropped += usize::from(!half.has_emitted);
+            effects.visited.extend(half.visited);
+            effects.groups.extend(half.groups);
+            effects.learned.extend(half.learned);
+            effects.refreshed.extend(half.refreshed);
+            effects.was_metered |= half.was_metered;
+            effects.dropped += usize::from(!half.has_emitted);
         }
-        fate
+        effects
     }
 
     fn here(&mut self) -> &mut Half {
@@ -243,7 +247,7 @@ impl Halves {
         let half = &mut self.all[index];
         half.has_emitted = false;
         half.was_metered = false;
-        half.taught.clear();
+        half.learned.clear();
         half.refreshed.clear();
         let (outcomes, errors) = half.before;
         self.all.truncate(index + 1);

@@ -18,16 +18,16 @@ use crate::{
 
 /// A rule that a packet's learn action makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taught {
+pub enum LearnEffect {
     /// A rule.
-    Rule(Box<TaughtRule>),
+    Rule(Box<RuleToLearn>),
     /// Where a MAC address is.
     Mac(MacSighting),
 }
 
 /// A rule that a packet makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaughtRule {
+pub struct RuleToLearn {
     pub(in crate::testing) bridge: BridgeId,
     /// The rule that learns, and its revision.
     pub(in crate::testing) learner: Option<(RuleId, u32)>,
@@ -57,11 +57,11 @@ impl Refreshed {
     }
 }
 
-impl Taught {
+impl LearnEffect {
     /// Returns the expected form of a learn request of a traversal.
     pub(in crate::testing) fn of(learning: &Learning) -> Self {
         match learning {
-            Learning::Rule(rule) => Self::Rule(Box::new(TaughtRule {
+            Learning::Rule(rule) => Self::Rule(Box::new(RuleToLearn {
                 bridge: rule.bridge,
                 learner: rule.learner.as_ref().map(|learner| (learner.id, learner.revision)),
                 request: rule.request.clone(),
@@ -72,7 +72,7 @@ impl Taught {
     }
 }
 
-impl TaughtRule {
+impl RuleToLearn {
     /// Returns whether `rule` has the match, table and priority of this one.
     pub(in crate::testing) fn is_place_of(&self, rule: &Rule) -> bool {
         TableSelector::One(rule.table) == self.request.table
@@ -102,26 +102,27 @@ impl Walker<'_> {
     pub(super) fn learn(&mut self, action: &LearnAction) {
         let request = self.learned_rule(action);
         let learner = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
-        let taught = TaughtRule { bridge: self.id(), learner, request, limit: action.limit };
+        let learned = RuleToLearn { bridge: self.id(), learner, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
-        let old = rules.iter().find(|rule| taught.is_place_of(rule));
-        let place =
-            |taught: &TaughtRule| (taught.bridge, taught.request.table, taught.request.priority);
-        let is_other = |other: &Taught| match other {
-            Taught::Rule(other) => {
-                place(other) == place(&taught)
-                    && other.request.matching == taught.request.matching
-                    && **other != taught
+        let old = rules.iter().find(|rule| learned.is_place_of(rule));
+        let place = |learned: &RuleToLearn| {
+            (learned.bridge, learned.request.table, learned.request.priority)
+        };
+        let is_other = |other: &LearnEffect| match other {
+            LearnEffect::Rule(other) => {
+                place(other) == place(&learned)
+                    && other.request.matching == learned.request.matching
+                    && **other != learned
             }
-            Taught::Mac(_) => false,
+            LearnEffect::Mac(_) => false,
         };
         let is_overtaken = self.halves.has_learned(is_other);
-        let known = old.filter(|rule| !is_overtaken && taught.is_nothing_new(rule));
+        let known = old.filter(|rule| !is_overtaken && learned.is_nothing_new(rule));
         let known = known.map(|rule| rule.id);
-        let is_learned = known.is_some() || !taught.is_over(rules);
+        let is_learned = known.is_some() || !learned.is_over(rules);
         match known {
             Some(id) => self.halves.refresh(Refreshed::Rule(id)),
-            None if is_learned => self.halves.teach(Taught::Rule(Box::new(taught))),
+            None if is_learned => self.halves.add_learned(LearnEffect::Rule(Box::new(learned))),
             None => {}
         }
         if let Some(result) = action.result {

@@ -3,7 +3,7 @@
 //! It shares no code with the translation that it judges.
 
 mod conjunction;
-mod fate;
+mod effects;
 mod groups;
 mod halves;
 mod hash;
@@ -14,6 +14,6 @@ mod packet;
 mod walker;
 
 pub use conjunction::{Conjunction, Found};
-pub use fate::{Fate, Outcome, Punted, Visited};
-pub use learn::{Refreshed, Taught, TaughtRule};
+pub use effects::{Outcome, PacketEffects, Punted, Visited};
+pub use learn::{LearnEffect, Refreshed, RuleToLearn};
 pub(super) use normal::belongs;

@@ -3,7 +3,7 @@
 use shunt_flow::{FieldId, PortNo};
 
 use super::{
-    learn::{Refreshed, Taught},
+    learn::{LearnEffect, Refreshed},
     packet::low,
     walker::Walker,
 };
@@ -44,7 +44,7 @@ impl Walker<'_> {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
-                self.halves.teach(Taught::Mac(sighting));
+                self.halves.add_learned(LearnEffect::Mac(sighting));
             }
             if target == source {
                 return Ok(());

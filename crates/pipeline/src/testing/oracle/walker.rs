@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
 use super::{
-    fate::{Fate, Outcome, Punted, state},
+    effects::{Outcome, PacketEffects, Punted, state},
     halves::Halves,
     labels::looks_at_headers,
     packet::{Packet, low},
@@ -26,30 +26,30 @@ use crate::{
 impl World {
     /// Returns the results of a packet that arrived on a port.
     #[must_use]
-    pub fn translate(&self, key: &FlowKey) -> Fate {
+    pub fn translate(&self, key: &FlowKey) -> PacketEffects {
         let mut walker = Walker::new(self, key);
-        let Some(bridge) = walker.bridge else { return walker.fate(Err(no_bridge())) };
+        let Some(bridge) = walker.bridge else { return walker.effects(Err(no_bridge())) };
         let port = self.port(bridge, key.in_port());
         if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
-            return walker.fate(Ok(()));
+            return walker.effects(Ok(()));
         }
         let result = walker.copy(Walker::walk);
-        walker.fate(result)
+        walker.effects(result)
     }
 
     /// Returns the results of a packet from a packet-out.
     #[must_use]
-    pub fn packet_out(&self, key: &FlowKey, actions: &[Action]) -> Fate {
+    pub fn packet_out(&self, key: &FlowKey, actions: &[Action]) -> PacketEffects {
         let mut walker = Walker::new(self, key);
         if walker.bridge.is_none() {
-            return walker.fate(Err(no_bridge()));
+            return walker.effects(Err(no_bridge()));
         }
         walker.takes_table = true;
         let result = walker.copy(|walker| {
             walker.list(actions)?;
             walker.run_set()
         });
-        walker.fate(result)
+        walker.effects(result)
     }
 }
 
@@ -103,8 +103,8 @@ impl<'w> Walker<'w> {
         }
     }
 
-    fn fate(self, result: Result<(), TraversalError>) -> Fate {
-        self.halves.fate(result.err())
+    fn effects(self, result: Result<(), TraversalError>) -> PacketEffects {
+        self.halves.effects(result.err())
     }
 
     pub(super) fn id(&self) -> BridgeId {
@@ -366,12 +366,12 @@ impl<'w> Walker<'w> {
     fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
         // A packet-in carries a copy of its own.
-        let outer = self.halves.begin_told();
+        let outer = self.halves.begin_packet_in();
         if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
             self.meter(meter);
         }
         self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
-        self.halves.end_told(outer);
+        self.halves.end_packet_in(outer);
         (self.packet, self.is_muted) = (packet, was_muted);
         if asked.pause { Err(self.halves.pause(self.resubmits)) } else { Ok(()) }
     }

@@ -3,13 +3,13 @@
 use super::super::{
     RuleTextError, RuleTextProblem,
     number::parse_as,
-    piece::{ARROW, Piece},
+    slice::{ARROW, TextSlice},
     subfield::{self, Writes},
 };
 use crate::action::{Action, Subfield};
 
 /// `load:VALUE->FIELD[..]`; a field of more than 64 bits is loaded in two halves.
-pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, RuleTextError> {
+pub(super) fn load(argument: TextSlice<'_>, writes: Writes) -> Result<Vec<Action>, RuleTextError> {
     let parts = argument.split_once("->");
     let (text, target) =
         parts.ok_or_else(|| argument.bad("load", "load:VALUE->FIELD[FIRST..LAST]"))?;
@@ -27,12 +27,12 @@ pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, R
 }
 
 /// A number that fits into bits of a field.
-pub(super) fn value_for(target: Subfield, text: Piece<'_>) -> Result<u128, RuleTextError> {
+pub(super) fn value_for(target: Subfield, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     parse_as(text, "a value of this width", target.bits().unbounded_shr(target.offset.into()))
 }
 
 /// `move:FIELD[..]->FIELD[..]`.
-pub(super) fn moved(argument: Piece<'_>, writes: Writes) -> Result<Action, RuleTextError> {
+pub(super) fn moved(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
     let parts = argument.split_once("->");
     let (source, target) =
         parts.ok_or_else(|| argument.bad("move", "move:FIELD[..]->FIELD[..]"))?;
@@ -45,7 +45,7 @@ pub(super) fn moved(argument: Piece<'_>, writes: Writes) -> Result<Action, RuleT
 pub(super) fn of_one_width(
     source: Subfield,
     target: Subfield,
-    at: Piece<'_>,
+    at: TextSlice<'_>,
 ) -> Result<(), RuleTextError> {
     if source.width == target.width {
         return Ok(());
@@ -55,17 +55,17 @@ pub(super) fn of_one_width(
 }
 
 /// `push:FIELD[..]`.
-pub(super) fn push(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn push(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     subfield::parse(argument).map(Action::Push)
 }
 
 /// `pop:FIELD[..]`.
-pub(super) fn pop(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn pop(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     subfield::parse_target(argument, Writes::Packet).map(Action::Pop)
 }
 
 /// `check_pkt_larger(LENGTH)->FIELD[BIT]`.
-pub(super) fn check_pkt_larger(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn check_pkt_larger(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let parts = argument.split_once(ARROW).or_else(|| argument.split_once("->"));
     let form = "check_pkt_larger(LENGTH)->FIELD[BIT]";
     let (length, target) = parts.ok_or_else(|| argument.bad("check_pkt_larger", form))?;
@@ -74,7 +74,7 @@ pub(super) fn check_pkt_larger(argument: Piece<'_>) -> Result<Action, RuleTextEr
 }
 
 /// One bit that an action writes.
-pub(super) fn one_bit(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
-    let target = subfield::parse_target(piece, Writes::Packet)?;
-    if target.width == 1 { Ok(target) } else { Err(piece.error(RuleTextProblem::ManyBits)) }
+pub(super) fn one_bit(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
+    let target = subfield::parse_target(slice, Writes::Packet)?;
+    if target.width == 1 { Ok(target) } else { Err(slice.error(RuleTextProblem::ManyBits)) }
 }

@@ -11,7 +11,7 @@ use super::{
     super::{
         RuleTextError, RuleTextProblem,
         number::{self, parse_as},
-        piece::{Item, Piece},
+        slice::{Item, TextSlice},
         subfield::{self, Writes},
     },
     bits, format_list, header,
@@ -19,7 +19,7 @@ use super::{
 use crate::action::{Action, CtAction, CtZone, NatAction, NatKind, NatRange};
 
 /// `ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)`.
-pub(super) fn ct(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn ct(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut ct = CtAction {
         commit: false,
         force: false,
@@ -78,7 +78,7 @@ fn is_lookup(action: &Action) -> bool {
 }
 
 /// A number, or the 16 bits of a field that hold it.
-fn zone(value: Piece<'_>) -> Result<CtZone, RuleTextError> {
+fn zone(value: TextSlice<'_>) -> Result<CtZone, RuleTextError> {
     if integer(value.text()).is_some() {
         return parse_as(value, "a zone", u16::MAX).map(CtZone::Number);
     }
@@ -89,13 +89,13 @@ fn zone(value: Piece<'_>) -> Result<CtZone, RuleTextError> {
     }
 }
 
-fn alg(value: Piece<'_>) -> Result<u16, RuleTextError> {
+fn alg(value: TextSlice<'_>) -> Result<u16, RuleTextError> {
     let named = ALGS.iter().find(|(name, _)| *name == value.text());
     named.map(|(_, alg)| *alg).ok_or_else(|| value.bad("ct", "alg=ftp or alg=tftp"))
 }
 
 /// The actions in `exec(..)`.
-fn exec(argument: Piece<'_>) -> Result<Vec<Action>, RuleTextError> {
+fn exec(argument: TextSlice<'_>) -> Result<Vec<Action>, RuleTextError> {
     let mut actions = Vec::new();
     for item in argument.items() {
         actions.extend(inner(item?)?);
@@ -118,7 +118,7 @@ fn inner(item: Item<'_>) -> Result<Vec<Action>, RuleTextError> {
 }
 
 /// `nat`, `nat(src)`, `nat(dst=ADDRESSES:PORTS,..)`.
-fn nat(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut nat =
         NatAction { kind: None, range: None, persistent: false, hash: false, random: false };
     for item in argument.items() {
@@ -151,8 +151,8 @@ fn nat(argument: Piece<'_>) -> Result<Action, RuleTextError> {
 }
 
 /// `FIRST[-LAST][:FIRST[-LAST]]`, with brackets around IPv6 addresses that ports follow.
-fn range(piece: Piece<'_>) -> Result<NatRange, RuleTextError> {
-    let text = piece.text();
+fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
+    let text = slice.text();
     let read = if let Some(rest) = text.strip_prefix('[') {
         bracketed(rest)
     } else if text.matches(':').count() > 1 {
@@ -176,7 +176,7 @@ fn range(piece: Piece<'_>) -> Result<NatRange, RuleTextError> {
         let (first, last) = (range.addresses.start(), range.addresses.end());
         !first.is_unspecified() && first <= last
     };
-    range.filter(in_order).ok_or_else(|| piece.bad("nat", RANGE_FORM))
+    range.filter(in_order).ok_or_else(|| slice.bad("nat", RANGE_FORM))
 }
 
 /// Splits the text after the first `[` of `[FIRST]-[LAST]:PORTS`.

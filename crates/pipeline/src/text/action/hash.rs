@@ -10,8 +10,8 @@ use shunt_flow::{
 use super::super::{
     RuleTextError, RuleTextProblem,
     number::parse_as,
-    piece::{Item, Items, Piece},
     scope::Scope,
+    slice::{Item, Items, TextSlice},
     subfield::{self, Writes},
 };
 use crate::action::{
@@ -19,7 +19,7 @@ use crate::action::{
 };
 
 /// `multipath(FIELDS,BASIS,ALGORITHM,LINKS,ARGUMENT,FIELD[..])`.
-pub(super) fn multipath(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn multipath(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "multipath", MULTIPATH_FORM);
     let fields = words.named(&FIELDS)?;
     let basis = parse_as(words.next()?, "a basis", u16::MAX)?;
@@ -53,7 +53,7 @@ pub(super) fn format_multipath(action: &MultipathAction) -> String {
 }
 
 /// `bundle(FIELDS,BASIS,ALGORITHM,ofport,members:PORT,..)`.
-pub(super) fn bundle(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn bundle(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "bundle", BUNDLE_FORM);
     let mut action = words.bundle()?;
     action.members = words.members(scope)?;
@@ -61,7 +61,10 @@ pub(super) fn bundle(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, R
 }
 
 /// `bundle_load(FIELDS,BASIS,ALGORITHM,ofport,FIELD[..],members:PORT,..)`.
-pub(super) fn bundle_load(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn bundle_load(
+    argument: TextSlice<'_>,
+    scope: &Scope<'_>,
+) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "bundle_load", BUNDLE_LOAD_FORM);
     let mut action = words.bundle()?;
     let target = words.next()?;
@@ -94,14 +97,14 @@ pub(super) fn format_bundle(action: &BundleAction, ports: &dyn PortNames) -> Str
 
 /// The arguments of one action, taken one by one.
 struct Words<'a> {
-    whole: Piece<'a>,
+    whole: TextSlice<'a>,
     items: Items<'a>,
     action: &'static str,
     form: &'static str,
 }
 
 impl<'a> Words<'a> {
-    const fn of(whole: Piece<'a>, action: &'static str, form: &'static str) -> Self {
+    const fn of(whole: TextSlice<'a>, action: &'static str, form: &'static str) -> Self {
         Self { whole, items: whole.items(), action, form }
     }
 
@@ -110,7 +113,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next argument.
-    fn next(&mut self) -> Result<Piece<'a>, RuleTextError> {
+    fn next(&mut self) -> Result<TextSlice<'a>, RuleTextError> {
         let item = self.item()?;
         match item.argument {
             None => Ok(item.name),
@@ -153,13 +156,13 @@ impl<'a> Words<'a> {
         Ok(members.into())
     }
 
-    fn member(&self, piece: Piece<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
-        let (port, action) = (scope.port(piece)?, self.action);
+    fn member(&self, slice: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
+        let (port, action) = (scope.port(slice)?, self.action);
         let is_port = port <= PortNo::MAX || port.reserved_name().is_some();
         if is_port && !matches!(port, PortNo::CONTROLLER | PortNo::TABLE) {
             Ok(port)
         } else {
-            Err(piece.error(RuleTextProblem::BadPort { port, action }))
+            Err(slice.error(RuleTextProblem::BadPort { port, action }))
         }
     }
 

@@ -8,15 +8,15 @@ use shunt_flow::{
 use super::super::{
     RuleTextError, RuleTextProblem,
     number::parse_as,
-    piece::Piece,
-    scope::{Scope, Transport},
+    scope::{PortProtocol, Scope},
+    slice::TextSlice,
     subfield::{self, Writes},
 };
 use crate::action::Action;
 
 /// The treatment of packets without a VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum VlanTagPolicy {
     /// Push one first.
     PushIfNone,
     /// There must be one.
@@ -31,7 +31,7 @@ pub(super) enum End {
 }
 
 /// `set_field:VALUE[/MASK]->FIELD`.
-pub(super) fn set_field(argument: Piece<'_>, writes: Writes) -> Result<Action, RuleTextError> {
+pub(super) fn set_field(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
     let parts = argument.split_once("->");
     let (value, name) =
         parts.ok_or_else(|| argument.bad("set_field", "set_field:VALUE[/MASK]->FIELD"))?;
@@ -56,7 +56,7 @@ pub(super) fn field_of(name: &str) -> Option<FieldId> {
 }
 
 /// Writes a field whole.
-pub(super) fn whole(field: FieldId, argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn whole(field: FieldId, argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match write(field, argument)? {
         Action::SetField { mask, .. } if mask != field.value_max() => {
             Err(argument.bad(field.name(), "a value without a mask"))
@@ -66,7 +66,7 @@ pub(super) fn whole(field: FieldId, argument: Piece<'_>) -> Result<Action, RuleT
 }
 
 /// `mod_nw_tos:TOS`: the six bits of it that are not those of ECN.
-pub(super) fn tos(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let tos = parse_as(argument, "a TOS", u8::MAX)?;
     if tos & ECN_BITS != 0 {
         let (value, field) = (u128::from(tos), FieldId::NwTos);
@@ -78,7 +78,7 @@ pub(super) fn tos(argument: Piece<'_>) -> Result<Action, RuleTextError> {
 /// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, of the protocol that the rule matches; without a rule,
 /// of the one that the packet has.
 pub(super) fn transport(
-    argument: Piece<'_>,
+    argument: TextSlice<'_>,
     scope: &Scope<'_>,
     end: End,
 ) -> Result<Action, RuleTextError> {
@@ -93,45 +93,45 @@ pub(super) fn transport(
     let protocol =
         scope.transport().ok_or_else(|| argument.error(RuleTextProblem::NoTransport(name)))?;
     let field = match (protocol, end) {
-        (Transport::Tcp, End::Source) => FieldId::TcpSrc,
-        (Transport::Tcp, End::Target) => FieldId::TcpDst,
-        (Transport::Udp, End::Source) => FieldId::UdpSrc,
-        (Transport::Udp, End::Target) => FieldId::UdpDst,
-        (Transport::Sctp, End::Source) => FieldId::SctpSrc,
-        (Transport::Sctp, End::Target) => FieldId::SctpDst,
+        (PortProtocol::Tcp, End::Source) => FieldId::TcpSrc,
+        (PortProtocol::Tcp, End::Target) => FieldId::TcpDst,
+        (PortProtocol::Udp, End::Source) => FieldId::UdpSrc,
+        (PortProtocol::Udp, End::Target) => FieldId::UdpDst,
+        (PortProtocol::Sctp, End::Source) => FieldId::SctpSrc,
+        (PortProtocol::Sctp, End::Target) => FieldId::SctpDst,
     };
     Ok(exact(field, u128::from(port)))
 }
 
 /// `mod_vlan_vid:VID`, `set_vlan_vid:VID`.
 pub(super) fn vlan_vid(
-    argument: Piece<'_>,
+    argument: TextSlice<'_>,
     scope: &Scope<'_>,
-    tag: Tag,
+    policy: VlanTagPolicy,
 ) -> Result<Vec<Action>, RuleTextError> {
     let vid = parse_as(argument, "a VLAN", VLAN_VID_MAX)?;
-    Ok(tagged(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, tag))
+    Ok(tagged(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, policy))
 }
 
 /// `mod_vlan_pcp:PCP`, `set_vlan_pcp:PCP`.
 pub(super) fn vlan_pcp(
-    argument: Piece<'_>,
+    argument: TextSlice<'_>,
     scope: &Scope<'_>,
-    tag: Tag,
+    policy: VlanTagPolicy,
 ) -> Result<Vec<Action>, RuleTextError> {
     let pcp = parse_as(argument, "a VLAN priority", VLAN_PCP_MAX)?;
-    Ok(tagged(exact(FieldId::VlanPcp, pcp), scope, tag))
+    Ok(tagged(exact(FieldId::VlanPcp, pcp), scope, policy))
 }
 
-fn tagged(action: Action, scope: &Scope<'_>, tag: Tag) -> Vec<Action> {
-    if tag == Tag::PushIfNone && !scope.has_vlan() {
+fn tagged(action: Action, scope: &Scope<'_>, policy: VlanTagPolicy) -> Vec<Action> {
+    if policy == VlanTagPolicy::PushIfNone && !scope.has_vlan() {
         vec![Action::PushVlan { ethertype: 0x8100 }, action]
     } else {
         vec![action]
     }
 }
 
-fn write(field: FieldId, text: Piece<'_>) -> Result<Action, RuleTextError> {
+fn write(field: FieldId, text: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let (value, mask) =
         parse_value(field, text.text()).map_err(|error| text.error(error.into()))?;
     let bad = |rule| text.error(RuleTextProblem::BadValue { value, field, rule });
@@ -147,12 +147,12 @@ const fn exact(field: FieldId, value: u128) -> Action {
 }
 
 /// The TTL of `mod_nw_ttl:TTL` and `set_mpls_ttl:TTL`.
-pub(super) fn ttl(argument: Piece<'_>) -> Result<u8, RuleTextError> {
+pub(super) fn ttl(argument: TextSlice<'_>) -> Result<u8, RuleTextError> {
     parse_as(argument, "a TTL", u8::MAX)
 }
 
 /// `dec_ttl`, `dec_ttl(ID,..)`; `dec_ttl()` tells no controller.
-pub(super) fn dec_ttl(argument: Option<Piece<'_>>) -> Result<Action, RuleTextError> {
+pub(super) fn dec_ttl(argument: Option<TextSlice<'_>>) -> Result<Action, RuleTextError> {
     let Some(argument) = argument else {
         return Ok(Action::DecTtl { controllers: Box::new([0]) });
     };
@@ -173,7 +173,7 @@ pub(super) fn format_dec_ttl(controllers: &[u16]) -> String {
 }
 
 /// `push_vlan:TPID`.
-pub(super) fn push_vlan(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn push_vlan(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match integer(argument.text()) {
         Some(0x8100) => Ok(Action::PushVlan { ethertype: 0x8100 }),
         Some(0x88a8) => Ok(Action::PushVlan { ethertype: 0x88a8 }),
@@ -182,7 +182,7 @@ pub(super) fn push_vlan(argument: Piece<'_>) -> Result<Action, RuleTextError> {
 }
 
 /// `push_mpls:TYPE`.
-pub(super) fn push_mpls(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn push_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match integer(argument.text()) {
         Some(0x8847) => Ok(Action::PushMpls { ethertype: 0x8847 }),
         Some(0x8848) => Ok(Action::PushMpls { ethertype: 0x8848 }),
@@ -191,14 +191,14 @@ pub(super) fn push_mpls(argument: Piece<'_>) -> Result<Action, RuleTextError> {
 }
 
 /// `pop_mpls:TYPE`.
-pub(super) fn pop_mpls(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn pop_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let ethertype = parse_as(argument, "an Ethernet type", u16::MAX)?;
     Ok(Action::PopMpls { ethertype })
 }
 
 const VLAN_VID_MAX: u128 = 0xfff;
 const VLAN_PCP_MAX: u128 = 7;
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that is set if there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;
 /// The bits of the TOS byte that belong to ECN.
 const ECN_BITS: u8 = 3;

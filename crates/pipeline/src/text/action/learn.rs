@@ -22,8 +22,8 @@ use super::{
     super::{
         RuleTextError, RuleTextProblem,
         number::{self, parse_as},
-        piece::{Item, Piece},
         scope::Scope,
+        slice::{Item, TextSlice},
         subfield::{self, Writes},
     },
     bits::{of_one_width, one_bit, value_for},
@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Reads what stands in `learn(..)`.
-pub(super) fn parse(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let mut learn = blank().ok_or_else(|| argument.bad("learn", FORM))?;
     let mut specs = Vec::new();
     for item in argument.items() {
@@ -102,7 +102,7 @@ fn matched(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError
 }
 
 /// `load:FIELD[..]->FIELD[..]`, `load:VALUE->FIELD[..]`.
-fn load(argument: Piece<'_>) -> Result<LearnSpec, RuleTextError> {
+fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let parts = argument.split_once("->");
     let form = "load:VALUE->FIELD[..] or load:FIELD[..]->FIELD[..]";
     let (value, name) = parts.ok_or_else(|| argument.bad("learn", form))?;
@@ -119,20 +119,20 @@ fn load(argument: Piece<'_>) -> Result<LearnSpec, RuleTextError> {
 }
 
 /// `output:FIELD[..]`.
-fn output(argument: Piece<'_>) -> Result<LearnSpec, RuleTextError> {
+fn output(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let source = short(argument)?;
     let (width, source) = (source.width, LearnSource::Field(source));
     Ok(LearnSpec { source, width, target: LearnTarget::Output })
 }
 
 /// Bits of a field that `learn` can name.
-fn short(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
-    let bits = subfield::parse(piece)?;
-    subfield::short(bits).map_err(|problem| piece.error(problem))
+fn short(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
+    let bits = subfield::parse(slice)?;
+    subfield::short(bits).map_err(|problem| slice.error(problem))
 }
 
 /// The value that a learned rule asks for.
-fn asked(target: Subfield, text: Piece<'_>, scope: &Scope<'_>) -> Result<u128, RuleTextError> {
+fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u128, RuleTextError> {
     let field = target.field;
     if subfield::whole_name(target).is_none() {
         return value_for(target, text);

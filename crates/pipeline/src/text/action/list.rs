@@ -5,16 +5,16 @@ use super::{
         RuleTextError, RuleTextProblem,
         instructions::Step,
         names::find_later,
-        piece::{Item, Piece},
         scope::Scope,
+        slice::{Item, TextSlice},
     },
     named,
 };
 use crate::action::{Action, CLONE_DEPTH_MAX};
 
-/// Where a list of actions stands.
+/// The context of a list of actions.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Place {
+pub(in super::super) enum ActionListKind {
     /// `apply_actions`.
     Apply,
     /// `write_actions`, which makes an action set.
@@ -24,12 +24,12 @@ pub(in super::super) enum Place {
     Bucket,
     /// `clone`.
     Clone {
-        /// How many of them there are around the list.
+        /// Number of `clone` actions around the list.
         depth: usize,
     },
 }
 
-impl Place {
+impl ActionListKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Apply => "apply_actions",
@@ -51,22 +51,22 @@ impl Place {
     }
 }
 
-/// Actions read so far.
+/// The actions of a list that were read so far.
 pub(in super::super) struct List<'a> {
-    place: Place,
+    kind: ActionListKind,
     scope: Scope<'a>,
     actions: Vec<Action>,
-    dropped: Option<Piece<'a>>,
+    dropped: Option<TextSlice<'a>>,
     has_clause: bool,
     /// The first item that cannot stand beside a clause of a conjunction.
-    beside_clauses: Option<Piece<'a>>,
+    beside_clauses: Option<TextSlice<'a>>,
 }
 
 impl<'a> List<'a> {
     /// No actions yet.
-    pub(in super::super) const fn new(place: Place, scope: Scope<'a>) -> Self {
+    pub(in super::super) const fn new(kind: ActionListKind, scope: Scope<'a>) -> Self {
         Self {
-            place,
+            kind,
             scope,
             actions: Vec::new(),
             dropped: None,
@@ -76,17 +76,17 @@ impl<'a> List<'a> {
     }
 
     /// Another list, which begins where this one ends.
-    pub(in super::super) fn followed_by(&self, place: Place) -> Self {
-        Self::new(place, self.scope.clone())
+    pub(in super::super) fn followed_by(&self, kind: ActionListKind) -> Self {
+        Self::new(kind, self.scope.clone())
     }
 
     /// The `drop` in the list.
-    pub(in super::super) const fn dropped(&self) -> Option<Piece<'a>> {
+    pub(in super::super) const fn dropped(&self) -> Option<TextSlice<'a>> {
         self.dropped
     }
 
     /// Reads the actions of a list.
-    pub(in super::super) fn add_all(&mut self, text: Piece<'a>) -> Result<(), RuleTextError> {
+    pub(in super::super) fn add_all(&mut self, text: TextSlice<'a>) -> Result<(), RuleTextError> {
         text.items().try_for_each(|item| self.add(item?))
     }
 
@@ -94,7 +94,7 @@ impl<'a> List<'a> {
     pub(in super::super) fn add(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
         let name = item.name.text().to_ascii_lowercase();
         if let Some(step) = Step::find(&name) {
-            let (instruction, outer) = (step.name(), self.place.name());
+            let (instruction, outer) = (step.name(), self.kind.name());
             return Err(item.name.error(RuleTextProblem::Nested { instruction, outer }));
         }
         if let Some(later) = find_later(&name) {
@@ -118,27 +118,27 @@ impl<'a> List<'a> {
     }
 
     /// Notes an instruction beside the list.
-    pub(in super::super) fn add_beside(&mut self, instruction: Piece<'a>) {
+    pub(in super::super) fn add_beside(&mut self, instruction: TextSlice<'a>) {
         self.beside_clauses.get_or_insert(instruction);
     }
 
     /// The actions inside a `clone`.
     fn cloned(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
-        let depth = self.place.depth().saturating_add(1);
+        let depth = self.kind.depth().saturating_add(1);
         if depth > CLONE_DEPTH_MAX {
             return Err(item.name.error(RuleTextProblem::TooDeep { max: CLONE_DEPTH_MAX }));
         }
-        let mut inner = self.followed_by(Place::Clone { depth });
+        let mut inner = self.followed_by(ActionListKind::Clone { depth });
         inner.add_all(item.argument_or_end())?;
         inner.finish()
     }
 
-    fn push(&mut self, action: Action, at: Piece<'a>) -> Result<(), RuleTextError> {
-        if matches!(self.place, Place::Set) && !action.is_settable() {
+    fn push(&mut self, action: Action, at: TextSlice<'a>) -> Result<(), RuleTextError> {
+        if matches!(self.kind, ActionListKind::Set) && !action.is_settable() {
             let name = at.text().to_owned();
             return Err(at.error(RuleTextProblem::NotInActionSet { name }));
         }
-        if self.place.is_set() {
+        if self.kind.is_set() {
             self.scope.admit_to_set(&action, at)?;
         } else {
             self.scope.admit(&action, at)?;

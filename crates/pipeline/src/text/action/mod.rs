@@ -21,4 +21,4 @@ mod output;
 
 pub use format::format_action;
 pub(super) use format::format_list;
-pub(super) use list::{List, Place};
+pub(super) use list::{ActionListKind, List};

@@ -9,8 +9,8 @@ use super::{
     super::{
         RuleTextError, RuleTextProblem, names,
         number::{group, meter},
-        piece::Item,
         scope::Scope,
+        slice::Item,
         subfield::Writes,
     },
     bits, conntrack, hash, header, learn, number, output,
@@ -27,10 +27,10 @@ pub(super) fn parse(
     match name {
         "enqueue" => output::enqueue(argument, scope),
         "load" => bits::load(argument, Writes::Packet),
-        "mod_vlan_vid" => header::vlan_vid(argument, scope, header::Tag::PushIfNone),
-        "mod_vlan_pcp" => header::vlan_pcp(argument, scope, header::Tag::PushIfNone),
-        "set_vlan_vid" => header::vlan_vid(argument, scope, header::Tag::Present),
-        "set_vlan_pcp" => header::vlan_pcp(argument, scope, header::Tag::Present),
+        "mod_vlan_vid" => header::vlan_vid(argument, scope, header::VlanTagPolicy::PushIfNone),
+        "mod_vlan_pcp" => header::vlan_pcp(argument, scope, header::VlanTagPolicy::PushIfNone),
+        "set_vlan_vid" => header::vlan_vid(argument, scope, header::VlanTagPolicy::Present),
+        "set_vlan_pcp" => header::vlan_pcp(argument, scope, header::VlanTagPolicy::Present),
         _ => single(name, item, scope).map(|action| vec![action]),
     }
 }

@@ -8,13 +8,13 @@ use shunt_flow::{
 use super::super::{
     RuleTextError,
     number::{parse_as, parse_dotted_hex},
-    piece::Piece,
     scope::Scope,
+    slice::TextSlice,
 };
 use crate::action::{Action, SampleAction, SampleDirection};
 
 /// `conjunction(ID,K/N)`.
-pub(super) fn conjunction(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn conjunction(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let form = "conjunction(ID,K/N) with N from 2 to 64 and K from 1 to N";
     let bad = || argument.bad("conjunction", form);
     let (id, clause) = argument.split_once(",").ok_or_else(bad)?;
@@ -31,7 +31,7 @@ pub(super) fn conjunction(argument: Piece<'_>) -> Result<Action, RuleTextError> 
 }
 
 /// `fin_timeout(idle_timeout=SECONDS,hard_timeout=SECONDS)`.
-pub(super) fn fin_timeout(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn fin_timeout(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let (mut idle, mut hard) = (0, 0);
     for item in argument.items() {
         let item = item?;
@@ -56,7 +56,7 @@ pub(super) fn format_fin_timeout(idle: u16, hard: u16) -> String {
 }
 
 /// `sample(probability=..,collector_set_id=..,..)`.
-pub(super) fn sample(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn sample(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let form = "sample(probability=OF_65536,collector_set_id=ID,obs_domain_id=ID,obs_point_id=ID,\
                 sampling_port=PORT,ingress or egress)";
     let mut action = SampleAction {
@@ -118,7 +118,7 @@ pub(super) fn format_sample(action: &SampleAction, ports: &dyn PortNames) -> Str
 }
 
 /// `note[:HEX]`: padded as on the wire, where an action is a multiple of eight bytes.
-pub(super) fn note(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn note(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut bytes = parse_dotted_hex(argument)?.into_vec();
     let whole = bytes.len().saturating_add(NOTE_HEADER).next_multiple_of(8);
     let length = whole.saturating_sub(NOTE_HEADER);

@@ -8,8 +8,8 @@ use shunt_flow::{
 use super::super::{
     RuleTextError, RuleTextProblem,
     number::{self, dotted_hex, parse_as},
-    piece::Piece,
     scope::Scope,
+    slice::TextSlice,
     subfield,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// `output:PORT`, `output:FIELD[..]`, `output(port=PORT,max_len=BYTES)`.
-pub(super) fn output(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn output(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     if argument.is_empty() {
         return Err(argument.bad("output", "output:PORT"));
     }
@@ -39,7 +39,7 @@ pub(super) fn output(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, R
 }
 
 /// Sends to a port.
-pub(super) fn output_to(port: PortNo, at: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match port {
         PortNo::CONTROLLER => Ok(Action::Output { port, max_len: WHOLE_PACKET }),
         PortNo::ANY => Err(at.error(RuleTextProblem::BadPort { port, action: "output" })),
@@ -51,7 +51,7 @@ pub(super) fn output_to(port: PortNo, at: Piece<'_>) -> Result<Action, RuleTextE
 }
 
 /// `output(port=PORT,max_len=BYTES)`: only to a single port, and at least an Ethernet header.
-fn truncated(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+fn truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let (mut port, mut max_len) = (None, None);
     for item in argument.items() {
         let item = item?;
@@ -81,7 +81,7 @@ pub(super) fn format_output(port: PortNo, max_len: u16, ports: &dyn PortNames) -
 
 /// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`: an output between a change of queue and back.
 pub(super) fn enqueue(
-    argument: Piece<'_>,
+    argument: TextSlice<'_>,
     scope: &Scope<'_>,
 ) -> Result<Vec<Action>, RuleTextError> {
     let parts = argument.split_once(":").or_else(|| argument.split_once(","));
@@ -91,14 +91,14 @@ pub(super) fn enqueue(
 }
 
 /// `set_queue:QUEUE`.
-pub(super) fn set_queue(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn set_queue(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     parse_as(argument, "a queue", u32::MAX).map(Action::SetQueue)
 }
 
 /// `controller`, `controller:BYTES`, `controller(KEY=VALUE..)`.
 ///
 /// A `controller` that an output to port CONTROLLER can express is stored and printed as an output.
-pub(super) fn controller(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn controller(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut action = plain();
     if integer(argument.text()).is_some() {
         action.max_len = parse_as(argument, "a length", u16::MAX)?;
@@ -147,7 +147,7 @@ fn plain() -> ControllerAction {
     }
 }
 
-fn reason(value: Piece<'_>) -> Result<PacketInReason, RuleTextError> {
+fn reason(value: TextSlice<'_>) -> Result<PacketInReason, RuleTextError> {
     let named = REASONS.into_iter().find(|(name, _)| *name == value.text());
     let form = "reason=no_match|action|invalid_ttl|action_set|group|packet_out";
     named.map(|(_, reason)| reason).ok_or_else(|| value.bad("controller", form))
@@ -179,7 +179,10 @@ pub(super) fn format_controller(action: &ControllerAction) -> String {
 }
 
 /// `resubmit:PORT`, `resubmit([PORT],[TABLE])`.
-pub(super) fn resubmit(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+pub(super) fn resubmit(
+    argument: TextSlice<'_>,
+    scope: &Scope<'_>,
+) -> Result<Action, RuleTextError> {
     let form = "resubmit:PORT or resubmit([PORT],TABLE)";
     if argument.is_empty() {
         return Err(argument.bad("resubmit", form));
@@ -218,13 +221,13 @@ pub(super) fn format_resubmit(
 
 /// A port that is one port, whatever the packet.
 fn single_port(
-    piece: Piece<'_>,
+    slice: TextSlice<'_>,
     scope: &Scope<'_>,
     action: &'static str,
 ) -> Result<PortNo, RuleTextError> {
-    let port = scope.port(piece)?;
+    let port = scope.port(slice)?;
     let single = port <= PortNo::MAX || matches!(port, PortNo::IN_PORT | PortNo::LOCAL);
-    if single { Ok(port) } else { Err(piece.error(RuleTextProblem::BadPort { port, action })) }
+    if single { Ok(port) } else { Err(slice.error(RuleTextProblem::BadPort { port, action })) }
 }
 
 /// Bytes of a packet-in when the rule names no number (`OFPCML_NO_BUFFER`).

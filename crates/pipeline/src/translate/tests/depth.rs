@@ -232,9 +232,9 @@ fn copies_that_pass_meters_nest_up_to_the_bound_and_no_deeper() {
     key.set_in_port(PortNo::new(2));
     for (counts, error) in [([32, 32], None), ([32, 33], Some(TraversalError::TooDeep(64)))] {
         let twin = clones(counts);
-        let fate = twin.fate(&twin.translate(&key), &key);
-        assert_eq!((fate.error, fate.outcomes.is_empty()), (error, error.is_some()));
-        assert_eq!(fate, twin.world.translate(&key));
+        let effects = twin.effects(&twin.translate(&key), &key);
+        assert_eq!((effects.error, effects.outcomes.is_empty()), (error, error.is_some()));
+        assert_eq!(effects, twin.world.translate(&key));
     }
 }
 
@@ -253,11 +253,11 @@ proptest! {
         }
         for key in packets {
             let (whole, expected) = (twin.translate(&key), twin.world.translate(&key));
-            prop_assert_eq!(&twin.fate(&whole, &key), &expected);
+            prop_assert_eq!(&twin.effects(&whole, &key), &expected);
             laws::agreeing_packets_get_one_result(&twin, &key, &mut runner)?;
             if expected.error.is_none() {
                 let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
-                prop_assert_eq!(twin.fate(&merged(traversals(&sub_traversals)), &key), expected);
+                prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }
     }

@@ -45,7 +45,7 @@ pub(in crate::translate) fn agreeing_packets_get_one_result(
         let other = twin.translate(&sibling);
         prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
         prop_assert_eq!(&other.reads, &traversal.reads);
-        prop_assert_eq!(twin.fate(&traversal, &sibling), twin.world.translate(&sibling));
+        prop_assert_eq!(twin.effects(&traversal, &sibling), twin.world.translate(&sibling));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ proptest! {
         let twin = Twin::new(&world);
         for key in &packets {
             let traversal = twin.translate(key);
-            prop_assert_eq!(twin.fate(&traversal, key), twin.world.translate(key));
+            prop_assert_eq!(twin.effects(&traversal, key), twin.world.translate(key));
         }
     }
 
@@ -90,7 +90,7 @@ proptest! {
         packet.set_in_port(PortNo::new(port));
         let traversal =
             twin.pipeline.translate_actions(&visible(&packet), &actions, twin.pipeline.version());
-        prop_assert_eq!(twin.fate(&traversal, &packet), twin.world.packet_out(&packet, &actions));
+        prop_assert_eq!(twin.effects(&traversal, &packet), twin.world.packet_out(&packet, &actions));
     }
 
     #[test]
@@ -120,16 +120,16 @@ fn the_generated_worlds_reach_every_feature() {
             let traversals = twin.traversals(key);
             let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
             features.into_iter().for_each(|feature| *counts.entry(feature).or_default() += 1);
-            let fate = twin.fate(&traversals[0], key);
-            let fates = [
-                (Feature::Metered, fate.was_metered),
-                (Feature::LaterError, !fate.later_errors.is_empty()),
+            let effects = twin.effects(&traversals[0], key);
+            let observed = [
+                (Feature::Metered, effects.was_metered),
+                (Feature::LaterError, !effects.later_errors.is_empty()),
                 (
                     Feature::SixRecirculations,
                     traversals.iter().any(|last| last.error == Some(TOO_MANY_RECIRCULATIONS)),
                 ),
             ];
-            fates.iter().filter(|(_, is_satisfied)| *is_satisfied).for_each(|(feature, _)| {
+            observed.iter().filter(|(_, is_satisfied)| *is_satisfied).for_each(|(feature, _)| {
                 *counts.entry(*feature).or_default() += 1;
             });
             twin.apply(&Op::Teach(Box::new(key.clone())));

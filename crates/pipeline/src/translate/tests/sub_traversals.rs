@@ -33,7 +33,7 @@ proptest! {
             // learning rule.
             if expected.error.is_none() && whole.learnings.is_empty() {
                 let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
-                prop_assert_eq!(twin.fate(&merged(traversals(&sub_traversals)), &key), expected);
+                prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }
     }

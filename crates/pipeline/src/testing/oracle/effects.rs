@@ -5,7 +5,7 @@ use shunt_flow::{
     layout::{FLOW_WORDS, word},
 };
 
-use super::{Refreshed, Taught};
+use super::{LearnEffect, Refreshed};
 use crate::{
     action::PacketInReason,
     id::{BridgeId, Cookie, DatapathPort, GroupId, TableId},
@@ -15,7 +15,7 @@ use crate::{
 
 /// The observable results of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct PacketEffects {
     /// Packets that leave, in order; empty after an error.
     pub outcomes: Vec<Outcome>,
     /// Why the switch itself dropped the packet.
@@ -29,7 +29,7 @@ pub struct Fate {
     /// A meter ended the packet, or a copy of it.
     pub was_metered: bool,
     /// Rules that the packet's learn actions make.
-    pub taught: Vec<Taught>,
+    pub learned: Vec<LearnEffect>,
     /// The rules that it refreshes.
     pub refreshed: Vec<Refreshed>,
     /// How many copies of the packet, itself included, came to nothing. Meters may end more.

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use super::{RuleTextError, RuleTextProblem};
 
-/// A piece of the text.
+/// A part of the text, with its position in the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
+pub(super) struct TextSlice<'a> {
     text: &'a str,
     start: usize,
 }
@@ -21,13 +21,13 @@ pub(super) struct Piece<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
     /// The text before the delimiter.
-    pub(super) name: Piece<'a>,
+    pub(super) name: TextSlice<'a>,
     /// The text after the delimiter; `None` without a delimiter.
-    pub(super) argument: Option<Piece<'a>>,
+    pub(super) argument: Option<TextSlice<'a>>,
 }
 
-impl<'a> Piece<'a> {
-    /// The whole text.
+impl<'a> TextSlice<'a> {
+    /// Returns the whole text as a slice.
     pub(super) const fn whole(text: &'a str) -> Self {
         Self { text, start: 0 }
     }
@@ -40,23 +40,23 @@ impl<'a> Piece<'a> {
         self.text.is_empty()
     }
 
-    /// Its bytes in the whole text.
+    /// Returns its byte range in the whole text.
     pub(super) const fn span(self) -> Range<usize> {
         self.start..self.end()
     }
 
-    /// That this piece is wrong, and how.
+    /// Returns the problem as an error at this position.
     pub(super) fn error(self, problem: RuleTextProblem) -> RuleTextError {
         RuleTextError { span: self.span(), problem }
     }
 
-    /// That this is not what an action takes, which is written in this form.
+    /// Returns an error: this is not an argument of the action, which has this `form`.
     pub(super) fn bad(self, action: &'static str, form: &'static str) -> RuleTextError {
         let text = self.text.to_owned();
         self.error(RuleTextProblem::BadArgument { action, text, form })
     }
 
-    /// The piece without white space around it.
+    /// Returns the slice without white space around it.
     pub(super) fn trimmed(self) -> Self {
         let text = self.text.trim_start();
         let start = self.end().saturating_sub(text.len());
@@ -70,24 +70,24 @@ impl<'a> Piece<'a> {
         Some((Self { text: before, start: self.start }, Self { text: behind, start }))
     }
 
-    /// The items in it, each with what is wrong with its parentheses.
+    /// Returns its items; an item with unclosed parentheses is an error.
     pub(super) const fn items(self) -> Items<'a> {
         Items { rest: self }
     }
 
-    /// The pieces between commas.
+    /// Returns the slices between commas outside quotes.
     pub(super) fn list(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
-            let piece = rest?;
-            let comma = unquoted(piece.text).find(|(_, c)| *c == ',');
-            let (first, behind) = piece.split_at(comma.map_or(piece.text.len(), |(at, _)| at));
+            let slice = rest?;
+            let comma = unquoted(slice.text).find(|(_, c)| *c == ',');
+            let (first, behind) = slice.split_at(comma.map_or(slice.text.len(), |(at, _)| at));
             rest = comma.map(|_| behind.split_first().1);
             Some(first)
         })
     }
 
-    /// The empty piece at its end.
+    /// Returns the empty slice at its end.
     pub(super) fn tail(self) -> Self {
         self.split_at(self.text.len()).1
     }
@@ -116,8 +116,8 @@ impl<'a> Piece<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The argument; the empty piece behind the name where there is none.
-    pub(super) fn argument_or_end(self) -> Piece<'a> {
+    /// Returns the argument, or the empty slice after the name if there is none.
+    pub(super) fn argument_or_end(self) -> TextSlice<'a> {
         self.argument.unwrap_or_else(|| self.name.tail())
     }
 
@@ -132,10 +132,10 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Iterator over the items of a [`Piece`].
+/// Iterator over the items of a [`TextSlice`].
 #[derive(Debug)]
 pub(super) struct Items<'a> {
-    rest: Piece<'a>,
+    rest: TextSlice<'a>,
 }
 
 impl<'a> Iterator for Items<'a> {
@@ -216,8 +216,8 @@ mod tests {
     use super::*;
 
     fn items(text: &str) -> Vec<(&str, Option<&str>)> {
-        let items = Piece::whole(text).items().map(Result::unwrap);
-        items.map(|item| (item.name.text(), item.argument.map(Piece::text))).collect()
+        let items = TextSlice::whole(text).items().map(Result::unwrap);
+        items.map(|item| (item.name.text(), item.argument.map(TextSlice::text))).collect()
     }
 
     #[test]
@@ -246,27 +246,28 @@ mod tests {
             ("j", Some("k->l")),
         ];
         assert_eq!(items("a(b)->c(d,e)f,g,h(i) ->,j:k->l"), expected);
-        assert!(Piece::whole("a(b)->c(d").items().next().unwrap().is_err());
+        assert!(TextSlice::whole("a(b)->c(d").items().next().unwrap().is_err());
     }
 
     #[test]
     fn lists_end_at_commas_outside_quotes() {
-        let pieces: Vec<_> = Piece::whole("a,,\"b,c\" d,").list().map(Piece::text).collect();
-        assert_eq!(pieces, ["a", "", "\"b,c\" d", ""]);
+        let slices: Vec<_> =
+            TextSlice::whole("a,,\"b,c\" d,").list().map(TextSlice::text).collect();
+        assert_eq!(slices, ["a", "", "\"b,c\" d", ""]);
     }
 
     #[test]
     fn a_parenthesis_that_stays_open_is_found() {
         for text in ["a(b", "a:(b,c", "a((b)"] {
-            let error = Piece::whole(text).items().next().unwrap().unwrap_err();
+            let error = TextSlice::whole(text).items().next().unwrap().unwrap_err();
             assert_eq!(error.problem, RuleTextProblem::Unclosed, "{text}");
         }
     }
 
     #[test]
-    fn every_piece_knows_its_place() {
+    fn every_slice_has_its_position() {
         let text = "ä=1, bc(d->e)";
-        for item in Piece::whole(text).items() {
+        for item in TextSlice::whole(text).items() {
             let item = item.unwrap();
             assert_eq!(&text[item.name.span()], item.name.text());
             let argument = item.argument.unwrap();
