@@ -107,9 +107,9 @@ impl Taps {
                     continue;
                 }
                 let mut frame = packet.frame().to_vec();
-                let offload = &packet.offload;
-                if offload.needs_checksum {
-                    let (start, offset) = (offload.checksum_start, offload.checksum_offset);
+                let virtio = &packet.virtio;
+                if virtio.needs_checksum {
+                    let (start, offset) = (virtio.checksum_start, virtio.checksum_offset);
                     virtio::complete_checksum(&mut frame, start.into(), offset.into());
                 }
                 let pushed = tap.packets.push(Captured { time: self.now, frame });

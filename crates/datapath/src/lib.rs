@@ -38,7 +38,7 @@ pub use evict::{
 pub use metrics::{DropReason, ThreadCounters};
 pub use packet::{
     buffer::{BURST, Packet, Pool},
-    virtio::Offload,
+    virtio::VirtioHeader,
 };
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
 #[cfg(not(loom))]

@@ -5,7 +5,7 @@ use shunt_pipeline::DatapathPort;
 use crate::{
     packet::{
         buffer::Pool,
-        virtio::{Offload, Unsendable, finish},
+        virtio::{Unsendable, VirtioHeader, finish},
     },
     port::{Capabilities, pcap::Capture},
 };
@@ -29,11 +29,11 @@ pub fn fuzz_pcap(data: &[u8]) {
 /// Panics if the result is wrong.
 pub fn fuzz_offload(data: &[u8]) {
     let Some((header, frame)) = data.split_first_chunk() else { return };
-    let Ok(offload) = Offload::receive(*header, frame) else { return };
+    let Ok(virtio) = VirtioHeader::receive(*header, frame) else { return };
     let (mut pool, mut out) = (Pool::new(), Vec::new());
     let Some(mut packet) = pool.take(frame.len(), DatapathPort::default()) else { return };
     packet.frame_mut().copy_from_slice(frame);
-    packet.offload = offload;
+    packet.virtio = virtio;
     let port = Capabilities {
         tx_checksum: false,
         tx_segmentation: false,
@@ -41,7 +41,7 @@ pub fn fuzz_offload(data: &[u8]) {
         can_wait: false,
     };
     match finish(packet, &port, &mut pool, &mut out) {
-        Ok(()) => assert!(out.iter().all(|made| !made.offload.needs_checksum)),
+        Ok(()) => assert!(out.iter().all(|made| !made.virtio.needs_checksum)),
         Err(Unsendable::MtuExceeded { .. } | Unsendable::Segment(_)) => assert!(out.is_empty()),
     }
     assert_eq!(pool.out(), out.len(), "every other buffer is back");

@@ -1,4 +1,4 @@
-//! Ports that need no privileges: what goes in comes out, or is counted.
+//! Ports that need no privileges: every packet is delivered or counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use shunt_datapath::{
-    BURST, Offload, Packet, Pool, PortError, RxQueue,
+    BURST, Packet, Pool, PortError, RxQueue, VirtioHeader,
     port::{
         Port, PortSpec, Queues, Repeat, RxReport, open,
         pair::{self, pair},
@@ -30,7 +30,7 @@ fn one(mut queues: Vec<Queues>) -> Queues {
     queues.remove(0)
 }
 
-/// Receives until a receive gives nothing; answers the frames and how many were refused.
+/// Receives until a receive gives no packet; returns the frames and the number of refused ones.
 fn drain(rx: &mut dyn RxQueue, pool: &mut Pool) -> (Vec<Vec<u8>>, u32, bool) {
     let (mut frames, mut refused) = (Vec::new(), 0);
     loop {
@@ -74,13 +74,14 @@ fn a_pair_carries_frames_and_descriptors_both_ways() {
     let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
     let mut pool = Pool::new();
     let mut sent = packets(&mut pool, 3);
-    sent[1].offload = Offload { needs_checksum: true, checksum_start: 34, ..Offload::default() };
+    sent[1].virtio =
+        VirtioHeader { needs_checksum: true, checksum_start: 34, ..VirtioHeader::default() };
     assert_eq!(left.tx.tx(&sent), 3);
     let mut burst = Vec::new();
     let report = right.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
     assert_eq!((burst.len(), report), (3, RxReport::default()));
     for (sent, received) in sent.iter().zip(&burst) {
-        assert_eq!((sent.frame(), sent.offload), (received.frame(), received.offload));
+        assert_eq!((sent.frame(), sent.virtio), (received.frame(), received.virtio));
     }
     assert_eq!(right.tx.tx(&burst), 3);
     let (back, refused, _) = drain(left.rx.as_mut().unwrap().as_mut(), &mut pool);

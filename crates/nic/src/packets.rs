@@ -158,11 +158,8 @@ pub(crate) fn rewrite<'a>(
     key: &mut FlowKey,
     writes: impl Iterator<Item = &'a HeaderWrite>,
 ) -> bool {
-    let checksum = if packet.offload.needs_checksum {
-        ChecksumState::Partial
-    } else {
-        ChecksumState::Complete
-    };
+    let checksum =
+        if packet.virtio.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete };
     let before = tci(key);
     let (mut tag, mut kept) = (before, TCI_PRESENT);
     for HeaderWrite { headers, tag_bits, tag: value } in writes {

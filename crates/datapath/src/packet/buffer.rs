@@ -12,7 +12,7 @@ use std::fmt;
 
 use shunt_pipeline::DatapathPort;
 
-use crate::packet::virtio::Offload;
+use crate::packet::virtio::VirtioHeader;
 
 /// Maximum number of packets in a burst. A thread takes messages between bursts.
 ///
@@ -28,7 +28,7 @@ pub struct Packet {
     /// The ingress port.
     pub ingress: DatapathPort,
     /// The checksum and the segmentation that are still to be done.
-    pub offload: Offload,
+    pub virtio: VirtioHeader,
 }
 
 // A burst of packets fits 32 cache lines.
@@ -69,8 +69,8 @@ impl Packet {
     /// That is the frame itself, or the first segment.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
-        if self.offload.is_segmented() {
-            self.offload.header_length as usize + self.offload.gso_size as usize
+        if self.virtio.is_segmented() {
+            self.virtio.header_length as usize + self.virtio.gso_size as usize
         } else {
             self.len()
         }
@@ -78,7 +78,7 @@ impl Packet {
 
     /// Extends the frame by `count` bytes of unspecified content at the front.
     ///
-    /// The offsets of [`Self::offload`] move along. Returns `false` and changes nothing if the headroom is
+    /// The offsets of [`Self::virtio`] are adjusted. Returns `false` and changes nothing if the headroom is
     /// shorter.
     #[must_use]
     pub fn push_front(&mut self, count: usize) -> bool {
@@ -88,13 +88,13 @@ impl Packet {
         let Ok(bytes) = u16::try_from(count) else { return false };
         self.start -= u32::from(bytes);
         self.length += u32::from(bytes);
-        self.offload.moved_back(bytes);
+        self.virtio.moved_back(bytes);
         true
     }
 
     /// Removes `count` bytes at the front of the frame, at most all of them.
     ///
-    /// The offsets of [`Self::offload`] move along. A checksum field that is removed is no longer due.
+    /// The offsets of [`Self::virtio`] are adjusted. A checksum field that is removed is no longer due.
     pub fn pop_front(&mut self, count: usize) {
         debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
         let count = count.min(self.len());
@@ -102,7 +102,7 @@ impl Packet {
         let bytes = count as u32;
         self.start += bytes;
         self.length -= bytes;
-        self.offload.moved_forward(count);
+        self.virtio.moved_forward(count);
     }
 
     /// Truncates the frame to at most `length` bytes.
@@ -114,7 +114,7 @@ impl Packet {
             #[expect(clippy::cast_possible_truncation, reason = "less than the length, a u32")]
             let length = length as u32;
             self.length = length;
-            self.offload = Offload::default();
+            self.virtio = VirtioHeader::default();
         }
     }
 }
@@ -124,7 +124,7 @@ impl fmt::Debug for Packet {
         f.debug_struct("Packet")
             .field("ingress", &self.ingress)
             .field("length", &self.length)
-            .field("offload", &self.offload)
+            .field("virtio", &self.virtio)
             .finish_non_exhaustive()
     }
 }
@@ -178,7 +178,7 @@ impl Pool {
             start: Packet::HEADROOM as u32,
             length: length as u32,
             ingress,
-            offload: Offload::default(),
+            virtio: VirtioHeader::default(),
         })
     }
 
@@ -190,7 +190,7 @@ impl Pool {
         let mut copy = self.take(length, packet.ingress)?;
         copy.frame_mut().copy_from_slice(&packet.frame()[..length]);
         if length == packet.len() {
-            copy.offload = packet.offload;
+            copy.virtio = packet.virtio;
         }
         Some(copy)
     }
@@ -269,12 +269,12 @@ mod tests {
         packet
     }
 
-    fn partial(start: u16) -> Offload {
-        Offload {
+    fn partial(start: u16) -> VirtioHeader {
+        VirtioHeader {
             needs_checksum: true,
             checksum_start: start,
             checksum_offset: 16,
-            ..Offload::default()
+            ..VirtioHeader::default()
         }
     }
 
@@ -326,47 +326,47 @@ mod tests {
     fn a_pushed_header_moves_the_checksum_along() {
         let mut pool = Pool::new();
         let mut pushed = packet(&mut pool, &[0; 60]);
-        pushed.offload = Offload {
-            gso_type: Offload::GSO_TCPV4,
+        pushed.virtio = VirtioHeader {
+            gso_type: VirtioHeader::GSO_TCPV4,
             gso_size: 10,
             header_length: 54,
             ..partial(34)
         };
         assert!(pushed.push_front(4));
-        assert_eq!((pushed.offload.checksum_start, pushed.offload.header_length), (38, 58));
+        assert_eq!((pushed.virtio.checksum_start, pushed.virtio.header_length), (38, 58));
         assert_eq!(pushed.wire_len(), 68);
         pushed.pop_front(4);
-        assert_eq!((pushed.offload.checksum_start, pushed.offload.header_length), (34, 54));
+        assert_eq!((pushed.virtio.checksum_start, pushed.virtio.header_length), (34, 54));
     }
 
     #[test]
     fn a_checksum_that_is_cut_off_is_no_longer_due() {
         let mut pool = Pool::new();
         let mut popped = packet(&mut pool, &[0; 60]);
-        popped.offload = partial(34);
+        popped.virtio = partial(34);
         popped.pop_front(35);
-        assert_eq!(popped.offload, Offload::default());
+        assert_eq!(popped.virtio, VirtioHeader::default());
 
         let mut cut = packet(&mut pool, &[0; 60]);
-        cut.offload = partial(34);
+        cut.virtio = partial(34);
         cut.truncate(60);
-        assert_eq!(cut.offload, partial(34), "nothing was cut");
+        assert_eq!(cut.virtio, partial(34), "nothing was cut");
         cut.truncate(59);
-        assert_eq!((cut.len(), cut.offload), (59, Offload::default()));
+        assert_eq!((cut.len(), cut.virtio), (59, VirtioHeader::default()));
     }
 
     #[test]
     fn a_copy_is_the_frame_or_its_beginning() {
         let mut pool = Pool::new();
         let mut original = packet(&mut pool, b"twelve bytes");
-        original.offload = partial(2);
+        original.virtio = partial(2);
         let whole = pool.copy(&original, None).unwrap();
         assert_eq!(
-            (whole.frame(), whole.offload, whole.ingress),
+            (whole.frame(), whole.virtio, whole.ingress),
             (original.frame(), partial(2), PORT)
         );
         let cut = pool.copy(&original, Some(6)).unwrap();
-        assert_eq!((cut.frame(), cut.offload), (&b"twelve"[..], Offload::default()));
+        assert_eq!((cut.frame(), cut.virtio), (&b"twelve"[..], VirtioHeader::default()));
         let same = pool.copy(&original, Some(100)).unwrap();
         assert_eq!(same.frame(), original.frame());
     }

@@ -80,7 +80,7 @@ pub(crate) fn change(
 
 /// Returns whether the transport checksum still lacks the payload.
 pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
-    if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
+    if packet.virtio.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
 }
 
 /// Length of a VLAN tag (IEEE 802.1Q, 9.3).

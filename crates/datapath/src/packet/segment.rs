@@ -11,7 +11,7 @@
 
 use crate::packet::{
     buffer::{Packet, Pool},
-    virtio::{Offload, complete_checksum, folded, sum},
+    virtio::{VirtioHeader, complete_checksum, folded, sum},
 };
 
 /// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.
@@ -24,16 +24,16 @@ pub const SEGMENTS_MAX: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// The packet does not carry the protocol that its virtio header names.
-    #[error("the frame is not what it is to be segmented as")]
+    #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
     /// The packet would become too many segments.
-    #[error("{count} segments are more than {SEGMENTS_MAX}")]
+    #[error("{count} segments exceed the limit of {SEGMENTS_MAX}")]
     TooMany {
         /// Number of segments.
         count: usize,
     },
     /// No buffers are left.
-    #[error("no buffers are left for the segments")]
+    #[error("the pool has no buffers left for the segments")]
     PoolEmpty,
 }
 
@@ -48,8 +48,8 @@ pub fn segment(
     out: &mut Vec<Packet>,
 ) -> Result<usize, SegmentError> {
     let frame = packet.frame();
-    let headers = Headers::parse(frame, packet.offload.gso_type).ok_or(SegmentError::Protocol)?;
-    let size = usize::from(packet.offload.gso_size);
+    let headers = Headers::parse(frame, packet.virtio.gso_type).ok_or(SegmentError::Protocol)?;
+    let size = usize::from(packet.virtio.gso_size);
     if size == 0 {
         return Err(SegmentError::Protocol);
     }
@@ -71,7 +71,8 @@ pub fn segment(
         head.copy_from_slice(repeated);
         body.copy_from_slice(chunk);
         headers.adapt(segment, SegmentPosition { index, count, size });
-        made.offload = Offload { data_valid: packet.offload.data_valid, ..Offload::default() };
+        made.virtio =
+            VirtioHeader { data_valid: packet.virtio.data_valid, ..VirtioHeader::default() };
         out.push(made);
     }
     Ok(count)
@@ -140,17 +141,17 @@ impl Headers {
             ETHERTYPE_IPV6 => ipv6(frame, network)?,
             _ => return None,
         };
-        let (transport_kind, length) = match (gso_type & !Offload::GSO_ECN, network_kind, protocol)
-        {
-            (Offload::GSO_TCPV4, NetworkKind::Ipv4, PROTOCOL_TCP)
-            | (Offload::GSO_TCPV6, NetworkKind::Ipv6, PROTOCOL_TCP) => {
-                let words = *frame.get(transport.checked_add(12)?)? >> 4;
-                let length = usize::from(words).checked_mul(4)?;
-                (TransportKind::Tcp, if length >= 20 { length } else { return None })
-            }
-            (Offload::GSO_UDP_L4, _, PROTOCOL_UDP) => (TransportKind::Udp, 8),
-            _ => return None,
-        };
+        let (transport_kind, length) =
+            match (gso_type & !VirtioHeader::GSO_ECN, network_kind, protocol) {
+                (VirtioHeader::GSO_TCPV4, NetworkKind::Ipv4, PROTOCOL_TCP)
+                | (VirtioHeader::GSO_TCPV6, NetworkKind::Ipv6, PROTOCOL_TCP) => {
+                    let words = *frame.get(transport.checked_add(12)?)? >> 4;
+                    let length = usize::from(words).checked_mul(4)?;
+                    (TransportKind::Tcp, if length >= 20 { length } else { return None })
+                }
+                (VirtioHeader::GSO_UDP_L4, _, PROTOCOL_UDP) => (TransportKind::Udp, 8),
+                _ => return None,
+            };
         let payload = transport.checked_add(length)?;
         let headers = Self { network, network_kind, transport, transport_kind, payload, end };
         (payload < end).then_some(headers)

@@ -5,7 +5,7 @@
 //! every packet carries the header that virtio defined for it, and ports that understand it
 //! translate it one to one. For the other ports [`finish`] does the work in software.
 //!
-//! The sender may write anything into the header. [`Offload::receive`] checks it against the frame,
+//! The sender may write anything into the header. [`VirtioHeader::receive`] checks it against the frame,
 //! so later steps can rely on it.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
@@ -25,7 +25,7 @@ use crate::{
 ///
 /// Source: Virtual I/O Device 1.2, 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
+pub struct VirtioHeader {
     /// Set while the transport checksum is only the sum of the pseudo-header. The sum of the bytes
     /// from `checksum_start` on must be added, and stored at `checksum_start + checksum_offset`.
     pub needs_checksum: bool,
@@ -45,9 +45,9 @@ pub struct Offload {
 
 /// Reason for refusing a virtio header that contradicts its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadOffload {
+pub enum VirtioHeaderError {
     /// The checksum would lie behind the end of the frame.
-    #[error("the checksum at {start} + {offset} lies outside a frame of {length} bytes")]
+    #[error("the checksum at {start} + {offset} is outside the frame of {length} bytes")]
     ChecksumOutside {
         /// `checksum_start`.
         start: u16,
@@ -57,10 +57,10 @@ pub enum BadOffload {
         length: usize,
     },
     /// This switch does not know the segmentation type.
-    #[error("segmentation type {0:#04x} is not known")]
+    #[error("gso_type {0:#04x} is unknown")]
     UnknownSegmentation(u8),
     /// The segments would have no payload, or be longer than the frame.
-    #[error("segments of {size} bytes cannot be made of a frame of {length} bytes")]
+    #[error("gso_size {size} does not fit a frame of {length} bytes")]
     SegmentSize {
         /// `gso_size`.
         size: u16,
@@ -68,15 +68,15 @@ pub enum BadOffload {
         length: usize,
     },
     /// The frame does not carry the protocol of `gso_type`, or not at `checksum_start`.
-    #[error("the frame is not what it is to be segmented as")]
+    #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
     /// The packet is to be segmented, but its checksum is neither due nor verified: the segments
     /// would hide a wrong checksum.
-    #[error("the frame is to be segmented and its checksum is neither due nor verified")]
+    #[error("the frame is to be segmented, but its checksum is neither due nor verified")]
     Unverified,
 }
 
-impl Offload {
+impl VirtioHeader {
     /// Bytes of the header on a packet socket.
     pub const ENCODED: usize = 10;
     /// Bytes of the header with the number of buffers that follow it, as on a TAP.
@@ -152,43 +152,51 @@ impl Offload {
     /// # Errors
     ///
     /// If the header contradicts the frame.
-    pub fn receive(bytes: [u8; Self::ENCODED], frame: &[u8]) -> Result<Self, BadOffload> {
-        let mut offload = Self::decode(bytes);
-        if offload.needs_checksum {
-            let (start, offset) = (offload.checksum_start, offload.checksum_offset);
+    pub fn receive(bytes: [u8; Self::ENCODED], frame: &[u8]) -> Result<Self, VirtioHeaderError> {
+        let mut virtio = Self::decode(bytes);
+        if virtio.needs_checksum {
+            let (start, offset) = (virtio.checksum_start, virtio.checksum_offset);
             if usize::from(start).saturating_add(offset.into()).saturating_add(2) > frame.len() {
-                return Err(BadOffload::ChecksumOutside { start, offset, length: frame.len() });
+                return Err(VirtioHeaderError::ChecksumOutside {
+                    start,
+                    offset,
+                    length: frame.len(),
+                });
             }
         } else {
-            (offload.checksum_start, offload.checksum_offset) = (0, 0);
+            (virtio.checksum_start, virtio.checksum_offset) = (0, 0);
         }
-        if offload.is_segmented() {
-            offload.header_length = offload.checked_header_length(frame)?;
+        if virtio.is_segmented() {
+            virtio.header_length = virtio.checked_header_length(frame)?;
         } else {
-            (offload.header_length, offload.gso_size) = (0, 0);
+            (virtio.header_length, virtio.gso_size) = (0, 0);
         }
-        Ok(offload)
+        Ok(virtio)
     }
 
     /// Returns the length of the headers that each segment of `frame` will repeat.
-    fn checked_header_length(&self, frame: &[u8]) -> Result<u16, BadOffload> {
+    fn checked_header_length(&self, frame: &[u8]) -> Result<u16, VirtioHeaderError> {
         match self.gso_type & !Self::GSO_ECN {
             Self::GSO_TCPV4 | Self::GSO_TCPV6 | Self::GSO_UDP_L4 => {}
-            _ => return Err(BadOffload::UnknownSegmentation(self.gso_type)),
+            _ => return Err(VirtioHeaderError::UnknownSegmentation(self.gso_type)),
         }
         if self.gso_size == 0 || usize::from(self.gso_size) > frame.len() {
-            return Err(BadOffload::SegmentSize { size: self.gso_size, length: frame.len() });
+            return Err(VirtioHeaderError::SegmentSize {
+                size: self.gso_size,
+                length: frame.len(),
+            });
         }
         if !self.needs_checksum && !self.data_valid {
-            return Err(BadOffload::Unverified);
+            return Err(VirtioHeaderError::Unverified);
         }
-        let headers = segment::Headers::parse(frame, self.gso_type).ok_or(BadOffload::Protocol)?;
+        let headers =
+            segment::Headers::parse(frame, self.gso_type).ok_or(VirtioHeaderError::Protocol)?;
         let (start, offset) = headers.checksum();
         let due = (usize::from(self.checksum_start), usize::from(self.checksum_offset));
         if self.needs_checksum && due != (start, offset) {
-            return Err(BadOffload::Protocol);
+            return Err(VirtioHeaderError::Protocol);
         }
-        u16::try_from(headers.length()).map_err(|_| BadOffload::Protocol)
+        u16::try_from(headers.length()).map_err(|_| VirtioHeaderError::Protocol)
     }
 
     /// Adjusts the offsets to a frame that now begins `count` bytes earlier.
@@ -225,7 +233,7 @@ impl Offload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
     /// The packet, or one segment of it, is longer than the port's limit.
-    #[error("a frame of {length} bytes is longer than the port's {max}")]
+    #[error("a frame of {length} bytes exceeds the port's limit of {max}")]
     MtuExceeded {
         /// Length on the wire.
         length: usize,
@@ -258,17 +266,17 @@ pub fn finish(
         return Err(Unsendable::MtuExceeded { length, max: port.frame_max });
     }
     let is_made_here = !port.tx_segmentation || segment::is_labelled(packet.frame());
-    if packet.offload.is_segmented() && is_made_here {
+    if packet.virtio.is_segmented() && is_made_here {
         let made = segment::segment(&packet, pool, out);
         pool.give(packet);
         made?;
         return Ok(());
     }
-    if packet.offload.needs_checksum && !port.tx_checksum {
-        let Offload { checksum_start, checksum_offset, .. } = packet.offload;
+    if packet.virtio.needs_checksum && !port.tx_checksum {
+        let VirtioHeader { checksum_start, checksum_offset, .. } = packet.virtio;
         complete_checksum(packet.frame_mut(), checksum_start.into(), checksum_offset.into());
-        packet.offload.needs_checksum = false;
-        (packet.offload.checksum_start, packet.offload.checksum_offset) = (0, 0);
+        packet.virtio.needs_checksum = false;
+        (packet.virtio.checksum_start, packet.virtio.checksum_offset) = (0, 0);
     }
     out.push(packet);
     Ok(())
@@ -322,10 +330,10 @@ mod tests {
 
     use super::*;
 
-    fn offloads() -> impl Strategy<Value = Offload> {
+    fn offloads() -> impl Strategy<Value = VirtioHeader> {
         any::<(bool, bool, u8, u16, u16, u16, u16)>().prop_map(
             |(needs_checksum, data_valid, gso_type, gso_size, header_length, start, offset)| {
-                Offload {
+                VirtioHeader {
                     needs_checksum,
                     data_valid,
                     gso_type,
@@ -352,9 +360,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_descriptor_survives_its_encoding(offload in offloads()) {
-            prop_assert_eq!(Offload::decode(offload.encode()), offload);
-            prop_assert_eq!(&offload.encode_with_buffers()[..10], &offload.encode()[..]);
+        fn a_descriptor_survives_its_encoding(virtio in offloads()) {
+            prop_assert_eq!(VirtioHeader::decode(virtio.encode()), virtio);
+            prop_assert_eq!(&virtio.encode_with_buffers()[..10], &virtio.encode()[..]);
         }
 
         #[test]
@@ -374,9 +382,9 @@ mod tests {
 
         #[test]
         fn what_is_let_through_stays_inside_its_frame(
-            offload in offloads(), frame in prop::collection::vec(any::<u8>(), 0..200),
+            virtio in offloads(), frame in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            if let Ok(taken) = Offload::receive(offload.encode(), &frame) {
+            if let Ok(taken) = VirtioHeader::receive(virtio.encode(), &frame) {
                 let end = usize::from(taken.checksum_start) + usize::from(taken.checksum_offset) + 2;
                 prop_assert!(!taken.needs_checksum || end <= frame.len());
                 prop_assert!(!taken.is_segmented() || usize::from(taken.header_length) < frame.len());
@@ -386,28 +394,36 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_contradicts_its_frame_is_refused() {
-        let plain = Offload::default();
+        let plain = VirtioHeader::default();
         let partial =
-            Offload { needs_checksum: true, checksum_start: 50, checksum_offset: 8, ..plain };
-        let gso = Offload { data_valid: true, gso_type: Offload::GSO_TCPV4, gso_size: 1, ..plain };
+            VirtioHeader { needs_checksum: true, checksum_start: 50, checksum_offset: 8, ..plain };
+        let gso = VirtioHeader {
+            data_valid: true,
+            gso_type: VirtioHeader::GSO_TCPV4,
+            gso_size: 1,
+            ..plain
+        };
         let cases = [
             (plain, Ok(plain)),
             (partial, Ok(partial)),
             (
-                Offload { checksum_offset: 9, ..partial },
-                Err(BadOffload::ChecksumOutside { start: 50, offset: 9, length: 60 }),
+                VirtioHeader { checksum_offset: 9, ..partial },
+                Err(VirtioHeaderError::ChecksumOutside { start: 50, offset: 9, length: 60 }),
             ),
-            (Offload { gso_type: 3, ..gso }, Err(BadOffload::UnknownSegmentation(3))),
-            (Offload { gso_size: 0, ..gso }, Err(BadOffload::SegmentSize { size: 0, length: 60 })),
+            (VirtioHeader { gso_type: 3, ..gso }, Err(VirtioHeaderError::UnknownSegmentation(3))),
             (
-                Offload { gso_size: 61, ..gso },
-                Err(BadOffload::SegmentSize { size: 61, length: 60 }),
+                VirtioHeader { gso_size: 0, ..gso },
+                Err(VirtioHeaderError::SegmentSize { size: 0, length: 60 }),
             ),
-            (Offload { data_valid: false, ..gso }, Err(BadOffload::Unverified)),
-            (gso, Err(BadOffload::Protocol)),
+            (
+                VirtioHeader { gso_size: 61, ..gso },
+                Err(VirtioHeaderError::SegmentSize { size: 61, length: 60 }),
+            ),
+            (VirtioHeader { data_valid: false, ..gso }, Err(VirtioHeaderError::Unverified)),
+            (gso, Err(VirtioHeaderError::Protocol)),
         ];
-        for (offload, expected) in cases {
-            assert_eq!(Offload::receive(offload.encode(), &[0; 60]), expected, "{offload:?}");
+        for (virtio, expected) in cases {
+            assert_eq!(VirtioHeader::receive(virtio.encode(), &[0; 60]), expected, "{virtio:?}");
         }
     }
 }

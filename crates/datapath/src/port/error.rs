@@ -38,13 +38,13 @@ pub enum PortError {
         name: String,
     },
     /// The operator must choose another name.
-    #[error("{name:?} cannot be the name of a device: 1 to 15 bytes without slash, colon or space")]
+    #[error("{name:?} is not a device name: use 1 to 15 bytes without slash, colon or space")]
     BadName {
         /// The name.
         name: String,
     },
     /// Another program uses the device, or the device is of another kind.
-    #[error("{name} is in use, or no TAP device with several queues")]
+    #[error("{name} is used by another program, or is no TAP device with several queues")]
     InUse {
         /// The device.
         name: String,
@@ -56,13 +56,13 @@ pub enum PortError {
         name: String,
     },
     /// The queues of a port can be created once.
-    #[error("the queues of {name} have been handed out already")]
+    #[error("the queues of {name} were created before")]
     AlreadySplit {
         /// The port.
         name: String,
     },
     /// Both ends of a pair must have the same number of threads.
-    #[error("{name} was made for {made} threads, not for {wanted}")]
+    #[error("{name} was created for {made} threads, not for {wanted}")]
     OtherThreads {
         /// The port.
         name: String,

@@ -1,17 +1,16 @@
-//! A port that swallows what it is sent and never receives: the sink of benches, and a hole for
-//! policy to send things to.
+//! A port that discards packets and never receives: for benches, and for policies that drop.
 
 use super::{Capabilities, Port, PortCounters, PortError, Queues, TxQueue, spec::local_mac};
 use crate::packet::buffer::{Packet, Pool};
 
-/// A port that swallows what it is sent.
+/// A port that discards packets.
 #[derive(Debug)]
 pub struct Null {
     mac: [u8; 6],
 }
 
 impl Null {
-    /// A port with a hardware address made of `seed`.
+    /// Creates a port with a MAC address derived from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { mac: local_mac(seed) }
@@ -45,7 +44,7 @@ impl Port for Null {
     }
 }
 
-/// Takes everything; who sent it counts it and keeps the buffer.
+/// Takes every packet; the sender counts it and keeps the buffer.
 struct NullTx;
 
 impl TxQueue for NullTx {

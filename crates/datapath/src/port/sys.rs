@@ -17,7 +17,7 @@ use std::{
 use super::PortError;
 use crate::packet::{
     buffer::{BURST, Packet},
-    virtio::Offload,
+    virtio::VirtioHeader,
 };
 
 /// The name of a network device: 1 to 15 bytes.
@@ -211,17 +211,18 @@ fn length_of<T>() -> libc::socklen_t {
 ///
 /// If the first packet was not sent.
 pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result<usize> {
-    let mut headers = [[0u8; Offload::ENCODED]; BURST];
+    let mut headers = [[0u8; VirtioHeader::ENCODED]; BURST];
     let mut vectors = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
     // SAFETY: all fields are integers, or pointers that nobody follows while their lengths are zero.
     let mut messages: [libc::mmsghdr; BURST] = unsafe { zeroed() };
     let count = packets.len().min(BURST);
     let parts = headers.iter_mut().zip(&mut vectors).zip(&mut messages);
     for (packet, ((header, vector), message)) in packets.iter().zip(parts) {
-        *header = packet.offload.encode();
+        *header = packet.virtio.encode();
         let frame = packet.frame();
         // The kernel only reads the memory of a message that it sends.
-        vector[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: Offload::ENCODED };
+        vector[0] =
+            libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VirtioHeader::ENCODED };
         vector[1] =
             libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
         message.msg_hdr.msg_iov = vector.as_mut_ptr();

@@ -39,11 +39,11 @@ use super::{
 };
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
-    virtio::Offload,
+    virtio::VirtioHeader,
 };
 
 const NEEDS: &str = "CAP_NET_ADMIN";
-const HEADER: usize = Offload::ENCODED_WITH_BUFFERS;
+const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.
 pub struct Tap {
@@ -224,9 +224,9 @@ impl TapRx {
 fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
     packet.truncate(length);
     let [descriptor @ .., _, _] = header;
-    match Offload::receive(descriptor, packet.frame()) {
-        Ok(offload) => {
-            packet.offload = offload;
+    match VirtioHeader::receive(descriptor, packet.frame()) {
+        Ok(virtio) => {
+            packet.virtio = virtio;
             Received::Packet(packet)
         }
         Err(_) => {
@@ -275,7 +275,7 @@ struct TapTx {
 impl TxQueue for TapTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         for (taken, packet) in packets.iter().enumerate() {
-            let header = packet.offload.encode_with_buffers();
+            let header = packet.virtio.encode_with_buffers();
             let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
             if let Err(error) = (&*self.file).write_vectored(&parts) {
                 self.end = tx_end_of(&error, TxEnd::Full);

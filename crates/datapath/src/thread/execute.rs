@@ -434,8 +434,8 @@ impl TxPort {
     #[inline]
     const fn takes(&self, packet: &Packet) -> bool {
         packet.len() <= self.capabilities.frame_max
-            && !packet.offload.needs_checksum
-            && !packet.offload.is_segmented()
+            && !packet.virtio.needs_checksum
+            && !packet.virtio.is_segmented()
     }
 
     fn send(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {

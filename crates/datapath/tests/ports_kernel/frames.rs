@@ -10,7 +10,7 @@ use nix::sys::{
     time::{TimeVal, TimeValLike},
 };
 use shunt_datapath::{
-    Offload, Packet, Pool, PortError, TxEnd,
+    Packet, Pool, PortError, TxEnd, VirtioHeader,
     port::{Port, PortSpec, Queues, open},
 };
 use shunt_pipeline::DatapathPort;
@@ -355,15 +355,15 @@ fn a_checksum_left_to_the_device_is_made() {
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
         let mut pool = Pool::new();
         let mut sent = packets(&mut pool, &[datagram(1, 9)]);
-        sent[0].offload = Offload {
+        sent[0].virtio = VirtioHeader {
             needs_checksum: true,
             checksum_start: 34,
             checksum_offset: 6,
-            ..Offload::default()
+            ..VirtioHeader::default()
         };
         assert_eq!(left.tx.tx(&sent), 1);
         let burst = first_burst(&mut right, &mut pool);
-        assert_eq!(burst[0].offload, sent[0].offload, "a veth leaves it to the receiver");
+        assert_eq!(burst[0].virtio, sent[0].virtio, "a veth leaves it to the receiver");
         assert_eq!(burst[0].frame(), sent[0].frame());
     });
 }
@@ -376,14 +376,14 @@ fn tagged_segments(pool: &mut Pool) -> Packet {
     frame.extend([0, 80, 0, 81, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
     frame.extend((0..5000).map(|number: u32| number.to_be_bytes()[3]));
     let mut packet = packets(pool, &[frame]).remove(0);
-    packet.offload = Offload {
+    packet.virtio = VirtioHeader {
         needs_checksum: true,
-        gso_type: Offload::GSO_TCPV4,
+        gso_type: VirtioHeader::GSO_TCPV4,
         gso_size: 1000,
         header_length: 58,
         checksum_start: 38,
         checksum_offset: 16,
-        ..Offload::default()
+        ..VirtioHeader::default()
     };
     packet
 }
@@ -400,7 +400,7 @@ fn a_tagged_packet_still_to_be_segmented_crosses_a_veth_and_a_tap() {
             let sent = [tagged_segments(&mut pool)];
             assert_eq!(from.tx.tx(&sent), 1);
             let burst = first_burst(&mut to, &mut pool);
-            assert_eq!((burst[0].frame(), burst[0].offload), (sent[0].frame(), sent[0].offload));
+            assert_eq!((burst[0].frame(), burst[0].virtio), (sent[0].frame(), sent[0].virtio));
             give_all(&mut pool, burst);
             give_all(&mut pool, sent.into());
         }

@@ -154,7 +154,7 @@ fn forward(
     seen.refused += report.refused;
     for packet in burst {
         seen.packets += 1;
-        seen.segmented += usize::from(packet.offload.is_segmented());
+        seen.segmented += usize::from(packet.virtio.is_segmented());
         finish(packet, port, pool, &mut out).unwrap();
     }
     queues[to].tx.tx(&out);

@@ -1,6 +1,6 @@
 //! Actions on packets: outputs, header changes, tags, punts, offloads.
 
-use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
+use shunt_datapath::{Command, DropReason, NO_INGRESS, VirtioHeader, command::Injection};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::{Action, ControllerAction, PacketInReason, Subfield, TableId};
 
@@ -167,13 +167,13 @@ fn a_checksum_that_is_due_stays_due_through_a_rewrite() {
     };
     let mut sent = frame;
     partial(&mut sent);
-    let offload = Offload {
+    let virtio = VirtioHeader {
         needs_checksum: true,
         checksum_start: 34,
         checksum_offset: 6,
-        ..Offload::default()
+        ..VirtioHeader::default()
     };
-    assert!(switch.send_with(0, 1, &sent, |packet| packet.offload = offload));
+    assert!(switch.send_with(0, 1, &sent, |packet| packet.virtio = virtio));
     switch.settle();
     let target = PacketBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]);
     let mut expected = target.udp(1000, 53).payload(b"payload".to_vec()).build();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
+use shunt_datapath::{Command, DropReason, NO_INGRESS, VirtioHeader, command::Injection};
 use shunt_flow::{FieldId, FlowKey, Match, testing::packet::PacketBuilder};
 use shunt_pipeline::{
     Action, Bucket, ControllerAction, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
@@ -82,23 +82,23 @@ fn a_rate_is_kept_whichever_cache_answers_and_the_rule_counts_all() {
 }
 
 /// A packet that leaves as twenty datagrams, and its virtio header.
-fn segments() -> (Vec<u8>, Offload) {
+fn segments() -> (Vec<u8>, VirtioHeader) {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
-    let offload = Offload {
+    let virtio = VirtioHeader {
         needs_checksum: true,
-        gso_type: Offload::GSO_UDP_L4,
+        gso_type: VirtioHeader::GSO_UDP_L4,
         gso_size: 1000,
         header_length: 42,
         checksum_start: 34,
         checksum_offset: 6,
-        ..Offload::default()
+        ..VirtioHeader::default()
     };
-    (packet.udp(1000, 53).payload(vec![7; 20_000]).build(), offload)
+    (packet.udp(1000, 53).payload(vec![7; 20_000]).build(), virtio)
 }
 
 #[test]
 fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
-    let (frame, offload) = segments();
+    let (frame, virtio) = segments();
     let rate = u32::try_from(frame.len()).unwrap() * 8 * 5 / 2 / 1000;
     let bands = [MeterBand { kind: MeterBandKind::Drop, rate, burst_size: 0 }].into();
     let config = MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: true, bands };
@@ -106,7 +106,7 @@ fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
     let rule = everything(vec![pass(1), output(2)]);
     let mut switch = metered(1, [meter.into()], rule);
     for _ in 0..10 {
-        assert!(switch.send_with(0, 1, &frame, |packet| packet.offload = offload));
+        assert!(switch.send_with(0, 1, &frame, |packet| packet.virtio = virtio));
         switch.settle();
     }
     assert_eq!(only_meter(&switch), (10, 10 * frame.len() as u64, 8));
@@ -119,7 +119,7 @@ fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
 
 #[test]
 fn controllers_get_the_segments_that_a_wire_would() {
-    let (frame, offload) = segments();
+    let (frame, virtio) = segments();
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[everything(vec![Action::Controller(Box::new(ControllerAction {
         meter: None,
@@ -129,7 +129,7 @@ fn controllers_get_the_segments_that_a_wire_would() {
         reason: PacketInReason::Action,
         userdata: Box::new([]),
     }))])]);
-    assert!(switch.send_with(0, 1, &frame, |packet| packet.offload = offload));
+    assert!(switch.send_with(0, 1, &frame, |packet| packet.virtio = virtio));
     switch.settle();
     let mut punted = Vec::new();
     while let Ok(message) = switch.controls[0].packet_ins.pop() {

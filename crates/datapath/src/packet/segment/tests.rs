@@ -1,14 +1,14 @@
-//! Segments, judged by putting them together again.
+//! Tests of segmentation: segments are put together again and compared.
 //!
-//! [`reassemble`] shares no code with what it judges: it walks the frames by fixed offsets that the
-//! generator knows, and sums checksums word by word.
+//! [`reassemble`] shares no code with the segmentation: it walks the frames by fixed offsets that
+//! the generator knows, and sums checksums word by word.
 
 use proptest::prelude::*;
 use shunt_pipeline::DatapathPort;
 
 use super::*;
 
-/// A packet to segment, and where its parts lie.
+/// A packet to segment, and the offsets of its parts.
 #[derive(Clone, Debug)]
 struct Sample {
     frame: Vec<u8>,
@@ -21,14 +21,14 @@ struct Sample {
 }
 
 impl Sample {
-    fn offload(&self) -> Offload {
-        Offload {
+    fn virtio(&self) -> VirtioHeader {
+        VirtioHeader {
             needs_checksum: true,
             data_valid: false,
             gso_type: match (self.is_tcp, self.is_ipv4) {
-                (true, true) => Offload::GSO_TCPV4,
-                (true, false) => Offload::GSO_TCPV6,
-                (false, _) => Offload::GSO_UDP_L4,
+                (true, true) => VirtioHeader::GSO_TCPV4,
+                (true, false) => VirtioHeader::GSO_TCPV6,
+                (false, _) => VirtioHeader::GSO_UDP_L4,
             },
             gso_size: self.size,
             header_length: u16::try_from(self.payload).unwrap(),
@@ -40,11 +40,11 @@ impl Sample {
     fn packet(&self, pool: &mut Pool) -> Packet {
         let mut packet = pool.take(self.frame.len(), DatapathPort::new(3)).unwrap();
         packet.frame_mut().copy_from_slice(&self.frame);
-        packet.offload = Offload::receive(self.offload().encode(), &self.frame).unwrap();
+        packet.virtio = VirtioHeader::receive(self.virtio().encode(), &self.frame).unwrap();
         packet
     }
 
-    /// The frame without what segmentation may not keep: the checksum fields.
+    /// Returns the frame without the checksum fields, which segmentation may change.
     fn canonical(&self) -> Vec<u8> {
         let mut frame = self.frame.clone();
         self.clear_checksums(&mut frame);
@@ -72,14 +72,14 @@ fn ones(bytes: &[u8], mut sum: usize) -> usize {
     sum
 }
 
-/// The packet that these segments came from, its checksum fields cleared.
+/// Returns the packet of these segments, with its checksum fields cleared.
 fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
     let mut whole: Vec<u8> = Vec::new();
     let first = segments[0].frame();
     for (index, segment) in segments.iter().enumerate() {
         let mut frame = segment.frame().to_vec();
         let last = index + 1 == segments.len();
-        assert_eq!(segment.offload, Offload::default());
+        assert_eq!(segment.virtio, VirtioHeader::default());
         assert_eq!(segment.ingress, DatapathPort::new(3));
         assert!(frame.len() - sample.payload <= sample.size.into());
         assert!(last || frame.len() - sample.payload == usize::from(sample.size));
@@ -148,7 +148,7 @@ fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
     whole
 }
 
-/// Frames with any tags, labels, options, extension headers and flags that can be segmented.
+/// Generates frames that can be segmented: any tags, labels, options, extension headers and flags.
 fn samples() -> impl Strategy<Value = Sample> {
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..300),
@@ -208,7 +208,7 @@ fn samples() -> impl Strategy<Value = Sample> {
             }
             let at = frame.len();
             frame.extend(&payload);
-            // Not more segments than are made.
+            // At most the number of segments that are allowed.
             let least = u16::try_from(payload.len().div_ceil(SEGMENTS_MAX)).unwrap();
             let size = size.clamp(least, u16::try_from(frame.len()).unwrap());
             Sample { frame, network, transport, payload: at, is_ipv4, is_tcp, size }
@@ -239,7 +239,7 @@ proptest! {
         let mut packet = sample.packet(&mut pool);
         let headers = sample.payload;
         packet.frame_mut()[at.index(headers)] = byte;
-        packet.offload.gso_type = gso_type;
+        packet.virtio.gso_type = gso_type;
         let _ = segment(&packet, &mut pool, &mut out);
     }
 }
@@ -279,11 +279,14 @@ fn a_pool_that_runs_out_midway_gets_every_segment_back() {
 fn fragments_and_routing_headers_are_not_segmented() {
     let mut fragment = tcp(100).frame;
     fragment[20] = 0x20;
-    assert!(Headers::parse(&fragment, Offload::GSO_TCPV4).is_none());
+    assert!(Headers::parse(&fragment, VirtioHeader::GSO_TCPV4).is_none());
     let mut whole = tcp(100).frame;
-    assert!(Headers::parse(&whole, Offload::GSO_TCPV4).is_some());
-    assert!(Headers::parse(&whole, Offload::GSO_TCPV4 | Offload::GSO_ECN).is_some());
-    assert!(Headers::parse(&whole, Offload::GSO_TCPV6).is_none());
+    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV4).is_some());
+    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV4 | VirtioHeader::GSO_ECN).is_some());
+    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV6).is_none());
     whole.truncate(100);
-    assert!(Headers::parse(&whole, Offload::GSO_TCPV4).is_none(), "shorter than its length says");
+    assert!(
+        Headers::parse(&whole, VirtioHeader::GSO_TCPV4).is_none(),
+        "shorter than its length says"
+    );
 }

@@ -19,7 +19,7 @@ use shunt_pipeline::DatapathPort;
 use super::ring::{Filled, Ring, Slot};
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
-    virtio::Offload,
+    virtio::VirtioHeader,
 };
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
@@ -235,22 +235,22 @@ const ADDRESSES: usize = 12;
 fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
     let Filled { descriptor, frame, tag } = slot.read()?;
     let Some(tag) = tag else {
-        let offload = Offload::receive(descriptor, frame).ok()?;
+        let virtio = VirtioHeader::receive(descriptor, frame).ok()?;
         let mut packet = pool.take(frame.len(), DatapathPort::default())?;
         packet.frame_mut().copy_from_slice(frame);
-        packet.offload = offload;
+        packet.virtio = virtio;
         return Some(packet);
     };
     let (addresses, rest) = frame.split_at_checked(ADDRESSES)?;
     // The offsets of the virtio header refer to the frame without the tag.
-    let offload = Offload::receive(descriptor, frame).ok()?;
+    let virtio = VirtioHeader::receive(descriptor, frame).ok()?;
     let mut packet = pool.take(frame.len() + tag.len(), DatapathPort::default())?;
     let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
     front[..ADDRESSES].copy_from_slice(addresses);
     front[ADDRESSES..].copy_from_slice(&tag);
     back.copy_from_slice(rest);
-    packet.offload = offload;
-    packet.offload.moved_back(4);
+    packet.virtio = virtio;
+    packet.virtio.moved_back(4);
     Some(packet)
 }
 

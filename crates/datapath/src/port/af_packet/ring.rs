@@ -24,7 +24,7 @@ use std::{
 };
 
 use crate::{
-    packet::{buffer::Pool, virtio::Offload},
+    packet::{buffer::Pool, virtio::VirtioHeader},
     port::sys,
 };
 
@@ -41,7 +41,7 @@ const RING: usize = BLOCK * BLOCKS;
 /// Longest header and descriptor in front of a frame.
 const FRONT: usize = 256;
 const _: () = assert!(Pool::LARGE + FRONT <= SLOT);
-const _: () = assert!(size_of::<libc::tpacket2_hdr>() + Offload::ENCODED <= FRONT);
+const _: () = assert!(size_of::<libc::tpacket2_hdr>() + VirtioHeader::ENCODED <= FRONT);
 
 /// A receive ring, mapped.
 pub(super) struct Ring {
@@ -124,7 +124,7 @@ pub(super) struct Slot<'a> {
 /// A received frame and its metadata.
 pub(super) struct Filled<'a> {
     /// The virtio header.
-    pub(super) descriptor: [u8; Offload::ENCODED],
+    pub(super) descriptor: [u8; VirtioHeader::ENCODED],
     /// The frame, without the VLAN tag that the kernel removed.
     pub(super) frame: &'a [u8],
     /// The removed tag: its TPID and its TCI.
@@ -139,7 +139,7 @@ impl Slot<'_> {
         // leaves it alone until it is given back.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let front = start.checked_sub(Offload::ENCODED)?;
+        let front = start.checked_sub(VirtioHeader::ENCODED)?;
         let is_inside = front >= size_of::<libc::tpacket2_hdr>() && start + length <= SLOT;
         if !is_inside || header.tp_snaplen < header.tp_len {
             return None;
@@ -147,7 +147,8 @@ impl Slot<'_> {
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
         // SAFETY: descriptor and frame lie inside the slot; nobody writes there while it is ours.
-        let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), Offload::ENCODED + length) };
+        let bytes =
+            unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
         let (descriptor, frame) = bytes.split_first_chunk()?;
         Some(Filled { descriptor: *descriptor, frame, tag: tag(&header) })
     }

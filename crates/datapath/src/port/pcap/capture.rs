@@ -11,7 +11,7 @@ use crate::packet::buffer::Pool;
 /// Bytes of an Ethernet header: no frame is shorter.
 const FRAME_MIN: usize = 14;
 
-/// A capture file in memory, with the place of each frame.
+/// A capture file in memory, with the offset of each frame.
 #[derive(Debug)]
 pub struct Capture {
     bytes: Vec<u8>,
@@ -20,11 +20,11 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Finds the frames in the bytes of a capture file; errors call the file `name`.
+    /// Finds the frames in the bytes of a capture file; errors name the file `name`.
     ///
     /// # Errors
     ///
-    /// When the bytes are no capture of Ethernet frames, or end within a record.
+    /// If the bytes are no capture of Ethernet frames, or end within a record.
     pub fn parse(name: &str, bytes: Vec<u8>) -> Result<Self, PcapError> {
         let mut reader = PcapReader::new(name, bytes.as_slice())?;
         let mut frames = Vec::new();
@@ -32,7 +32,7 @@ impl Capture {
             let length = record.frame.len();
             let is_whole = u32::try_from(length).is_ok_and(|held| held >= record.original_length);
             let is_usable = is_whole && (FRAME_MIN..=Pool::LARGE).contains(&length);
-            // The frame ends where the reader stands.
+            // The frame ends at the position of the reader.
             let end = bytes.len().saturating_sub(reader.source().len());
             frames.push(is_usable.then_some(end.saturating_sub(length)..end));
         }

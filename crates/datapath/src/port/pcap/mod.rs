@@ -1,12 +1,12 @@
-//! A port of capture files: replays one, writes another.
+//! A port of capture files: replays one file, writes another.
 //!
-//! It needs no privileges and gives the same packets every time, so it carries the comparisons with
-//! other switches. The file is read when the port is opened; each frame is copied into a fresh buffer
-//! when it is received, as a port that has a device would.
+//! It needs no privileges and gives the same packets every time, so the comparisons with other
+//! switches use it. The file is read when the port is opened. Each frame is copied into a new
+//! buffer when it is received, as a port with a device does.
 //!
 //! The first thread receives. Each thread writes: it collects whole records and appends them by one
-//! system call, which the kernel does not let another thread's append into. No lock is needed, and
-//! the order between threads is that of their appends.
+//! system call. The kernel does not interleave the appends of two threads, so no lock is needed.
+//! The order between threads is the order of their appends.
 
 mod capture;
 mod port;
