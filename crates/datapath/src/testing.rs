@@ -22,7 +22,7 @@ pub fn fuzz_pcap(data: &[u8]) {
     assert!(length <= data.len(), "frames lie in the file, none twice");
 }
 
-/// Completes a packet from a descriptor and a frame: the first bytes and the rest.
+/// Completes a packet from a virtio header (the first bytes) and a frame (the rest).
 ///
 /// # Panics
 ///

@@ -68,7 +68,7 @@ fn a_null_port_takes_everything_and_gives_nothing() {
 }
 
 #[test]
-fn a_pair_carries_frames_and_descriptors_both_ways() {
+fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
     let (mut left, mut right) = pair(1, 5);
     assert_ne!(left.mac(), right.mac());
     let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));

@@ -107,8 +107,8 @@ impl Packet {
 
     /// Truncates the frame to at most `length` bytes.
     ///
-    /// A truncated frame is only a sample: it can no longer be checksummed or segmented, so its offload
-    /// metadata is cleared.
+    /// A truncated frame is only a sample: it can no longer be checksummed or segmented, so its virtio
+    /// header is cleared.
     pub fn truncate(&mut self, length: usize) {
         if length < self.len() {
             #[expect(clippy::cast_possible_truncation, reason = "less than the length, a u32")]

@@ -223,8 +223,8 @@ impl TapRx {
 /// Returns the packet of a frame that was read into a longer buffer, if its virtio header is valid.
 fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
     packet.truncate(length);
-    let [descriptor @ .., _, _] = header;
-    match VirtioHeader::receive(descriptor, packet.frame()) {
+    let [virtio_header @ .., _, _] = header;
+    match VirtioHeader::receive(virtio_header, packet.frame()) {
         Ok(virtio) => {
             packet.virtio = virtio;
             Received::Packet(packet)

@@ -233,9 +233,9 @@ const ADDRESSES: usize = 12;
 
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
 fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
-    let Filled { descriptor, frame, tag } = slot.read()?;
+    let Filled { virtio_header, frame, tag } = slot.read()?;
     let Some(tag) = tag else {
-        let virtio = VirtioHeader::receive(descriptor, frame).ok()?;
+        let virtio = VirtioHeader::receive(virtio_header, frame).ok()?;
         let mut packet = pool.take(frame.len(), DatapathPort::default())?;
         packet.frame_mut().copy_from_slice(frame);
         packet.virtio = virtio;
@@ -243,7 +243,7 @@ fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
     };
     let (addresses, rest) = frame.split_at_checked(ADDRESSES)?;
     // The offsets of the virtio header refer to the frame without the tag.
-    let virtio = VirtioHeader::receive(descriptor, frame).ok()?;
+    let virtio = VirtioHeader::receive(virtio_header, frame).ok()?;
     let mut packet = pool.take(frame.len() + tag.len(), DatapathPort::default())?;
     let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
     front[..ADDRESSES].copy_from_slice(addresses);

@@ -38,7 +38,7 @@ const SLOT: usize = BLOCK / SLOTS_PER_BLOCK / 16 * 16;
 const BLOCKS: usize = 16;
 const RING: usize = BLOCK * BLOCKS;
 
-/// Longest header and descriptor in front of a frame.
+/// Longest ring header and virtio header in front of a frame.
 const FRONT: usize = 256;
 const _: () = assert!(Pool::LARGE + FRONT <= SLOT);
 const _: () = assert!(size_of::<libc::tpacket2_hdr>() + VirtioHeader::ENCODED <= FRONT);
@@ -124,7 +124,7 @@ pub(super) struct Slot<'a> {
 /// A received frame and its metadata.
 pub(super) struct Filled<'a> {
     /// The virtio header.
-    pub(super) descriptor: [u8; VirtioHeader::ENCODED],
+    pub(super) virtio_header: [u8; VirtioHeader::ENCODED],
     /// The frame, without the VLAN tag that the kernel removed.
     pub(super) frame: &'a [u8],
     /// The removed tag: its TPID and its TCI.
@@ -146,11 +146,11 @@ impl Slot<'_> {
         }
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
-        // SAFETY: descriptor and frame lie inside the slot; nobody writes there while it is ours.
+        // SAFETY: virtio header and frame lie inside the slot; nobody writes there while it is ours.
         let bytes =
             unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
-        let (descriptor, frame) = bytes.split_first_chunk()?;
-        Some(Filled { descriptor: *descriptor, frame, tag: tag(&header) })
+        let (virtio_header, frame) = bytes.split_first_chunk()?;
+        Some(Filled { virtio_header: *virtio_header, frame, tag: tag(&header) })
     }
 }
 
