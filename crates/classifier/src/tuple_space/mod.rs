@@ -36,10 +36,10 @@
 //!
 //! # Address tries
 //!
-//! Inside the network stage, whole words would still be whole addresses. A trie over the addresses of all rules of the table
-//! finds the prefix lengths that the address of the packet has. It also finds the number of
-//! leading bits that prove all others absent. A subtable with another prefix length is
-//! excluded by these bits of the address, and its Ethernet type.
+//! Inside the network stage, whole words would still be whole addresses. A trie over the addresses
+//! of all rules of the table finds the prefix lengths that the address of the packet has. It also
+//! finds the number of leading bits that prove all others absent. A subtable with another prefix
+//! length is excluded by these bits of the address, and its Ethernet type.
 //!
 //! There are three differences from Open vSwitch. Tries hold masks with holes by their leading
 //! ones. ARP addresses use the tries of IPv4. A proof is never longer than the prefix of the

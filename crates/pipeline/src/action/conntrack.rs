@@ -13,13 +13,13 @@ use crate::id::TableId;
 /// The arguments of a `ct` action (`nx_action_conntrack`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CtAction {
-    /// Keep the connection (`NX_CT_F_COMMIT`).
+    /// Commit the connection (`NX_CT_F_COMMIT`).
     pub commit: bool,
-    /// Replace one of the other direction (`NX_CT_F_FORCE`).
+    /// Replace a connection of the opposite direction (`NX_CT_F_FORCE`).
     pub force: bool,
-    /// Where the connection is looked up.
+    /// The zone in which the connection is looked up.
     pub zone: CtZone,
-    /// The table in which the packet goes on, with its state.
+    /// The table in which the packet continues, with its connection state.
     pub table: Option<TableId>,
     /// Transport port of the application protocol to follow (21: FTP); 0: none.
     pub alg: u16,
@@ -30,20 +30,20 @@ pub struct CtAction {
 /// A zone of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CtZone {
-    /// This one.
+    /// The zone with this number.
     Number(u16),
-    /// The one that a field names.
+    /// The zone with the number in this field.
     Field(Subfield),
 }
 
 /// The arguments of a `nat` action (`nx_action_nat`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NatAction {
-    /// Which address is translated; `None`: as the connection already is.
+    /// The address to translate; `None`: as for the existing connection.
     pub kind: Option<NatKind>,
     /// The new addresses and ports; `None`: any.
     pub range: Option<NatRange>,
-    /// Keep the choice over restarts (`NX_NAT_F_PERSISTENT`).
+    /// Keep the chosen address and port across restarts (`NX_NAT_F_PERSISTENT`).
     pub persistent: bool,
     /// Choose a port by a hash (`NX_NAT_F_PROTO_HASH`).
     pub hash: bool,
@@ -51,7 +51,7 @@ pub struct NatAction {
     pub random: bool,
 }
 
-/// Which address is translated.
+/// The address to translate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NatKind {
     /// `src`.
@@ -72,7 +72,7 @@ pub struct NatRange {
 /// The arguments of a `sample` action (`nx_action_sample2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SampleAction {
-    /// Of 65536 packets, how many.
+    /// Number of packets to sample out of 65536.
     pub probability: u16,
     /// Number of the set of collectors that receive the samples.
     pub collector_set_id: u32,
@@ -82,15 +82,15 @@ pub struct SampleAction {
     pub observation_point_id: u32,
     /// Port of the tunnel to report with the sample, if any.
     pub sampling_port: Option<PortNo>,
-    /// Which way the packet goes, if that is told.
+    /// The direction to report, if any.
     pub direction: Option<SampleDirection>,
 }
 
-/// Which way a sampled packet goes.
+/// The direction of a sampled packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleDirection {
-    /// It came in.
+    /// The packet was received.
     Ingress,
-    /// It goes out.
+    /// The packet is to be sent.
     Egress,
 }

@@ -1,4 +1,4 @@
-//! Actions of OpenFlow and of the Nicira extensions, as a controller gives them.
+//! OpenFlow actions and Nicira extension actions, as a controller sends them.
 
 use shunt_flow::{FieldId, PortNo};
 
@@ -8,8 +8,9 @@ use super::{
 };
 use crate::id::{GroupId, MeterId, TableId};
 
-/// How deep `clone` may nest, in every form in which rules are read; Open vSwitch has no bound but
-/// its stack.
+/// Largest depth of nested `clone` actions, in every format in which rules are read.
+///
+/// Open vSwitch has no limit except its stack.
 pub const CLONE_DEPTH_MAX: usize = 32;
 
 /// One action of a rule, under its OpenFlow name.
@@ -22,26 +23,26 @@ pub const CLONE_DEPTH_MAX: usize = 32;
 pub enum Action {
     /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
     Output {
-        /// Where to.
+        /// The port.
         port: PortNo,
         /// Bytes of a packet-in when `port` is the controller; else ignored.
         max_len: u16,
     },
     /// `output:FIELD[..]`: send to the port that a field names (`NXAST_OUTPUT_REG`).
     OutputField {
-        /// Where the port number is read.
+        /// The field that holds the port number.
         source: Subfield,
         /// As for [`Action::Output`].
         max_len: u16,
     },
     /// `output(port=..,max_len=..)`: send the first bytes only (`NXAST_OUTPUT_TRUNC`).
     OutputTruncated {
-        /// Where to.
+        /// The port.
         port: PortNo,
-        /// Length to cut to, at least 14.
+        /// Length to truncate to, at least 14.
         max_len: u32,
     },
-    /// `controller(..)`: a packet-in with more to say (`NXAST_CONTROLLER`, `NXAST_CONTROLLER2`).
+    /// `controller(..)`: a packet-in with options (`NXAST_CONTROLLER`, `NXAST_CONTROLLER2`).
     Controller(Box<ControllerAction>),
     /// `set_field:VALUE[/MASK]->FIELD` (`OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`).
     SetField {
@@ -75,21 +76,21 @@ pub enum Action {
     PopVlan,
     /// `dec_ttl` (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
     DecTtl {
-        /// Controllers that hear of an expired TTL; 0 alone unless the rule names others.
+        /// Controllers to notify of an expired TTL; only 0 unless the rule names others.
         controllers: Box<[u16]>,
     },
     /// `resubmit(PORT,TABLE[,ct])` (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
     Resubmit {
         /// `in_port` to look up with; `None`: the one that the packet has.
         port: Option<PortNo>,
-        /// Table to look up in; `None`: the one that the rule stands in.
+        /// Table to look up in; `None`: the table of the rule.
         table: Option<TableId>,
     },
     /// `set_queue:QUEUE` (`OFPAT_SET_QUEUE`): carried to the output.
     SetQueue(u32),
     /// `pop_queue` (`NXAST_POP_QUEUE`).
     PopQueue,
-    /// `clone(..)`: run actions and put the packet back as it was (`NXAST_CLONE`).
+    /// `clone(..)`: run actions, then restore the packet (`NXAST_CLONE`).
     Clone(Box<[Self]>),
     /// `note:HEX`: does nothing (`NXAST_NOTE`).
     Note(Box<[u8]>),
@@ -101,24 +102,28 @@ pub enum Action {
     Meter(MeterId),
     /// `mod_nw_ttl:TTL` (`OFPAT_SET_NW_TTL`).
     SetNwTtl(u8),
-    /// `mod_tp_src:PORT` where the protocol is not known (`OFPAT_SET_TP_SRC` of OpenFlow 1.1): the
-    /// source port of TCP, UDP or SCTP.
+    /// `mod_tp_src:PORT`: write the source port of TCP, UDP or SCTP.
+    ///
+    /// The protocol is not known (`OFPAT_SET_TP_SRC` of OpenFlow 1.1).
     SetTpSrc(u16),
     /// `mod_tp_dst:PORT` (`OFPAT_SET_TP_DST`), as [`Action::SetTpSrc`].
     SetTpDst(u16),
-    /// `copy_ttl_out` (`OFPAT_COPY_TTL_OUT`): from the second outermost header with a TTL to the
-    /// outermost.
+    /// `copy_ttl_out`: copy the TTL to the outermost header (`OFPAT_COPY_TTL_OUT`).
+    ///
+    /// The source is the second outermost header with a TTL.
     CopyTtlOut,
-    /// `copy_ttl_in` (`OFPAT_COPY_TTL_IN`): from the outermost header with a TTL to the second.
+    /// `copy_ttl_in`: copy the TTL of the outermost header (`OFPAT_COPY_TTL_IN`).
+    ///
+    /// The target is the second outermost header with a TTL.
     CopyTtlIn,
     /// `push_mpls:TYPE` (`OFPAT_PUSH_MPLS`): 0x8847 or 0x8848.
     PushMpls {
-        /// Ethernet type of the packet from then on.
+        /// Ethernet type of the packet after the push.
         ethertype: u16,
     },
     /// `pop_mpls:TYPE` (`OFPAT_POP_MPLS`).
     PopMpls {
-        /// Ethernet type of the packet once its last label is gone.
+        /// Ethernet type of the packet after its last label is popped.
         ethertype: u16,
     },
     /// `set_mpls_ttl:TTL` (`OFPAT_SET_MPLS_TTL`).
@@ -129,45 +134,46 @@ pub enum Action {
     Push(Subfield),
     /// `pop:FIELD[..]` (`NXAST_STACK_POP`).
     Pop(Subfield),
-    /// `learn(..)` (`NXAST_LEARN`, `NXAST_LEARN2`): add or refresh a rule made of this packet.
+    /// `learn(..)`: add or refresh a rule (`NXAST_LEARN`, `NXAST_LEARN2`).
     Learn(Box<LearnAction>),
-    /// `conjunction(ID,K/N)` (`NXAST_CONJUNCTION`): the rule is one clause of a conjunctive match.
+    /// `conjunction(ID,K/N)`: one clause of a conjunctive match (`NXAST_CONJUNCTION`).
     Conjunction {
-        /// The conjunction, which `conj_id` then is.
+        /// Number of the conjunction: the value of `conj_id` when it matches.
         id: u32,
-        /// Which clause, from 0.
+        /// Number of the clause, from 0.
         clause: u8,
-        /// How many there are: 2 to 64.
+        /// Number of clauses: 2 to 64.
         clauses_count: u8,
     },
     /// `multipath(..)` (`NXAST_MULTIPATH`): a hash of the packet into a field.
     Multipath(Box<MultipathAction>),
-    /// `bundle(..)`, `bundle_load(..)` (`NXAST_BUNDLE`, `NXAST_BUNDLE_LOAD`): one of several ports.
+    /// `bundle(..)`, `bundle_load(..)`: choose a port (`NXAST_BUNDLE`, `NXAST_BUNDLE_LOAD`).
     Bundle(Box<BundleAction>),
-    /// `fin_timeout(..)` (`NXAST_FIN_TIMEOUT`): shorter timeouts for the rule once a TCP FIN or RST
-    /// passes.
+    /// `fin_timeout(..)`: shorten timeouts after a TCP FIN or RST (`NXAST_FIN_TIMEOUT`).
     FinTimeout {
-        /// New idle timeout in seconds; 0: as it was.
+        /// New idle timeout in seconds; 0: unchanged.
         idle: u16,
-        /// New hard timeout in seconds; 0: as it was.
+        /// New hard timeout in seconds; 0: unchanged.
         hard: u16,
     },
     /// `check_pkt_larger(LENGTH)->FIELD[BIT]` (`NXAST_CHECK_PKT_LARGER`).
     CheckPktLarger {
-        /// Bytes of the frame that are not larger.
+        /// Largest length of a frame, in bytes, that clears the bit.
         length: u16,
         /// The bit to set if the frame is larger, and to clear if not.
         target: Subfield,
     },
-    /// `ct(..)` (`NXAST_CT`): refused where rules are added, as long as there is no connection
-    /// tracking.
+    /// `ct(..)` (`NXAST_CT`).
+    ///
+    /// A pipeline refuses rules with it, because there is no connection tracking yet.
     Ct(Box<CtAction>),
-    /// `ct_clear` (`NXAST_CT_CLEAR`): refused as [`Action::Ct`].
+    /// `ct_clear` (`NXAST_CT_CLEAR`); refused like [`Action::Ct`].
     CtClear,
-    /// `nat(..)` (`NXAST_NAT`), inside `ct`: refused as [`Action::Ct`].
+    /// `nat(..)` (`NXAST_NAT`), inside `ct`; refused like [`Action::Ct`].
     Nat(Box<NatAction>),
-    /// `sample(..)` (`NXAST_SAMPLE3`): refused where rules are added, as long as nothing collects
-    /// samples.
+    /// `sample(..)` (`NXAST_SAMPLE3`).
+    ///
+    /// A pipeline refuses rules with it, because there is no collector of samples yet.
     Sample(Box<SampleAction>),
 }
 

@@ -21,11 +21,12 @@ use crate::{
     },
 };
 
-/// Executes actions on a packet that came in by `ingress`: what leaves, in order.
+/// Executes actions on a packet from `ingress`; returns the packets that leave, in order.
 ///
 /// # Panics
 ///
-/// When an action pops a tag or a label that is not there, pushes a third tag, or cuts.
+/// If an action pops a tag or a label that is not there, pushes a third tag, or is a partition
+/// point.
 #[must_use]
 pub fn execute(
     actions: &[DatapathAction],
@@ -37,15 +38,16 @@ pub fn execute(
     execution.effects.outcomes
 }
 
-/// A packet on its way through traversals. Meters are full when it comes: what others have taken
-/// of them, by a clock of their own, is not its matter.
+/// The execution of traversals on one packet.
+///
+/// Meters are full at its start: the packets of others do not count.
 pub(super) struct Execution<'p> {
-    /// By what the packet goes on where it is cut, and how often at most.
+    /// The pipeline that continues after a partition point, and the most partition points.
     tables: Option<(&'p Pipeline, usize)>,
     ingress: Option<DatapathPort>,
     has_emitted: bool,
     pub(super) effects: PacketEffects,
-    /// The traversals of the packet, each time that it was parsed.
+    /// The traversals of the packet, one for each parsing.
     pub(super) traversals: Vec<Traversal>,
 }
 
@@ -64,7 +66,7 @@ impl<'p> Execution<'p> {
         Self { tables, ingress, has_emitted, effects, traversals }
     }
 
-    /// Executes a traversal on a packet with this key, and those that follow it.
+    /// Executes a traversal on a packet with this key, and the traversals that follow it.
     pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
         self.traversals.push(traversal.clone());
         self.note(traversal, frame.len());
@@ -166,7 +168,7 @@ impl<'p> Execution<'p> {
     }
 }
 
-/// The meter as it was when nothing had passed it.
+/// Returns the meter in its initial state.
 fn full(meter: &Meter) -> Meter {
     Meter::new(meter.id, meter.bridge, meter.config.clone(), Time::ZERO)
 }

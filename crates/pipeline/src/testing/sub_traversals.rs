@@ -1,4 +1,4 @@
-//! Pieces of a traversal, put together again.
+//! Combination of the sub-traversals of one packet.
 
 use crate::traversals::{sub_traversal::SubTraversal, traversal::Traversal};
 

@@ -1,4 +1,4 @@
-//! A pipeline beside the world that it should be.
+//! A pipeline together with the oracle that predicts its results.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -56,7 +56,7 @@ fn addition(line: &str) -> Modification {
     }
 }
 
-/// A pipeline and a world that go through the same changes.
+/// A pipeline and an oracle to which the same changes are applied.
 pub struct Twin {
     /// The pipeline.
     pub pipeline: Arc<Pipeline>,
@@ -65,9 +65,10 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Bridges of [`BRIDGES`] after these changes, of which some may be refused. Of requests that are
-    /// refused together those are made that are taken one by one: else one that overlaps another would
-    /// leave a world without rules.
+    /// Returns the bridges of [`BRIDGES`] after these changes, some of which may be refused.
+    ///
+    /// If a group of requests is refused, its requests are applied one by one. Otherwise one
+    /// overlapping request would leave a world without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
         let mut twin = Self::empty();
@@ -79,21 +80,21 @@ impl Twin {
         twin
     }
 
-    /// Bridges of [`BRIDGES`], one of them [built](bridge_with_rules) of these lines.
+    /// Returns the bridges of [`BRIDGES`], one of them [built](bridge_with_rules) from these lines.
     ///
     /// # Panics
     ///
-    /// When a line is refused: what is to be tested would not be there.
+    /// If a line is refused, because the test would not test it.
     #[must_use]
     pub fn with_rules(id: BridgeId, lines: &[&str]) -> Self {
         Self::taking(&bridge_with_rules(id, lines))
     }
 
-    /// Bridges of [`BRIDGES`] after these changes of rules, groups, meters and ports.
+    /// Returns the bridges of [`BRIDGES`] after these changes of rules, groups, meters and ports.
     ///
     /// # Panics
     ///
-    /// When one is refused.
+    /// If a change is refused.
     #[must_use]
     pub fn taking(ops: &[Op]) -> Self {
         let mut twin = Self::empty();
@@ -194,7 +195,7 @@ impl Twin {
         }
     }
 
-    /// Both have the same rules.
+    /// Checks that the pipeline and the oracle have the same rules.
     fn agree_on_rules(&self) {
         for (id, bridge) in &self.world.bridges {
             let own = self.pipeline.rules(*id, &RuleFilter::all());
@@ -219,13 +220,13 @@ impl Twin {
         self.pipeline.learn(learnings, now)
     }
 
-    /// The pipeline's translation at its newest version.
+    /// Returns the translation of the pipeline at its newest version.
     #[must_use]
     pub fn translate(&self, key: &FlowKey) -> Traversal {
         self.pipeline.translate(&visible(key), self.pipeline.version())
     }
 
-    /// The traversals of a packet, one for each time that it is parsed.
+    /// Returns the traversals of a packet, one for each parsing.
     #[must_use]
     pub fn traversals(&self, key: &FlowKey) -> Vec<Traversal> {
         self.execute(&self.translate(key), key).traversals
@@ -258,7 +259,7 @@ fn assert_alike(effects: &PacketEffects, expected: &PacketEffects, key: &FlowKey
     }
 }
 
-/// The request, with no more of its packet than a key shows.
+/// Returns the request with the part of its packet that a key shows.
 fn shown(step: &BundleStep) -> BundleStep {
     match step {
         BundleStep::Packet { key, actions } => {
@@ -268,7 +269,7 @@ fn shown(step: &BundleStep) -> BundleStep {
     }
 }
 
-/// A change, unless it was refused: then for what was expected.
+/// Returns the change, or `None` if the pipeline refused it with the expected error.
 fn agreed(
     applied: Result<Change, RejectedMod>,
     expected: Result<(), ModificationError>,
@@ -278,7 +279,7 @@ fn agreed(
     applied.ok()
 }
 
-/// The requests of a change, each alone.
+/// Returns the requests of a change one by one.
 fn one_by_one(op: &Op) -> Vec<Op> {
     match op {
         Op::Apply(id, mods) => {

@@ -1,4 +1,4 @@
-//! Bridges as plain lists.
+//! Bridges as plain lists: the state of the oracle.
 
 mod registry;
 
@@ -36,15 +36,16 @@ pub struct World {
     pub bridges: BTreeMap<BridgeId, WorldBridge>,
     /// Number of the rule added last.
     pub last_rule: u64,
-    /// How often an address was found where it was not before.
+    /// Number of changes of the port of a MAC address.
     pub last_mac: u64,
-    /// How often a packet and all of its copies are parsed again.
+    /// Limit of the parsings of a packet and all of its copies.
     pub parsed_max: usize,
 }
 
 impl Default for World {
-    /// Without bridges. Packets are parsed again a few times only: there are worlds where each time
-    /// costs thousands of lookups, and leads to more.
+    /// Returns a world without bridges and with a low limit of parsings.
+    ///
+    /// In some worlds each parsing costs thousands of lookups and leads to more parsings.
     fn default() -> Self {
         Self { bridges: BTreeMap::new(), last_rule: 0, last_mac: 0, parsed_max: 16 }
     }
@@ -55,13 +56,13 @@ impl Default for World {
 pub struct WorldBridge {
     /// Its ports.
     pub ports: Vec<PortInfo>,
-    /// Its rules, in no order that matters.
+    /// Its rules, in any order.
     pub rules: Vec<Arc<Rule>>,
-    /// Its groups, as they were asked for.
+    /// Its groups, as they were requested.
     pub groups: BTreeMap<GroupId, GroupMod>,
     /// Its meters.
     pub meters: BTreeMap<MeterId, MeterConfig>,
-    /// Ports of MAC addresses, by VLAN, with what tells where an address was from where it is.
+    /// Ports of MAC addresses by VLAN, with a number that changes when the address moves.
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
 }
 
@@ -73,11 +74,11 @@ struct Tables {
 }
 
 impl World {
-    /// Changes a bridge that there is: all of it, or nothing.
+    /// Applies a change to an existing bridge: all of it, or nothing.
     ///
     /// # Errors
     ///
-    /// Why a request was refused; then nothing has changed.
+    /// Returns the reason of the refusal; then nothing has changed.
     pub fn modify(
         &mut self,
         id: BridgeId,
@@ -103,12 +104,13 @@ impl World {
         Ok(())
     }
 
-    /// Does what a bundle asks for: all of it, or nothing. Answers with what becomes of its packets,
-    /// which change nothing.
+    /// Applies a bundle: all of it, or nothing. Returns the effects of its packets.
+    ///
+    /// The packets change nothing.
     ///
     /// # Errors
     ///
-    /// Why a request was refused; then nothing has changed.
+    /// Returns the reason of the refusal; then nothing has changed.
     pub fn commit(
         &mut self,
         id: BridgeId,
@@ -244,7 +246,7 @@ impl World {
         }
     }
 
-    /// The port of the datapath that a packet came in by, as its key says.
+    /// Returns the port of the datapath on which a packet arrived, from its key.
     #[must_use]
     pub fn ingress(&self, key: &FlowKey) -> Option<DatapathPort> {
         let id = BridgeId::new(u16::try_from(key.bridge()).ok()?);
@@ -255,13 +257,13 @@ impl World {
         }
     }
 
-    /// A port of a bridge.
+    /// Returns a port of a bridge.
     #[must_use]
     pub fn port(&self, bridge: BridgeId, number: PortNo) -> Option<&PortInfo> {
         self.bridges.get(&bridge)?.ports.iter().find(|port| port.number == number)
     }
 
-    /// The rules of a table that match a packet, the first to win first.
+    /// Returns the rules of a table that match a packet, the first to win first.
     pub(super) fn matching(
         &self,
         bridge: BridgeId,
@@ -341,7 +343,7 @@ fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowM
     Ok(())
 }
 
-/// The next revision of a rule.
+/// Returns the next revision of a rule.
 fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
     Rule {
         id: rule.id,
@@ -381,7 +383,7 @@ fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
     owned
 }
 
-/// Removes what was owned, and is not any more, until nothing more goes.
+/// Removes the rules that no rule owns any more, until none is left.
 fn remove_orphans(rules: &mut Vec<Arc<Rule>>, mut before: BTreeSet<(TableId, Cookie)>) {
     loop {
         let now = owned(rules);

@@ -15,7 +15,7 @@ use shunt_flow::{
 use super::{RuleTextError, RuleTextProblem, slice::TextSlice};
 use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
 
-/// Names of ports, and what is known of the packet here.
+/// The names of ports, and the known headers of the packets.
 #[derive(Clone)]
 pub(super) struct Scope<'a> {
     ports: &'a dyn PortNames,
@@ -38,24 +38,24 @@ pub(super) enum PortProtocol {
 }
 
 impl<'a> Scope<'a> {
-    /// Of the actions of a rule.
+    /// Returns the scope of the actions of a rule.
     pub(super) fn of_rule(matching: &Match, ports: &'a dyn PortNames) -> Self {
         let mask = FlowMask::from(matching.mask());
         let known = Known { key: matching.key(), mask };
         Self { ports, packet: Some(Box::new(known)) }
     }
 
-    /// Of actions without a rule.
+    /// Returns the scope of actions without a rule.
     pub(super) const fn of_packet_out(ports: &'a dyn PortNames) -> Self {
         Self { ports, packet: None }
     }
 
-    /// The port of a name, a reserved name or a number.
+    /// Returns the port with this name, reserved name or number, if there is one.
     pub(super) fn find_port(&self, text: &str) -> Option<PortNo> {
         parse_port(text, self.ports)
     }
 
-    /// As [`Self::find_port`], where there must be one.
+    /// Returns the port with this name, or an error.
     pub(super) fn port(&self, slice: TextSlice<'_>) -> Result<PortNo, RuleTextError> {
         let name = slice.text();
         self.find_port(name)
@@ -72,7 +72,7 @@ impl<'a> Scope<'a> {
         self.packet.as_ref().is_some_and(|known| known.has_vlan())
     }
 
-    /// The transport protocol that every packet here has.
+    /// Returns the transport protocol of every packet, if they have one in common.
     pub(super) fn transport(&self) -> Option<PortProtocol> {
         let known = self.packet.as_ref()?;
         let protocols = [
@@ -83,7 +83,7 @@ impl<'a> Scope<'a> {
         protocols.into_iter().find(|(field, _)| known.allows(*field)).map(|(_, protocol)| protocol)
     }
 
-    /// Refuses the action where its packet may lack what it needs; notes what it changes.
+    /// Checks that every packet has the headers that `action` needs, and records its changes.
     pub(super) fn admit(
         &mut self,
         action: &Action,
@@ -92,8 +92,10 @@ impl<'a> Scope<'a> {
         self.admit_if(|known| known.check(action), action, at)
     }
 
-    /// As [`Self::admit`], in an action set: what a packet is when the set runs, nobody knows here,
-    /// and an action that comes to nothing then is no mistake.
+    /// Checks an action of an action set, like [`Self::admit`].
+    ///
+    /// The packet at the time when the set runs is not known, and an action without effect is no
+    /// error.
     pub(super) fn admit_to_set(
         &mut self,
         action: &Action,
@@ -161,7 +163,7 @@ impl Known {
             | Action::Meter(_)
             | Action::PushVlan { .. }
             | Action::PushMpls { .. }
-            // Headers without a TTL are left alone.
+            // These actions ignore headers without a TTL.
             | Action::CopyTtlOut
             | Action::CopyTtlIn
             // Where something is known, these are writes to the port of a protocol.
@@ -178,7 +180,7 @@ impl Known {
         }
     }
 
-    /// Notes what an action makes of its packet.
+    /// Records the changes that an action makes to the packet.
     fn note(&mut self, action: &Action) {
         match action {
             Action::SetField { field: field @ FieldId::VlanTci, value, mask } => {
@@ -205,7 +207,8 @@ impl Known {
         }
     }
 
-    /// That the rule that is learned may name what it names, and the packet has what is copied.
+    /// Checks that the learned rule matches valid fields, and that the packet has the copied
+    /// fields.
     fn check_learn(&self, learn: &LearnAction) -> Result<(), RuleTextProblem> {
         let mut learned = Self { key: FlowKey::ZERO, mask: FlowMask::EMPTY };
         for spec in &learn.specs {
@@ -259,7 +262,7 @@ impl Known {
 
     fn check_write(&self, field: FieldId) -> Result<(), RuleTextProblem> {
         self.require(field)?;
-        // It may be read without a tag, as zero.
+        // Without a tag, the field reads as zero.
         if field == FieldId::VlanVid { self.require_tag() } else { Ok(()) }
     }
 
@@ -296,5 +299,5 @@ fn in_learned_rule(problem: RuleTextProblem) -> RuleTextProblem {
 
 /// The port of TFTP, which runs over UDP.
 const TFTP: u16 = 69;
-/// The bit of `vlan_tci` that says that there is a tag.
+/// The bit of `vlan_tci` that is set if there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;

@@ -18,30 +18,32 @@ use crate::{
 pub struct PacketEffects {
     /// Packets that leave, in order; empty after an error.
     pub outcomes: Vec<Outcome>,
-    /// Why the switch itself dropped the packet.
+    /// The reason for which the switch itself dropped the packet.
     pub error: Option<TraversalError>,
-    /// Why it dropped copies of the packet that had been parsed again.
+    /// The reasons for which it dropped copies of the packet that had been parsed again.
     pub later_errors: Vec<TraversalError>,
-    /// The lookups, in order for each time that the packet was parsed.
+    /// The lookups, in order for each parsing of the packet.
     pub visited: Vec<Visited>,
-    /// The groups that chose buckets, and which; `None`: all.
+    /// The groups that chose buckets, with the bucket; `None`: all.
     pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
-    /// A meter ended the packet, or a copy of it.
+    /// A meter dropped the packet, or a copy of it.
     pub was_metered: bool,
     /// Rules that the packet's learn actions make.
     pub learned: Vec<LearnEffect>,
-    /// The rules that it refreshes.
+    /// The rules that the packet refreshes.
     pub refreshed: Vec<Refreshed>,
-    /// How many copies of the packet, itself included, came to nothing. Meters may end more.
+    /// Number of copies without an output, including the packet itself.
+    ///
+    /// Meters may drop more.
     pub dropped: usize,
 }
 
 /// One lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visited {
-    /// Where.
+    /// The bridge and the table.
     pub place: (BridgeId, TableId),
-    /// The rule that won.
+    /// The matching rule.
     pub rule: Option<crate::RuleId>,
     /// Length of the frame when it was parsed.
     pub length: usize,
@@ -50,9 +52,12 @@ pub struct Visited {
 /// A copy of the packet that leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// To a port, cut to a length, with these header words; and its length before that.
+    /// A frame to a port.
+    ///
+    /// The fields are the port, the length to truncate to, the header words, and the length before
+    /// that.
     Sent(DatapathPort, Option<u32>, Vec<u64>, usize),
-    /// To controllers, with these header words.
+    /// A packet-in to controllers, with these header words.
     Punted(Punted, Vec<u64>),
 }
 
@@ -96,7 +101,7 @@ impl Punted {
     }
 }
 
-/// The hidden state that a packet-in shows.
+/// Returns the fields that a packet-in has as metadata.
 pub(super) fn state(key: &FlowKey) -> Vec<u128> {
     let fields = [
         FieldId::InPort,

@@ -9,7 +9,7 @@ use crate::{
     traversals::traversal::TraversalError,
 };
 
-/// The walk of a packet from where it was parsed to where it is parsed again, or ends.
+/// The walk of a packet between two parsings, or up to its end.
 #[derive(Default)]
 struct Half {
     visited: Vec<Visited>,
@@ -20,11 +20,11 @@ struct Half {
     length: usize,
     has_emitted: bool,
     was_metered: bool,
-    /// The packet is not parsed again, and nothing happens.
+    /// The packet is not parsed again, and has no effects.
     is_ghost: bool,
-    /// It is dropped instead.
+    /// The packet is dropped instead.
     is_spent: bool,
-    /// Outcomes and errors that there were before it began.
+    /// Number of outcomes and errors before the half began.
     before: (usize, usize),
 }
 
@@ -32,29 +32,31 @@ struct Half {
 pub(super) struct Halves {
     all: Vec<Half>,
     current: usize,
-    /// How often the packet was parsed again on the way to the current half.
+    /// Number of parsings up to the current half.
     cuts: u8,
-    /// If there was a cut since the innermost copy was made: the lookups until the first one.
+    /// Number of lookups up to the first cut since the innermost copy was made, if there was a cut.
     resubmits_at_cut: Option<u16>,
     /// Meters since the innermost copy was made.
     copies: Copies,
-    /// The same, at the first cut since then.
+    /// The same, at the first cut since the innermost copy was made.
     copies_at_cut: Option<Copies>,
-    /// How often the packet and all of its copies are parsed again.
+    /// Limit of the parsings of the packet and all of its copies.
     parsed_max: usize,
     outcomes: Vec<Outcome>,
     errors: Vec<TraversalError>,
 }
 
-/// A copy that passes a meter is made for real, and so are those in it.
+/// State of the copies that a meter makes real.
+///
+/// A copy that passes a meter is made real, and so are the copies inside it.
 #[derive(Clone, Copy, Default)]
 struct Copies {
     is_metered: bool,
-    /// How deep those inside nest.
+    /// Depth of nesting inside.
     nesting: u16,
 }
 
-/// Where a copy of the packet was made.
+/// The state outside of a copy of the packet.
 #[derive(Clone, Copy)]
 pub(super) struct Outer {
     copies: Copies,
@@ -85,7 +87,7 @@ impl Halves {
         }
     }
 
-    /// A copy of the packet is made.
+    /// Begins a copy of the packet.
     pub(super) fn begin(&mut self) -> Outer {
         Outer {
             copies: std::mem::take(&mut self.copies),
@@ -96,8 +98,10 @@ impl Halves {
         }
     }
 
-    /// The copy has come to its end. If it was parsed again, answers how many lookups had been made
-    /// before: then an error concerns nobody else.
+    /// Ends the copy.
+    ///
+    /// If the copy was parsed again, returns the number of lookups before: then an error ends only
+    /// the copy.
     pub(super) fn end(&mut self, outer: Outer, error: Option<TraversalError>) -> Option<u16> {
         let at_cut = self.resubmits_at_cut;
         if let (Some(_), Some(error)) = (at_cut, error) {
@@ -111,12 +115,12 @@ impl Halves {
         let nesting = copies.nesting.max(inner.nesting + u16::from(inner.is_metered));
         self.copies = Copies { nesting, ..copies };
         self.copies_at_cut = copies_at_cut;
-        // An error that goes on is that of the half in which the copy was made.
+        // An error that is passed on belongs to the half in which the copy was made.
         (self.current, self.cuts, self.resubmits_at_cut) = (current, cuts, resubmits_at_cut);
         at_cut
     }
 
-    /// Makes sure that copies do not nest too deep.
+    /// Checks that copies do not nest too deep.
     pub(super) const fn bound_copies(&self) -> Result<(), TraversalError> {
         if self.copies.nesting > COPY_DEPTH_MAX {
             return Err(TraversalError::TooDeep(COPY_DEPTH_MAX));
@@ -124,18 +128,18 @@ impl Halves {
         Ok(())
     }
 
-    /// A packet-in begins, which may pass a meter of its own.
+    /// Begins a packet-in, which may pass a meter of its own.
     pub(super) fn begin_packet_in(&mut self) -> PacketInCopies {
         PacketInCopies(std::mem::take(&mut self.copies))
     }
 
-    /// It has ended.
+    /// Ends the packet-in.
     pub(super) fn end_packet_in(&mut self, PacketInCopies(copies): PacketInCopies) {
         let nesting = copies.nesting.max(u16::from(self.copies.is_metered));
         self.copies = Copies { nesting, ..copies };
     }
 
-    /// A meter is passed, whatever it does.
+    /// Records that a meter is passed, with any result.
     pub(super) const fn pass_meter(&mut self) {
         self.copies.is_metered = true;
     }
@@ -241,8 +245,9 @@ impl Halves {
         &mut self.all[self.current]
     }
 
-    /// Nothing that a half decided happens, so nothing of the halves that it led to either. It has
-    /// been through its tables and groups all the same.
+    /// Removes the effects of a half and of the halves that it led to.
+    ///
+    /// Their table and group statistics stay.
     fn undo(&mut self, index: usize) {
         let half = &mut self.all[index];
         half.has_emitted = false;

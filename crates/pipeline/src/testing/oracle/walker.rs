@@ -71,11 +71,11 @@ pub(super) struct Walker<'w> {
     pub(super) has_exited: bool,
     takes_table: bool,
     pub(super) role: Role,
-    /// A meter has ended this copy of the packet; tables see it all the same.
+    /// A meter has dropped this copy of the packet; tables still count it.
     pub(super) is_muted: bool,
 }
 
-/// Where actions stand, as packet-ins tell.
+/// The bridge, table and rule of an action, which a packet-in contains.
 #[derive(Clone, Copy)]
 pub(super) struct Role {
     pub(super) in_set: bool,
@@ -121,7 +121,7 @@ impl<'w> Walker<'w> {
         self.run_set()
     }
 
-    /// Runs something on a copy of the packet, which is put back afterwards.
+    /// Runs `run` on a copy of the packet and restores the packet afterwards.
     pub(super) fn copy(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
@@ -140,7 +140,9 @@ impl<'w> Walker<'w> {
         result
     }
 
-    /// The same inside of another one; copies that meters make real nest no deeper than a bound.
+    /// Runs `run` on a copy inside another copy.
+    ///
+    /// The nesting of copies that meters make real is limited.
     pub(super) fn nested(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
@@ -149,7 +151,7 @@ impl<'w> Walker<'w> {
         self.halves.bound_copies()
     }
 
-    /// The packet is parsed again.
+    /// Parses the packet again.
     pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
         self.halves.cut(self.resubmits, self.is_muted)?;
         change(&mut self.packet);
@@ -158,12 +160,12 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
-    /// Makes sure that the headers are parsed.
+    /// Parses the headers if they are not parsed.
     fn need_headers(&mut self) -> Result<(), TraversalError> {
         if self.packet.is_uncovered { self.cut(|_| {}) } else { Ok(()) }
     }
 
-    /// Looks up in a table and runs the rule that it finds.
+    /// Looks up the packet in a table and runs the matching rule.
     fn look_up(
         &mut self,
         table: TableId,
@@ -251,7 +253,7 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
-    /// Actions as an action set executes them.
+    /// Returns actions in the order in which an action set executes them.
     pub(super) fn ordered(set: &[Action]) -> Vec<Action> {
         let last = |is: fn(&Action) -> bool| set.iter().rev().find(|action| is(action)).cloned();
         let Some(end) = last(|action| matches!(action, Action::Group(_)))
@@ -287,7 +289,7 @@ impl<'w> Walker<'w> {
         list
     }
 
-    /// Runs a list; false if its rest is left because a TTL was used up.
+    /// Runs a list; returns false if the rest is skipped because a TTL has expired.
     pub(super) fn list(&mut self, actions: &[Action]) -> Result<bool, TraversalError> {
         for action in actions {
             if self.has_exited {
@@ -361,7 +363,7 @@ impl<'w> Walker<'w> {
         Ok(true)
     }
 
-    /// A packet-in, unless a meter is in its way. A packet that pauses ends here.
+    /// Sends a packet-in, unless a meter drops it. A packet that pauses ends here.
     #[inline(never)]
     fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
@@ -376,7 +378,7 @@ impl<'w> Walker<'w> {
         if asked.pause { Err(self.halves.pause(self.resubmits)) } else { Ok(()) }
     }
 
-    /// Counts the TTL down; false if it is used up.
+    /// Decrements the TTL; returns false if it has expired.
     #[inline(never)]
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
         if !self.packet.has(FieldId::NwTtl) {
@@ -497,7 +499,7 @@ impl<'w> Walker<'w> {
         })
     }
 
-    /// The packet is that of a peer bridge now.
+    /// Moves the packet to a peer bridge.
     #[inline(never)]
     fn arrive(&mut self, bridge: BridgeId, number: PortNo) {
         (self.set, self.stack) = (Vec::new(), Vec::new());
@@ -515,7 +517,7 @@ impl<'w> Walker<'w> {
         self.depth += 1;
     }
 
-    /// The reason that a packet-in gives; `None`: there is none.
+    /// Returns the reason that a packet-in contains, if there is one.
     fn reason_told(&self, reason: PacketInReason) -> Option<PacketInReason> {
         let is_miss = self
             .rule
