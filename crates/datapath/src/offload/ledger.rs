@@ -17,7 +17,6 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 
 use hashbrown::HashMap;
-use shunt_flow::Match;
 use shunt_gigaflow::{
     ltm::{LtmEntryRef, LtmRule, Next, Tag},
     offload::{Counters, LtmIndex, OffloadError, Operation, Ticket},
@@ -25,6 +24,11 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::{Time, Traversal};
 
+mod entry;
+
+pub(super) use entry::OffloadEntry;
+
+use self::entry::{Doomed, EntryKey, State, key};
 use super::{OffloadRefusal, OperationCounts};
 
 /// All entries that the device is intended to hold, or may still hold.
@@ -55,45 +59,6 @@ pub(super) struct Ledger {
     next_ticket: u64,
     pub(super) operations: OperationCounts,
 }
-
-/// An entry.
-#[derive(Debug)]
-pub(super) struct OffloadEntry {
-    /// The owner's entry.
-    pub(super) entry: LtmEntryRef,
-    pub(super) stage: StageId,
-    pub(super) rule: Arc<LtmRule>,
-    pub(super) traversal: Arc<Traversal>,
-    /// The traversal that it was created for.
-    pub(super) traversal_no: u64,
-    state: State,
-    doomed: Option<Doomed>,
-    /// The device's count at the last reading.
-    counted: Counters,
-    /// The part of it that the device counted before it lost its state.
-    counted_before: Counters,
-    /// Time of the last reading that found a hit, or of the confirmation.
-    used: Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Waiting,
-    Inserting,
-    Held,
-    Removing,
-    /// The device was lost before it responded to the insertion; the entry's presence is unknown.
-    Unknown,
-    Refused,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Doomed {
-    stale_since: Option<Time>,
-}
-
-/// The key of an entry in the device; each key has one entry at most.
-type EntryKey = (StageId, Tag, u16, Match);
 
 type Hasher = foldhash::fast::FixedState;
 
@@ -591,21 +556,4 @@ impl Ledger {
         }
         Some(offloaded)
     }
-}
-
-impl OffloadEntry {
-    /// Returns the time of the last known hit.
-    pub(super) const fn used(&self) -> Time {
-        self.used
-    }
-
-    fn totals(&self) -> Counters {
-        let (before, own) = (self.counted_before, self.counted);
-        Counters { packets: before.packets + own.packets, bytes: before.bytes + own.bytes }
-    }
-}
-
-fn key(offloaded: &OffloadEntry) -> EntryKey {
-    let rule = &offloaded.rule;
-    (offloaded.stage, rule.tag, rule.length, rule.matching.clone())
 }

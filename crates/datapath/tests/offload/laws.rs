@@ -233,13 +233,13 @@ impl Run {
             self.rig.wait(Duration::from_millis(10));
         }
         let newest = self.rig.twin.pipeline.version();
-        let mut turns = 0;
+        let mut iterations = 0;
         while self.rig.status().state.is_stale()
             || self.rig.acked_version() < newest
             || held(self.rig.owner.device().inner()) != self.rig.meant()
         {
-            turns += 1;
-            prop_assert!(turns < 5000, "it never comes to rest: {:?}", self.rig.status());
+            iterations += 1;
+            prop_assert!(iterations < 5000, "work never ends: {:?}", self.rig.status());
             self.rig.run_iteration();
             self.rig.coordinator.run_iteration();
             self.rig.wait(Duration::from_millis(10));

@@ -17,17 +17,17 @@ fn frame(target: u8) -> Vec<u8> {
 #[test]
 fn a_missed_packet_becomes_a_candidate_and_hits_in_the_device() {
     let mut switch = Switch::behind_device(2, 2, thread_config());
-    let (handle, ends) = switch.target.take().unwrap();
+    let (handle, ends) = switch.device.take().unwrap();
     let pipeline = switch.pipeline.clone();
-    let target = SoftwareDevice::new(4, 100);
-    let mut owner = OffloadAgent::new(OffloadConfig::new(BRIDGE), pipeline, target, ends);
+    let device = SoftwareDevice::new(4, 100);
+    let mut owner = OffloadAgent::new(OffloadConfig::new(BRIDGE), pipeline, device, ends);
     let change =
         switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
     switch.change(&change.unwrap());
     switch.settle();
     assert!(
         switch.coordinator.acked_version() < switch.pipeline.version(),
-        "the barrier waits for the target"
+        "the barrier waits for the device"
     );
     owner.run_iteration(switch.now);
     assert_eq!(switch.coordinator.acked_version(), switch.pipeline.version());
@@ -45,7 +45,7 @@ fn a_missed_packet_becomes_a_candidate_and_hits_in_the_device() {
 #[test]
 fn software_hits_become_candidates_by_sampling() {
     let mut switch = Switch::behind_device(1, 2, thread_config());
-    let (handle, ends) = switch.target.take().unwrap();
+    let (handle, ends) = switch.device.take().unwrap();
     let change =
         switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
     switch.change(&change.unwrap());
@@ -74,7 +74,7 @@ fn software_hits_become_candidates_by_sampling() {
 #[test]
 fn a_thread_without_a_device_sends_no_candidates() {
     let mut switch = Switch::behind_device(1, 2, thread_config());
-    let (handle, _ends) = switch.target.take().unwrap();
+    let (handle, _ends) = switch.device.take().unwrap();
     let made = |switch: &mut Switch, host| {
         let before = handle.status().candidates_offered;
         assert!(switch.send(0, 1, &frame(host)));

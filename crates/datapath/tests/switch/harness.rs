@@ -107,7 +107,7 @@ pub(crate) struct Switch {
     hosts: BTreeMap<u32, Vec<Queues>>,
     pool: Pool,
     /// The endpoints of the agent of an offload device, if there is one.
-    pub(crate) target: Option<(OffloadHandle, OffloadEndpoint)>,
+    pub(crate) device: Option<(OffloadHandle, OffloadEndpoint)>,
     pub(crate) now: Time,
 }
 
@@ -185,20 +185,20 @@ impl Switch {
         };
         let mut ends: Vec<CoordinatorEndpoint> = Vec::new();
         let (mut own, mut controls) = (Vec::new(), Vec::new());
-        let (mut target, mut offers) = (None, Vec::new());
+        let (mut device, mut candidates) = (None, Vec::new());
         if front == Front::Target {
             let count = usize::from(threads);
             let made =
                 offload_endpoint(OwnerId(threads), version, count, Arc::clone(&waker)).unwrap();
-            target = Some((made.0, made.1));
+            device = Some((made.0, made.1));
             ends.push(made.2);
-            offers = made.3;
+            candidates = made.3;
         }
         for index in 0..threads {
             let made = thread_ends(OwnerId(index), version, sizes, wakers.clone()).unwrap();
             let (thread, mut control, coordinator) = made;
-            if let Some(offers) = offers.pop() {
-                control.send(Command::OffloadCandidate(Some(Box::new(offers)))).unwrap();
+            if let Some(candidates) = candidates.pop() {
+                control.send(Command::OffloadCandidate(Some(Box::new(candidates)))).unwrap();
             }
             own.push(PacketThread::new(config, Arc::clone(&pipeline), thread));
             controls.push(control);
@@ -215,7 +215,7 @@ impl Switch {
             traffic: BTreeMap::new(),
             hosts: BTreeMap::new(),
             pool: Pool::new(),
-            target,
+            device,
             now: Time::ZERO.after(Duration::from_secs(1)),
         }
     }

@@ -158,14 +158,14 @@ fn repair_takes_an_eighth_while_packets_wait() {
     // otherwise.
     switch.run_iteration(0);
     assert_eq!(seen_to(&switch), 8);
-    let mut turns = 0;
+    let mut iterations = 0;
     while switch.threads[0].held() > 0 {
         let before = seen_to(&switch);
         switch.run_iteration(0);
-        turns += 1;
+        iterations += 1;
         assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repaired(&switch));
     }
-    assert!(turns > 0, "no packet waited");
+    assert!(iterations > 0, "no packet waited");
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! An entry of the ledger, and its state.
+
+use std::sync::Arc;
+
+use shunt_flow::Match;
+use shunt_gigaflow::{
+    ltm::{LtmEntryRef, LtmRule, Tag},
+    offload::Counters,
+    partition::StageId,
+};
+use shunt_pipeline::{Time, Traversal};
+
+/// An entry that the device is intended to hold, or may still hold.
+#[derive(Debug)]
+pub(in crate::offload) struct OffloadEntry {
+    /// The owner's entry.
+    pub(in crate::offload) entry: LtmEntryRef,
+    pub(in crate::offload) stage: StageId,
+    pub(in crate::offload) rule: Arc<LtmRule>,
+    pub(in crate::offload) traversal: Arc<Traversal>,
+    /// The traversal that it was created for.
+    pub(in crate::offload) traversal_no: u64,
+    pub(super) state: State,
+    pub(super) doomed: Option<Doomed>,
+    /// The device's count at the last reading.
+    pub(super) counted: Counters,
+    /// The part of it that the device counted before it lost its state.
+    pub(super) counted_before: Counters,
+    /// Time of the last reading that found a hit, or of the confirmation.
+    pub(super) used: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting,
+    Inserting,
+    Held,
+    Removing,
+    /// The device was lost before it responded to the insertion; the entry's presence is unknown.
+    Unknown,
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Doomed {
+    pub(super) stale_since: Option<Time>,
+}
+
+/// The key of an entry in the device; each key has one entry at most.
+pub(super) type EntryKey = (StageId, Tag, u16, Match);
+
+impl OffloadEntry {
+    /// Returns the time of the last known hit.
+    pub(in crate::offload) const fn used(&self) -> Time {
+        self.used
+    }
+
+    pub(super) fn totals(&self) -> Counters {
+        let (before, own) = (self.counted_before, self.counted);
+        Counters { packets: before.packets + own.packets, bytes: before.bytes + own.bytes }
+    }
+}
+
+pub(super) fn key(offloaded: &OffloadEntry) -> EntryKey {
+    let rule = &offloaded.rule;
+    (offloaded.stage, rule.tag, rule.length, rule.matching.clone())
+}
