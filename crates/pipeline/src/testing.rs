@@ -1,9 +1,9 @@
 //! Worlds of bridges for property tests: generators, a model, and the oracle of translation.
 //!
 //! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
-//! * [`World`]: bridges as plain lists; applies requests in the obvious way.
-//! * [`World::translate`]: what becomes of one concrete packet, by linear scans and recursion. It
-//!   shares no code with the translation that it judges.
+//! * [`World`]: bridges as plain lists; applies requests one by one.
+//! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. It
+//!   shares no code with the translation that it tests.
 //! * [`execute`]: what datapath actions do to one concrete packet.
 //! * [`merged`]: a traversal from its sub-traversals.
 //! * [`Twin`]: a pipeline and a world that go through the same changes, of any kind or built by
@@ -30,7 +30,7 @@ pub use world::{World, WorldBridge};
 #[cfg(test)]
 pub(crate) use drawing::{cases, draw, runner};
 
-/// Values drawn in the middle of a test.
+/// Values that a test draws while it runs.
 #[cfg(test)]
 mod drawing {
     use std::fmt::Debug;

@@ -24,14 +24,14 @@ const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
-/// Says what lies behind the labels of a test packet, if it has any, and how long its frame is.
+/// Stores the type behind the labels of a test packet, if it has any, and the length of its frame.
 pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
     let secret = u64::from(hidden_type) << 16 | u64::from(length);
     let word = &mut key.words_mut()[SECRET];
     *word = *word & !0xffff_ffff | secret;
 }
 
-/// The key that a switch makes of a test packet.
+/// Returns the key that a switch extracts from a test packet.
 #[must_use]
 pub fn visible(key: &FlowKey) -> FlowKey {
     let mut key = key.clone();
@@ -46,7 +46,7 @@ const fn is_mpls(ether_type: u16) -> bool {
     matches!(ether_type, 0x8847 | 0x8848)
 }
 
-/// A frame. Its keys are boxed for the sake of the oracle, which recurs with copies of it.
+/// A frame. Its keys are boxed, because the oracle recurses with copies of it.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     /// MAC addresses, Ethernet type and tags.
@@ -87,7 +87,7 @@ impl Frame {
         frame
     }
 
-    /// The header words that extraction makes of it.
+    /// Returns the header words that extraction gives.
     pub(super) fn view(&self) -> FlowKey {
         let mut key = FlowKey::clone(&self.link);
         if is_mpls(self.ether_type()) {
@@ -112,7 +112,7 @@ impl Frame {
         self.link.set_field(FieldId::EthType, ether_type.into());
     }
 
-    /// Writes words of the link, of the outermost label, or of the payload if it is in sight.
+    /// Writes words of the link, of the outermost label, or of the payload if no label hides it.
     pub(super) fn write(&mut self, word: usize, value: u64, mask: u64) {
         let target = if LINK.contains(&word) {
             &mut self.link.words_mut()[word]
@@ -128,13 +128,13 @@ impl Frame {
         *target = *target & !mask | value & mask;
     }
 
-    /// The DSCP of an IP packet that is in sight.
+    /// Returns the DSCP of an IP packet that no label hides.
     pub(super) fn dscp(&self) -> Option<u128> {
         let is_ip = matches!(self.ether_type(), 0x0800 | 0x86dd);
         (is_ip && self.is_open()).then(|| self.payload.field(FieldId::IpDscp))
     }
 
-    /// Gives the packet another DSCP.
+    /// Writes the DSCP of the packet.
     pub(super) fn set_dscp(&mut self, dscp: u128) {
         self.payload.set_field(FieldId::IpDscp, dscp);
     }
@@ -159,7 +159,7 @@ impl Frame {
         self.labels.is_empty() && self.ether_type() == self.hidden_type
     }
 
-    /// The entries that extraction shows.
+    /// Returns the label stack entries that extraction shows.
     fn shown(&self) -> [u64; 3] {
         let mut shown = [0; 3];
         for (shown, entry) in shown.iter_mut().zip(&self.labels) {
@@ -171,7 +171,7 @@ impl Frame {
         shown
     }
 
-    /// Bytes of tags and labels.
+    /// Returns the length of tags and labels in bytes.
     fn shims(&self) -> i64 {
         let vlan = self.link.words()[VLAN];
         let tags = i64::from(vlan & 0x1000 != 0) + i64::from(vlan & 0x1000 << 32 != 0);

@@ -1,4 +1,4 @@
-//! Generators: few tables, few fields, few values, so that everything meets everything.
+//! Generators of few tables, fields and values, so that rules overlap and packets match them.
 
 mod conjunction;
 mod groups;
@@ -35,7 +35,7 @@ use crate::{
 /// The bridges of generated worlds: both have ports, and patches to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
-/// Something that changes a world.
+/// A change of a world.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Flow-mods, as one version.
@@ -44,7 +44,7 @@ pub enum Op {
     Modify(BridgeId, Vec<Modification>),
     /// A bundle, as one version.
     Commit(BridgeId, Vec<BundleStep>),
-    /// A bridge gets these ports.
+    /// Sets the ports of a bridge.
     SetPorts(BridgeId, Vec<PortInfo>),
     /// Removes the rules with timeouts that have passed at this moment. All other operations happen
     /// at time zero.
@@ -61,7 +61,7 @@ pub enum Op {
 /// learn actions process.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => leading_world()];
-    // Boxed, as what is drawn from it lies on the stack of each test.
+    // Boxed, because the value would be on the stack of each test.
     (built.boxed(), vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
         world.extend(teachers.into_iter().map(|key| Op::Teach(Box::new(key))));
         world
@@ -160,14 +160,15 @@ fn step(id: BridgeId) -> impl Strategy<Value = BundleStep> {
     ]
 }
 
-/// A change of something that a translation has consulted, if it is one of a kind that can be aimed
-/// at.
+/// Returns a change of something that a translation has consulted, if its kind has such changes.
 #[must_use]
 pub fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     groups::change_of(object)
 }
 
-/// The ports of a bridge: always 1 to 3 and LOCAL of the datapath; a patch or two; settings vary.
+/// The ports of a bridge: 1 to 3 and LOCAL of the datapath, and one or two patches.
+///
+/// Their settings vary.
 pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     let kinds = move |(number, patch): (u32, PortKind)| {
         let datapath = DatapathPort::new(u32::from(id.number()) * 100 + number % 100);
@@ -213,7 +214,7 @@ fn config() -> impl Strategy<Value = PortConfig> {
     })
 }
 
-/// A packet as it comes in by a port of the datapath.
+/// A packet as it arrives on a port of the datapath.
 pub fn packet() -> impl Strategy<Value = FlowKey> {
     let headers: Vec<_> = HEADERS
         .iter()
@@ -242,7 +243,8 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
 /// a switch.
 pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
     let (key, mask) = (key.clone(), mask.clone());
-    // Values that rules name: what a rule that lost needs is a whole field, seldom met by chance.
+    // Values that rules name: a rule that did not win needs a whole field, which is seldom equal by
+    // chance.
     let noise = vec(option::of(noise_word()), key.words().len());
     (packet(), noise, 1u32..=3).prop_map(move |(named, noise, port)| {
         let mut other = named;
@@ -313,7 +315,7 @@ pub fn add() -> impl Strategy<Value = FlowMod> {
     ]
 }
 
-/// A rule that every packet matches which matches no other.
+/// A rule with lowest priority that matches the packets that match no other.
 fn floor() -> impl Strategy<Value = FlowMod> {
     rule().prop_map(|request| FlowMod {
         matching: Match::any(),
@@ -322,7 +324,7 @@ fn floor() -> impl Strategy<Value = FlowMod> {
     })
 }
 
-/// One of a table below all others.
+/// Such a rule of a table below all others.
 fn floor_of(table: TableId) -> impl Strategy<Value = FlowMod> {
     floor().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
 }

@@ -11,12 +11,12 @@ use crate::{
     time::Time,
 };
 
-/// How a rule is printed.
+/// Options for printing a rule.
 #[derive(Clone, Copy)]
 pub struct RuleFormat<'a> {
     /// Names of ports; [`NoPortNames`](shunt_flow::text::NoPortNames) prints numbers.
     pub ports: &'a dyn PortNames,
-    /// The moment at which age and counters are told; `None` leaves them out (`--no-stats`).
+    /// The time for which age and counters are printed; `None` omits them (`--no-stats`).
     pub stats_at: Option<Time>,
 }
 
@@ -59,7 +59,7 @@ pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
     text + "actions=" + &format_actions(&rule.instructions, format.ports)
 }
 
-/// Prints what stands behind `actions=`.
+/// Prints the text after `actions=`.
 #[must_use]
 pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> String {
     let mut items = Vec::new();
@@ -84,7 +84,7 @@ pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> Str
     if items.is_empty() { "drop".to_owned() } else { items.join(",") }
 }
 
-/// Priority and match, and a space if there is any of them.
+/// Prints priority and match, and a space if there is any of them.
 fn matched(rule: &Rule, ports: &dyn PortNames) -> String {
     let priority =
         (rule.priority != Priority::DEFAULT).then(|| format!("priority={}", rule.priority));
@@ -104,7 +104,7 @@ fn push_flags(text: &mut String, flags: FlowFlags) {
     text.extend(names.into_iter().filter(|(set, _)| *set).map(|(_, name)| name));
 }
 
-/// Seconds, with three decimals or nine if the clock was that fine.
+/// Prints seconds, with three decimals, or nine if the duration is not a multiple of a millisecond.
 fn duration(duration: std::time::Duration) -> String {
     let (seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
     match nanoseconds {

@@ -1,10 +1,11 @@
-//! Groups as people write them: `ovs-ofctl add-group`, `dump-groups`.
+//! The text of groups: `ovs-ofctl add-group`, `dump-groups`.
 //!
-//! A group is one list of items, in which `bucket=` begins a bucket: what follows belongs to it,
-//! until the next one. There a few items are about the bucket, and all others are its actions.
+//! A group is one list of items. Each `bucket=` begins a bucket, and the items up to the next
+//! `bucket=` belong to it. A few of these items are properties of the bucket, and all others are
+//! its actions.
 //!
-//! Text may leave out what most groups do not say: a bucket's number is its place then, its weight
-//! is 1 in a select group and 0 in others.
+//! Some items may be omitted. The number of a bucket is then its position, and its weight is 1 in a
+//! select group and 0 in others.
 
 use shunt_flow::{
     FieldId, PortNo,
@@ -100,13 +101,13 @@ fn format_selection(selection: &Selection) -> String {
     }
 }
 
-/// A field under a mask, which is written as a value of the field.
+/// Prints a field under a mask, as a value of the field.
 fn format_hashed(field: FieldId, mask: u128) -> String {
     let (name, all) = (field.name(), field.value_max());
     if mask == all { name.to_owned() } else { format!("{name}={}", format_value(field, mask, all)) }
 }
 
-/// A group of which some items have been read.
+/// A group with the items read so far.
 struct GroupDraft<'a> {
     group: Option<GroupId>,
     kind: Option<GroupKind>,
@@ -156,7 +157,7 @@ impl<'a> GroupDraft<'a> {
         }
     }
 
-    /// An item before the first bucket.
+    /// Reads an item before the first bucket.
     fn setting(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
         let value = item.argument_or_end();
         match item.name.text() {
@@ -218,7 +219,7 @@ impl<'a> GroupDraft<'a> {
     }
 }
 
-/// A bucket of which some items have been read.
+/// A bucket with the items read so far.
 struct BucketDraft<'a> {
     at: TextSlice<'a>,
     id: Option<u32>,
@@ -301,7 +302,7 @@ fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextEr
     }
 }
 
-/// The fields of `fields(FIELD,FIELD=MASK,..)`, in the order of the field table.
+/// Reads the fields of `fields(FIELD,FIELD=MASK,..)`, in the order of the field table.
 fn hashed(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     let mut fields: Vec<(FieldId, u128)> = Vec::new();
     for item in argument.items() {
@@ -333,7 +334,7 @@ fn mask(field: FieldId, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     }
 }
 
-/// Names of kinds of groups, those first that are printed.
+/// Names of the group types; the first name of each is printed.
 const KINDS: [(&str, GroupKind); 5] = [
     ("all", GroupKind::All),
     ("select", GroupKind::Select),

@@ -27,7 +27,7 @@ pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Instructions, 
     parse_instructions(TextSlice::whole(text), Scope::of_packet_out(ports))
 }
 
-/// Reads what stands behind `actions=` of a rule.
+/// Reads the text after `actions=` of a rule.
 pub(super) fn parse_instructions(
     text: TextSlice<'_>,
     scope: Scope<'_>,
@@ -72,7 +72,7 @@ pub(super) fn parse_instructions(
     }
 }
 
-/// The meter that the actions begin with, and the rest of them.
+/// Returns the meter at the start of the actions, and the other actions.
 fn metered(actions: Box<[Action]>) -> (Option<MeterId>, Box<[Action]>) {
     match &*actions {
         [Action::Meter(meter), rest @ ..] => (Some(*meter), rest.into()),
@@ -80,7 +80,7 @@ fn metered(actions: Box<[Action]>) -> (Option<MeterId>, Box<[Action]>) {
     }
 }
 
-/// Value and mask of `write_metadata`.
+/// Reads value and mask of `write_metadata`.
 fn metadata(argument: TextSlice<'_>) -> Result<(u64, u64), RuleTextError> {
     let part = |slice| parse_as(slice, "metadata", u64::MAX);
     match argument.split_once("/") {
@@ -112,12 +112,12 @@ impl Step {
         }
     }
 
-    /// The instruction of this name.
+    /// Returns the instruction with this name.
     pub(super) fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.name().eq_ignore_ascii_case(name))
     }
 
-    /// The instruction that an item is, or is part of.
+    /// Returns the instruction that an item is, or is part of.
     fn of(name: &str) -> Self {
         Self::find(name).unwrap_or(Self::Apply)
     }

@@ -1,8 +1,8 @@
-//! Meters as people write them: `ovs-ofctl add-meter`, `dump-meters`.
+//! The text of meters: `ovs-ofctl add-meter`, `dump-meters`.
 //!
-//! A meter is one list of items, in which `bands=` begins the list of its bands, and `type=` each of
-//! them: `meter=1,kbps,burst,bands=type=drop,rate=100,burst_size=50`. A dump has a line for the
-//! meter and one for each band, which reads the same.
+//! A meter is one list of items. `bands=` begins the list of its bands, and each `type=` begins a
+//! band: `meter=1,kbps,burst,bands=type=drop,rate=100,burst_size=50`. A dump has a line for the
+//! meter and one for each band, and parses to the same meter.
 
 use super::{
     RuleTextError, RuleTextProblem,
@@ -36,7 +36,9 @@ pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, Ru
     draft.finish(whole, command)
 }
 
-/// Prints a meter as `ovs-ofctl dump-meters` does: a line for the meter, and one for each band.
+/// Prints a meter as `ovs-ofctl dump-meters` does.
+///
+/// There is a line for the meter, and one for each band.
 #[must_use]
 pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
     let unit = match config.unit {
@@ -63,7 +65,7 @@ pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
     text
 }
 
-/// A meter of which some items have been read.
+/// A meter with the items read so far.
 #[derive(Default)]
 struct MeterDraft<'a> {
     meter: Option<MeterId>,
@@ -73,7 +75,7 @@ struct MeterDraft<'a> {
     bands: Option<Vec<BandDraft<'a>>>,
 }
 
-/// A band of which some items have been read.
+/// A band with the items read so far.
 struct BandDraft<'a> {
     at: TextSlice<'a>,
     remarks: bool,
@@ -106,7 +108,7 @@ impl<'a> MeterDraft<'a> {
         }
     }
 
-    /// An item before the bands.
+    /// Reads an item before the bands.
     fn setting(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
         match item.name.text() {
             "kbps" => self.set_unit(item, ("kbps", MeterUnit::Kilobits)),

@@ -1,4 +1,4 @@
-//! Names of items and actions: those that are, and those that are not yet.
+//! Names of items and actions, supported and unsupported.
 
 /// Actions and instructions that rules may have.
 pub(super) const ACTIONS: &[&str] = &[
@@ -70,7 +70,7 @@ pub(super) const ACTIONS: &[&str] = &[
     "goto_table",
 ];
 
-/// Actions of OpenFlow and of its extensions that this switch does not have yet.
+/// Actions of OpenFlow and its extensions that this switch does not support yet.
 const LATER: &[&str] = &["encap", "decap", "dec_nsh_ttl", "delete_field"];
 
 /// Items of a rule other than its match.
@@ -91,7 +91,7 @@ pub(super) const ITEMS: &[&str] = &[
     "actions",
 ];
 
-/// The action of this name that does not exist yet.
+/// Returns the unsupported action with this name.
 pub(super) fn find_later(name: &str) -> Option<&'static str> {
     LATER.iter().copied().find(|later| later.eq_ignore_ascii_case(name))
 }

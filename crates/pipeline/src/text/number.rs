@@ -22,7 +22,7 @@ where
     })
 }
 
-/// A table that rules may name.
+/// Reads the number of a table that rules may name.
 pub(super) fn table(slice: TextSlice<'_>) -> Result<TableId, RuleTextError> {
     let number = integer(slice.text()).and_then(|number| u8::try_from(number).ok());
     number.and_then(TableId::new).ok_or_else(|| {
@@ -31,12 +31,12 @@ pub(super) fn table(slice: TextSlice<'_>) -> Result<TableId, RuleTextError> {
     })
 }
 
-/// A group that can be.
+/// Reads a valid group number.
 pub(super) fn group(slice: TextSlice<'_>) -> Result<GroupId, RuleTextError> {
     parse_as(slice, "a group", GroupId::MAX.number()).map(GroupId::new)
 }
 
-/// A meter that can be.
+/// Reads a valid meter number.
 pub(super) fn meter(slice: TextSlice<'_>) -> Result<MeterId, RuleTextError> {
     match parse_as(slice, "a meter", MeterId::MAX.number())? {
         0 => Err(slice.bad("meter", "a number from 1 on")),
@@ -44,7 +44,7 @@ pub(super) fn meter(slice: TextSlice<'_>) -> Result<MeterId, RuleTextError> {
     }
 }
 
-/// A cookie, or bits of one: a number, or -1 for all bits.
+/// Reads a cookie, or a mask of one: a number, or -1 for all bits.
 pub(super) fn cookie(slice: TextSlice<'_>) -> Result<u64, RuleTextError> {
     match slice.text() {
         "-1" => Ok(u64::MAX),
@@ -52,7 +52,7 @@ pub(super) fn cookie(slice: TextSlice<'_>) -> Result<u64, RuleTextError> {
     }
 }
 
-/// Bytes as `01.02.03`, as notes and user data are printed.
+/// Prints bytes as `01.02.03`, the format of notes and user data.
 pub(super) fn dotted_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(".")
 }

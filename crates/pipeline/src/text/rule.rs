@@ -1,4 +1,4 @@
-//! Whole rules, as `ovs-ofctl` takes them.
+//! The text of whole rules, as `ovs-ofctl` reads them.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub fn parse_rule(
     draft.finish(items, actions)
 }
 
-/// A rule of which some items have been read.
+/// A rule with the items read so far.
 struct RuleDraft<'a> {
     rule: FlowMod,
     matching: MatchBuilder<'a>,
@@ -115,7 +115,7 @@ impl RuleDraft<'_> {
         })
     }
 
-    /// An item with a value that is not part of the match.
+    /// Reads an item with a value that is not part of the match.
     fn setting(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
         let name = item.name.text();
         let missing = || RuleTextProblem::ValueMissing { name: name.to_owned() };
@@ -164,7 +164,7 @@ impl RuleDraft<'_> {
     }
 }
 
-/// A request that names nothing.
+/// Returns a request without any item.
 fn blank(command: FlowModCommand) -> FlowMod {
     FlowMod {
         command,
@@ -207,12 +207,12 @@ fn is_useful(name: &str, command: FlowModCommand) -> bool {
     }
 }
 
-/// Returns whether an item is one that `dump-flows` prints but is not part of the rule.
+/// Returns whether an item is one that only `dump-flows` prints.
 fn is_counter(name: &str) -> bool {
     matches!(name, "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age")
 }
 
-/// The error for a name that is no item and no field.
+/// Returns the error for a name that is neither an item nor a field.
 fn unknown(name: TextSlice<'_>) -> RuleTextError {
     let text = name.text();
     name.error(match nearest_of(text, ITEMS.iter().copied()) {
@@ -238,7 +238,9 @@ fn group(value: TextSlice<'_>) -> Result<u32, RuleTextError> {
     }
 }
 
-/// Value and mask: a new rule gets a cookie, rules to delete are chosen by one.
+/// Reads the value and mask of a cookie.
+///
+/// A new rule gets the cookie. Rules to delete are selected by cookie and mask.
 fn cookie(value: TextSlice<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
     match (value.split_once("/"), command) {
         (Some(_), Add) => Err(value.error(RuleTextProblem::MaskedCookie)),

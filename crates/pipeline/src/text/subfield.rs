@@ -1,9 +1,9 @@
 //! Bits of fields: `NXM_NX_REG0[0..15]`.
 //!
-//! Two fields are wider in a flow key than this text shows them. `vlan_vid` is 13 bits, with the
-//! one that says that there is a tag; `vlan_vid[]` is the 12 of the number. `in_port` is 32 bits;
-//! `in_port[]` (`NXM_OF_IN_PORT`) is the 16 that OpenFlow 1.0 knew, and `in_port_oxm[]`
-//! (`OXM_OF_IN_PORT`) is all of them.
+//! Two fields are wider in a flow key than in this text. `vlan_vid` is 13 bits with its presence
+//! bit; `vlan_vid[]` is the 12 bits of the number. `in_port` is 32 bits; `in_port[]`
+//! (`NXM_OF_IN_PORT`) is the 16 bits of OpenFlow 1.0, and `in_port_oxm[]` (`OXM_OF_IN_PORT`) is all
+//! of them.
 
 use shunt_flow::{
     FieldId,
@@ -39,7 +39,7 @@ pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
 /// The bits that an action may write, with their position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// The packet and what goes with it.
+    /// The packet and its metadata.
     Packet,
     /// The connection, inside `ct`.
     Connection,
@@ -75,7 +75,7 @@ fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
     }
 }
 
-/// Refuses a field with an OpenFlow number of more than 32 bits, for actions that take 32.
+/// Refuses a field with an OpenFlow number that exceeds 32 bits.
 pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
     let field = subfield.field;
     let is_short = field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none());
@@ -98,7 +98,7 @@ pub(super) fn whole_name(subfield: Subfield) -> Option<&'static str> {
     (offset == 0 && width == shown_width(field, name)).then_some(name)
 }
 
-/// The error for a field that there is none of.
+/// Returns the error for an unknown field.
 pub(super) fn unknown_field(slice: TextSlice<'_>) -> RuleTextError {
     let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
     let nearest = nearest_of(slice.text(), names);
@@ -110,7 +110,7 @@ pub(super) fn format(subfield: Subfield) -> String {
     let Subfield { field, offset, width } = subfield;
     let end = offset.saturating_add(width);
     let oxms = field.info().oxms;
-    // Only in_port has a first number that is too small for some of its bits.
+    // Only the first number of in_port has fewer bits than the field.
     let oxm = oxms.iter().find(|oxm| field != FieldId::InPort || end <= oxm.wire_bits);
     let name = oxm.or_else(|| oxms.last()).map_or_else(|| field.name(), |oxm| oxm.name);
     let last = end.saturating_sub(1);
@@ -127,7 +127,7 @@ fn named(name: TextSlice<'_>) -> Result<FieldId, RuleTextError> {
     field.ok_or_else(|| unknown_field(name))
 }
 
-/// Offset and width of what stands between brackets.
+/// Reads offset and width from the text between brackets.
 fn range(inner: Option<&str>, width: u8) -> Option<(u8, u8)> {
     let bit = |text: &str| u8::try_from(integer(text)?).ok();
     match inner? {
@@ -142,7 +142,7 @@ fn range(inner: Option<&str>, width: u8) -> Option<(u8, u8)> {
     }
 }
 
-/// Bits of a field of this name when none are named.
+/// Returns the width of a field under this name.
 fn shown_width(field: FieldId, name: &str) -> u8 {
     match field {
         FieldId::VlanVid => 12,

@@ -1,4 +1,4 @@
-//! Clauses, and rules that match conjunctions: of few ids, so that clauses belong together.
+//! Clauses, and rules that match conjunctions; ids are few, so that clauses belong together.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use shunt_classifier::Priority;
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The ids that there are.
+/// The ids of conjunctions.
 const IDS: std::ops::Range<u32> = 0..3;
 
 /// A rule that is a clause of one or two conjunctions.
@@ -28,8 +28,9 @@ pub(super) fn answer() -> impl Strategy<Value = FlowMod> {
     (rule(), IDS).prop_map(|(request, id)| answering(request, id))
 }
 
-/// Clauses of one table and priority that some packets meet, with the rule that answers; one of
-/// them may be missing.
+/// Clauses of one table and priority that some packets match, with the rule of the conjunction.
+///
+/// One of the clauses may be missing.
 pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {
     let clauses = vec((rule(), 0u8..2), 2..6);
     let place = (0u8..2, 1u16..4, IDS);
@@ -52,7 +53,7 @@ pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {
     })
 }
 
-/// A conjunction in table 1 that many packets meet.
+/// A conjunction in table 1 that many packets match.
 pub(super) fn usual() -> impl Strategy<Value = Vec<FlowMod>> {
     (rule(), rule(), select(MACS)).prop_map(|(request, answer, address)| {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);

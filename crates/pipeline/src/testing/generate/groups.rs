@@ -1,4 +1,4 @@
-//! Groups of all kinds, in chains; meters that every packet exceeds or none does; choices by hash.
+//! Groups of all kinds, in chains, meters that every packet or none exceeds, and choices by hash.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, PortNo};
@@ -60,7 +60,7 @@ pub(super) fn request() -> impl Strategy<Value = Modification> {
     ]
 }
 
-/// A change of a group or a meter that there is.
+/// A change of an existing group or meter.
 pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     let modify = |id, request: BoxedStrategy<Modification>| {
         Some(request.prop_map(move |request| Op::Modify(id, vec![request])).boxed())
@@ -85,7 +85,7 @@ pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     }
 }
 
-/// Actions that choose by what is live or by a hash, or pass a meter.
+/// Actions that choose by liveness or by a hash, or that pass a meter.
 pub(super) fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (1..=GROUP_MAX).prop_map(|id| Action::Group(GroupId::new(id))),
@@ -109,7 +109,7 @@ pub(super) fn with_links(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<Port
     })
 }
 
-/// A group; it leads to groups up to a number, but rarely to those above it.
+/// A group. It leads to groups up to a number, and rarely to those above it.
 fn group_mod(
     command: GroupCommand,
     id: u32,
@@ -178,8 +178,9 @@ fn selection() -> impl Strategy<Value = Selection> {
     ]
 }
 
-/// A meter of bands that every packet exceeds, longer than they take at once, and of bands that
-/// none does.
+/// A meter of bands that every packet exceeds, and of bands that no packet exceeds.
+///
+/// Packets exceed a band because they are longer than its burst size.
 fn meter_mod(command: MeterCommand, id: u32) -> impl Strategy<Value = MeterMod> {
     let kind = prop_oneof![
         2 => Just(MeterBandKind::Drop),
@@ -223,7 +224,7 @@ fn multipath() -> impl Strategy<Value = MultipathAction> {
     let link_max = select(vec![0u16, 1, 2, 3, 63, 64]);
     let parts = (hash_fields(), 0u16..3, algorithm, link_max, 0u32..6, subfield());
     parts.prop_map(|(fields, basis, algorithm, link_max, argument, target)| {
-        // The action asks for room for the highest link.
+        // The action needs enough bits for the highest link.
         let needed = 16 - u8::try_from(link_max.leading_zeros()).unwrap_or(0);
         let fits = target.width >= needed;
         let target = if fits { target } else { Subfield::whole(FieldId::Reg1) };

@@ -13,7 +13,7 @@ use crate::testing::set_secret;
 /// Labels that neither IPv4 nor ARP begins with.
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
 
-/// Lengths of frames: more than the meters take at once, without all tags and labels too.
+/// Lengths of frames: above the burst size of the meters, even without tags and labels.
 const LENGTHS: std::ops::Range<u16> = 152..220;
 
 const MPLS: usize = word::MPLS as usize;
@@ -44,7 +44,7 @@ pub(super) fn labelled(packet: impl Strategy<Value = FlowKey>) -> impl Strategy<
     })
 }
 
-/// Actions that give a packet to and fro between its labels and what is behind them.
+/// Actions that move a packet between its labels and the headers behind them.
 pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     let port = prop_oneof![6 => (1u32..=6).prop_map(PortNo::new), 1 => Just(PortNo::NORMAL)];
     let output = port.prop_map(|port| Action::Output { port, max_len: 0 });
@@ -83,7 +83,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     });
     let list = vec(nested, 1..7);
     let stacked = option::weighted(0.2, stacked());
-    // Where conjunctions are, perhaps.
+    // A table that may have conjunctions.
     let further = option::weighted(0.4, Just(TableId::new(1)));
     (list, super::set_field(), prop::bool::weighted(0.2), stacked, further).prop_map(
         |(mut list, rewrite, hides, stacked, further)| {
@@ -96,7 +96,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// A copy that passes a meter, and is parsed again behind it.
+/// A copy that passes a meter and is parsed again after it.
 fn metered() -> impl Strategy<Value = Action> {
     (groups::meter(), action(), 1u32..=6).prop_map(|(meter, action, port)| {
         let ttl = Action::DecTtl { controllers: Box::new([]) };
@@ -105,8 +105,7 @@ fn metered() -> impl Strategy<Value = Action> {
     })
 }
 
-/// Actions that put values on the stack, perhaps cut the packet, and send it to the first that they
-/// take off.
+/// Actions that push values, may cut the packet, and send it to the first popped value.
 fn stacked() -> impl Strategy<Value = Vec<Action>> {
     let value = Subfield { field: FieldId::Reg0, offset: 0, width: 3 };
     let pushes = vec(
@@ -122,7 +121,7 @@ fn stacked() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// A world in which rules do little else.
+/// A world in which rules have mostly such actions.
 pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
     let met = BRIDGES.map(|id| conjunction::usual().prop_map(move |rules| Op::Apply(id, rules)));
     let met = option::weighted(0.5, met);
@@ -153,7 +152,7 @@ pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// An action on labels or the stack, or one that only the whole frame can answer.
+/// An action on labels or the stack, or one that needs the whole frame.
 pub(super) fn action() -> impl Strategy<Value = Action> {
     let bit = (select(vec![FieldId::Reg0, FieldId::Reg1]), 0u8..2)
         .prop_map(|(field, offset)| Subfield { field, offset, width: 1 });
@@ -186,8 +185,10 @@ pub(super) fn popping(request: FlowMod) -> FlowMod {
     FlowMod { matching: Match::new(&key, &mask), instructions, ..request }
 }
 
-/// Labels below the bottom of the stack are zero, and so are those of packets without; what they
-/// hide is of the same type, in a frame of some length.
+/// Sets the hidden part of `other` to match that of `key`.
+///
+/// Labels below the bottom of the stack are zero, and so are those of packets without labels. The
+/// hidden headers have the same type, in a frame of some length.
 pub(super) fn exorcise(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
     let [hidden_type, noise] =
         [key.words()[THIRD] >> 16, other.words()[THIRD]].map(|word| word & 0xffff);

@@ -1,4 +1,4 @@
-//! Rules that learn, few enough of them that what they learn meets packets and other rules.
+//! Rules with learn actions: few, so that learned rules match packets and overlap other rules.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_classifier::Priority;

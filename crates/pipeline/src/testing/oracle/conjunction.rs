@@ -17,15 +17,15 @@ use crate::{
 pub enum Found<'w> {
     /// A rule, or none.
     Rule(Option<&'w Arc<Rule>>),
-    /// A conjunction is met.
+    /// A conjunction with all clauses matched.
     Conjunction(Conjunction),
 }
 
-/// A conjunction, by what tells it apart: the priority, the id, and the number of clauses.
+/// The identity of a conjunction: its priority, its id, and its number of clauses.
 pub type Conjunction = (Priority, u32, u8);
 
 impl World {
-    /// The rule that a packet finds in a table, and the number of lookups for conjunctions.
+    /// Returns the matching rule of a table, and the number of lookups for conjunctions.
     pub(super) fn look_up(
         &self,
         place: (BridgeId, TableId),
@@ -76,7 +76,7 @@ impl World {
         Found::Rule(None)
     }
 
-    /// The rule that a packet finds with a `conj_id`, among those that are no clauses.
+    /// Returns the matching rule for a `conj_id`, among those that are no clauses.
     #[must_use]
     pub fn second(
         &self,
@@ -99,7 +99,7 @@ fn with_conj_id(key: &FlowKey, id: u32) -> FlowKey {
     key
 }
 
-/// Id, number of clauses, and clause of each conjunction that a rule is part of.
+/// Returns id, number of clauses, and clause of each conjunction that a rule is part of.
 fn clauses(rule: &Rule) -> Vec<(u32, u8, u8)> {
     let clause = |action: &Action| match action {
         Action::Conjunction { id, clause, clauses_count } => Some((*id, *clauses_count, *clause)),

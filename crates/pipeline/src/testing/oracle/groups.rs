@@ -42,7 +42,7 @@ impl Walker<'_> {
             copy.has_exited = false;
             Ok(())
         });
-        // Nobody but the bucket suffers from too many labels.
+        // Too many labels drop only the copy of this bucket.
         let is_over = matches!(result, Err(TraversalError::TooManyMplsLabels(_)));
         if is_over { Ok(()) } else { result }
     }
@@ -66,7 +66,8 @@ impl Walker<'_> {
         self.port(port).is_some_and(|port| port.link_up && !port.config.port_down)
     }
 
-    /// Each bucket draws a time by a rate that is its weight; the first one to come is chosen.
+    /// Chooses a bucket by weighted hash: each draws a time with its weight as rate, and the
+    /// earliest wins.
     fn select(&self, group: &GroupMod) -> Option<usize> {
         let (basis, values) = match &group.selection {
             Selection::Default => (0, self.packet.connection()),
@@ -135,7 +136,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Passes a meter: the packet ends here, or leaves with another DSCP, or goes on.
+    /// Passes a meter: the packet is dropped, gets another DSCP, or passes unchanged.
     pub(super) fn meter(&mut self, id: MeterId) {
         if self.world.bridges[&self.id()].meters.contains_key(&id) {
             self.halves.pass_meter();
@@ -155,7 +156,7 @@ impl Walker<'_> {
     /// Returns the kind of the band that all packets exceed, if the meter has such a band.
     pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
         let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;
-        // The generators make bands that take no packet of theirs, and bands that take them all.
+        // Generated bands are exceeded by no packet or by all packets.
         let exceeded =
             bands.iter().filter(|band| *unit == MeterUnit::Kilobits && band.burst_size == 1);
         exceeded.rev().max_by_key(|band| band.rate).map(|band| band.kind)

@@ -5,7 +5,7 @@ use shunt_flow::FieldId;
 use super::packet::Packet;
 use crate::action::HashFields;
 
-/// A hash of a list of values, beginning with a parameter.
+/// Returns the hash of a list of values, with `basis` as initial value.
 pub(super) fn hash(basis: u64, values: &[u128]) -> u64 {
     let halves = values.iter().flat_map(|value| {
         let bytes = value.to_be_bytes();
@@ -25,7 +25,7 @@ pub(super) fn hash(basis: u64, values: &[u128]) -> u64 {
 }
 
 impl Packet {
-    /// The values that tell one connection from others.
+    /// Returns the values that identify a connection.
     pub(super) fn connection(&self) -> Vec<u128> {
         let mut values = self.addresses();
         if self.has(FieldId::IpProto) {
@@ -37,7 +37,7 @@ impl Packet {
         values
     }
 
-    /// The values that an action hashes.
+    /// Returns the values that an action hashes.
     pub(super) fn hashed(&self, fields: HashFields) -> Vec<u128> {
         let first = |fields: [FieldId; 2]| {
             let there = fields.into_iter().filter(|field| self.has(*field));

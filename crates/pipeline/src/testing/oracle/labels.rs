@@ -1,4 +1,4 @@
-//! Actions on labels, on the stack, and what only the whole frame can tell.
+//! Actions on labels and on the stack, and those that need the whole frame.
 
 use shunt_flow::{FieldId, PortNo, field::Prerequisite, rewrite::TtlCopy};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Walker<'_> {
-    /// Runs an action; false if the rest of its list is left.
+    /// Runs an action; returns false if the rest of its list is skipped.
     #[inline(never)]
     pub(super) fn label(&mut self, action: &Action) -> Result<bool, TraversalError> {
         match action {
@@ -57,7 +57,7 @@ impl Walker<'_> {
         self.cut(|packet| packet.copy_ttl_behind(copy))
     }
 
-    /// Counts the TTL down; false if it is used up, or if there is none.
+    /// Decrements the TTL; returns false if it has expired, or if there is none.
     fn dec_mpls_ttl(&mut self) -> bool {
         if !self.packet.is_mpls() {
             return false;

@@ -1,6 +1,6 @@
 //! The oracle of translation: one concrete packet, linear scans, recursion.
 //!
-//! It shares no code with the translation that it judges.
+//! It shares no code with the translation that it tests.
 
 mod conjunction;
 mod effects;

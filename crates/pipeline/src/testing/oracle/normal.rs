@@ -1,4 +1,4 @@
-//! NORMAL, port by port.
+//! The NORMAL action, port by port.
 
 use shunt_flow::{FieldId, PortNo};
 
