@@ -415,7 +415,7 @@ impl EvictionCoordinator {
     /// Returns the version that every owner has acknowledged.
     ///
     /// No owner can hit an entry that this version or an earlier one made stale. Retired and
-    /// sleeping owners hold up nobody.
+    /// sleeping owners delay no version.
     #[must_use]
     pub fn acked_version(&self) -> Version {
         let answers = self.owners.iter().map(OwnerState::acked_version);

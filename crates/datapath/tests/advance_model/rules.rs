@@ -1,4 +1,7 @@
-//! The rules, one by one: kept, no interleaving has a fault; broken, the model finds what each is for.
+//! One test for each rule of the model.
+//!
+//! No interleaving of a kept rule has a fault. For a broken rule the model finds the fault that the
+//! rule prevents.
 
 use super::*;
 
@@ -49,7 +52,7 @@ fn rule_2_an_install_older_than_the_engine_is_dropped() {
 
 #[test]
 fn rule_3_an_owner_reports_expiries_but_not_evictions() {
-    // That an advance is not reported is asserted on every step of every model.
+    // Every step of every model asserts that invalidations are not reported.
     check_broken(Rule::ExpiryIsSilent, Fault::PhantomRow);
 }
 
@@ -88,7 +91,7 @@ fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
     world.change();
     world.owners[0].invalidation();
     assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
-    // Without it, the update drops installs that it has nothing to do with.
+    // Without the install number, the update drops unrelated installs.
     world.owners[0].install(0);
     world.change();
     world.owners[0].invalidation();

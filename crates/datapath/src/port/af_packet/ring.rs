@@ -1,8 +1,8 @@
 //! The memory that the kernel puts received frames into: a receive ring of `TPACKET_V2`.
 //!
-//! The ring is an array of slots. The kernel fills a slot and gives it to the reader by a bit of its
-//! status word; the reader gives it back by clearing the word. Between these two nobody writes to
-//! the slot, so a frame can be lent out as a slice; [`Slot`] gives it back when it is dropped.
+//! The ring is an array of slots. The kernel fills a slot and passes it to the reader by a bit of its
+//! status word; the reader returns it by clearing the word. In between, the kernel does not write to
+//! the slot, so the frame can be borrowed as a slice. A dropped [`Slot`] returns the slot.
 //!
 //! A slot must hold the longest packet still to be segmented, since the kernel cuts what is longer.
 //! Slots never cross the end of a block, and a block takes a power of two of pages: 15 slots to a
@@ -146,7 +146,7 @@ impl Slot<'_> {
         }
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
-        // SAFETY: virtio header and frame lie inside the slot; nobody writes there while it is ours.
+        // SAFETY: virtio header and frame lie inside the slot; the kernel does not write while it is ours.
         let bytes =
             unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
         let (virtio_header, frame) = bytes.split_first_chunk()?;
