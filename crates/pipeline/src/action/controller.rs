@@ -1,4 +1,4 @@
-//! Packet-ins, as actions ask for them.
+//! Packet-ins, as actions request them.
 
 use crate::id::MeterId;
 
@@ -7,19 +7,19 @@ use crate::id::MeterId;
 pub struct ControllerAction {
     /// Bytes of the packet to send.
     pub max_len: u16,
-    /// Which controllers: those with this id (`NXT_SET_CONTROLLER_ID`); 0 by default.
+    /// Id of the controllers to send to (`NXT_SET_CONTROLLER_ID`); 0 by default.
     pub controller_id: u16,
-    /// The reason that the packet-in gives.
+    /// The reason in the packet-in.
     pub reason: PacketInReason,
-    /// Bytes that come back in the packet-in.
+    /// Bytes to copy to the packet-in.
     pub userdata: Box<[u8]>,
     /// The meter that packet-ins pass first.
     pub meter: Option<MeterId>,
-    /// Stop here until a controller resumes the packet (`NXT_RESUME`).
+    /// Stop the packet here until a controller resumes it (`NXT_RESUME`).
     pub pause: bool,
 }
 
-/// Why a packet goes to a controller (OpenFlow 1.3.5, 7.4.1).
+/// The reason for which a packet is sent to a controller (OpenFlow 1.3.5, 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketInReason {
     /// The table-miss rule sent it.

@@ -1,4 +1,4 @@
-//! Choices by a hash of the packet.
+//! Actions that choose by a hash of the packet.
 
 use shunt_flow::PortNo;
 
@@ -32,17 +32,17 @@ pub struct MultipathAction {
     pub fields: HashFields,
     /// Initial value of the hash.
     pub basis: u16,
-    /// How a link is chosen by it.
+    /// The algorithm that chooses a link by the hash.
     pub algorithm: MultipathAlgorithm,
     /// The highest number of a link.
     pub link_max: u16,
     /// The argument of `iter_hash`.
     pub argument: u32,
-    /// Where the link's number is written.
+    /// The bits to which the number of the link is written.
     pub target: Subfield,
 }
 
-/// How `multipath` chooses (`nx_mp_algorithm`).
+/// The algorithm of `multipath` (`nx_mp_algorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MultipathAlgorithm {
     /// `modulo_n`.
@@ -62,18 +62,18 @@ pub struct BundleAction {
     pub fields: HashFields,
     /// Initial value of the hash.
     pub basis: u16,
-    /// How a port is chosen.
+    /// The algorithm that chooses a port.
     pub algorithm: BundleAlgorithm,
     /// The ports to choose from.
     pub members: Box<[PortNo]>,
-    /// Where the port's number is written; `None`: the packet is sent there.
+    /// The bits to which the port number is written; `None`: the packet is sent to the port.
     pub target: Option<Subfield>,
 }
 
-/// The algorithm by which `bundle` chooses a port with its link up (`nx_bd_algorithm`).
+/// The algorithm of `bundle` (`nx_bd_algorithm`): it chooses a port with its link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
-    /// `active_backup`: the first.
+    /// `active_backup`: the first port.
     ActiveBackup,
     /// `hrw`: highest random weight.
     HighestRandomWeight,

@@ -1,4 +1,4 @@
-//! Rules that a packet makes.
+//! Learn actions: rules with values from a packet.
 
 use shunt_classifier::Priority;
 
@@ -18,44 +18,43 @@ pub struct LearnAction {
     pub cookie: Cookie,
     /// Its table.
     pub table: TableId,
-    /// Idle timeout once a TCP FIN or RST has passed; 0: as it was.
+    /// Idle timeout after a TCP FIN or RST; 0: unchanged.
     pub fin_idle_timeout: u16,
-    /// Hard timeout once a TCP FIN or RST has passed; 0: as it was.
+    /// Hard timeout after a TCP FIN or RST; 0: unchanged.
     pub fin_hard_timeout: u16,
-    /// Tell controllers when the rule goes (`NX_LEARN_F_SEND_FLOW_REM`).
+    /// Notify controllers when the rule is removed (`NX_LEARN_F_SEND_FLOW_REM`).
     pub send_flow_removed: bool,
-    /// Delete what was learned when the last rule that learns it goes
-    /// (`NX_LEARN_F_DELETE_LEARNED`).
+    /// Delete learned rules with the last rule that learns them (`NX_LEARN_F_DELETE_LEARNED`).
     pub delete_learned: bool,
-    /// The most rules of this table and cookie; 0: no limit.
+    /// Largest number of rules with this table and cookie; 0: no limit.
     pub limit: u32,
-    /// The bit that says whether a rule was learned or refreshed (`NX_LEARN_F_WRITE_RESULT`).
+    /// The bit that is set if a rule was learned, not refreshed (`NX_LEARN_F_WRITE_RESULT`).
     pub result: Option<Subfield>,
     /// Matches and actions of the learned rule.
     pub specs: Box<[LearnSpec]>,
 }
 
-/// One part of what a learned rule matches or does (`nx_flow_mod_spec`).
+/// One match or action of a learned rule (`nx_flow_mod_spec`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LearnSpec {
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: LearnSource,
-    /// Where it goes.
+    /// The target of the value.
     pub target: LearnTarget,
     /// Number of bits, the same for both.
     pub width: u8,
 }
 
-/// Where a value of a learned rule comes from.
+/// The source of a value of a learned rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnSource {
-    /// The packet.
+    /// A field of the packet.
     Field(Subfield),
-    /// The action itself.
+    /// A constant of the action.
     Value(u128),
 }
 
-/// Where a value of a learned rule goes.
+/// The target of a value of a learned rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnTarget {
     /// The rule matches these bits.

@@ -14,20 +14,20 @@ pub struct Subfield {
 }
 
 impl Subfield {
-    /// A whole field.
+    /// Returns all bits of a field.
     #[must_use]
     pub const fn whole(field: FieldId) -> Self {
         Self { field, offset: 0, width: field.width() }
     }
 
-    /// `None` where the bits would leave the field.
+    /// Returns these bits, or `None` if the field does not have them.
     #[must_use]
     pub fn new(field: FieldId, offset: u8, width: u8) -> Option<Self> {
         let end = u16::from(offset) + u16::from(width);
         (width > 0 && end <= u16::from(field.width())).then_some(Self { field, offset, width })
     }
 
-    /// The bits, as a mask of the field's value.
+    /// Returns the bits as a mask of the field's value.
     #[must_use]
     pub const fn bits(self) -> u128 {
         (u128::MAX >> (128 - self.width)) << self.offset

@@ -26,7 +26,7 @@ pub(super) fn load(argument: TextSlice<'_>, writes: Writes) -> Result<Vec<Action
     Ok(halves.into_iter().filter_map(part).collect())
 }
 
-/// A number that fits into bits of a field.
+/// Reads a number that fits into bits of a field.
 pub(super) fn value_for(target: Subfield, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     parse_as(text, "a value of this width", target.bits().unbounded_shr(target.offset.into()))
 }
@@ -41,7 +41,7 @@ pub(super) fn moved(argument: TextSlice<'_>, writes: Writes) -> Result<Action, R
     Ok(Action::Move { source, target })
 }
 
-/// Refuses bits of different number.
+/// Refuses ranges of different width.
 pub(super) fn of_one_width(
     source: Subfield,
     target: Subfield,
@@ -73,7 +73,7 @@ pub(super) fn check_pkt_larger(argument: TextSlice<'_>) -> Result<Action, RuleTe
     Ok(Action::CheckPktLarger { length, target: one_bit(target)? })
 }
 
-/// One bit that an action writes.
+/// Reads one bit that an action writes.
 pub(super) fn one_bit(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
     let target = subfield::parse_target(slice, Writes::Packet)?;
     if target.width == 1 { Ok(target) } else { Err(slice.error(RuleTextProblem::ManyBits)) }

@@ -1,4 +1,4 @@
-//! `ct` and what stands in it: `nat`, and writes of a connection's mark and label.
+//! `ct` and its arguments: `nat`, and writes of a connection's mark and label.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -77,7 +77,7 @@ fn is_lookup(action: &Action) -> bool {
     matches!(action, Action::Nat(nat) if nat.kind.is_none())
 }
 
-/// A number, or the 16 bits of a field that hold it.
+/// Reads a number, or the 16 bits of a field that hold it.
 fn zone(value: TextSlice<'_>) -> Result<CtZone, RuleTextError> {
     if integer(value.text()).is_some() {
         return parse_as(value, "a zone", u16::MAX).map(CtZone::Number);
@@ -94,7 +94,7 @@ fn alg(value: TextSlice<'_>) -> Result<u16, RuleTextError> {
     named.map(|(_, alg)| *alg).ok_or_else(|| value.bad("ct", "alg=ftp or alg=tftp"))
 }
 
-/// The actions in `exec(..)`.
+/// Reads the actions in `exec(..)`.
 fn exec(argument: TextSlice<'_>) -> Result<Vec<Action>, RuleTextError> {
     let mut actions = Vec::new();
     for item in argument.items() {
@@ -150,7 +150,7 @@ fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     Ok(Action::Nat(Box::new(nat)))
 }
 
-/// `FIRST[-LAST][:FIRST[-LAST]]`, with brackets around IPv6 addresses that ports follow.
+/// `FIRST[-LAST][:FIRST[-LAST]]`, with brackets around IPv6 addresses if ports follow.
 fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
     let text = slice.text();
     let read = if let Some(rest) = text.strip_prefix('[') {
@@ -191,7 +191,7 @@ fn bracketed(text: &str) -> Option<(IpAddr, IpAddr, Option<&str>)> {
     Some((address(first)?, address(last)?, ports))
 }
 
-/// `FIRST-LAST`, or one that is both.
+/// `FIRST-LAST`, or one value that is both.
 fn pair<T: std::str::FromStr + Copy>(text: &str) -> Option<(T, T)> {
     match text.split_once('-') {
         Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),

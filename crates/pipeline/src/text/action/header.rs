@@ -23,7 +23,7 @@ pub(super) enum VlanTagPolicy {
     Present,
 }
 
-/// Which of the two ports of a transport protocol.
+/// One of the two ports of a transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Source,
@@ -40,7 +40,7 @@ pub(super) fn set_field(argument: TextSlice<'_>, writes: Writes) -> Result<Actio
     write(field, value)
 }
 
-/// The field that an action writes whole: the actions of OpenFlow 1.0 and 1.1, and `set_tunnel`.
+/// Returns the field that an action of OpenFlow 1.0 or 1.1, or `set_tunnel`, writes.
 pub(super) fn field_of(name: &str) -> Option<FieldId> {
     Some(match name {
         "mod_dl_src" => FieldId::EthSrc,
@@ -55,7 +55,7 @@ pub(super) fn field_of(name: &str) -> Option<FieldId> {
     })
 }
 
-/// Writes a field whole.
+/// Writes a whole field.
 pub(super) fn whole(field: FieldId, argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match write(field, argument)? {
         Action::SetField { mask, .. } if mask != field.value_max() => {
@@ -65,7 +65,7 @@ pub(super) fn whole(field: FieldId, argument: TextSlice<'_>) -> Result<Action, R
     }
 }
 
-/// `mod_nw_tos:TOS`: the six bits of it that are not those of ECN.
+/// `mod_nw_tos:TOS`: writes the six bits that are not those of ECN.
 pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let tos = parse_as(argument, "a TOS", u8::MAX)?;
     if tos & ECN_BITS != 0 {
@@ -75,8 +75,9 @@ pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     Ok(exact(FieldId::IpDscp, u128::from(tos >> 2)))
 }
 
-/// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, of the protocol that the rule matches; without a rule,
-/// of the one that the packet has.
+/// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, for the protocol that the rule matches.
+///
+/// Without a rule, they are for the protocol of the packet.
 pub(super) fn transport(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -151,7 +152,7 @@ pub(super) fn ttl(argument: TextSlice<'_>) -> Result<u8, RuleTextError> {
     parse_as(argument, "a TTL", u8::MAX)
 }
 
-/// `dec_ttl`, `dec_ttl(ID,..)`; `dec_ttl()` tells no controller.
+/// `dec_ttl`, `dec_ttl(ID,..)`; `dec_ttl()` notifies no controller.
 pub(super) fn dec_ttl(argument: Option<TextSlice<'_>>) -> Result<Action, RuleTextError> {
     let Some(argument) = argument else {
         return Ok(Action::DecTtl { controllers: Box::new([0]) });
@@ -163,7 +164,7 @@ pub(super) fn dec_ttl(argument: Option<TextSlice<'_>>) -> Result<Action, RuleTex
     Ok(Action::DecTtl { controllers: ids.collect::<Result<_, _>>()? })
 }
 
-/// Prints `dec_ttl`; controllers that are the usual one need no telling.
+/// Prints `dec_ttl`; the default controllers are not printed.
 pub(super) fn format_dec_ttl(controllers: &[u16]) -> String {
     if controllers == [0] {
         return "dec_ttl".to_owned();

@@ -33,7 +33,7 @@ use crate::{
     id::{Cookie, TableId},
 };
 
-/// Reads what stands in `learn(..)`.
+/// Reads the arguments of `learn(..)`.
 pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let mut learn = blank().ok_or_else(|| argument.bad("learn", FORM))?;
     let mut specs = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action
     Ok(Action::Learn(Box::new(learn)))
 }
 
-/// A rule of table 1 that matches everything and does nothing.
+/// Returns a learned rule of table 1 that matches every packet and has no actions.
 fn blank() -> Option<LearnAction> {
     Some(LearnAction {
         idle_timeout: 0,
@@ -125,13 +125,13 @@ fn output(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     Ok(LearnSpec { source, width, target: LearnTarget::Output })
 }
 
-/// Bits of a field that `learn` can name.
+/// Reads bits of a field that `learn` can name.
 fn short(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
     let bits = subfield::parse(slice)?;
     subfield::short(bits).map_err(|problem| slice.error(problem))
 }
 
-/// The value that a learned rule asks for.
+/// Reads the value that a learned rule matches or writes.
 fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u128, RuleTextError> {
     let field = target.field;
     if subfield::whole_name(target).is_none() {
@@ -147,14 +147,16 @@ fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u12
         }
         Some(value)
     };
-    // `vlan_vid` and `in_port` are narrower here than their values may be.
+    // `vlan_vid` and `in_port` have fewer bits here than in a flow key.
     value.filter(|value| value & !target.bits() == 0).ok_or_else(|| {
         let (of, max, text_found) = ("a value of this width", target.bits(), text.text());
         text.error(RuleTextProblem::BadNumber { of, max, text: text_found.to_owned() })
     })
 }
 
-/// A port in the bits of a field; reserved ports have numbers in 16 bits too (OpenFlow 1.0).
+/// Returns a port number as bits of a field.
+///
+/// Reserved ports have numbers in 16 bits too (OpenFlow 1.0).
 fn port_value(target: Subfield, port: PortNo) -> Option<u128> {
     match port.reserved_name() {
         Some(_) => Some(u128::from(port.number()) & target.bits()),
@@ -219,7 +221,7 @@ fn format_source(source: &LearnSource) -> String {
     }
 }
 
-/// A value that a learned rule asks for: under the name of its field where it is all of that.
+/// Prints a value of a learned rule; a whole field is printed in the format of the field.
 fn format_asked(target: Subfield, value: u128) -> String {
     let field = target.field;
     let number = u32::try_from(value).ok().filter(|_| field.info().format == Format::Port);

@@ -1,4 +1,4 @@
-//! Lists of actions, and what may stand in them.
+//! Lists of actions, and the rules for their combination.
 
 use super::{
     super::{
@@ -19,8 +19,9 @@ pub(in super::super) enum ActionListKind {
     Apply,
     /// `write_actions`, which makes an action set.
     Set,
-    /// A bucket of a group, which is run as an action set; what a set does not hold may stand there
-    /// and does nothing, as in Open vSwitch.
+    /// A bucket of a group, which is run as an action set.
+    ///
+    /// As in Open vSwitch, it may contain actions that a set cannot hold; they have no effect.
     Bucket,
     /// `clone`.
     Clone {
@@ -58,12 +59,12 @@ pub(in super::super) struct List<'a> {
     actions: Vec<Action>,
     dropped: Option<TextSlice<'a>>,
     has_clause: bool,
-    /// The first item that cannot stand beside a clause of a conjunction.
+    /// The first item that cannot be beside a clause of a conjunction.
     beside_clauses: Option<TextSlice<'a>>,
 }
 
 impl<'a> List<'a> {
-    /// No actions yet.
+    /// Returns an empty list.
     pub(in super::super) const fn new(kind: ActionListKind, scope: Scope<'a>) -> Self {
         Self {
             kind,
@@ -75,12 +76,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Another list, which begins where this one ends.
+    /// Returns an empty list with the scope at the end of this one.
     pub(in super::super) fn followed_by(&self, kind: ActionListKind) -> Self {
         Self::new(kind, self.scope.clone())
     }
 
-    /// The `drop` in the list.
+    /// Returns the `drop` in the list, if there is one.
     pub(in super::super) const fn dropped(&self) -> Option<TextSlice<'a>> {
         self.dropped
     }
@@ -117,12 +118,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Notes an instruction beside the list.
+    /// Records an instruction beside the list.
     pub(in super::super) fn add_beside(&mut self, instruction: TextSlice<'a>) {
         self.beside_clauses.get_or_insert(instruction);
     }
 
-    /// The actions inside a `clone`.
+    /// Reads the actions inside a `clone`.
     fn cloned(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
         let depth = self.kind.depth().saturating_add(1);
         if depth > CLONE_DEPTH_MAX {
@@ -154,7 +155,7 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// The actions, if they may stand together.
+    /// Returns the actions, if they may be combined.
     pub(in super::super) fn finish(self) -> Result<Box<[Action]>, RuleTextError> {
         if let Some(drop) = self.dropped.filter(|_| !self.actions.is_empty()) {
             return Err(drop.error(RuleTextProblem::DropNotAlone));

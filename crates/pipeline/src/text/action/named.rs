@@ -1,7 +1,7 @@
 //! Actions by name.
 //!
-//! Some names of OpenFlow 1.0 stand for several actions of 1.3: `enqueue` is a queue, an output
-//! and the old queue again; `mod_vlan_vid` pushes the tag that it writes if there is none.
+//! Some names of OpenFlow 1.0 are several actions of OpenFlow 1.3. `enqueue` sets a queue, sends,
+//! and restores the queue. `mod_vlan_vid` pushes the tag that it writes if there is none.
 
 use shunt_flow::text::nearest_of;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::action::Action;
 
-/// Reads one action other than `drop` and `clone`; `name` is its name in lower case.
+/// Reads one action other than `drop` and `clone`; `name` is in lower case.
 pub(super) fn parse(
     name: &str,
     item: Item<'_>,
@@ -90,7 +90,7 @@ fn alone(name: &str) -> Option<(&'static str, Action)> {
     })
 }
 
-/// A port alone is an output to it.
+/// Reads a port without an action name, which is an output to the port.
 fn port(item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let name = item.name.text();
     if let Some(port) = scope.find_port(name) {

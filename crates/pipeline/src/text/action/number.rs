@@ -117,7 +117,7 @@ pub(super) fn format_sample(action: &SampleAction, ports: &dyn PortNames) -> Str
     text + direction + ")"
 }
 
-/// `note[:HEX]`: padded as on the wire, where an action is a multiple of eight bytes.
+/// `note[:HEX]`, padded as on the wire to a multiple of eight bytes.
 pub(super) fn note(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut bytes = parse_dotted_hex(argument)?.into_vec();
     let whole = bytes.len().saturating_add(NOTE_HEADER).next_multiple_of(8);

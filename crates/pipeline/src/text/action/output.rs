@@ -1,4 +1,4 @@
-//! Actions that send a packet somewhere, or say how.
+//! Outputs, queues, packet-ins and resubmissions.
 
 use shunt_flow::{
     PortNo,
@@ -50,7 +50,7 @@ pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleT
     }
 }
 
-/// `output(port=PORT,max_len=BYTES)`: only to a single port, and at least an Ethernet header.
+/// `output(port=PORT,max_len=BYTES)`: to one port, with at least an Ethernet header.
 fn truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let (mut port, mut max_len) = (None, None);
     for item in argument.items() {
@@ -79,7 +79,7 @@ pub(super) fn format_output(port: PortNo, max_len: u16, ports: &dyn PortNames) -
     }
 }
 
-/// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`: an output between a change of queue and back.
+/// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`: sets a queue, sends, and restores the queue.
 pub(super) fn enqueue(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -135,7 +135,7 @@ fn simplest(action: ControllerAction) -> Action {
     }
 }
 
-/// A packet-in of which nothing is said.
+/// Returns a packet-in with default options.
 fn plain() -> ControllerAction {
     ControllerAction {
         max_len: WHOLE_PACKET,
@@ -219,7 +219,7 @@ pub(super) fn format_resubmit(
     }
 }
 
-/// A port that is one port, whatever the packet.
+/// Reads a port that is the same one port for every packet.
 fn single_port(
     slice: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -244,5 +244,5 @@ const REASONS: [(&str, PacketInReason); 6] = [
 const TRUNCATED_FORM: &str = "output(port=PORT,max_len=BYTES) with at least 14 bytes";
 const CONTROLLER_FORM: &str =
     "controller(max_len=BYTES,id=ID,reason=REASON,userdata=HEX,pause,meter_id=METER)";
-/// Bytes that an output cannot cut off.
+/// Smallest length in bytes to which an output truncates.
 const ETHERNET_HEADER: u32 = 14;
