@@ -1,8 +1,8 @@
 //! OXM and NXM: match fields as type, length and value on the wire.
 //!
-//! A match is a sequence of entries. An entry is a header of 32 bits, the experimenter's id (for
-//! experimenter classes), the value in network order, and a mask of the same length if the header
-//! has its mask bit set (OpenFlow 1.3.5, 7.2.3.2). NXM is the older form with the same shape.
+//! A match is a sequence of entries (OpenFlow 1.3.5, 7.2.3.2). An entry is a header of 32 bits, for
+//! experimenter classes the experimenter's id, and the value in network order. A mask of the same
+//! length follows if the header has its mask bit set. NXM is the older form with the same shape.
 //!
 //! ```text
 //!  31            16 15        9  8  7       0

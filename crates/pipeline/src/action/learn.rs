@@ -28,7 +28,9 @@ pub struct LearnAction {
     pub delete_learned: bool,
     /// Largest number of rules with this table and cookie; 0: no limit.
     pub limit: u32,
-    /// The bit that is set if a rule was learned, not refreshed (`NX_LEARN_F_WRITE_RESULT`).
+    /// The bit to set if a rule was learned or refreshed (`NX_LEARN_F_WRITE_RESULT`).
+    ///
+    /// It is cleared if the limit forbids the rule.
     pub result: Option<Subfield>,
     /// Matches and actions of the learned rule.
     pub specs: Box<[LearnSpec]>,

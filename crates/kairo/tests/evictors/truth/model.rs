@@ -93,7 +93,7 @@ pub(super) enum Op {
     Turn(u8, Turn),
     /// A host was seen at a port: that of the packets' source, or one that they go to.
     See(u8, u8),
-    /// Seconds go by.
+    /// Seconds pass.
     Wait(u64),
 }
 
