@@ -46,7 +46,7 @@ fn every_module_is_a_part_of_its_crate() {
     }
 }
 
-/// Whether cargo names a file, and no module does.
+/// Returns whether a file is a root of a crate, which cargo names and no module does.
 fn is_root_of_crate(path: &str) -> bool {
     let inside = path.rsplit_once("/src/").map_or(path, |(_, inside)| inside);
     let is_program = inside.starts_with("bin/") && !inside["bin/".len()..].contains('/');

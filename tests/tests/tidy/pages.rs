@@ -56,7 +56,7 @@ fn every_command_of_the_programs_in_the_pages_exists() {
     assert!(commands >= 10, "the pages show commands");
 }
 
-/// Whether `shuntctl` has the command and the options.
+/// Returns whether `shuntctl` has the command and the options.
 fn is_of_client(words: &[&str], source: &str) -> bool {
     let words: Vec<_> = match words {
         ["--run-dir", _, rest @ ..] => rest.to_vec(),
@@ -74,7 +74,7 @@ fn is_of_client(words: &[&str], source: &str) -> bool {
     words.first().is_some_and(|command| has(&camel(command))) && are_options(&words, source)
 }
 
-/// Whether every option is a field of the arguments.
+/// Returns whether every option is a field of the arguments.
 fn are_options(words: &[&str], source: &str) -> bool {
     let mut options = words.iter().filter_map(|word| {
         word.trim_matches(['[', ']']).strip_prefix("--").map(|option| option.replace('-', "_"))
@@ -82,7 +82,7 @@ fn are_options(words: &[&str], source: &str) -> bool {
     options.all(|option| source.contains(&format!(" {option}: ")))
 }
 
-/// Whether the packages are those of the project.
+/// Returns whether the packages are members of the workspace.
 fn names_packages(words: &[&str], packages: &BTreeSet<&str>) -> bool {
     let pairs = words.windows(2).filter(|pair| ["-p", "--package"].contains(&pair[0]));
     pairs.map(|pair| pair[1]).all(|package| packages.contains(package))
@@ -115,8 +115,9 @@ fn what_the_pages_link_to_and_name_is_there() {
     }
 }
 
-/// What stands in backticks and is a path of the repository: it ends like a source file, or begins
-/// with a folder of the first level.
+/// Returns the words in backticks that are paths of the repository.
+///
+/// A path ends like a source file, or begins with a folder of the first level.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     const FOLDERS: &[&str] = &["crates/", "p4/", "tests/", "xtask/", "benches/", "docs/"];
     let quoted = text.split('`').skip(1).step_by(2);

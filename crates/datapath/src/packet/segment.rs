@@ -90,7 +90,7 @@ pub(crate) struct Headers {
     network: usize,
     network_kind: NetworkKind,
     transport: usize,
-    transport_kind: TransportKind,
+    transport_kind: SegmentedProtocol,
     /// Offset of the payload.
     payload: usize,
     /// End of the payload; padding follows.
@@ -104,7 +104,7 @@ enum NetworkKind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TransportKind {
+enum SegmentedProtocol {
     Tcp,
     Udp,
 }
@@ -147,9 +147,9 @@ impl Headers {
                 | (VirtioHeader::GSO_TCPV6, NetworkKind::Ipv6, PROTOCOL_TCP) => {
                     let words = *frame.get(transport.checked_add(12)?)? >> 4;
                     let length = usize::from(words).checked_mul(4)?;
-                    (TransportKind::Tcp, if length >= 20 { length } else { return None })
+                    (SegmentedProtocol::Tcp, if length >= 20 { length } else { return None })
                 }
-                (VirtioHeader::GSO_UDP_L4, _, PROTOCOL_UDP) => (TransportKind::Udp, 8),
+                (VirtioHeader::GSO_UDP_L4, _, PROTOCOL_UDP) => (SegmentedProtocol::Udp, 8),
                 _ => return None,
             };
         let payload = transport.checked_add(length)?;
@@ -165,8 +165,8 @@ impl Headers {
     /// Returns the offset of the checksummed bytes, and the offset of the checksum in them.
     pub(crate) const fn checksum(&self) -> (usize, usize) {
         let offset = match self.transport_kind {
-            TransportKind::Tcp => 16,
-            TransportKind::Udp => 6,
+            SegmentedProtocol::Tcp => 16,
+            SegmentedProtocol::Udp => 6,
         };
         (self.transport, offset)
     }
@@ -185,8 +185,8 @@ impl Headers {
             }
         }
         match self.transport_kind {
-            TransportKind::Tcp => self.adapt_tcp(segment, position),
-            TransportKind::Udp => {
+            SegmentedProtocol::Tcp => self.adapt_tcp(segment, position),
+            SegmentedProtocol::Udp => {
                 let length = segment.len() - self.transport;
                 put16(segment, self.transport + 4, length);
             }
@@ -251,8 +251,8 @@ impl Headers {
             NetworkKind::Ipv6 => self.network + 8..self.network + 40,
         };
         let protocol = match self.transport_kind {
-            TransportKind::Tcp => PROTOCOL_TCP,
-            TransportKind::Udp => PROTOCOL_UDP,
+            SegmentedProtocol::Tcp => PROTOCOL_TCP,
+            SegmentedProtocol::Udp => PROTOCOL_UDP,
         };
         let length = (segment.len() - self.transport) as u64;
         folded(sum(&segment[addresses]) + u64::from(protocol) + length)

@@ -1,8 +1,9 @@
 //! OXM and NXM: match fields as type, length and value on the wire.
 //!
-//! A match is a sequence of entries (OpenFlow 1.3.5, 7.2.3.2). An entry is a header of 32 bits, for
-//! experimenter classes the experimenter's id, and the value in network order. A mask of the same
-//! length follows if the header has its mask bit set. NXM is the older form with the same shape.
+//! A match is a sequence of entries (OpenFlow 1.3.5, 7.2.3.2). An entry is a header of 32 bits and
+//! the value in network order; in experimenter classes the experimenter's id is between the two. A
+//! mask of the same length follows if the header has its mask bit set. NXM is the older form with the
+//! same shape.
 //!
 //! ```text
 //!  31            16 15        9  8  7       0
