@@ -30,7 +30,8 @@
 //! for an entry that the cache dropped, and [`apply`] for a change. `examples/foreign_cache.rs` is
 //! a complete program of that kind, and the crate `kairo-c` has a header for programs in C.
 //!
-//! [`installed`]: shunt_pipeline::Evictor::installed [`removed`]: shunt_pipeline::Evictor::removed
+//! [`installed`]: shunt_pipeline::Evictor::installed
+//! [`removed`]: shunt_pipeline::Evictor::removed
 //! [`apply`]: shunt_pipeline::Evictor::apply
 //!
 //! ```

@@ -258,7 +258,7 @@ impl KnownPacket {
         match target.field {
             // The copied value may contain the tag-present bit.
             FieldId::VlanVid if self.context != ActionContext::Conntrack => {
-                self.read(target.field)?
+                self.read(target.field)?;
             }
             field => self.need(field)?,
         }

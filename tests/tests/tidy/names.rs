@@ -46,7 +46,7 @@ impl Definitions {
         match &module.content {
             _ if is_for_tests(&module.attrs) => {
                 let path = module.attrs.iter().find(|attribute| attribute.path().is_ident("path"));
-                let path = path.and_then(|attribute| literal(attribute));
+                let path = path.and_then(literal);
                 self.test_modules.push(path.unwrap_or_else(|| module.ident.to_string()));
             }
             Some((_, items)) => self.add(items),

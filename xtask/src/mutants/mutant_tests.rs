@@ -146,7 +146,7 @@ impl MutantTests {
             .partition(|run_against| self.mutant_tests[*run_against].length < TOGETHER_MAX);
         let mut batches: Vec<Vec<usize>> = vec![Vec::new(); self.programs.len()];
         together.into_iter().for_each(|run_against| {
-            batches[self.mutant_tests[run_against].program].push(run_against)
+            batches[self.mutant_tests[run_against].program].push(run_against);
         });
         let batches = batches.into_iter().filter(|batch| !batch.is_empty());
         for batch in batches.chain(alone.into_iter().map(|run_against| vec![run_against])) {

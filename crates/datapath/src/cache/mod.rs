@@ -1,8 +1,8 @@
 //! The caches of one packet thread.
 //!
 //! [`Entries`] holds the entries with their actions and counts. Two indexes lead to them: the
-//! [`ExactCache`] by all header bits, for flows that were active just now, and a [wildcard
-//! index](index::WildcardIndex) by those bits that the decision depended on. The wildcard index is the
+//! [`ExactCache`] by all header bits, for flows that were active just now, and a wildcard
+//! index by those bits that the decision depended on. The wildcard index is the
 //! [`MegaflowCache`], or a chain of stages that hold LTM entries ([`shunt_gigaflow`]). An index refers to
 //! an entry by an [`EntryRef`], which is dead as soon as the entry is. So dropping an entry is one
 //! store, however many references there are, and the indexes are cleaned up later, a few entries per

@@ -51,7 +51,7 @@ impl PacketThread {
                 self.counters.chain.clear_stages();
             }
             Command::OffloadCandidate(candidates) => {
-                self.candidates = candidates.map(|candidates| *candidates)
+                self.candidates = candidates.map(|candidates| *candidates);
             }
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),

@@ -123,6 +123,7 @@ impl PacketThread {
     /// Looks up a packet, and executes the actions of its entries.
     ///
     /// Returns the packet if it missed.
+    #[expect(clippy::result_large_err, reason = "a box would be an allocation for each miss")]
     fn find_and_execute<'k>(
         &mut self,
         packet: Packet,

@@ -193,7 +193,7 @@ impl RegionIndex {
         let mut examined = 0;
         match change {
             DeciderChange::Removed => {
-                found.extend(groups.flat_map(|group| group.entries_decided_by(rule)))
+                found.extend(groups.flat_map(|group| group.entries_decided_by(rule)));
             }
             DeciderChange::Modified => {
                 let is_stale = |row: &GroupRow| {
@@ -214,7 +214,7 @@ impl RegionIndex {
     /// Evicts the entries with a visit that `rule` outranks, in a region that `rule` overlaps.
     ///
     /// The change has `others` more deltas: the more, the more work goes into the groups first, so
-    /// that the next rule is found faster (see [`Self::prepare_search`]). Returns about how many
+    /// that the next rule is found faster (see `prepare_search`). Returns about how many
     /// visits were examined.
     pub fn evict_overlapped(
         &mut self,

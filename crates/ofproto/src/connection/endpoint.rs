@@ -291,7 +291,7 @@ impl Connection {
             Ok(Some(message)) => self.output.send(message, now),
             Ok(None) => self.flows = None,
             Err(error) => {
-                tracing::error!(%error, "a rule is too long for flow statistics and is left out")
+                tracing::error!(%error, "a rule is too long for flow statistics and is left out");
             }
         }
         true

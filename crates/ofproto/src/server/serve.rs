@@ -69,7 +69,7 @@ pub(super) async fn serve<H: Host>(
         match &step {
             ConnectionStep::Closed(reason) => break reason.clone(),
             ConnectionStep::Wait(wait) if waiting.is_none() => {
-                waiting = Some(wait_for(*wait, host))
+                waiting = Some(wait_for(*wait, host));
             }
             ConnectionStep::Wait(_) | ConnectionStep::Idle | ConnectionStep::Full => {}
         }

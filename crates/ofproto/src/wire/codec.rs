@@ -181,7 +181,7 @@ pub(crate) fn version_names(versions: u32) -> String {
     let names: Vec<_> = (0..32)
         .filter(|bit| versions >> bit & 1 == 1)
         .map(|bit: u32| match bit {
-            1..=6 => format!("1.{}", bit - 1),
+            1..=6 => format!("1.{}", bit.saturating_sub(1)),
             _ => format!("version {bit:#04x}"),
         })
         .collect();

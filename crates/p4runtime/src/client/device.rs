@@ -116,7 +116,7 @@ impl P4RuntimeDevice {
         while let Some(notification) = self.notifications.try_receive() {
             match notification {
                 Notification::Events(events) => {
-                    events.into_iter().for_each(|event| self.record(event))
+                    events.into_iter().for_each(|event| self.record(event));
                 }
                 Notification::Restored(counts) => {
                     self.is_there = true;

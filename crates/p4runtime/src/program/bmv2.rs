@@ -309,7 +309,7 @@ fn primitives(spec: &ActionSpec) -> Vec<Value> {
         Disposition::Forward => list.extend([decide(FORWARD), assign(&meta("port"), &last)]),
         Disposition::Drop => list.push(decide(DROP)),
         Disposition::Punt => {
-            list.extend([decide(PUNT), assign(&meta("reason"), &hex(PUNTED_BY_ENTRY))])
+            list.extend([decide(PUNT), assign(&meta("reason"), &hex(PUNTED_BY_ENTRY))]);
         }
         Disposition::Miss => {}
     }

@@ -24,6 +24,21 @@ fn state(name: &str, ops: &[Value], select: &[Value], next: &[(&str, Option<&str
     json!({ "name": name, "parser_ops": ops, "transition_key": select, "transitions": transitions })
 }
 
+/// Returns the state that refuses a length: below 0x0600, the value is not a type.
+fn parse_length() -> Value {
+    state(
+        "is_length",
+        &[set(&meta("sum"), &op(">>", &key("eth_type"), &hex(9)))],
+        &[meta("sum")],
+        &[
+            ("0x00000000", Some("refuse")),
+            ("0x00000001", Some("refuse")),
+            ("0x00000002", Some("refuse")),
+            ("", None),
+        ],
+    )
+}
+
 /// Returns all parser states in the order of their ids.
 pub(super) fn parse_states() -> Vec<Value> {
     let cpu = format!("{CPU_PORT:#06x}");
@@ -79,18 +94,7 @@ pub(super) fn parse_states() -> Vec<Value> {
             &[field("vlan", "eth_type")],
             &after_link,
         ),
-        // Below 0x0600, the value is a length and not a type.
-        state(
-            "is_length",
-            &[set(&meta("sum"), &op(">>", &key("eth_type"), &hex(9)))],
-            &[meta("sum")],
-            &[
-                ("0x00000000", Some("refuse")),
-                ("0x00000001", Some("refuse")),
-                ("0x00000002", Some("refuse")),
-                ("", None),
-            ],
-        ),
+        parse_length(),
         state("refuse", &[set(&meta("reason"), &hex(UNPARSED))], &[], &[("", None)]),
     ];
     states.extend(parse_arp());

@@ -123,10 +123,10 @@ impl OpenFlowServers {
             }
             ControlEvent::BridgeRemoved(id) => drop(self.bridges.lock().remove(&id)),
             ControlEvent::PortAdded(id, number) => {
-                self.notify_port(id, number, PortStatusReason::Add)
+                self.notify_port(id, number, PortStatusReason::Add);
             }
             ControlEvent::PortRemoved(id, port) => {
-                self.publish_port(id, &port, PortStatusReason::Delete)
+                self.publish_port(id, &port, PortStatusReason::Delete);
             }
         }
     }
@@ -198,10 +198,10 @@ impl OpenFlowServers {
         for endpoint in endpoints {
             match endpoint {
                 ControllerEndpoint::Listen(_) => {
-                    info!(%endpoint, "bridge {name}: listening for controllers")
+                    info!(%endpoint, "bridge {name}: listening for controllers");
                 }
                 ControllerEndpoint::Connect(_) => {
-                    info!(%endpoint, "bridge {name}: connecting to a controller")
+                    info!(%endpoint, "bridge {name}: connecting to a controller");
                 }
             }
             let failed =

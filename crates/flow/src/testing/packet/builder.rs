@@ -194,7 +194,7 @@ impl PacketBuilder {
     pub fn tos(mut self, value: u8) -> Self {
         match &mut self.network {
             NetworkLayer::Ipv4(Ipv4 { tos, .. }) | NetworkLayer::Ipv6(Ipv6 { tos, .. }) => {
-                *tos = value
+                *tos = value;
             }
             NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => {}
         }
@@ -206,7 +206,7 @@ impl PacketBuilder {
     pub fn ttl(mut self, value: u8) -> Self {
         match &mut self.network {
             NetworkLayer::Ipv4(Ipv4 { ttl, .. }) | NetworkLayer::Ipv6(Ipv6 { ttl, .. }) => {
-                *ttl = value
+                *ttl = value;
             }
             NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => {}
         }

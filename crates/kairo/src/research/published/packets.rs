@@ -160,7 +160,7 @@ impl TrackedPackets {
     pub(super) fn end_beside(&mut self, tables: &BTreeSet<TableKey>, evicted: &mut Vec<EntryId>) {
         let all: Vec<u64> = self.untracked.iter().copied().collect();
         all.into_iter().for_each(|packet| {
-            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted)
+            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted);
         });
     }
 
@@ -175,7 +175,7 @@ impl TrackedPackets {
         }
         let all: Vec<u64> = self.all.keys().copied().collect();
         all.into_iter().for_each(|packet| {
-            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted)
+            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted);
         });
     }
 

@@ -115,7 +115,7 @@ impl VisitRelation {
                     RuleChange::Added => rule(OVERLAPPED),
                     RuleChange::Removed(_) => rule(DECIDED),
                     RuleChange::Modified(_) if removed_rules_of_change.contains(&own.id) => {
-                        rule(DECIDED)
+                        rule(DECIDED);
                     }
                     // It may have been a clause of a conjunction, and then it did not decide alone
                     // what it matched.

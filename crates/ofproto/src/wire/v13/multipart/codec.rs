@@ -190,7 +190,7 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         MultipartReply::Flow(flows) => flows.iter().for_each(|entry| flow::put(out, entry)),
         MultipartReply::Aggregate(totals) => flow::put_aggregate(out, totals),
         MultipartReply::Table(tables) => {
-            tables.iter().for_each(|entry| table::put_statistics(out, entry))
+            tables.iter().for_each(|entry| table::put_statistics(out, entry));
         }
         MultipartReply::Port(ports) => ports.iter().for_each(|entry| port::put(out, entry)),
         MultipartReply::Queue => {}

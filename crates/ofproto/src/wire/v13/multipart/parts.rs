@@ -125,22 +125,22 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
     let mut push = |entry| writer.push(entry).map(|full| parts.extend(full));
     match reply {
         MultipartReply::Flow(flows) => {
-            flows.iter().map(ReplyEntry::Flow).try_for_each(&mut push)?
+            flows.iter().map(ReplyEntry::Flow).try_for_each(&mut push)?;
         }
         MultipartReply::Table(tables) => {
-            tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?
+            tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?;
         }
         MultipartReply::Port(ports) => {
-            ports.iter().map(ReplyEntry::Port).try_for_each(&mut push)?
+            ports.iter().map(ReplyEntry::Port).try_for_each(&mut push)?;
         }
         MultipartReply::Group(groups) => {
-            groups.iter().map(ReplyEntry::Group).try_for_each(&mut push)?
+            groups.iter().map(ReplyEntry::Group).try_for_each(&mut push)?;
         }
         MultipartReply::GroupDescription(groups) => {
             groups.iter().map(ReplyEntry::GroupDescription).try_for_each(&mut push)?;
         }
         MultipartReply::Meter(meters) => {
-            meters.iter().map(ReplyEntry::Meter).try_for_each(&mut push)?
+            meters.iter().map(ReplyEntry::Meter).try_for_each(&mut push)?;
         }
         MultipartReply::MeterConfig(meters) => {
             meters.iter().map(ReplyEntry::MeterConfig).try_for_each(&mut push)?;
