@@ -25,7 +25,8 @@ use crate::{
 /// The present bit of a VLAN tag is not on the wire: [`push_vlan`] and [`pop_vlan`] add and remove
 /// tags.
 ///
-/// [`push_vlan`]: super::push_vlan [`pop_vlan`]: super::pop_vlan
+/// [`push_vlan`]: super::push_vlan
+/// [`pop_vlan`]: super::pop_vlan
 pub fn set_header(
     frame: &mut [u8],
     layers: &Layers,
