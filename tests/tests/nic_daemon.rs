@@ -121,7 +121,7 @@ impl Nic {
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let process = command.stderr(Stdio::from(log)).spawn().unwrap();
         let nic = Self { process, folder };
-        assert!(until(|| nic.log().contains("the NIC is ready")), "no NIC: {}", nic.log());
+        assert!(until(|| nic.log().contains("NIC ready")), "no NIC: {}", nic.log());
         nic
     }
 
