@@ -38,5 +38,6 @@ pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
 pub use megaflow::{MegaflowCache, Missing};
+#[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};
