@@ -149,9 +149,9 @@ mod tests {
             for (shape, seed, stages) in asked {
                 let outline = outline(shape, seed);
                 let known = joint.partition(&outline, &stages).to_vec();
-                let mut anew = JointPolicy::default();
-                let anew = anew.weigh(&outline, &stages, |_, sub_traversal| score.of(sub_traversal));
-                prop_assert_eq!(&known[..], anew);
+                let mut recomputed = JointPolicy::default();
+                let recomputed = recomputed.weigh(&outline, &stages, |_, sub_traversal| score.of(sub_traversal));
+                prop_assert_eq!(&known[..], recomputed);
             }
         }
     }
