@@ -107,21 +107,13 @@ impl PortError {
 
 /// Returns the end of a transmit for a system error: the state of the first packet not sent.
 ///
-/// `without_buffers` is the meaning of `ENOBUFS`, which differs between kinds of devices.
-pub(super) fn tx_end_of(error: &io::Error, without_buffers: TxEnd) -> TxEnd {
+/// `gone` lists the codes of a device that is down or removed, and `without_buffers` is the meaning of
+/// `ENOBUFS`: both differ between kinds of devices.
+pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEnd) -> TxEnd {
     match error.raw_os_error().map(Errno::from_raw) {
-        // There is no room, or the device is down or removed.
-        Some(
-            Errno::EAGAIN
-            | Errno::ENOMEM
-            | Errno::EINTR
-            | Errno::ENETDOWN
-            | Errno::ENXIO
-            | Errno::ENODEV
-            | Errno::EIO
-            | Errno::EBADFD,
-        ) => TxEnd::Full,
+        Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EINTR) => TxEnd::Full,
         Some(Errno::ENOBUFS) => without_buffers,
+        Some(code) if gone.contains(&code) => TxEnd::Full,
         _ => TxEnd::Refused,
     }
 }
@@ -129,6 +121,17 @@ pub(super) fn tx_end_of(error: &io::Error, without_buffers: TxEnd) -> TxEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transmit_error_ends_by_its_code() {
+        let end = |errno, gone: &[Errno]| {
+            tx_end_of(&io::Error::from_raw_os_error(errno), gone, TxEnd::Crowded)
+        };
+        assert!(matches!(end(libc::EAGAIN, &[]), TxEnd::Full));
+        assert!(matches!(end(libc::ENOBUFS, &[]), TxEnd::Crowded));
+        assert!(matches!(end(libc::EIO, &[Errno::EIO]), TxEnd::Full));
+        assert!(matches!(end(libc::EIO, &[Errno::ENODEV]), TxEnd::Refused));
+    }
 
     #[test]
     fn an_error_names_who_has_to_do_what() {

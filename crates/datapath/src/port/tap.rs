@@ -278,7 +278,7 @@ impl TxQueue for TapTx {
             let header = packet.virtio.encode_with_buffers();
             let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
             if let Err(error) = (&*self.file).write_vectored(&parts) {
-                self.end = tx_end_of(&error, TxEnd::Full);
+                self.end = tx_end_of(&error, &[Errno::EIO, Errno::EBADFD], TxEnd::Full);
                 return taken;
             }
         }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     net::if_::if_nametoindex,
     sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket, sockopt::SocketError},
 };
@@ -259,6 +260,9 @@ struct PacketTx {
     end: TxEnd,
 }
 
+/// Error codes of a device that is down or removed.
+const GONE: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno::ENODEV];
+
 impl TxQueue for PacketTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         let mut taken = 0;
@@ -271,7 +275,7 @@ impl TxQueue for PacketTx {
                 Ok(sent) => taken += sent,
                 Err(error) => {
                     // ENOBUFS: the queueing discipline or the driver dropped this packet alone.
-                    self.end = tx_end_of(&error, TxEnd::Crowded);
+                    self.end = tx_end_of(&error, &GONE, TxEnd::Crowded);
                     break;
                 }
             }
