@@ -34,7 +34,8 @@ impl PassageKind {
     }
 }
 
-/// Returns the passages of a Rust source: comments without their code blocks, and strings.
+/// Returns the passages of a Rust source.
+/// These are comments without their code blocks, and strings.
 #[must_use]
 pub fn of_source(source: &str) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::new();
@@ -70,7 +71,8 @@ pub fn of_source(source: &str) -> Vec<Passage> {
     passages
 }
 
-/// Returns the passages of a Markdown page: each line is a paragraph, each cell of a table a passage.
+/// Returns the passages of a Markdown page.
+/// Each line is a paragraph, and each cell of a table a passage.
 #[must_use]
 pub fn of_page(page: &str) -> Vec<Passage> {
     let mut passages = Vec::new();
@@ -94,7 +96,8 @@ pub fn of_page(page: &str) -> Vec<Passage> {
     passages
 }
 
-/// Returns the sentences of a passage, with code replaced by `X` and links by their words.
+/// Returns the sentences of a passage.
+/// Code is replaced by `X`, and links by their words.
 #[must_use]
 pub fn sentences(text: &str) -> Vec<String> {
     let text = without_code(text);
@@ -167,7 +170,8 @@ fn lines(text: &str) -> usize {
     text.matches('\n').count() + 1
 }
 
-/// A token of a Rust source, as far as comments and strings are told apart from code.
+/// A token of a Rust source.
+/// Only comments and strings are distinguished from code.
 struct Token<'a> {
     line: usize,
     text: &'a str,

@@ -42,7 +42,8 @@ impl fmt::Display for Priority {
 pub struct Rank {
     /// Priority of the rule.
     pub priority: Priority,
-    /// A number that grows with each rule added, unique in a table. The smaller is the older.
+    /// A number that grows with each rule added, unique in a table.
+    /// The smaller is the older.
     pub age: u64,
 }
 
@@ -68,7 +69,8 @@ pub trait Classifier<R> {
     /// Two rules with one rank must not be visible to one version.
     fn insert(&mut self, matching: Match, rank: Rank, added: Version, rule: R);
 
-    /// Removes the visible rule with this match and rank: versions from `removed` on do not see it.
+    /// Removes the visible rule with this match and rank.
+    /// Versions from `removed` on do not see it.
     ///
     /// Returns the rule, or `None` if there is none. The rule stays in the table until
     /// [`Self::reclaim`].
@@ -88,18 +90,19 @@ pub trait Classifier<R> {
     /// Every key that agrees with `key` under the added bits gets the same result.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R>;
 
-    /// Returns the rules that `version` sees and that match `key`, in the total order, lazily.
+    /// Returns the matching rules that `version` sees, in the total order, lazily.
     fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
     where
         R: 'a;
 
-    /// Returns whether a rule of this priority overlaps `matching` (OpenFlow's `CHECK_OVERLAP`).
+    /// Returns whether a rule of this priority overlaps `matching`.
+    /// This is OpenFlow's `CHECK_OVERLAP`.
     ///
     /// Two matches overlap if one key matches both.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
-    /// Returns the rules that match no key beyond those of `matching` (OpenFlow's non-strict
-    /// match).
+    /// Returns the rules that match no key beyond those of `matching`.
+    /// This is OpenFlow's non-strict match.
     ///
     /// The order is arbitrary.
     fn rules_within<'a>(
@@ -130,14 +133,16 @@ pub trait Classifier<R> {
 /// that decides alone ends the search. A clause of a conjunction needs the other rules of its
 /// priority, and no more.
 pub trait Matches<'a, R> {
-    /// Returns a bound on the priority of the rules that remain, or `None` if none remain.
+    /// Returns an upper bound on the priority of the remaining rules.
+    /// `None` if none remain.
     ///
     /// It falls with each `None` of [`Self::next_masked`] down to that floor, so that a caller can
     /// step through the priorities without knowing them. It is the same for every key that agrees
     /// under the bits added so far.
     fn priority_max(&self) -> Option<Priority>;
 
-    /// Returns the next rule if its priority is at least `floor`, and adds the bits it depends on.
+    /// Returns the next rule if its priority is at least `floor`.
+    /// Adds the bits that the result depends on.
     ///
     /// For every key that agrees under the bits added so far, the calls so far return the same.
     /// After `None`, a lower floor may find more.

@@ -73,6 +73,7 @@ struct TrieNode<P> {
 pub(crate) struct Prefixes {
     /// Bit `i` is set if the set holds the prefix of `i + 1` bits.
     held_lengths: u128,
+    /// Number of leading bits that determine the prefixes in the set.
     /// Every value with the same leading bits up to this number has the same prefixes in the set.
     proof_bits: u8,
 }
@@ -125,7 +126,8 @@ impl<P: PrefixBits> Trie<P> {
         self.node_mut(at).count += 1;
     }
 
-    /// Removes one copy of the first `length` bits of `value`, which must be in the set.
+    /// Removes one copy of the first `length` bits of `value`.
+    /// The prefix must be in the set.
     pub(crate) fn remove(&mut self, value: u128, length: u8) {
         let prefix = truncate(value, length);
         let (mut grandparent, mut parent, mut at) = (ROOT, ROOT, ROOT);
@@ -216,7 +218,7 @@ impl<P: PrefixBits> Trie<P> {
 }
 
 impl Prefixes {
-    /// Returns the number of leading bits that prove the prefix of `length` bits absent.
+    /// Returns how many leading bits prove that the prefix of `length` bits is absent.
     ///
     /// Returns `None` if the set holds that prefix. `length` is at least 1.
     pub(crate) fn absence(self, length: u8) -> Option<u8> {

@@ -57,7 +57,8 @@ fn mix(state: &mut u64) -> u32 {
     (*state >> 33) as u32
 }
 
-/// Creates four tables: each has `size` rules on one field. The first also applies `also`.
+/// Creates four tables, each with `size` rules on one field.
+/// The first table also applies `also`.
 fn pipeline(size: u32, also: &str) -> Arc<Pipeline> {
     let pipeline = Arc::new(Pipeline::new(1));
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());

@@ -22,7 +22,8 @@ pub fn fuzz_pcap(data: &[u8]) {
     assert!(length <= data.len(), "frames lie in the file, none twice");
 }
 
-/// Completes a packet from a virtio header (the first bytes) and a frame (the rest).
+/// Completes a packet from a virtio header and a frame.
+/// The header is in the first bytes, the frame in the rest.
 ///
 /// # Panics
 ///

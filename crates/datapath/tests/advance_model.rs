@@ -52,8 +52,7 @@ struct Model {
 /// A broken rule, with its number in `shunt_datapath::evict::owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// 1: the engine computes with the entries it has indexed, but `seq` counts those it has
-    /// dequeued.
+    /// 1: the engine computes with indexed entries, but `seq` counts dequeued ones.
     SeqCoversWhatIsNotIndexed,
     /// 2: the engine records an install that is older than itself.
     LateIsRecorded,
@@ -61,7 +60,7 @@ enum Rule {
     ExpiryIsSilent,
     /// 4: merged invalidations carry the newest `seq`.
     MergeTakesNewestSeq,
-    /// 5: a translation is installed although its owner has adopted a newer version since.
+    /// 5: a translation is installed although its owner adopted a newer version.
     OldTranslationIsInstalled,
     /// 7: ids are slots, and a slot is used again before its `removed` report arrives.
     SlotIsReusedTooEarly,
@@ -71,7 +70,7 @@ enum Rule {
     LooksBeforeItPosts,
 }
 
-/// Versions that change something: version 1 changes flow 0, version 2 changes flow 1.
+/// The versions: version 1 changes flow 0, version 2 changes flow 1.
 const LAST: u64 = 2;
 const FLOWS: u16 = 2;
 
@@ -88,7 +87,8 @@ fn is_stale(flow: u16, seen: u64, current: u64) -> bool {
     (seen + 1..=current.min(LAST)).any(|version| changed_by(version) == flow)
 }
 
-/// A traversal of `flow` under version `seen` (encoded in its key), with the version `label`.
+/// A traversal of `flow` with the version `label`.
+/// It was made under version `seen`, which is encoded in its key.
 fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::TcpSrc, u128::from(flow));
@@ -205,14 +205,16 @@ struct OwnerModel {
     owner: Owner,
     link: Arc<Link>,
     installs: usize,
-    /// Flow and version of a translation that is not installed yet; only under a broken rule 5.
+    /// Flow and version of a translation that is not installed yet.
+    /// Only used under a broken rule 5.
     translated: Option<(u16, u64)>,
     /// Reports in transit; part of the state's identity.
     sent: VecDeque<(EntryId, bool)>,
     /// Install numbers of live entries; part of the state's identity.
     numbers: BTreeMap<EntryId, usize>,
     pace: Pace,
-    /// Set if the sender found the owner asleep before it posted; only under a broken rule 10.
+    /// Set if the sender found the owner asleep before it posted.
+    /// Only used under a broken rule 10.
     found_asleep: bool,
     /// The version that the owner then acknowledges.
     acked_when_asleep: u64,
@@ -258,7 +260,7 @@ type OwnerModelState = (
 enum Fault {
     /// An owner can hit an entry that its version made stale.
     StaleHit,
-    /// A version is acknowledged, and an owner that did not adopt it can forward a packet.
+    /// A version is acknowledged, but an owner without it can still forward a packet.
     AckedTooEarly,
     /// All queues are empty, and the engine tracks an entry that does not exist.
     PhantomRow,

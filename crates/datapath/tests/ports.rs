@@ -30,7 +30,8 @@ fn one(mut queues: Vec<Queues>) -> Queues {
     queues.remove(0)
 }
 
-/// Receives until a receive gives no packet; returns the frames and the number of refused ones.
+/// Receives until a receive gives no packet.
+/// Returns the frames and the number of refused ones.
 fn drain(rx: &mut dyn RxQueue, pool: &mut Pool) -> (Vec<Vec<u8>>, u32, bool) {
     let (mut frames, mut refused) = (Vec::new(), 0);
     loop {

@@ -99,10 +99,12 @@ const fn fold(sum: u64) -> u16 {
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// The polynomial of CRC32c, lowest power in the highest bit as in everything below.
+/// The polynomial of CRC32c.
+/// Its lowest power is in the highest bit, as in everything below.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `POWERS[k]` is x to the power of 8 · 2^k, the factor of a CRC for 2^k zero bytes.
+/// `POWERS[k]` is x to the power of 8 · 2^k.
+/// It is the factor of a CRC for 2^k zero bytes.
 const POWERS: [u32; usize::BITS as usize] = {
     let mut powers = [1 << 23; usize::BITS as usize];
     let mut k = 1;
@@ -126,7 +128,8 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// Returns the CRC of data with the CRC `crc`, both from zero, and `count` zero bytes.
+/// Returns the CRC of some data and `count` zero bytes.
+/// `crc` is the CRC of the data; both CRCs start from zero.
 const fn append_zeros(mut crc: u32, mut count: usize) -> u32 {
     while count != 0 {
         crc = multiply(crc, POWERS[count.trailing_zeros() as usize]);

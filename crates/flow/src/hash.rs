@@ -30,8 +30,8 @@ impl KeyHasher {
         Self { secrets, fold: [next(), next()] }
     }
 
-    /// Returns the hash of `words`; their number must be constant per table, and at most that of a
-    /// key.
+    /// Returns the hash of `words`.
+    /// Their number must be constant per table, and at most that of a key.
     #[must_use]
     #[inline]
     pub fn hash(&self, words: &[u64]) -> u64 {
@@ -115,7 +115,8 @@ fn product(words: [u64; 2], secret: [u64; 2]) -> u128 {
     mixed(0) * mixed(1)
 }
 
-/// Returns the next number of the SplitMix64 of Steele, Lea and Flood, which makes seeds.
+/// Returns the next number of SplitMix64, which makes seeds.
+/// The generator is by Steele, Lea and Flood.
 #[must_use]
 pub const fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

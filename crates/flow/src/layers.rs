@@ -52,13 +52,15 @@ impl Layers {
         usize::try_from(self.transport?.get()).ok()
     }
 
-    /// Returns the offset of the first byte after the IP packet, where Ethernet padding starts.
+    /// Returns the offset of the first byte after the IP packet.
+    /// Ethernet padding starts there.
     #[must_use]
     pub fn end(&self) -> Option<usize> {
         usize::try_from(self.end?.get()).ok()
     }
 
-    /// Shifts the layers by `bytes` inserted (or removed, if negative) after the MAC addresses.
+    /// Shifts the layers by `bytes` inserted after the MAC addresses.
+    /// A negative number of bytes was removed.
     #[must_use]
     pub fn shifted(self, bytes: i16) -> Self {
         let payload = self
@@ -67,7 +69,8 @@ impl Layers {
         Self { payload, ..self.shifted_payload(bytes) }
     }
 
-    /// Shifts the layers by `bytes` inserted (or removed, if negative) after the Ethernet type.
+    /// Shifts the layers by `bytes` inserted after the Ethernet type.
+    /// A negative number of bytes was removed.
     ///
     /// Layers after a label that is pushed and popped again keep their offsets.
     #[must_use]

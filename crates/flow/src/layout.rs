@@ -112,7 +112,8 @@ impl FieldSlot {
         }
     }
 
-    /// Writes the bits of the field that are set in `mask`; the others keep their value.
+    /// Writes the bits of the field that are set in `mask`.
+    /// The others keep their value.
     pub fn write(self, words: &mut [u64; FLOW_WORDS], value: u128, mask: u128) {
         let word = usize::from(self.word);
         let mask = mask & self.value_max();
@@ -134,9 +135,11 @@ const fn halves(value: u128) -> (u64, u64) {
 
 /// Word indices by name, for code that works on whole words.
 pub mod word {
-    /// 32 words of tunnel options (`tun_metadata`), two to a word; the even option is the high half.
+    /// 32 words of tunnel options (`tun_metadata`), two to a word.
+    /// The even option is the high half.
     pub const TUN_METADATA: u8 = 0;
-    /// One bit for each tunnel option, set if the packet carries it; no packet does so far.
+    /// One bit for each tunnel option, set if the packet carries it.
+    /// No packet does so far.
     pub const TUN_METADATA_PRESENT: u8 = 32;
     /// Tunnel key.
     pub const TUN_ID: u8 = 33;
@@ -174,7 +177,8 @@ pub mod word {
     pub const ACTSET_OUTPUT: u8 = 61;
     /// Physical ingress port.
     pub const IN_PHY_PORT: u8 = 62;
-    /// The bridge that the packet is in: caches serve all bridges, and no field names it.
+    /// The bridge that the packet is in.
+    /// Caches serve all bridges, and no field names the bridge.
     pub const BRIDGE: u8 = 63;
     /// Ingress port (high half) and packet type (low half).
     pub const IN_PORT: u8 = 64;
@@ -194,7 +198,8 @@ pub mod word {
     pub const IPV6_SRC: u8 = 71;
     /// IPv6 destination, two words.
     pub const IPV6_DST: u8 = 73;
-    /// The base header of NSH (RFC 8300, 2.2): flags, TTL, and its bytes from the third on.
+    /// The base header of NSH: flags, TTL, and its bytes from the third on.
+    /// See RFC 8300, 2.2.
     pub const NSH: u8 = IPV6_SRC + 1;
     /// First and second word of the fixed NSH context.
     pub const NSH_CONTEXT_1: u8 = IPV6_DST + 1;
@@ -204,12 +209,13 @@ pub mod word {
     pub const IP_MISC: u8 = 75;
     /// Neighbour discovery target, two words.
     pub const ND_TARGET: u8 = 76;
-    /// ARP source hardware address or ND source link-layer address; IPv6 extension headers.
+    /// ARP source hardware address or ND source link-layer address.
+    /// Also the IPv6 extension headers.
     pub const ARP_SHA: u8 = 78;
     /// ARP target hardware address or ND target link-layer address.
     pub const ARP_THA: u8 = 79;
-    /// Transport ports or ICMP type and code, TCP flags; the reserved bits and the type of the first
-    /// option of neighbour discovery.
+    /// Transport ports or ICMP type and code, and TCP flags.
+    /// Also the reserved bits and the type of the first option of neighbour discovery.
     pub const TRANSPORT: u8 = 80;
 }
 

@@ -7,7 +7,8 @@ use crate::{
     layout::{self, FLOW_WORDS},
 };
 
-/// One bit per bit of a [`FlowKey`](crate::FlowKey), set if a decision depends on it.
+/// One bit per bit of a [`FlowKey`](crate::FlowKey).
+/// A bit is set if a decision depends on it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowMask {

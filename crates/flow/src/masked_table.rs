@@ -134,7 +134,8 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Sets the caller's words for these masked words, adding a row if needed; returns the row.
+    /// Sets the caller's words for these masked words.
+    /// Adds a row if needed, and returns the row.
     pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         let tag = RowIndex::tag(hasher.hash(words));
         let row = self.index.find(tag, |row| self.words_of(row).eq(words));

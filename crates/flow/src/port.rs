@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// An OpenFlow port number (OpenFlow 1.3.5, 4.1): a port of the switch or a reserved one.
+/// An OpenFlow port number: a port of the switch or a reserved one.
+/// See OpenFlow 1.3.5, 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortNo(u32);
 
@@ -15,7 +16,8 @@ impl PortNo {
     pub const TABLE: Self = Self(0xffff_fff9);
     /// Forward as a learning switch does (`OFPP_NORMAL`).
     pub const NORMAL: Self = Self(0xffff_fffa);
-    /// All ports except the ingress port and those with flooding disabled (`OFPP_FLOOD`).
+    /// All ports except the ingress port and those without flooding.
+    /// This is `OFPP_FLOOD`.
     pub const FLOOD: Self = Self(0xffff_fffb);
     /// All ports except the ingress port (`OFPP_ALL`).
     pub const ALL: Self = Self(0xffff_fffc);
@@ -28,7 +30,8 @@ impl PortNo {
     /// The value of `in_port` before a port is known.
     pub const NONE: Self = Self::ANY;
 
-    /// Creates a port number from its 32 bits on the wire; every value is a port number.
+    /// Creates a port number from its 32 bits on the wire.
+    /// Every value is a port number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -40,8 +43,8 @@ impl PortNo {
         self.0
     }
 
-    /// Returns whether a port of the switch can have this number: 1 to [`Self::MAX`], or
-    /// [`Self::LOCAL`].
+    /// Returns whether a port of the switch can have this number.
+    /// The range is 1 to [`Self::MAX`], and [`Self::LOCAL`].
     #[must_use]
     pub const fn is_physical(self) -> bool {
         (self.0 >= 1 && self.0 <= Self::MAX.0) || self.0 == Self::LOCAL.0

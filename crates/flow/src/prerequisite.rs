@@ -61,7 +61,8 @@ pub fn is_legal(matching: &Match) -> bool {
     unexplained.is_empty()
 }
 
-/// Returns whether the packet of `key` has `field`, and adds the bits that decide it to `mask`.
+/// Returns whether the packet of `key` has `field`.
+/// Adds the bits that decide it to `mask`.
 ///
 /// Two keys that agree under the added bits get the same result, and the same bits.
 ///
@@ -164,7 +165,8 @@ const LATER: u128 = 2;
 mod ct {
     /// `new`, `est`, `rpl`: every valid tracked packet has one of them.
     pub(super) const VALID: u128 = 0x0b;
-    /// `new`, `est`, `rel`, `rpl`, `snat`, `dnat`: only valid tracked packets have them.
+    /// `new`, `est`, `rel`, `rpl`, `snat`, `dnat`.
+    /// Only valid tracked packets have these bits.
     pub(super) const IMPLIES_VALID: u128 = 0xcf;
     /// `inv`.
     pub(super) const INVALID: u128 = 0x10;

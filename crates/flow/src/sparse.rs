@@ -97,7 +97,8 @@ impl WordMap {
     }
 }
 
-/// The non-zero words of a key or mask, shared: two words that mark them, then the words.
+/// The non-zero words of a key or mask, shared.
+/// Two words mark their positions, then the words follow.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SparseWords(Arc<[u64]>);
 
@@ -240,7 +241,8 @@ impl SparseMask {
         mask.iter().all(|(index, bits)| bits & !self.word(index) == 0)
     }
 
-    /// Returns the address of the words, which only clones of this mask share while it lives.
+    /// Returns the address of the words.
+    /// While this mask lives, only its clones share the address.
     #[must_use]
     pub fn address(&self) -> usize {
         self.0.0.as_ptr().addr()
@@ -407,7 +409,8 @@ impl Match {
         Self { mask, value }
     }
 
-    /// Creates the match of every key that agrees with `key` under `mask`, which it shares.
+    /// Creates the match of every key that agrees with `key` under `mask`.
+    /// It shares the words of `mask`.
     #[must_use]
     pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
         let words = mask.over(key).map(|(_, _, value)| value);

@@ -82,7 +82,8 @@ impl CacheEngine {
         Some(self.evicted.len())
     }
 
-    /// Returns a lookup, or `None` if the table does not exist or the rule is in another table.
+    /// Returns a lookup.
+    /// `None` if the table does not exist or the rule is in another table.
     pub(crate) fn visit(
         &mut self,
         table: u8,
@@ -116,7 +117,7 @@ impl CacheEngine {
     }
 }
 
-/// Returns whether a rule is added after another with the same id was removed in the same change.
+/// Returns whether a change removes a rule and then adds one with the same id.
 ///
 /// Engines treat a rule that is added and removed in one change as one that never existed.
 fn uses_an_id_again(deltas: &[Delta]) -> bool {
@@ -159,8 +160,8 @@ impl RuleText<'_> {
     }
 }
 
-/// Returns the traversal of an entry: the packet that arrived, the bits that it depends on, the
-/// lookups, and the objects read.
+/// Returns the traversal of an entry.
+/// It has the packet that arrived, the bits that it depends on, the lookups, and the objects read.
 pub(crate) fn traversal(
     version: u64,
     packet: &HeaderWords,

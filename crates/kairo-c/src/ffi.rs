@@ -37,7 +37,8 @@ pub struct KairoEntry {
 /// A rule: `kairo_rule`.
 #[repr(C)]
 pub struct KairoRule {
-    /// Its id, not `UINT64_MAX`. Of two rules of one priority, the smaller id is older and wins.
+    /// The id of the rule, not `UINT64_MAX`.
+    /// Of two rules of one priority, the smaller id is older and wins.
     pub id: u64,
     /// Number of times that it was modified.
     pub revision: u32,
@@ -240,7 +241,8 @@ pub unsafe extern "C" fn kairo_apply(
     i64::try_from(evicted).unwrap_or(i64::MAX)
 }
 
-/// Writes up to `count` of the entries that the last change evicted; returns the number written.
+/// Writes up to `count` of the entries that the last change evicted.
+/// Returns the number written.
 ///
 /// # Safety
 ///
@@ -358,7 +360,8 @@ unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
     engine::rule_delta(&rule, event)
 }
 
-/// Returns a reference to what a pointer of the caller refers to, or `None` if it is null.
+/// Returns a reference to the value behind the caller's pointer.
+/// `None` if the pointer is null.
 ///
 /// # Safety
 ///
@@ -369,7 +372,8 @@ const unsafe fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
     unsafe { pointer.as_ref() }
 }
 
-/// Returns a mutable reference to what a pointer of the caller refers to, or `None`.
+/// Returns a mutable reference to the value behind the caller's pointer.
+/// `None` if the pointer is null.
 ///
 /// # Safety
 ///

@@ -11,7 +11,8 @@ use std::{
 
 use shunt_pipeline::Rule;
 
-/// The key of a rule: two rules with the same key are the same rule with the same actions.
+/// The key of a rule.
+/// Two rules with the same key are the same rule with the same actions.
 pub(crate) type RuleKey = (u64, u32, u16, u8);
 
 /// Rules that some visit has, and some that no visit has any more.

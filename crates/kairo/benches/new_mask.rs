@@ -45,8 +45,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates entries that differ in the lower bits of both addresses, with all projections
-    /// filled.
+    /// Creates entries that differ in the lower bits of both addresses.
+    /// All projections are filled.
     fn new(entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());

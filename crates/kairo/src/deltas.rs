@@ -7,7 +7,8 @@ use shunt_pipeline::{Cause, CauseRun, Delta, RuleChange, RuleDelta, RuleId};
 /// The rules that a change removes.
 pub(crate) type RemovedRules = BTreeSet<RuleId>;
 
-/// Returns the rules that a change removes; if it also adds one of them, that rule decides nothing.
+/// Returns the rules that a change removes.
+/// If it also adds one of them, that rule decides nothing.
 pub(crate) fn removed_rules(deltas: &[Delta]) -> RemovedRules {
     let removed = deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => Some(rule.id),

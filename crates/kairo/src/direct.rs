@@ -22,7 +22,8 @@ pub struct Direct {
     index: RegionIndex,
     bound: ChangeBound,
     examined_max: usize,
-    /// Entries reclaimed, or visits projected, per call of [`Evictor::run_maintenance`].
+    /// Work per call of [`Evictor::run_maintenance`].
+    /// It counts entries reclaimed, or visits projected.
     maintenance_budget: usize,
     /// Causes of the evictions of the last change.
     causes: Vec<CauseRun>,
@@ -36,13 +37,15 @@ pub struct Direct {
 /// Entries that the result buffer has room for.
 const RESULTS_CAPACITY: usize = 2048;
 
-/// Default number of entries reclaimed, or visits projected, per call of [`Evictor::run_maintenance`].
+/// Default amount of work per call of [`Evictor::run_maintenance`].
+/// It counts entries reclaimed, or visits projected.
 const MAINTENANCE_BUDGET: usize = 256;
 
 /// Visits and entries that a change may examine and still take microseconds.
 const QUICK_EXAMINED_MAX: usize = 1024;
 
-/// Retired entries that may wait before [`Evictor::has_backlog`] asks for a call of `run_maintenance`.
+/// Retired entries that may wait for `run_maintenance`.
+/// With more, [`Evictor::has_backlog`] asks for a call.
 const RETIRED_USUAL: usize = 1024;
 
 /// Retired entries that may wait before each install reclaims two of them.
@@ -58,7 +61,8 @@ impl Direct {
         Self { version, index, bound, examined_max, maintenance_budget, causes, results }
     }
 
-    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
+    /// Sets the maximum number of rules per change that are examined one by one.
+    /// Beyond it, all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
@@ -74,15 +78,16 @@ impl Direct {
         self
     }
 
-    /// Sets how many visits of a group are examined one by one before a projection is searched.
+    /// Sets the number of visits of a group that are examined one by one.
+    /// With more, a projection is searched.
     #[must_use]
     pub fn with_scan_threshold(mut self, few: usize) -> Self {
         self.index = self.index.with_scan_threshold(few);
         self
     }
 
-    /// Sets the number of entries that a call of [`Evictor::run_maintenance`] reclaims, or of visits it
-    /// projects.
+    /// Sets the amount of work per call of [`Evictor::run_maintenance`].
+    /// It is the number of entries that a call reclaims, or of visits that it projects.
     #[must_use]
     pub const fn with_maintenance_budget(mut self, maintenance_budget: usize) -> Self {
         self.maintenance_budget = maintenance_budget;
@@ -124,7 +129,8 @@ impl Direct {
         }
     }
 
-    /// Evicts the entries that `delta` invalidates, and returns about how many visits it examined.
+    /// Evicts the entries that `delta` invalidates.
+    /// Returns about how many visits it examined.
     ///
     /// `others` is the number of other deltas in the change, and `removed` are the rules that the
     /// change removes.

@@ -36,8 +36,8 @@ pub(crate) struct WatchedEntries<L> {
     /// By slot.
     records: Vec<Option<EntryRecord<L>>>,
     free: Vec<u32>,
-    /// Includes retired entries until they are reclaimed: a change that retires thousands of
-    /// entries has no time to remove their ids.
+    /// Includes retired entries until they are reclaimed.
+    /// A change that retires thousands of entries has no time to remove their ids.
     by_id: HashMap<EntryId, u32, FixedState>,
     watched: usize,
     /// Slots of retired entries, the oldest first.
@@ -155,7 +155,8 @@ impl<L> WatchedEntries<L> {
         self.retired.len()
     }
 
-    /// Returns the bytes on the heap, without traversals and without the heap memory of links.
+    /// Returns the bytes on the heap.
+    /// Traversals and the heap memory of links are not counted.
     pub(crate) fn bytes(&self) -> usize {
         let by_id = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
         let lists = (self.free.capacity() + self.retired.capacity()) * size_of::<u32>();

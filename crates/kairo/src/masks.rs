@@ -14,7 +14,8 @@ pub(crate) fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
     SparseMask::from(&common)
 }
 
-/// Shortens the prefix in each half of a word to whole bytes, and keeps bits that are no prefix.
+/// Shortens the prefix in each half of a word to whole bytes.
+/// Bits that are no prefix stay.
 pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     let mut coarse = FlowMask::EMPTY;
     for (word, bits) in mask.iter() {
@@ -35,7 +36,8 @@ pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     SparseMask::from(&best)
 }
 
-/// Returns the whole bytes at the upper end of a half, or all of `bits` if it begins with none.
+/// Returns the whole bytes at the upper end of a half.
+/// Returns all of `bits` if it begins with none.
 const fn whole(bits: u64, half: u64) -> u64 {
     let length = (bits << half.leading_zeros()).leading_ones();
     match length / 8 * 8 {

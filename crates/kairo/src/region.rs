@@ -25,7 +25,8 @@ impl MatchWord {
         words.map(|((word, bits), value)| Self { word, bits, value: *value })
     }
 
-    /// Returns whether some packet of the entry has this value as it enters the table of `visit`.
+    /// Returns whether a packet of the entry has this value at the table of `visit`.
+    /// The value is that before the table changes the packet.
     ///
     /// An entry fixes two kinds of bits: those that its mask holds of the packet that arrived, and
     /// those that actions wrote before this table. A bit that differs from the packet that arrived
@@ -51,21 +52,23 @@ impl MatchWord {
     }
 }
 
-/// Returns whether some packet of the entry matches as it enters the table of `visit`.
+/// Returns whether a packet of the entry matches at the table of `visit`.
+/// The packet is compared as it enters the table.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_overlapped(traversal: &Traversal, visit: &Visit, matching: &Match) -> bool {
     MatchWord::all(matching).all(|match_word| match_word.overlaps(traversal, visit))
 }
 
-/// Returns whether `rule` outranks the decider of `visit` and matches some packet of its region.
+/// Returns whether `rule` outranks a visit's decider and overlaps its region.
+/// The decider is that of `visit`.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_taken_over(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     visit.rank().is_none_or(|rank| rank < rule.rank())
         && is_overlapped(traversal, visit, &rule.matching)
 }
 
-/// Returns whether `rule` decided `visit`, alone or as a clause, in a revision that passes
-/// `revision`.
+/// Returns whether `rule` decided `visit`, alone or as a clause.
+/// Only revisions that pass `revision` count.
 pub(crate) fn is_decided(visit: &Visit, rule: &Rule, revision: impl Fn(&Rule) -> bool) -> bool {
     let mut all = visit.rule.iter().chain(&visit.clauses);
     all.any(|own| own.id == rule.id && revision(own))

@@ -1,6 +1,7 @@
 //! Errors of capture files, each with the tool that mends the file.
 
-/// An error of a capture file, with the name of the file and the number of the packet.
+/// An error of a capture file.
+/// It has the name of the file and the number of the packet.
 #[derive(Debug, thiserror::Error)]
 pub struct PcapError {
     /// The name of the file.

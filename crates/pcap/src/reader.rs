@@ -83,7 +83,8 @@ impl<R: Read> PcapReader<R> {
         Ok(Some(PcapPacket { time_ns, frame: &self.frame }))
     }
 
-    /// Returns the next record, or `None` at the end of the file; the record may hold part of a frame.
+    /// Returns the next record, or `None` at the end of the file.
+    /// The record may hold a truncated frame.
     ///
     /// # Errors
     ///
@@ -98,7 +99,8 @@ impl<R: Read> PcapReader<R> {
         &self.source
     }
 
-    /// Reads a record into `frame`; returns its time and the length of its frame on the wire.
+    /// Reads a record into `frame`.
+    /// Returns its time and the length of its frame on the wire.
     fn read_record(&mut self) -> Result<Option<(u64, u32)>, PcapError> {
         self.number = self.number.saturating_add(1);
         self.parse_record().map_err(|problem| self.failed(problem))
@@ -131,7 +133,8 @@ impl<R: Read> PcapReader<R> {
     }
 }
 
-/// Reads until the buffer is full or the source ends; returns the number of bytes read.
+/// Reads until the buffer is full or the source ends.
+/// Returns the number of bytes read.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

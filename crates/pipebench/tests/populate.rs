@@ -159,7 +159,8 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
     assert!(!plain.lines().any(|line| loads(&line) || asks(&line)));
 }
 
-/// Returns the share of each class with its intended traversal, and of forwarded flows.
+/// Returns the share of each class with its intended traversal.
+/// Also returns the share of forwarded flows.
 fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
     let rules = workload.base_rules().map(|rule| rule.text.as_str());

@@ -40,8 +40,8 @@ mod drawing {
         test_runner::{Config, TestRunner},
     };
 
-    /// How often a property is tried, unless `SHUNT_CASES_DIVISOR` asks for fewer; nothing is written
-    /// into the source tree.
+    /// Number of cases per property, unless `SHUNT_CASES_DIVISOR` asks for fewer.
+    /// Nothing is written into the source tree.
     pub(crate) fn cases(cases: u32) -> Config {
         let divisor = std::env::var("SHUNT_CASES_DIVISOR").ok().and_then(|text| text.parse().ok());
         let cases = (cases / divisor.unwrap_or(1).max(1)).max(1);

@@ -80,7 +80,8 @@ enum Command {
     SetVlans {
         /// Name of the port.
         name: String,
-        /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN, trunks=VLAN,VLAN..
+        /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
+        /// trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -96,7 +97,8 @@ enum Command {
     /// All settings change at once, or none if one is refused. The configuration file does not
     /// change.
     Set {
-        /// Set KEY to VALUE; `shuntctl settings` lists the keys, docs/configuration.md the values.
+        /// Set KEY to VALUE; `shuntctl settings` lists the keys, docs/configuration.md
+        /// the values.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

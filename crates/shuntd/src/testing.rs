@@ -40,7 +40,8 @@ pub fn fuzz_config(data: &[u8]) {
     }
 }
 
-/// Sends any bytes to the control socket, in chunks of the length in the first byte.
+/// Sends any bytes to the control socket.
+/// They go in chunks of the length in the first byte.
 ///
 /// It answers each request once, however the bytes are divided.
 ///

@@ -7,7 +7,8 @@ use shunt_tests::repository::{files, read};
 /// Lines above which a source file is surely two things.
 const FILE_LINES_MAX: usize = 1000;
 
-/// Lines above which one asks which two things a file is; no more files than this pass it.
+/// Number of lines above which a file should be two files.
+/// No more files than this pass it.
 const FILE_LINES_ASK: usize = 600;
 const FILES_OVER_ASK_MAX: usize = 4;
 
@@ -46,7 +47,8 @@ fn every_module_is_a_part_of_its_crate() {
     }
 }
 
-/// Returns whether a file is a root of a crate, which cargo names and no module does.
+/// Returns whether a file is a root of a crate.
+/// Cargo names such a file, and no module does.
 fn is_root_of_crate(path: &str) -> bool {
     let inside = path.rsplit_once("/src/").map_or(path, |(_, inside)| inside);
     let is_program = inside.starts_with("bin/") && !inside["bin/".len()..].contains('/');

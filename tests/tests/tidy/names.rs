@@ -55,7 +55,8 @@ impl Definitions {
     }
 }
 
-/// Returns whether an item is compiled for tests alone: `cfg(test)`, or the feature `testing`.
+/// Returns whether an item is compiled for tests alone.
+/// It has `cfg(test)`, or the feature `testing`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let cfg = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     cfg.filter_map(|attribute| attribute.meta.require_list().ok()).any(|list| {

@@ -123,7 +123,8 @@ fn error_name(line: &str) -> Option<&str> {
 }
 
 impl DumpedRule {
-    /// Parses `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
+    /// Parses a line of `dump-flows`.
+    /// Its form is `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
     fn parse(line: &str) -> Option<Self> {
         let mut items = line.trim().splitn(6, ", ");
         let mut value = |name: &str| items.next()?.strip_prefix(name)?.strip_prefix('=');

@@ -93,12 +93,13 @@ impl PrefixLengths {
 }
 
 impl AddressWalks<'_, '_> {
-    /// Returns the slots of a block that the tries exclude: by the source, and by the target.
+    /// Returns the slots of a block that the tries exclude.
+    /// The first set is excluded by the source address, the second by the destination address.
     pub(super) fn excluded(&mut self, block: &Block) -> [u64; 2] {
         [0, 1].map(|side| self.select(block, side, |_| true))
     }
 
-    /// Returns the slots of a block that the first `counts` bits of the addresses exclude.
+    /// Returns the slots that the first `counts` bits of the addresses exclude.
     pub(super) fn excluded_by(&mut self, block: &Block, counts: [u8; 2]) -> u64 {
         self.select(block, 0, |count| count <= counts[0])
             | self.select(block, 1, |count| count <= counts[1])
@@ -120,14 +121,16 @@ impl AddressWalks<'_, '_> {
         }
     }
 
-    /// Returns the number of leading bits of each address that a mask has, if it has the type.
+    /// Returns the number of leading bits of each address that a mask has.
+    /// `None` if the mask lacks the type of the addresses.
     pub(super) fn counts_in(&self, mask: &FlowMask) -> [u8; 2] {
         let has_type = mask.field(FieldId::EthType) == FieldId::EthType.value_max();
         let Some(sides) = self.sides.filter(|_| has_type) else { return [0; 2] };
         sides.map(|side| leading_ones_count(mask, FIELDS[side.field]))
     }
 
-    /// Returns the number of bits that [`Self::add`] would add, without those of the type.
+    /// Returns the number of bits that [`Self::add`] would add.
+    /// Bits of the type are not counted.
     fn added_bits_count(&self, side: usize, count: u8, mask: &FlowMask) -> u32 {
         let field = FIELDS[self.field(side)];
         (leading_bits(field, count) & !mask.field(field)).count_ones()

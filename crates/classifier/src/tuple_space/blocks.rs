@@ -18,7 +18,8 @@ pub(super) struct Block {
     gates: SlotSets<GateId>,
 }
 
-/// Sets of slots of a block, by a key that all slots of a set share; no set is empty.
+/// Sets of slots of a block, by a key that all slots of a set share.
+/// No set is empty.
 #[derive(Clone, Debug)]
 struct SlotSets<K>(Vec<(K, u64)>);
 

@@ -50,8 +50,8 @@ impl Gates {
         Self { gates: Vec::new(), free: Vec::new(), by_mask }
     }
 
-    /// Returns the gate of a new subtable, if its mask has words before the network layer and
-    /// after.
+    /// Returns the gate of a new subtable.
+    /// It has one if its mask has words before the network layer and after.
     pub(super) fn acquire(&mut self, mask: &SparseMask, hashing: &Hashing) -> Option<GateId> {
         let words_count = mask.words_until(Stage::Link);
         let is_one = (1..mask.words().len()).contains(&words_count);

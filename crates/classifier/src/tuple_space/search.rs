@@ -33,7 +33,8 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         }
     }
 
-    /// Returns the highest-ranking rule that a version sees, and adds bits that prove it to `mask`.
+    /// Returns the highest-ranking rule that a version sees.
+    /// Adds the bits that prove the result to `mask`.
     pub(super) fn best(
         mut self,
         version: Version,
@@ -79,7 +80,8 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         open
     }
 
-    /// Returns the rules of an open slot that match, and adds bits that prove it to `mask`.
+    /// Returns the rules of an open slot that match.
+    /// Adds the bits that prove the result to `mask`.
     fn chain(&self, slot: &SearchSlot, mask: Option<&mut FlowMask>) -> Option<&'a RuleChain<R>> {
         let subtable = &self.table.subtables[slot.subtable];
         match mask {

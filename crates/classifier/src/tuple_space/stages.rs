@@ -69,7 +69,7 @@ impl SubtableStages {
         self.stages.iter()
     }
 
-    /// Returns the first stage before the addresses in which no rule has the value of a key.
+    /// Returns the first stage before the addresses where no rule has the key's value.
     pub(super) fn lacking_before_addresses(
         &self,
         key: &FlowKey,

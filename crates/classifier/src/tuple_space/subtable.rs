@@ -184,7 +184,8 @@ impl<R> RuleSubtable<R> {
         Some((&stored.rule, hash))
     }
 
-    /// Removes one rule with this hash that no version from `oldest` on sees, if there is one.
+    /// Removes one rule with this hash that no version from `oldest` on sees.
+    /// Does nothing if there is none.
     ///
     /// Returns its value, if it was the last rule with it.
     pub(super) fn take_retired(

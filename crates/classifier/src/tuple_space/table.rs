@@ -43,7 +43,7 @@ pub struct TupleSpace<R> {
 
 type SubtableId = usize;
 
-/// A slot of the search order: a subtable, and all that can exclude it without a search.
+/// A subtable in the search order, and all that can exclude it without a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSlot {
     pub(super) rank_max: Rank,

@@ -351,7 +351,8 @@ fn a_table_of_hundreds_of_masks_answers_as_the_oracle_while_it_shrinks() {
     assert!(table.is_empty());
 }
 
-/// Returns a key of one ingress port, and the match of it and of one bit behind its gate.
+/// Returns a key of one ingress port, and a match behind the gate of that port.
+/// The match fixes the port and one more bit.
 fn behind_port(port: u128, field: FieldId) -> (FlowKey, Match) {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, port);

@@ -46,7 +46,7 @@ pub struct CoordinatorEndpoint {
 /// The meaning of an owner's sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SleepMeaning {
-    /// Nothing hits its entries meanwhile, so it counts as having acknowledged (rule 10).
+    /// Nothing hits its entries meanwhile, so it counts as acknowledged (rule 10).
     CountsAsAcked,
     /// An offload device forwards by its entries: it is woken, and acknowledges itself.
     IsWoken,
@@ -96,7 +96,8 @@ pub struct ChangeSender {
 /// A change, and the learn requests that its version and earlier ones include.
 #[derive(Clone, Debug)]
 pub struct LearnedChange {
-    /// The change; empty, with the newest version, if the tables had learned everything before.
+    /// The change, or an empty one with the newest version.
+    /// It is empty if the tables had learned everything before.
     pub change: Change,
     /// The last learn request of each owner that the change acknowledges.
     pub learn_requests: Vec<(OwnerId, LearnSeq)>,
@@ -146,7 +147,8 @@ struct OwnerState {
 /// Changes that may wait; a further one is refused, and the control plane waits.
 pub const CHANGES_MAX: usize = 4096;
 
-/// Changes applied in one iteration, which bounds the time until acknowledgements are noticed.
+/// Number of changes applied in one iteration.
+/// It bounds the time until acknowledgements are noticed.
 const CHANGES_PER_ITERATION: usize = 256;
 
 /// Deltas and reports up to which the sender of a change applies it itself.
@@ -235,7 +237,8 @@ impl EvictionCoordinator {
         self.owners.push(OwnerState::new(endpoint, self.version));
     }
 
-    /// Applies waiting changes, then takes reports; returns whether there was anything to do.
+    /// Applies waiting changes, then takes reports.
+    /// Returns whether there was anything to do.
     pub fn run_iteration(&mut self) -> bool {
         let mut worked = self.forget_retired_owners();
         self.collect_batch();
@@ -390,7 +393,8 @@ impl EvictionCoordinator {
         }
     }
 
-    /// Acknowledges learn requests that changed nothing: the engine's version includes them.
+    /// Acknowledges learn requests that changed nothing.
+    /// The engine's version includes them.
     ///
     /// Such an invalidation drops nothing, even entries that were installed meanwhile.
     pub fn ack_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
@@ -471,7 +475,7 @@ impl EvictionCoordinator {
         self.evictor.len()
     }
 
-    /// Returns whether the engine has deferred enough work to wake the eviction thread for it.
+    /// Returns whether the engine has deferred enough work to wake its thread.
     pub(crate) fn has_backlog(&self) -> bool {
         self.evictor.has_backlog()
     }

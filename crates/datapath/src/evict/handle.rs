@@ -45,7 +45,8 @@ pub struct CoordinatorHandle {
 /// The state of the shared coordinator.
 enum HandleState {
     Open(Box<OpenCoordinator>),
-    /// The engine has panicked in another thread; the eviction thread resumes the panic.
+    /// The engine has panicked in another thread.
+    /// The eviction thread resumes the panic.
     Panicked(Box<dyn Any + Send>),
     Closed,
 }
@@ -113,7 +114,8 @@ impl CoordinatorHandle {
         Arc::new(Self { waker, state: Mutex::new(HandleState::Open(Box::new(open))) })
     }
 
-    /// Runs one iteration in the eviction thread; returns whether there was anything to do.
+    /// Runs one iteration in the eviction thread.
+    /// Returns whether there was anything to do.
     ///
     /// # Panics
     ///
@@ -138,7 +140,8 @@ impl CoordinatorHandle {
         resume_unwind(panic)
     }
 
-    /// Runs one iteration in another thread, if the handle is free and all waiting changes are quick.
+    /// Runs one iteration in another thread than the eviction thread.
+    /// Does so only if the handle is free and all waiting changes are quick.
     pub(crate) fn try_iteration(&self) -> IterationResult {
         let Some(mut state) = self.try_lock() else { return IterationResult::NotNow };
         let HandleState::Open(open) = &mut *state else { return IterationResult::NotNow };
@@ -168,7 +171,8 @@ impl CoordinatorHandle {
         }
     }
 
-    /// Calls `inspect` with the coordinator, between two iterations; `None` if it is closed.
+    /// Calls `inspect` with the coordinator, between two iterations.
+    /// Returns `None` if the coordinator is closed.
     ///
     /// Waits for a running iteration; the next one waits for `inspect`.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {

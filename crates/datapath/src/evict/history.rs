@@ -46,7 +46,8 @@ pub struct Histogram {
 pub struct Evicted {
     /// The entry.
     pub entry: EntryId,
-    /// The version of the change, or the newest one of several that were applied together.
+    /// The version of the change.
+    /// If several changes were applied together, the newest version of them.
     pub version: Version,
     /// The time of the eviction.
     pub at: Time,
@@ -72,7 +73,7 @@ pub struct EvictionHistory {
 reasons! {
     /// The reason of an eviction.
     EvictedBy {
-        /// A rule was added that outranks the deciding rule and overlaps the entry's region.
+        /// An added rule outranks the deciding rule and overlaps the entry's region.
         RuleAdded = "rule_added",
         /// A deciding rule was removed.
         RuleRemoved = "rule_removed",
@@ -177,7 +178,8 @@ impl Histogram {
         self.longest
     }
 
-    /// Returns the buckets from the first to the last that is not empty, with their upper bounds.
+    /// Returns the buckets from the first to the last that is not empty.
+    /// Each has its upper bound.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let is_used = |count: &u64| *count > 0;
         let first = self.counts.iter().position(is_used).unwrap_or(BUCKETS);
@@ -186,7 +188,8 @@ impl Histogram {
         own.map(|(bucket, count)| (Duration::from_nanos(1 << bucket), *count))
     }
 
-    /// Returns the duration that `per_mille` of 1000 are below, to the precision of its bucket.
+    /// Returns the duration that `per_mille` of 1000 are below.
+    /// It is as precise as its bucket.
     #[must_use]
     pub fn below(&self, per_mille: u64) -> Duration {
         let wanted = (self.count() * per_mille).div_ceil(1000);
@@ -206,7 +209,8 @@ impl Default for Histogram {
 }
 
 impl EvictionHistory {
-    /// Notes that a version was published at `since`, and awaits its last acknowledgement.
+    /// Notes that a version was published at `since`.
+    /// Its last acknowledgement ends the measurement.
     pub(crate) fn note_published(&mut self, version: Version, since: Time) {
         if self.unanswered.len() >= UNACKED_MAX {
             self.unanswered.pop_front();
@@ -269,8 +273,8 @@ impl EvictionHistory {
         self.recent.iter().rev().find(|own| own.entry == entry)
     }
 
-    /// Forgets the evictions of an owner that has retired, because the next owner with its id
-    /// reuses the ids of its entries.
+    /// Forgets the evictions of a retired owner.
+    /// The next owner with its id reuses the ids of its entries.
     pub(crate) fn forget(&mut self, owner: OwnerId) {
         self.recent.retain(|own| own.entry.owner != owner);
     }

@@ -63,7 +63,8 @@ impl Link {
         self.acked.store(version.number(), Ordering::Release);
     }
 
-    /// Retires the packet thread: it hits nothing any more, so it has acknowledged every version.
+    /// Retires the packet thread.
+    /// It hits nothing any more, so it has acknowledged every version.
     pub fn retire(&self) {
         self.ack(RETIRED);
     }
@@ -96,7 +97,8 @@ mod tests {
         }
     }
 
-    /// A packet thread without packets: takes, acknowledges and sleeps until it is at `last`.
+    /// A packet thread without packets.
+    /// It takes invalidations, acknowledges them and sleeps, until it is at `last`.
     fn run(link: &Link, last: u64) -> Vec<u32> {
         let mut evicted = Vec::new();
         loop {
@@ -137,8 +139,8 @@ mod tests {
         });
     }
 
-    /// A packet that is sent after the barrier reply of version 1 is handled under version 1, though
-    /// its thread was not woken for the version.
+    /// No packet sent after the barrier reply of version 1 uses version 0.
+    /// This holds although its thread was not woken for the version.
     #[test]
     fn a_parked_thread_counts_as_acknowledged() {
         loom::model(|| {

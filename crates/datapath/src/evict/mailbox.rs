@@ -112,7 +112,8 @@ impl Mailbox {
         self.take_with_iterations().map(|(invalidation, _)| invalidation)
     }
 
-    /// Takes it with the number of iterations that the owner has begun since; never waits.
+    /// Takes the invalidation; never waits.
+    /// Also returns the number of iterations that the owner has begun since it was posted.
     pub fn take_with_iterations(&self) -> Option<(Invalidation, u64)> {
         if !self.is_flagged() {
             return None;

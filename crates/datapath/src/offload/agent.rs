@@ -74,8 +74,8 @@ const RETIRED_MAX: usize = 1024;
 const COMMANDS_PER_ITERATION: usize = 32;
 
 impl<T: OffloadDevice> OffloadAgent<T> {
-    /// Creates the agent of a device in unknown state, at the version that its endpoint was created
-    /// for.
+    /// Creates the agent of a device in unknown state.
+    /// It starts at the version that its endpoint was created for.
     #[must_use]
     pub fn new(
         config: OffloadConfig,
@@ -184,7 +184,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         true
     }
 
-    /// Acknowledges the adopted version, if the device holds no stale entry, or is not waited for.
+    /// Acknowledges the adopted version once the device holds no stale entry.
+    /// A device that is not waited for does not delay it.
     fn answer(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
@@ -268,7 +269,8 @@ impl<T> OffloadAgent<T> {
 }
 
 impl<T> Drop for OffloadAgent<T> {
-    /// Retires the owner, even after a panic, so that nobody waits for its acknowledgement.
+    /// Retires the owner, even after a panic.
+    /// So nobody waits for its acknowledgement.
     fn drop(&mut self) {
         let (since, why) = (self.now, StaleReason::Ended);
         self.shared.lock().state = OffloadState::Stale { since, why };

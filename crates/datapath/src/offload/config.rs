@@ -8,8 +8,8 @@ use shunt_pipeline::BridgeId;
 /// Settings of an offload device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// The ingress bridge of the device's packets; the device has the first tables of one bridge
-    /// only.
+    /// The ingress bridge of the device's packets.
+    /// The device has the first tables of one bridge only.
     pub bridge: BridgeId,
     /// The partition policy.
     pub policy: PolicyName,
@@ -21,7 +21,8 @@ pub struct OffloadConfig {
     pub max_idle: Duration,
     /// Time from one reading of the counters to the next.
     pub count_every: Duration,
-    /// Time to confirm the removals of a version, or to finish a reading; then the device is stale.
+    /// Time to confirm the removals of a version, or to finish a reading.
+    /// After that time the device is stale.
     pub confirm_within: Duration,
     /// Time after which no packet that was in the device before is still in it.
     pub drain: Duration,

@@ -17,7 +17,8 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Notes tags that were retired since the last iteration, and frees those that have drained.
+    /// Notes tags that were retired since the last iteration.
+    /// Also frees those that have drained.
     pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, (now, time): (Time, Duration)) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {

@@ -58,8 +58,8 @@ pub struct OffloadCandidates {
     has_unnotified: bool,
     /// Packets until the next sample.
     until_sample: usize,
-    /// The source of random gaps. A fixed gap would fall in step with repeating traffic, and sample
-    /// one flow of many for ever.
+    /// The source of random gaps between samples.
+    /// A fixed gap would fall in step with repeating traffic, and sample one flow of many for ever.
     random: u64,
 }
 
@@ -115,7 +115,8 @@ const CANDIDATES_MAX: usize = 1024;
 /// Reports that may wait for the eviction thread.
 const REPORTS_MAX: usize = 16_384;
 
-/// Creates the channels of an agent that begins at `version`, which is also the coordinator's.
+/// Creates the channels of an agent that begins at `version`.
+/// The coordinator must be at this version too.
 ///
 /// Returns the ends of the control plane, the agent, the coordinator and each packet thread.
 /// `coordinator` is the waker of the eviction thread.
@@ -172,7 +173,8 @@ pub fn offload_endpoint(
 }
 
 impl OffloadCandidates {
-    /// Offers a packet that missed in every cache; call [`Self::notify`] some time afterwards.
+    /// Queues a packet that missed in every cache as a candidate.
+    /// Call [`Self::notify`] some time afterwards.
     ///
     /// The candidate is dropped and counted if the agent does not keep up.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
@@ -186,7 +188,8 @@ impl OffloadCandidates {
         }
     }
 
-    /// Returns the packet of a burst that is a candidate although a cache may know it, if any.
+    /// Returns the sampled packet of a burst, if any.
+    /// It is a candidate although a cache may match it.
     ///
     /// An entry that the device lost, or had no room for, would hit in software for ever otherwise,
     /// and never become a candidate again.
@@ -223,23 +226,24 @@ impl OffloadHandle {
         status
     }
 
-    /// Reads and credits the device's counters, and then replies; does not wait for a stale device.
+    /// Reads and credits the device's counters, and then replies.
+    /// Does not wait for a stale device.
     pub fn pull(&self, reply: Reply<()>) {
         if let Err(OffloadCommand::Pull(reply)) = self.send(OffloadCommand::Pull(reply)) {
             reply(());
         }
     }
 
-    /// Replies with the intended entries and their places in the chain; with none if the thread has
-    /// ended.
+    /// Replies with the intended entries and their places in the chain.
+    /// Replies with none if the thread has ended.
     pub fn dump(&self, reply: Reply<Vec<DumpedEntry>>) {
         if let Err(OffloadCommand::Dump(reply)) = self.send(OffloadCommand::Dump(reply)) {
             reply(Vec::new());
         }
     }
 
-    /// Sets the ingress ports of the device, by their numbers in the bridge; `None`, the default:
-    /// all.
+    /// Sets the ingress ports of the device, by their numbers in the bridge.
+    /// `None`, the default, means all ports.
     ///
     /// Packets of other ports never enter the device, so no entries are made for them.
     pub fn set_ports(&self, ports: Option<BTreeSet<PortNo>>) {
@@ -247,8 +251,7 @@ impl OffloadHandle {
         let _ = self.send(OffloadCommand::Ports(ports));
     }
 
-    /// Sets the idle time after which an entry is removed, and the time that a packet may take in
-    /// the device.
+    /// Sets the idle timeout, and the longest time of a packet in the device.
     pub fn tune(&self, max_idle: Duration, drain: Duration) {
         // A thread that has ended needs no settings.
         let _ = self.send(OffloadCommand::Tune { max_idle, drain });

@@ -100,8 +100,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         is_taken
     }
 
-    /// Starts reading the device's counters if it is time, and removes idle entries after a
-    /// reading.
+    /// Starts reading the device's counters if it is time.
+    /// Removes idle entries after a reading.
     pub(super) fn read_counters(&mut self) -> bool {
         let finished = self.reading.finish();
         if let Some(read) = finished {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::evict::owner::Owner;
 
-/// The entries of the owner, as its chain sees them: it admits only rules that the device can hold.
+/// The owner's entries. Its chain admits only rules that the device can hold.
 struct Stock<'a> {
     owner: &'a mut Owner,
     capabilities: &'a OffloadCapabilities,
@@ -61,8 +61,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.reclaim(None);
     }
 
-    /// Translates a packet under the owner's version (rule 5), and installs the entries of its
-    /// traversal.
+    /// Translates a packet under the owner's version (rule 5).
+    /// Installs the entries of its traversal.
     ///
     /// Returns the new entries.
     fn partition_candidate(&mut self, key: &FlowKey) -> Vec<LtmEntryRef> {
@@ -87,8 +87,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         made
     }
 
-    /// Adds a new entry to the intended ones. Its tags are held until the device has confirmed its
-    /// removal.
+    /// Adds a new entry to the intended ones.
+    /// Its tags are held until the device has confirmed its removal.
     fn add_intended(&mut self, entry: LtmEntryRef, traversal_no: u64) {
         let ltm = self.gigaflow.ltm_mut();
         let (Some(rule), Some(stage)) = (ltm.rule(entry.slot).cloned(), ltm.stage(entry.slot))
@@ -104,7 +104,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.ledger.add(NewEntry { entry, stage, rule, traversal, traversal_no });
     }
 
-    /// Removes the entries in `to_remove`, as far as reports to the eviction thread fit.
+    /// Removes the entries in `to_remove`, as far as the report queue has room.
+    /// The reports go to the eviction thread.
     pub(super) fn remove_pending(&mut self) -> bool {
         let before = self.to_remove.len();
         let owner = &mut self.owner;

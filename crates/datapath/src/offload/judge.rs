@@ -27,7 +27,7 @@ pub(super) struct StalenessJudge {
     was_there: bool,
     /// Set if the device was lost since it last held no stale entry.
     was_lost: bool,
-    /// Set if a version was acknowledged while the device held entries that it made stale.
+    /// Set if a version was acknowledged before the device confirmed its removals.
     is_unconfirmed: bool,
     repairs: u64,
     stale_count: u64,
@@ -58,7 +58,7 @@ impl StalenessJudge {
         (self.is_lost, self.was_there) = (false, true);
     }
 
-    /// Notes that a version is acknowledged while the device holds entries that it made stale.
+    /// Notes that a version is acknowledged before the device confirmed its removals.
     pub(super) const fn note_unconfirmed(&mut self) {
         self.is_unconfirmed = true;
     }

@@ -137,8 +137,8 @@ impl Ledger {
         self.inserts[stage.index()].insert(index);
     }
 
-    /// Marks an entry that the owner removed as no longer intended; returns it if it is gone at
-    /// once.
+    /// Marks an entry that the owner removed as no longer intended.
+    /// Returns the entry if it is gone at once.
     ///
     /// `stale_since`: the time at which a version made it stale.
     pub(super) fn doom(
@@ -184,7 +184,8 @@ impl Ledger {
         }
     }
 
-    /// Fills a batch with operations that are due; returns entries for which there will be no room.
+    /// Fills a batch with operations that are due.
+    /// Returns entries for which there will be no room.
     ///
     /// Removals come first, first stage first. Then, if no stale entry is left, insertions follow,
     /// last stage first, up to the given number of pending ones.
@@ -217,7 +218,8 @@ impl Ledger {
         without_room
     }
 
-    /// Adds the insertions of one stage; returns whether those of earlier stages may follow.
+    /// Adds the insertions of one stage.
+    /// Returns whether those of earlier stages may follow.
     ///
     /// No packet may be led to an entry that is still to come. An entry with an occupied key
     /// waits, and entries that lead to its tag wait with it. The others do not wait, as a device
@@ -372,8 +374,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that the device holds exactly the entries that it confirmed; returns entries that are
-    /// gone.
+    /// Notes that the device holds exactly the entries that it confirmed.
+    /// Returns entries that are gone.
     ///
     /// Insertions without a response are repeated, or dropped.
     pub(super) fn restored(&mut self, now: Time) -> Vec<OffloadEntry> {
@@ -409,7 +411,8 @@ impl Ledger {
         self.removals.append(&mut self.refused_removals);
     }
 
-    /// Takes the count of an entry; returns the hits since the last reading, and the entry.
+    /// Takes the count of an entry.
+    /// Returns the hits since the last reading, and the entry.
     pub(super) fn counted(
         &mut self,
         index: LtmIndex,
@@ -468,7 +471,8 @@ impl Ledger {
             .map(|(ticket, _)| *ticket)
     }
 
-    /// Returns entries without a hit for at least `idle` before the reading that began at `read`.
+    /// Returns entries without a recent hit.
+    /// Their last hit is at least `idle` before the reading that began at `read`.
     pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<LtmEntryRef> {
         let is_idle = |offloaded: &&OffloadEntry| {
             offloaded.doomed.is_none()

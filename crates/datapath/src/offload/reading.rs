@@ -67,7 +67,8 @@ impl Reading {
         }
     }
 
-    /// Finishes the pending reading if all its responses are there, and replies to its pulls.
+    /// Finishes the pending reading if all its responses are there.
+    /// Replies to its pulls.
     pub(super) fn finish(&mut self) -> Option<FinishedReading> {
         let Current { began_at, is_complete, replies, .. } =
             self.current.take_if(|current| current.tickets.is_empty())?;

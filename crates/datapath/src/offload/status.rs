@@ -32,7 +32,7 @@ pub struct OffloadStatus {
     pub candidates_offered: u64,
     /// Of these, candidates that were dropped because too many waited.
     pub candidates_dropped: u64,
-    /// Of these, candidates with a whole traversal that the device held, or was about to hold.
+    /// Candidates with a traversal that the device already held or was to hold.
     pub candidates_known: u64,
     /// Of these, candidates of a port or bridge that the device does not have.
     pub candidates_elsewhere: u64,
@@ -238,8 +238,8 @@ impl LatencyHistogram {
         self.buckets.iter().sum()
     }
 
-    /// Returns the time that the share `q` of all does not exceed, to a factor of two; zero if
-    /// empty.
+    /// Returns the quantile `q`, to a factor of two.
+    /// It is zero if there are no values.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
         #[expect(

@@ -37,7 +37,8 @@ pub enum SegmentError {
     PoolEmpty,
 }
 
-/// Appends the segments of a packet to `out`, with complete checksums; returns their number.
+/// Appends the segments of a packet to `out`, with complete checksums.
+/// Returns their number.
 ///
 /// # Errors
 ///
@@ -119,7 +120,8 @@ const TAGS_MAX: usize = 2;
 const LABELS_MAX: usize = 8;
 /// Most IPv6 extension headers in front of the transport header.
 const EXTENSIONS_MAX: usize = 8;
-/// IPv6 extension headers that leave addresses and payload as they are (RFC 8200, 4.3 and 4.6).
+/// IPv6 extension headers that change neither addresses nor payload.
+/// See RFC 8200, 4.3 and 4.6.
 const EXTENSIONS_OPTIONS: [u8; 2] = [0, 60];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
@@ -162,7 +164,7 @@ impl Headers {
         self.payload
     }
 
-    /// Returns the offset of the checksummed bytes, and the offset of the checksum in them.
+    /// Returns the offsets of the checksummed bytes, and of the checksum in them.
     pub(crate) const fn checksum(&self) -> (usize, usize) {
         let offset = match self.transport_kind {
             SegmentedProtocol::Tcp => 16,
@@ -239,7 +241,8 @@ impl Headers {
         }
     }
 
-    /// Returns the sum of addresses, protocol and length (RFC 9293, 3.1; RFC 8200, 8.1).
+    /// Returns the sum of the pseudo-header: addresses, protocol and length.
+    /// See RFC 9293, 3.1, and RFC 8200, 8.1.
     #[expect(
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
@@ -259,7 +262,8 @@ impl Headers {
     }
 }
 
-/// Returns whether MPLS labels precede the network header; the kernel does not segment these.
+/// Returns whether MPLS labels precede the network header.
+/// The kernel does not segment such packets.
 pub(crate) fn is_labelled(frame: &[u8]) -> bool {
     payload(frame).is_some_and(|(_, ethertype)| ETHERTYPES_MPLS.contains(&ethertype))
 }
@@ -277,7 +281,8 @@ fn payload(frame: &[u8]) -> Option<(usize, u16)> {
     Some((offset, ethertype))
 }
 
-/// Returns offset and Ethernet type of the network header; behind labels its version decides.
+/// Returns offset and Ethernet type of the network header.
+/// Behind labels, its version decides the type.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let (mut offset, ethertype) = payload(frame)?;
     if !ETHERTYPES_MPLS.contains(&ethertype) {
@@ -297,7 +302,7 @@ fn network(frame: &[u8]) -> Option<(usize, u16)> {
     None
 }
 
-/// Returns the protocol, the offset of the transport header, and the end of the payload (IPv4).
+/// Returns protocol, transport header offset and end of payload of IPv4.
 fn ipv4(frame: &[u8], network: usize) -> Option<(NetworkKind, u8, usize, usize)> {
     let [first, _, t0, t1, _, _, f0, f1, _, protocol, ..] =
         *frame.get(network..)?.first_chunk::<20>()?;

@@ -21,13 +21,15 @@ use crate::{
     port::Capabilities,
 };
 
-/// A decoded `struct virtio_net_hdr`: the steps that a packet still needs before it is sent.
+/// A decoded `struct virtio_net_hdr`.
+/// It names the steps that a packet still needs before it is sent.
 ///
 /// Source: Virtual I/O Device 1.2, 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// Set while the transport checksum is only the sum of the pseudo-header. The sum of the bytes
-    /// from `checksum_start` on must be added, and stored at `checksum_start + checksum_offset`.
+    /// Set while the transport checksum is only the sum of the pseudo-header.
+    /// The sum of the bytes from `checksum_start` on must be added, and stored at `checksum_start +
+    /// checksum_offset`.
     pub needs_checksum: bool,
     /// Set if the sender has verified the checksums.
     pub data_valid: bool,
@@ -70,8 +72,8 @@ pub enum VirtioHeaderError {
     /// The frame does not carry the protocol of `gso_type`, or not at `checksum_start`.
     #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
-    /// The packet is to be segmented, but its checksum is neither due nor verified: the segments
-    /// would hide a wrong checksum.
+    /// The packet is to be segmented, but its checksum is neither due nor verified.
+    /// The segments would hide a wrong checksum.
     #[error("the frame is to be segmented, but its checksum is neither due nor verified")]
     Unverified,
 }
@@ -88,7 +90,8 @@ impl VirtioHeader {
     pub const GSO_TCPV6: u8 = 4;
     /// UDP, each segment a datagram (`VIRTIO_NET_HDR_GSO_UDP_L4`).
     pub const GSO_UDP_L4: u8 = 5;
-    /// Flag beside a TCP type: the first segment carries CWR (`VIRTIO_NET_HDR_GSO_ECN`).
+    /// Flag beside a TCP type: the first segment carries CWR.
+    /// Its name is `VIRTIO_NET_HDR_GSO_ECN`.
     pub const GSO_ECN: u8 = 0x80;
 
     const NEEDS_CSUM: u8 = 1;
@@ -132,7 +135,8 @@ impl VirtioHeader {
         [flags, self.gso_type, l0, l1, s0, s1, c0, c1, o0, o1]
     }
 
-    /// Encodes the header and the number of buffers, which is always 0: only receivers read it.
+    /// Encodes the header and the number of buffers.
+    /// The number is always 0: only receivers read it.
     #[must_use]
     pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
         let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];

@@ -39,8 +39,8 @@ pub struct Queues {
 
 /// A receive queue of a port.
 pub trait RxQueue: Send {
-    /// Appends at most [`BURST`](crate::BURST) packets to `burst`; never blocks. The caller sets
-    /// their `ingress`.
+    /// Appends at most [`BURST`](crate::BURST) packets to `burst`; never blocks.
+    /// The caller sets their `ingress`.
     ///
     /// # Errors
     ///
@@ -48,7 +48,8 @@ pub trait RxQueue: Send {
     /// thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
-    /// Returns a descriptor that is readable while packets wait; `None`: the queue must be polled.
+    /// Returns a descriptor that is readable while packets wait.
+    /// `None` means that the queue must be polled.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -57,8 +58,10 @@ pub trait RxQueue: Send {
 /// Result of one receive, apart from its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
-    /// Frames that were refused: longer than the port's limit, truncated by the system, with a
-    /// virtio header that contradicts the frame, or received while the pool was empty.
+    /// Number of refused frames.
+    /// A frame is refused if it is longer than the port's limit, if the system truncated it, or if
+    /// its virtio header contradicts it. A frame that arrives while the pool is empty is refused
+    /// too.
     pub refused: u32,
     /// Set if no packet will ever be received again (a file that is replayed once).
     pub exhausted: bool,
@@ -83,12 +86,14 @@ pub trait TxQueue: Send {
 /// Reason why a transmit queue took no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxEnd {
-    /// The queue is full, or the device is down or gone: none of the remaining packets can be sent.
+    /// The queue is full, or the device is down or gone.
+    /// None of the remaining packets can be sent.
     Full,
-    /// There was no room for the first remaining packet. There may be room for the next one: the
-    /// full queue may be one that only some packets use.
+    /// There was no room for the first remaining packet.
+    /// There may be room for the next one: the full queue may be one that only some packets use.
     Crowded,
-    /// The device will never send the first remaining packet: for example, it exceeds the MTU.
+    /// The device will never send the first remaining packet.
+    /// For example, the packet exceeds the MTU.
     Refused,
 }
 
@@ -99,7 +104,8 @@ pub struct Capabilities {
     pub tx_checksum: bool,
     /// Set if the device segments TCP and UDP packets.
     pub tx_segmentation: bool,
-    /// Longest frame, Ethernet header included. The device itself may refuse shorter ones.
+    /// Longest frame, Ethernet header included.
+    /// The device itself may refuse shorter ones.
     pub frame_max: usize,
     /// Set if every receive queue has a [`RxQueue::wait_fd`].
     pub can_wait: bool,

@@ -105,7 +105,8 @@ impl PortError {
     }
 }
 
-/// Returns the end of a transmit for a system error: the state of the first packet not sent.
+/// Returns how a transmit ended: the state of the first packet not sent.
+/// It is derived from the system error.
 ///
 /// `gone` lists the codes of a device that is down or removed, and `without_buffers` is the meaning of
 /// `ENOBUFS`: both differ between kinds of devices.

@@ -203,7 +203,8 @@ fn length_of<T>() -> libc::socklen_t {
     }
 }
 
-/// Sends at most [`BURST`] packets on a packet socket, each behind its virtio header.
+/// Sends at most [`BURST`] packets on a packet socket.
+/// Each is behind its virtio header.
 ///
 /// Returns the number of packets sent, at least one.
 ///

@@ -49,7 +49,8 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 pub struct Tap {
     device: DeviceName,
     mac: [u8; 6],
-    /// A socket for requests about the device, in the network namespace in which it was opened.
+    /// A socket for requests about the device.
+    /// It is in the network namespace in which it was opened.
     control: OwnedFd,
     /// The queue that created the device, until [`Port::split`] returns it.
     first: Option<File>,
@@ -100,8 +101,8 @@ fn queue(device: &DeviceName) -> Result<File, PortError> {
     Ok(file)
 }
 
-/// Sets of offloads that the host may use, the largest first. A kernel that does not know one
-/// offload refuses the whole set.
+/// Sets of offloads that the host may use, the largest first.
+/// A kernel that does not know one offload refuses the whole set.
 const OFFLOADS: [c_uint; 4] = [
     TCP | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
     TCP | libc::TUN_F_TSO_ECN,
@@ -220,7 +221,8 @@ impl TapRx {
     }
 }
 
-/// Returns the packet of a frame that was read into a longer buffer, if its virtio header is valid.
+/// Returns the packet of a frame, if its virtio header is valid.
+/// The frame was read into a longer buffer.
 fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
     packet.truncate(length);
     let [virtio_header @ .., _, _] = header;

@@ -12,22 +12,21 @@ use super::*;
 enum Broken {
     /// 8: packets behind one that sent a learn request are not held.
     NoPacketIsHeld,
-    /// 9: control acknowledges a learn request when it has taken it, before its version is
-    /// published.
+    /// 9: control acknowledges a learn request before its version is published.
+    /// It does so when it takes the request.
     AckedTooEarly,
     /// 9: merged invalidations carry the learn requests of the earlier one.
     MergeForgetsLearnRequests,
     /// 9: a learn request that changes nothing is not acknowledged.
     NothingIsNotAcked,
-    /// 9: the acknowledgement of a learn request that changed nothing drops entries installed
-    /// meanwhile.
+    /// 9: an acknowledgement without a change drops entries installed meanwhile.
     NothingDropsInstalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A packet was forwarded by a version without the learn request of the packet before it on its
-    /// queue.
+    /// A packet was forwarded without the learn request of the packet before it.
+    /// Both packets came from one queue.
     Overtaken,
     /// No message is in transit, and a queue waits.
     WaitsForEver,
@@ -86,8 +85,8 @@ struct OwnerModel {
     awaited: Option<LearnSeq>,
 }
 
-/// A message to the coordinator: a version, whether it is new, and the learn requests that it
-/// acknowledges.
+/// A message to the coordinator.
+/// It has a version, whether it is new, and the learn requests that it acknowledges.
 type Sent = (Version, bool, Vec<(OwnerId, LearnSeq)>);
 
 /// The identity of a state.
@@ -247,7 +246,8 @@ impl World {
         }
     }
 
-    /// Forwards the next packet, which sends a learn request if its owner's version lacks the fact.
+    /// Forwards the next packet.
+    /// It sends a learn request if its owner's version lacks the fact.
     fn forward(&mut self, owner: usize) {
         let at = self.owners[owner].owner.version().number();
         let known = self.known(at);

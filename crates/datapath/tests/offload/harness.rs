@@ -55,7 +55,8 @@ pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
     ops
 }
 
-/// Table 0 decides by the source which hosts may send; table 1 decides by the destination.
+/// Table 0 decides by the source which hosts may send.
+/// Table 1 decides by the destination.
 pub(crate) const TWO_TABLES: &[&str] = &[
     "table=0,priority=1,ip,nw_src=10.0.0.1,actions=set_field:1->metadata,goto_table:1",
     "table=0,priority=1,ip,nw_src=10.0.0.2,actions=set_field:1->metadata,goto_table:1",
@@ -171,7 +172,8 @@ impl Rig<SoftwareDevice> {
         self.settle();
     }
 
-    /// Returns whether a packet hits in the device; if so, checks that the tables agree.
+    /// Returns whether a packet hits in the device.
+    /// If so, checks that the tables agree.
     pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
         let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
         let right = self.twin.translate(key);
@@ -185,7 +187,8 @@ impl Rig<SoftwareDevice> {
         held(self.device())
     }
 
-    /// Returns the operations since the last call: stages of insertions, then number of removals.
+    /// Returns the operations since the last call.
+    /// These are the stages of insertions, then the number of removals.
     pub(crate) fn log(&mut self) -> (Vec<u8>, usize) {
         let log = std::mem::take(&mut self.device().log);
         let stages = log.iter().filter_map(|operation| match operation {

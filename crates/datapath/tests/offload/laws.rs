@@ -190,8 +190,8 @@ impl Run {
         }
     }
 
-    /// Checks that the device forwards each packet as the acknowledged version does, while it
-    /// confirms.
+    /// Checks the device's forwarding of each packet while it confirms removals.
+    /// It must equal that of the acknowledged version.
     fn check(&mut self) -> Result<(), TestCaseError> {
         if self.rig.status().state.is_stale() {
             return Ok(());

@@ -100,7 +100,8 @@ fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
     burst
 }
 
-/// Checks that `to` receives the frames that `from` sends, and that `from` receives nothing.
+/// Checks that `to` receives the frames that `from` sends.
+/// Also checks that `from` receives nothing.
 fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     let mut pool = Pool::new();
     let sent = packets(&mut pool, frames);

@@ -68,7 +68,8 @@ impl Host {
 
 const SERVER: &str = "10.0.0.2:5001";
 
-/// Returns the sender and the receiver of a stream; the receiver signals when it listens.
+/// Returns the sender and the receiver of a stream.
+/// The receiver signals when it listens.
 fn stream() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
     let (listens, is_listening) = mpsc::channel();
     (move || client(&is_listening), move || server(&listens))
@@ -109,7 +110,8 @@ struct Seen {
     answers: Vec<usize>,
 }
 
-/// Forwards everything between two ports until both hosts are done; `limit` removes capabilities.
+/// Forwards everything between two ports until both hosts are done.
+/// `limit` removes capabilities.
 fn switch(
     ports: [&mut Box<dyn Port>; 2],
     hosts: &[Host; 2],

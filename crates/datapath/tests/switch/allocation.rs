@@ -22,7 +22,8 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Sends known bursts through a switch, and counts the allocations of its iterations.
+/// Sends known bursts through a switch.
+/// Counts the allocations of its iterations.
 fn check(exact: ExactConfig) {
     let caches = CacheConfig { exact, ..super::caches() };
     let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
@@ -118,7 +119,8 @@ fn meter(number: u32, kind: MeterBandKind) -> Modification {
     MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
 }
 
-/// Action lists that need more than headers and ports; the packets have a label or none.
+/// Action lists that need more than headers and ports.
+/// The packets have one label or none.
 fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
     let set = |field: FieldId| Action::SetField { field, value: 5, mask: field.value_max() };
     let group = |number| Action::Group(GroupId::new(number));

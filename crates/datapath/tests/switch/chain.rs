@@ -65,7 +65,8 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(1, 2).build()
 }
 
-/// Sends a packet and settles; it must leave by this port, with the source rewritten.
+/// Sends a packet and waits until the switch is idle.
+/// The packet must leave by this port, with the source rewritten.
 fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
     assert!(switch.send(0, 1, &frame(from, to)));
     switch.settle();
@@ -213,7 +214,8 @@ fn poisoned(target: FlowMod) -> Switch {
     switch
 }
 
-/// Sends the packet again: its chain is found to be wrong, and it leaves by these ports.
+/// Sends the packet again.
+/// Its chain is found to be wrong, and it leaves by these ports.
 fn expose(switch: &mut Switch, ports: &[u32]) {
     assert!(switch.send(0, 1, &frame(1, 1)));
     switch.settle();

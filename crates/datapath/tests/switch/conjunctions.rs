@@ -16,8 +16,8 @@ const CLAUSES: [&str; 2] = [
     "priority=10,ip,nw_dst=10.0.0.2,actions=conjunction(7,2/2)",
 ];
 
-/// A switch with the clauses and these rules, and an entry of a packet that matches the
-/// conjunction.
+/// A switch with the clauses and these rules.
+/// It has an entry of a packet that matches the conjunction.
 fn switch(engine: Engine, rules: &[&str]) -> Switch {
     let mut switch =
         Switch::with_engine(1, 4, super::thread_config(), QueueSizes::default(), engine);
@@ -36,7 +36,8 @@ fn run(switch: &mut Switch) -> Option<u32> {
     left.first().copied()
 }
 
-/// A change, whether it evicts the entry of the packet, and the port of the packet afterwards.
+/// A change, and its effect on the packet.
+/// The effect is whether it evicts the entry of the packet, and the port of the packet afterwards.
 type Case<'a> = (FlowModCommand, &'a str, bool, Option<u32>);
 
 /// Makes each change over these rules, and checks the entry afterwards.

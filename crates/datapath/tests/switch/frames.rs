@@ -71,7 +71,8 @@ pub(crate) fn length(key: &FlowKey) -> usize {
     usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
 }
 
-/// Returns the key for the oracle: the visible fields, and the headers behind the labels.
+/// Returns the key for the oracle.
+/// It has the visible fields, and the headers behind the labels.
 pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     let extract_behind = |labels: usize| {
         let mut bare = frame.to_vec();

@@ -265,7 +265,8 @@ impl Switch {
         }
     }
 
-    /// Publishes a version of the learn requests, as control does, and sends it to the coordinator.
+    /// Publishes a version of the learn requests, as control does.
+    /// Sends it to the coordinator.
     ///
     /// Returns whether there was a learn request.
     pub(crate) fn learn(&mut self) -> bool {
@@ -292,8 +293,8 @@ impl Switch {
         (learnings, learn_requests)
     }
 
-    /// Sends changes with the learn requests that they acknowledge, and lets the coordinator apply
-    /// them together.
+    /// Sends changes with the learn requests that they acknowledge.
+    /// The coordinator applies them together.
     pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
         self.coordinator.run_iteration();
@@ -320,7 +321,8 @@ impl Switch {
         self.settle();
     }
 
-    /// Sends a frame to a port, to be received by a thread; returns `false` if the wire is full.
+    /// Sends a frame to a port, to be received by a thread.
+    /// Returns `false` if the wire is full.
     pub(crate) fn send(&mut self, thread: usize, port: u32, frame: &[u8]) -> bool {
         self.send_with(thread, port, frame, |_| {})
     }
@@ -358,7 +360,8 @@ impl Switch {
         }
     }
 
-    /// Runs an iteration of one thread, which wakes if it sleeps; returns whether it did any work.
+    /// Runs an iteration of one thread, which wakes if it sleeps.
+    /// Returns whether it did any work.
     pub(crate) fn run_iteration(&mut self, thread: usize) -> bool {
         if self.controls[thread].is_asleep() {
             self.threads[thread].unpark();
@@ -366,7 +369,8 @@ impl Switch {
         self.threads[thread].run_iteration(self.now).worked
     }
 
-    /// Parks a thread until its next iteration, if it may sleep; returns whether it does.
+    /// Parks a thread until its next iteration, if it may sleep.
+    /// Returns whether it does.
     pub(crate) fn sleep(&mut self, thread: usize) -> bool {
         self.threads[thread].prepare_sleep()
     }
@@ -458,7 +462,8 @@ pub(crate) fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
 }
 
-/// An engine that finds nothing stale: after every change, entries that it should evict stay.
+/// An engine that finds nothing stale.
+/// After every change, entries that it should evict stay.
 pub(crate) struct Blind;
 
 impl Evictor for Blind {

@@ -49,7 +49,8 @@ use crate::{
     harness::{ENGINES, Engine, HURRIED, Switch},
 };
 
-/// Most packets that a thread drops in an iteration: resubmits make hundreds of copies of one.
+/// Maximum number of packets that a thread drops in an iteration.
+/// Resubmits make hundreds of copies of one.
 const DROPS_PER_ITERATION: usize = 1 << 17;
 
 /// Repair settings: whether stale entries are re-translated.
@@ -61,10 +62,11 @@ struct Lab {
     config: ThreadConfig,
     twin: Twin,
     worlds: BTreeMap<Version, World>,
-    /// Published changes that the coordinator has not received, with the learn requests they
-    /// acknowledge.
+    /// Published changes that the coordinator has not received.
+    /// Each has the learn requests that it acknowledges.
     pending: VecDeque<(Change, Vec<(OwnerId, LearnSeq)>)>,
-    /// Learn requests that the next packet of a queue needs, by thread, bridge and port.
+    /// Learn requests that the next packet of a queue needs.
+    /// Keyed by thread, bridge and port.
     required: BTreeMap<(usize, u64, u32), RequiredLearning>,
     /// The packets that each thread drops.
     dropped: Vec<Consumer<Captured>>,
@@ -75,7 +77,8 @@ struct Lab {
     /// Every rule of any version: the pipeline's, and the oracle's.
     rules: BTreeMap<RuleId, Arc<Rule>>,
     expected: BTreeMap<RuleId, Arc<Rule>>,
-    /// Time at which each MAC address was last seen at its port, and number of refreshes.
+    /// Time at which each MAC address was last seen at its port.
+    /// Also has the number of refreshes.
     seen: BTreeMap<u64, Time>,
     refreshes: usize,
     /// True while the visits of every packet are known.
@@ -290,7 +293,8 @@ impl Lab {
         worked
     }
 
-    /// Checks that a packet was forwarded with the learn requests of earlier packets on its queue.
+    /// Checks that a packet was forwarded with all earlier learn requests.
+    /// These are the learn requests of earlier packets on its queue.
     fn judge_order(&mut self, flying: &Flying, effects: &PacketEffects, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
         let is_met = match self.required.get(&queue) {
@@ -326,8 +330,8 @@ impl Lab {
         }
     }
 
-    /// Compares the times at which MAC addresses were last seen, and the addresses that are left
-    /// after some have expired.
+    /// Compares the times at which MAC addresses were last seen.
+    /// Also compares the addresses that are left after some have expired.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
@@ -367,7 +371,8 @@ impl Lab {
         self.switch.hand_in_together(all);
     }
 
-    /// Replaces the cache of a thread from the next iteration on, while the old entries still live.
+    /// Replaces the cache of a thread from the next iteration on.
+    /// The old entries still live.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
@@ -505,8 +510,8 @@ fn assert_same(effects: &PacketEffects, ends: &Ends, context: &str) {
     assert!(ends.dropped == effects.dropped || is_more, "{context}");
 }
 
-/// Makes counts and numbers comparable: no reset of counts, and no truncation that removes a
-/// packet's number.
+/// Makes counts and numbers comparable.
+/// No action resets counts, and no truncation removes a packet's number.
 fn tame(op: &mut Op) {
     fn tame_all(actions: &mut [Action]) {
         for action in actions {

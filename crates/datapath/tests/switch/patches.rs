@@ -8,8 +8,8 @@ use crate::harness::{BRIDGE, ENGINES, Engine, Switch, added};
 
 const PEER: BridgeId = BridgeId::new(2);
 
-/// Port 5 of the bridge leads to port 1 of its peer. Ports 2 and 3 of the peer are 12 and 13 of the
-/// datapath.
+/// Port 5 of the bridge leads to port 1 of its peer.
+/// Ports 2 and 3 of the peer are 12 and 13 of the datapath.
 fn switch(engine: Engine, rules: &[&str], peer_rules: &[&str]) -> Switch {
     let sizes = QueueSizes::default();
     let mut switch = Switch::with_engine(1, 1, super::thread_config(), sizes, engine);

@@ -35,7 +35,8 @@ fn in_table(table: u8, matching: Match, actions: Vec<Action>) -> FlowMod {
     FlowMod { table, ..rule(1, matching, actions) }
 }
 
-/// Checks the frames, by output port, that a switch makes of a frame from port 1, with every cache.
+/// Checks the frames that a switch sends for a frame from port 1.
+/// Checks them by output port, and with every cache.
 fn check(rules: &[FlowMod], frame: &[u8], expected: &[(u32, &[u8])]) -> Switch {
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(rules);

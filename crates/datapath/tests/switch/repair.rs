@@ -47,7 +47,8 @@ fn entries(switch: &mut Switch) -> Vec<DumpedEntry> {
     receiver.try_recv().unwrap()
 }
 
-/// Counters of evicted entries: re-translated and unchanged, re-translated and changed, and the
+/// Counters of evicted entries.
+/// They count entries that were re-translated and unchanged, re-translated and changed, and the
 /// others.
 fn repaired(switch: &Switch) -> [u64; 4] {
     let own = switch.counters(0);

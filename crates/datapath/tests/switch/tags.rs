@@ -40,7 +40,8 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
         .build()
 }
 
-/// Returns the output ports of a packet, and the last byte of its source address there.
+/// Returns the output ports of a packet.
+/// Each has the last byte of the packet's source address.
 fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
     assert!(switch.send(0, 1, &frame(source, target)));
     switch.settle();
@@ -64,8 +65,8 @@ const IDLE_REGISTER: [&str; 4] = [
     "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
 ];
 
-/// Sends packets that leave four LTM entries with one shared tag, and adds a rule that reads the
-/// register.
+/// Sends packets that leave four LTM entries with one shared tag.
+/// Then adds a rule that reads the register.
 ///
 /// No earlier packet consulted the register. The update evicts every entry with the tag, as input
 /// or as output. Afterwards packets from the two sources to destination 9 are forwarded by their

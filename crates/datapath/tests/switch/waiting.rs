@@ -13,7 +13,8 @@ pub(crate) fn flow(number: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(number, 53).build()
 }
 
-/// Returns a rule that sends everything to `port` and matches the flow, so each flow has an entry.
+/// Returns a rule that sends everything to `port`.
+/// It matches the flow, so each flow has an entry.
 pub(crate) fn per_flow(priority: u16, port: u32) -> FlowMod {
     let source = Subfield::whole(FieldId::UdpSrc);
     let target = Subfield::new(FieldId::Reg0, 0, 16).unwrap();

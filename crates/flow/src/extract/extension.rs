@@ -78,7 +78,8 @@ impl ExtensionSet {
         })
     }
 
-    /// Returns the rank of a header in the preferred order, given the headers before it.
+    /// Returns the rank of a header in the preferred order.
+    /// It depends on the headers before it.
     fn rank(&self, protocol: u8) -> u8 {
         match protocol {
             Self::HOP_BY_HOP => 0,

@@ -92,7 +92,8 @@ impl<'a> Parser<'a> {
         Some(self.packet(ether_type).unwrap_or_else(|| Layers::with_payload(payload)))
     }
 
-    /// Parses the layer of an Ethernet type, and returns the layers if there are any after it.
+    /// Parses the layer of an Ethernet type.
+    /// Returns the layers if there are any after it.
     fn packet(&mut self, ether_type: u16) -> Option<Layers> {
         let packet = match ether_type {
             0x0800 => self.ipv4()?,
@@ -113,8 +114,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Clears the words that extraction writes: the low half of the ingress word, and all words after
-/// it.
+/// Clears the words that extraction writes.
+/// These are the low half of the ingress word, and all words after it.
 fn clear(words: &mut [u64; FLOW_WORDS]) {
     const PACKET_TYPE: u64 = 0xffff_ffff;
     let (ingress, headers) = words.split_at_mut(HEADER_START + 1);

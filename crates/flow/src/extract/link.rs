@@ -9,7 +9,8 @@ use crate::{
 /// A MAC address in the high 48 bits of a word.
 pub(super) const MAC: u64 = !0xffff;
 
-/// Set in a TCI of the key if there is a tag; on the wire it is the drop-eligible bit.
+/// Set in a TCI of the key if there is a tag.
+/// On the wire it is the drop-eligible bit.
 const TAG_PRESENT: u64 = 0x1000;
 
 /// The least Ethernet type; smaller values are the length field of 802.3.
@@ -19,7 +20,8 @@ const ETHER_TYPE_MIN: u16 = 0x0600;
 const ETHER_TYPE_NONE: u16 = 0x05ff;
 
 impl Parser<'_> {
-    /// Parses the Ethernet header and the VLAN tags, and returns the Ethernet type after them.
+    /// Parses the Ethernet header and the VLAN tags.
+    /// Returns the Ethernet type after them.
     pub(super) fn ethernet(&mut self, vlan_limit: VlanLimit) -> Option<u16> {
         let header: &[u8; 14] = self.peek()?;
         let destination = be64::<0, _>(header) & MAC;
@@ -58,7 +60,8 @@ impl Parser<'_> {
         Some(if ether_type >= ETHER_TYPE_MIN { ether_type } else { ETHER_TYPE_NONE })
     }
 
-    /// Parses up to three label stack entries; their payload is unknown until they are popped.
+    /// Parses up to three label stack entries.
+    /// Their payload is unknown until they are popped.
     pub(super) fn mpls(&mut self) {
         const BOTTOM: u64 = 0x100;
         let mut entries = [0; 3];

@@ -8,7 +8,8 @@ pub(crate) const SOURCE_OPTION: u8 = 1;
 /// Type of the option that holds the target's link-layer address.
 pub(crate) const TARGET_OPTION: u8 = 2;
 
-/// The options of a neighbour discovery message: offset and first eight bytes of each.
+/// The options of a neighbour discovery message.
+/// Each has its offset and its first eight bytes.
 ///
 /// They end at an option that is empty or longer than the rest, because the next one cannot be
 /// found.

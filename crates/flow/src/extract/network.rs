@@ -169,7 +169,8 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the length in bytes of a header with a length field in units, without the first few.
+/// Returns the length in bytes that a header's length field means.
+/// The field counts units, without the first few.
 #[expect(clippy::arithmetic_side_effects, reason = "three small numbers")]
 fn octets(field: u8, less: u8, unit: u8) -> usize {
     (usize::from(field) + usize::from(less)) * usize::from(unit)

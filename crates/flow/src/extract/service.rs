@@ -10,13 +10,14 @@ use crate::{
 /// Bytes of the base header and the service path header.
 const BASE: usize = 8;
 
-/// Length in bytes of a header with a context of fixed length, and its type of metadata.
+/// Length in bytes of a header with a fixed-length context.
+/// Also its metadata type.
 const FIXED: usize = 24;
 const FIXED_CONTEXT: u8 = 1;
 
 impl Parser<'_> {
-    /// Parses a service header of version 0 with a length that fits the packet and its metadata
-    /// type.
+    /// Parses a service header (NSH) of version 0.
+    /// Its length must fit the packet and its metadata type.
     ///
     /// Its payload is not parsed.
     pub(super) fn service(&mut self) -> Option<Layers> {

@@ -25,7 +25,8 @@ pub struct FieldInfo {
     pub oxms: &'static [Oxm],
 }
 
-/// One number of a field on the wire: an OXM or NXM header (OpenFlow 1.3.5, 7.2.3.2).
+/// One number of a field on the wire: an OXM or NXM header.
+/// See OpenFlow 1.3.5, 7.2.3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oxm {
     /// Name in the standard's header file, as `load` and `move` spell fields.
@@ -34,7 +35,8 @@ pub struct Oxm {
     pub class: OxmClass,
     /// The field number within the class: 0 to 127.
     pub number: u8,
-    /// Width of the value on the wire in bits; a multiple of eight. Zero: the field's, rounded up.
+    /// Width of the value on the wire in bits; a multiple of eight.
+    /// Zero means the width of the field, rounded up.
     pub wire_bits: u8,
 }
 
@@ -234,7 +236,8 @@ impl FieldId {
         }
     }
 
-    /// Returns the number of a tunnel option: 0 to 63 for `tun_metadata0` to `tun_metadata63`.
+    /// Returns the number of a tunnel option.
+    /// It is 0 to 63 for `tun_metadata0` to `tun_metadata63`.
     ///
     /// A match on an option also matches its presence: without it, the option has no value, not
     /// even zero.
@@ -251,7 +254,8 @@ impl FieldId {
         Self::all().find(named)
     }
 
-    /// Returns the field with a name of the OXM or NXM header files, such as `NXM_NX_REG0`.
+    /// Returns the field with a header name such as `NXM_NX_REG0`.
+    /// The names are those of OXM and NXM headers.
     #[must_use]
     pub fn find_oxm_name(name: &str) -> Option<Self> {
         Self::all().find(|id| id.info().oxms.iter().any(|oxm| oxm.name == name))

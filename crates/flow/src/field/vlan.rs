@@ -1,6 +1,7 @@
 //! The parts of the tag control information (TCI) of a VLAN tag.
 
-/// The presence bit, set in the key of every tagged packet; the CFI bit on the wire is ignored.
+/// The presence bit, set in the key of every tagged packet.
+/// The CFI bit on the wire is ignored.
 pub(crate) const PRESENT: u128 = 0x1000;
 
 /// The VLAN id.

@@ -3,7 +3,7 @@
 use super::header::{OxmHeader, preferred};
 use crate::{FieldId, FlowKey, FlowMask, Match, field::vlan, prerequisite};
 
-/// Appends a match to `out`: its entries without the header and padding of `ofp_match`.
+/// Appends a match to `out`, without the header and padding of `ofp_match`.
 ///
 /// Every bit of a legal match is in some entry (see [`prerequisite::is_legal`]), and
 /// [`decode_match`](super::decode_match) gives the same match back.
@@ -25,7 +25,8 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one entry to `out`, and returns whether the field has a [`header`](super::header).
+/// Appends one entry to `out`.
+/// Returns whether the field has a [`header`](super::header).
 ///
 /// Value bits outside the mask are sent as zero. No mask is sent for `None` and for a mask of all
 /// bits of the field.
@@ -60,8 +61,8 @@ fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
     }
 }
 
-/// The order in which Open vSwitch emits fields; fields that it does not know follow the related
-/// ones.
+/// The order in which Open vSwitch emits fields.
+/// Fields that it does not know follow the related ones.
 #[rustfmt::skip]
 const ORDER: &[FieldId] = {
     use FieldId::*;

@@ -5,7 +5,8 @@ use thiserror::Error;
 use super::OxmHeader;
 use crate::{FieldId, draft::value_bits};
 
-/// The reason why a match was refused; one code of `OFPET_BAD_MATCH` each (OpenFlow 1.3.5, 7.4.4).
+/// The reason why a match was refused.
+/// Each is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, 7.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OxmError {

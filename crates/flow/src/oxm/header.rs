@@ -64,7 +64,8 @@ impl OxmHeader {
         self.word & HAS_MASK != 0
     }
 
-    /// Returns the bytes of this header on the wire: four, or eight with an experimenter id.
+    /// Returns the bytes of this header on the wire.
+    /// There are four, or eight with an experimenter id.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         if self.experimenter.is_some() { 8 } else { 4 }
@@ -152,13 +153,15 @@ impl fmt::Display for OxmHeader {
     }
 }
 
-/// Returns the header under which `field` is sent, without a mask, if it has a number on the wire.
+/// Returns the header under which `field` is sent, without a mask.
+/// `None` if it has no number on the wire.
 #[must_use]
 pub fn header(field: FieldId) -> Option<OxmHeader> {
     preferred(field).map(|oxm| OxmHeader::of(oxm, field, false))
 }
 
-/// Returns the field of a 32-bit header and, for experimenter classes, the id after it.
+/// Returns the field of a 32-bit header.
+/// Experimenter classes have an id after the header.
 #[must_use]
 pub fn find_header(word: u32, experimenter: Option<u32>) -> Option<FieldId> {
     OxmHeader { word, experimenter }.find_field()

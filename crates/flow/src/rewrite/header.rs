@@ -12,7 +12,8 @@ use crate::{
     layout::word,
 };
 
-/// Writes the header bits of `set` into `frame`, and updates the checksums and `key`.
+/// Writes the header bits of `set` into `frame`.
+/// Updates the checksums and `key`.
 ///
 /// `layers` and `key` are the result of extraction, updated by every rewrite since. `set` has
 /// writable fields. Other bits of it, such as `ip_proto`, change only the key.
@@ -151,7 +152,8 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Writes label, traffic class and TTL of the outermost entry; the bottom-of-stack bit stays.
+    /// Writes label, traffic class and TTL of the outermost entry.
+    /// The bottom-of-stack bit stays.
     fn label(&mut self, bits: WrittenBits) {
         const BOTTOM: u64 = 0x100;
         if let Some(offset) = self.mpls {
@@ -205,7 +207,8 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Writes flags, TTL and path of a service header, or the words of its fixed context.
+    /// Writes flags, TTL and path of a service header (NSH).
+    /// Or writes the words of its fixed context.
     fn service(&mut self, header: usize, index: u8, bits: WrittenBits) {
         const FIXED_CONTEXT: u8 = 1;
         let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
@@ -226,8 +229,8 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Writes a hardware address: at `offset` of ARP, or in the neighbour discovery option
-    /// `option`.
+    /// Writes a hardware address of ARP or of neighbour discovery.
+    /// It is at `offset` of ARP, or in the neighbour discovery option `option`.
     fn hardware(&mut self, offset: usize, option: u8, bits: WrittenBits) {
         if let NetworkHeader::Arp(header) = self.network {
             replace::<6>(self.frame, header, offset, bits);

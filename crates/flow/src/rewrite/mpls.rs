@@ -16,7 +16,8 @@ pub struct MplsHeader {
     pub entry: u32,
 }
 
-/// The direction of a TTL copy between the outermost header that has one and the next.
+/// The direction of a TTL copy.
+/// The copy is between the outermost header that has a TTL and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TtlCopy {
     /// From the outermost to the next.
@@ -46,7 +47,8 @@ pub fn push_mpls(buffer: &mut [u8], payload: usize, header: MplsHeader) {
     }
 }
 
-/// Removes the outermost label stack entry, and sets the Ethernet type to `ether_type`.
+/// Removes the outermost label stack entry.
+/// Sets the Ethernet type to `ether_type`.
 ///
 /// Afterwards the frame is `frame[4..]`. `payload` is the offset after the Ethernet type, before
 /// and afterwards. A frame that is too short is not changed.

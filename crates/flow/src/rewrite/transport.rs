@@ -79,8 +79,8 @@ impl TransportHeader {
         }
     }
 
-    /// Writes the first word: ports, or ICMP type and code, and the reserved word of neighbour
-    /// discovery.
+    /// Writes the first word of the transport header.
+    /// It is the ports, or ICMP type and code, and the reserved word of neighbour discovery.
     pub(super) fn set_first(&mut self, frame: &mut [u8], bits: WrittenBits) {
         let ports = bits.part(32, 32);
         match self.kind {
@@ -169,8 +169,8 @@ impl TransportHeader {
         }
     }
 
-    /// Returns whether the TCP header with its options fits the packet; only then its ports are
-    /// fields.
+    /// Returns whether the TCP header with its options fits the packet.
+    /// Only then its ports are fields.
     fn is_whole_tcp(&self, frame: &[u8]) -> bool {
         const DATA_OFFSET: usize = 12;
         let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));
@@ -190,7 +190,8 @@ const fn update_udp(checksum: u16, change: ChecksumDifference) -> u16 {
     }
 }
 
-/// Returns the change of the CRC of a packet of `length` bytes with new first four bytes.
+/// Returns the change of a packet's CRC with new first four bytes.
+/// The packet has `length` bytes.
 #[expect(clippy::cast_possible_truncation, reason = "four bytes were written")]
 const fn crc_change(change: WordChange, length: usize) -> u32 {
     let (old, new) = ((change.old as u32).to_be_bytes(), (change.new as u32).to_be_bytes());

@@ -77,7 +77,8 @@ pub(super) fn replace<const N: usize>(
     WordChange { old, new }
 }
 
-/// Changes the 16-bit checksum at `offset` of the header that starts at `header`, if there is one.
+/// Changes the 16-bit checksum at `offset` of a header, if there is one.
+/// The header starts at `header`.
 pub(super) fn update(
     frame: &mut [u8],
     header: usize,

@@ -82,7 +82,8 @@ pub fn fuzz_match_text(data: &[u8]) {
     }
 }
 
-/// Asserts that a match is legal, and that OXM and text both give it back; OXM refuses tunnel options.
+/// Asserts that a match is legal, and that OXM and text round-trip.
+/// OXM refuses tunnel options.
 ///
 /// # Panics
 ///
@@ -101,8 +102,8 @@ pub fn assert_survives(matching: &Match) {
     assert_eq!(parse_match(&text, &NoPortNames).as_ref(), Ok(matching), "through {text}");
 }
 
-/// Generates any field that can be matched; header fields are as likely as the more numerous
-/// registers.
+/// Generates any field that can be matched.
+/// Header fields are as likely as the more numerous registers.
 fn any_field() -> impl Strategy<Value = (FieldId, FieldBits)> {
     let matchable = FieldId::all().filter(is_matchable);
     let (hidden, header): (Vec<_>, Vec<_>) =
@@ -111,13 +112,14 @@ fn any_field() -> impl Strategy<Value = (FieldId, FieldBits)> {
         .prop_flat_map(|field| (Just(field), field_bits(field)))
 }
 
-/// Returns whether a client may match the field; tunnel options need a table, which does not exist.
+/// Returns whether a client may match the field.
+/// Tunnel options need a table, which does not exist.
 fn is_matchable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }
 
-/// Adds the fields that a client may add: each once, with its prerequisites, so that the match is
-/// legal.
+/// Adds the fields that a client may add.
+/// Each is added once, with its prerequisites, so that the match is legal.
 fn add_if_legal(draft: &mut MatchDraft, (field, (value, mask)): (FieldId, FieldBits)) {
     let mut with = draft.clone();
     with.add(field, value, mask);

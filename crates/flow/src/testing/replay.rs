@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-/// Runs a fuzz function on every file of `folder`: the seeds of fuzzing, and what it found.
+/// Runs a fuzz function on every file of `folder`.
+/// The files are the seeds of fuzzing, and past findings.
 ///
 /// # Panics
 ///

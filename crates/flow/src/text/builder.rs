@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{FieldId, Match, draft, draft::MatchDraft};
 
-/// Parses a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`; the empty text matches everything.
+/// Parses a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
+/// The empty text matches everything.
 ///
 /// # Errors
 ///
@@ -156,16 +157,16 @@ impl<'a> MatchBuilder<'a> {
 }
 
 impl MatchItem {
-    /// Returns the field that this item means, given `draft`: its own, or another with the same
-    /// bits.
+    /// Returns the field that this item means, given `draft`.
+    /// It is the item's own field, or another field with the same bits.
     ///
     /// Returns `None` while the prerequisites of all of them are missing.
     fn meant_by(&self, draft: &MatchDraft) -> Option<FieldId> {
         kin(self.field).find(|field| draft.meets(*field) || is_always_met(*field))
     }
 
-    /// Returns this item on a field with the same bits, which may be narrower (`tp_src` for
-    /// `icmp_type`).
+    /// Returns this item on a field with the same bits.
+    /// The field may be narrower (`tp_src` for `icmp_type`).
     fn into_field(self, field: FieldId) -> Result<Self, MatchError> {
         let whole = self.mask == self.field.value_max();
         let mask = if whole { field.value_max() } else { self.mask };
@@ -201,7 +202,8 @@ fn kin(field: FieldId) -> impl Iterator<Item = FieldId> {
     std::iter::once(field).chain(FieldId::all().filter(is_kin))
 }
 
-/// Returns whether text may name the field in any match: matching a priority implies a tag.
+/// Returns whether text may name the field in any match.
+/// Matching a priority implies a tag.
 const fn is_always_met(field: FieldId) -> bool {
     matches!(field, FieldId::VlanPcp | FieldId::DlVlanPcp)
 }

@@ -5,7 +5,8 @@ use thiserror::Error;
 use super::{protocol::Shorthand, value::FieldName};
 use crate::{FieldId, field::Format};
 
-/// The reason why a match was refused; each message names the item and the correction.
+/// The reason why a match was refused.
+/// Each message names the item and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MatchError {

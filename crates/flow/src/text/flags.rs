@@ -5,7 +5,8 @@
 use super::{error::MatchError, value::FieldName};
 use crate::FieldId;
 
-/// Returns the names of the bits of a field, lowest first, or `None` if they have none.
+/// Returns the names of the bits of a field, lowest first.
+/// `None` if the bits have no names.
 pub(super) const fn names(field: FieldId) -> Option<&'static [&'static str]> {
     Some(match field {
         FieldId::TcpFlags => &[

@@ -12,7 +12,8 @@ use crate::{
     prerequisite,
 };
 
-/// Writes a match as Open vSwitch prints it, without spaces: `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
+/// Writes a match as Open vSwitch prints it, without spaces.
+/// For example, `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
 ///
 /// [`parse_match`](super::parse_match) gives a legal match back; the match of everything is empty.
 #[must_use]
@@ -62,7 +63,8 @@ fn present(key: &FlowKey) -> FlowMask {
     mask
 }
 
-/// Returns the number of label stack entries of the packet, as far as a key has room for them.
+/// Returns the number of label stack entries of the packet.
+/// At most as many are counted as a key has room for.
 fn mpls_labels(key: &FlowKey) -> u32 {
     let is_last = |entry: u128| entry & 0x100 != 0;
     if key.field(FieldId::MplsBos) != 0 {
@@ -121,7 +123,8 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
-    /// Writes the tunnel options of the mask, by name alone if only the presence is matched.
+    /// Writes the tunnel options of the mask.
+    /// An option is written by name alone if only its presence is matched.
     fn tunnel_options(&mut self) {
         let present = self.key.tunnel_options();
         for field in FieldId::all() {
@@ -137,7 +140,8 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
-    /// Writes a VLAN tag as id and priority if these are matched whole, otherwise as bits.
+    /// Writes a VLAN tag as id and priority if these are matched whole.
+    /// Otherwise it writes bits.
     fn tag(&mut self, tag: &TagNames) {
         let mask = self.mask.field(tag.field);
         let value = self.key.field(tag.field) & mask;
@@ -221,7 +225,8 @@ const TAG: TagNames =
 const TAG1: TagNames =
     TagNames { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
 
-/// The print order of Open vSwitch; fields that it does not know follow the related ones.
+/// The print order of Open vSwitch.
+/// Fields that it does not know follow the related ones.
 #[rustfmt::skip]
 const ORDER: &[MatchPart] = {
     use FieldId::*;

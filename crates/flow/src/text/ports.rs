@@ -37,7 +37,8 @@ pub fn parse_port(text: &str, ports: &dyn PortNames) -> Option<PortNo> {
     }
 }
 
-/// Writes a port by its name if it has one, in quotes where the name could be misread.
+/// Writes a port by its name if it has one.
+/// The name is in quotes where it could be misread.
 #[must_use]
 pub fn format_port(port: PortNo, ports: &dyn PortNames) -> String {
     match ports.name(port) {

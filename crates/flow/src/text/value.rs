@@ -15,7 +15,8 @@ use crate::{
     field::{Format, Maskable},
 };
 
-/// Parses a value of `field` and its mask: `10.0.0.0/8`, `0x5/0xf`, `+syn-ack`, `*`.
+/// Parses a value of `field` and its mask.
+/// Examples: `10.0.0.0/8`, `0x5/0xf`, `+syn-ack`, `*`.
 ///
 /// Value bits outside the mask are cleared. Ports are numbers or reserved names.
 ///
@@ -26,8 +27,8 @@ pub fn parse_value(field: FieldId, text: &str) -> Result<(u128, u128), MatchErro
     parse_field_name(FieldName { field, name: field.name() }, text, &NoPortNames)
 }
 
-/// Writes a value of `field` as Open vSwitch does in actions and traces: `10.0.0.0/8`,
-/// `0x5/0xf`, `syn|ack`; `ANY` under an empty mask.
+/// Writes a value of `field` as Open vSwitch does in actions and traces.
+/// Examples: `10.0.0.0/8`, `0x5/0xf`, `syn|ack`; `ANY` under an empty mask.
 #[must_use]
 pub fn format_value(field: FieldId, value: u128, mask: u128) -> String {
     format_value_with(field, value, mask, &NoPortNames)
@@ -64,7 +65,8 @@ pub(super) fn parse_field_name(
     Ok((value & mask, mask))
 }
 
-/// Parses `nw_tos` in a match: a whole byte, without the ECN bits, and a mask of all or nothing.
+/// Parses `nw_tos` in a match.
+/// The value is a whole byte without the ECN bits, and the mask is all or nothing.
 pub(super) fn parse_tos(field_name: FieldName, text: &str) -> Result<(u128, u128), MatchError> {
     const BYTE: u128 = 0xff;
     if text == "*" {
@@ -173,7 +175,8 @@ fn parse_pair(
     }
 }
 
-/// Parses an address and the length of its prefix; `whole` is the mask of all its bits.
+/// Parses an address and the length of its prefix.
+/// `whole` is the mask of all its bits.
 fn parse_prefix(text: &str, whole: u128) -> Option<(u128, u128)> {
     let (address, length) = text.split_once('/')?;
     let address = if whole == u128::MAX {
@@ -226,7 +229,8 @@ fn parse_packet_type(text: &str) -> Option<u128> {
     Some(half(space)? << 16 | half(kind)?)
 }
 
-/// Writes a number in hexadecimal; zero without a prefix, as the `#` of C's `printf` does.
+/// Writes a number in hexadecimal.
+/// Zero has no prefix, as with the `#` of C's `printf`.
 #[must_use]
 pub fn hex(value: u128) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
@@ -242,8 +246,8 @@ fn ipv4(value: u128) -> String {
     Ipv4Addr::from(value as u32).to_string()
 }
 
-/// Writes an address as RFC 5952, with the last 32 bits of `::a.b.c.d` dotted as the C library
-/// does.
+/// Writes an IPv6 address as RFC 5952 does.
+/// The last 32 bits of `::a.b.c.d` are dotted, as in the C library.
 fn ipv6(value: u128) -> String {
     if value >> 32 == 0 && value > 0xffff {
         format!("::{}", ipv4(value))

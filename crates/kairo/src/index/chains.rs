@@ -53,7 +53,8 @@ impl Predecessor {
         Self(position)
     }
 
-    /// Returns the first position of the next chain, if this belongs to a first position.
+    /// Returns the first position of the next chain.
+    /// `None` if this position is not the first of a chain.
     const fn next_first(self) -> Option<u32> {
         if self.0 & Self::FIRST == 0 { None } else { Some(self.0 & !Self::FIRST) }
     }

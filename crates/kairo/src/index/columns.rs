@@ -42,7 +42,8 @@ struct ColumnTest {
 pub(super) struct ColumnTests {
     all: [ColumnTest; COLUMNS_MAX],
     count: usize,
-    /// True if they cover all bits of the rule: then every visit that passes overlaps the rule.
+    /// True if they cover all bits of the rule.
+    /// Then every visit that passes overlaps the rule.
     pub(super) is_exact: bool,
 }
 
@@ -208,8 +209,8 @@ impl ColumnTest {
         (value ^ self.value) & self.bits == 0
     }
 
-    /// Returns whether some value passes, without a branch per value, so that many are compared at
-    /// once.
+    /// Returns whether some value passes.
+    /// It has no branch per value, so that many values are compared at once.
     fn passes_some(self, values: &[u32]) -> bool {
         values.iter().fold(false, |found, value| found | self.passes(*value))
     }

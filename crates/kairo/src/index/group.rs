@@ -58,7 +58,8 @@ struct GroupProjection {
 /// A plan to search a group for the visits that a rule of some mask overlaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchPlan {
-    /// Searches the projection with this index, and scans the rows that it does not have yet.
+    /// Searches the projection with this index.
+    /// Scans the rows that the projection does not have yet.
     Projection(u8),
     /// Scans all rows.
     Scan,
@@ -86,7 +87,8 @@ const PROJECTIONS_MAX: usize = 16;
 /// Bits that distinguish visits well enough: a projection with more is not added.
 const BITS_ENOUGH: u32 = 24;
 
-/// Default number of visits that are examined one by one before a projection is searched.
+/// Default number of visits of a group that are examined one by one.
+/// With more, a projection is searched.
 pub(super) const SCAN_THRESHOLD: usize = 16;
 
 /// Rows that a column scan passes in the time of examining one visit, about.
@@ -226,7 +228,8 @@ impl VisitGroup {
         SearchOutcome { is_exact: tests.is_exact, examined }
     }
 
-    /// Returns the positions of the visits that a rule overlaps, unless it outranks fewer visits.
+    /// Returns the positions of the visits that a rule overlaps.
+    /// `None` if it is cheaper to examine the visits that the rule outranks.
     fn overlapping_if_fewer(
         &self,
         plan: SearchPlan,
@@ -276,7 +279,8 @@ impl VisitGroup {
         below.filter(|own| self.columns.pass(tests, own.position)).map(|own| own.visit_ref)
     }
 
-    /// Returns whether it is cheaper to examine all visits that a rule of this rank outranks.
+    /// Returns whether it is cheaper to examine all visits that a rule outranks.
+    /// The rule has this rank.
     ///
     /// The alternative is to scan the rows that the plan does not cover. A rule that was removed
     /// and added again is the youngest of its priority, so it outranks few visits: those made while
@@ -324,7 +328,8 @@ impl VisitGroup {
         position(self.rows.len())
     }
 
-    /// Returns the best plan for rules of a mask, valid until [`Self::plan_epoch`] changes.
+    /// Returns the best plan for rules of a mask.
+    /// It is valid until [`Self::plan_epoch`] changes.
     pub(super) fn plan(&self, mask: &SparseMask) -> SearchPlan {
         let all = self.projections.iter().zip(0..);
         let usable = all.filter(|(own, _)| mask.has_all_of(&own.mask));

@@ -32,7 +32,8 @@ type Decider = (Rank, Option<RuleId>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) position: u32,
-    /// Copied here, so that a search by rank does not read the row, which is elsewhere in memory.
+    /// The rank, copied from the row.
+    /// A search by rank then does not read the row, which is elsewhere in memory.
     pub(super) visit_ref: VisitRef,
 }
 
@@ -44,8 +45,8 @@ struct RunPosition {
 }
 
 impl Ranks {
-    /// Adds the position of a row that is in no run, and returns whether it is the only one of its
-    /// run.
+    /// Adds the position of a row that is in no run.
+    /// Returns whether it is the only one of its run.
     pub(super) fn insert(&mut self, position: u32, row: &GroupRow) -> bool {
         let (runs, free) = (&mut self.runs, &mut self.free);
         let number = *self.numbers.entry(decider(row)).or_insert_with(|| {
@@ -65,7 +66,8 @@ impl Ranks {
         run_position.offset == 0
     }
 
-    /// Removes the position of a row from its run, and returns whether it was the last one.
+    /// Removes the position of a row from its run.
+    /// Returns whether it was the last one.
     pub(super) fn remove(&mut self, position: u32, row: &GroupRow) -> bool {
         let RunPosition { run: number, offset } = self.run_positions[position as usize];
         let run = &mut self.runs[number as usize];
@@ -98,7 +100,8 @@ impl Ranks {
         lower.flat_map(|(_, number)| self.run(*number))
     }
 
-    /// Returns the number of rows below `rank`, or a number above `max` if there are more.
+    /// Returns the number of rows below `rank`.
+    /// If there are more than `max`, returns any number above `max`.
     pub(super) fn count_below(&self, rank: Rank, max: usize) -> usize {
         let mut count = 0;
         for number in self.numbers.range(..(rank, None)).map(|(_, number)| *number as usize) {

@@ -98,7 +98,8 @@ impl Readers {
         self.by_objects.len()
     }
 
-    /// Returns about how many bytes are on the heap, assuming hash tables of average load.
+    /// Returns about how many bytes are on the heap.
+    /// It assumes hash tables of average load.
     pub(super) const fn bytes(&self) -> usize {
         let of_set = size_of::<ReadSet>() + size_of::<(Box<[Object]>, u32)>();
         // Each object is in its set twice, and its set refers back once.

@@ -62,11 +62,13 @@ pub struct IndexSize {
     pub groups: usize,
     /// Projections of all groups.
     pub projections: usize,
-    /// Positions in chains: one per visit for its rule, and one per visit and projection.
+    /// Positions in chains.
+    /// There is one per visit for its rule, and one per visit and projection.
     pub chained: usize,
     /// Sets of objects that entries read.
     pub read_sets: usize,
-    /// Bytes on the heap, about; traversals are shared with their owners and not counted.
+    /// Approximate bytes on the heap.
+    /// Traversals are shared with their owners and not counted.
     pub bytes: usize,
 }
 
@@ -115,7 +117,8 @@ impl RegionIndex {
         }
     }
 
-    /// Sets how many visits of a group are examined one by one before a projection is searched.
+    /// Sets the number of visits of a group that are examined one by one.
+    /// With more, a projection is searched.
     ///
     /// The result of a search does not depend on it.
     #[must_use]
@@ -132,7 +135,8 @@ impl RegionIndex {
         self.link(slot, 0..visits_count(traversal));
     }
 
-    /// Watches an entry without its visits, and returns its slot; [`Self::link`] adds the visits.
+    /// Watches an entry without its visits, and returns its slot.
+    /// [`Self::link`] adds the visits.
     pub(crate) fn insert_unlinked(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
         let mut reads = |slot| self.readers.insert(&traversal.reads, slot);
@@ -211,7 +215,7 @@ impl RegionIndex {
         examined
     }
 
-    /// Evicts the entries with a visit that `rule` outranks, in a region that `rule` overlaps.
+    /// Evicts the entries with a visit that `rule` outranks and overlaps.
     ///
     /// The change has `others` more deltas: the more, the more work goes into the groups first, so
     /// that the next rule is found faster (see `prepare_search`). Returns about how many
@@ -262,13 +266,15 @@ impl RegionIndex {
         examined
     }
 
-    /// Returns about how many visits [`Self::evict_decided`] examines, or more than `max`.
+    /// Returns about how many visits [`Self::evict_decided`] examines.
+    /// If there are more than `max`, returns any number above `max`.
     pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
         let groups = self.groups.decided_by(rule.id);
         groups.flat_map(|group| group.entries_decided_by(rule)).take(max + 1).count()
     }
 
-    /// Returns about how many visits [`Self::evict_overlapped`] examines, or more than `max`.
+    /// Returns about how many visits [`Self::evict_overlapped`] examines.
+    /// If there are more than `max`, returns any number above `max`.
     pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
         let (table, query) = ((rule.bridge, rule.table), RuleQuery::of(rule));
         let mut cost = 0;
@@ -345,7 +351,8 @@ impl RegionIndex {
         self.has_unfilled_projections() || self.retired() > 0
     }
 
-    /// Adds deferred projections and fills at most `budget` rows; returns the rest of `budget`.
+    /// Adds deferred projections and fills at most `budget` rows.
+    /// Returns the rest of `budget`.
     pub(crate) fn fill_projections(&mut self, budget: usize) -> usize {
         let left = self.groups.prepare_deferred(budget);
         self.groups.fill_projections(left)
@@ -420,7 +427,8 @@ impl RegionIndex {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
-    /// Adds the entries of those rows with a region that `matching` overlaps to `found`.
+    /// Adds entries of those rows to `found`.
+    /// An entry is added if `matching` overlaps its region.
     ///
     /// Each comparison follows five pointers into different memory. They are followed for all
     /// visits side by side, because memory serves many requests in the time of one. Therefore a

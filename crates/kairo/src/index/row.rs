@@ -64,7 +64,8 @@ impl GroupRow {
         Self { entry: 0, visit: 0, rule: rule.number(), priority, is_clause: false }
     }
 
-    /// Returns the rank that a rule must outrank: [`Visit::rank`], or the lowest for a miss.
+    /// Returns the rank that a rule must outrank.
+    /// It is [`Visit::rank`], or the lowest rank for a miss.
     pub(super) const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }
     }

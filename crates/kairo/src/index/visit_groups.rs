@@ -40,7 +40,8 @@ struct TableGroups {
     groups: Vec<u32>,
     /// Masks of rules that were searched for, in order of arrival.
     masks: Vec<SparseMask>,
-    /// Search plans by mask of the rule: one per group, with the plan epoch of the group.
+    /// Search plans by mask of the rule.
+    /// There is one per group, with the plan epoch of the group.
     plans: HashMap<SparseMask, Vec<(SearchPlan, u32)>, FixedState>,
 }
 
@@ -181,7 +182,8 @@ impl VisitGroups {
         is_first
     }
 
-    /// Prepares the deferred masks, and returns the rest of `budget`, which counts groups.
+    /// Prepares the deferred masks.
+    /// Returns the rest of `budget`, which counts groups.
     pub(super) fn prepare_deferred(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some((table, mask, rank)) = self.deferred_masks.pop()
@@ -228,7 +230,8 @@ impl VisitGroups {
         has_unfilled_projections
     }
 
-    /// Returns the groups of a table that have visits, each with its search plan for `mask`.
+    /// Returns the groups of a table that have visits.
+    /// Each has its search plan for `mask`.
     ///
     /// Plans made by [`Self::prepare`] are reused while the plan epoch of the group is the same.
     pub(super) fn search(
@@ -332,8 +335,8 @@ impl TableGroups {
         self.groups.iter().filter(|number| !groups[**number as usize].is_empty()).count()
     }
 
-    /// Returns the group with the largest mask that lies within `mask`, if the table has many
-    /// groups.
+    /// Returns the group with the largest mask that lies within `mask`.
+    /// It is used only if the table has many groups.
     ///
     /// Returns `None` while there is room for a group with a better mask.
     fn fitting(&self, groups: &[VisitGroup], mask: &SparseMask) -> Option<u32> {

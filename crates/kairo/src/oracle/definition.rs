@@ -25,7 +25,8 @@ impl Definition {
         Self { version, entries: BTreeMap::new() }
     }
 
-    /// Returns whether the delta with this number invalidates an entry made of `traversal`.
+    /// Returns whether the delta with this number invalidates an entry.
+    /// The entry is made of `traversal`.
     ///
     /// Then it may be named as the cause. `deltas` are those of the last version.
     #[must_use]
@@ -97,7 +98,7 @@ fn has_decided(visit: &Visit, rule: &Rule, is_stale: impl Fn(&Rule) -> bool) -> 
     own.any(|own| is_stale(own))
 }
 
-/// Returns whether a rule outranks the decider of a visit, and matches some packet of its region.
+/// Returns whether a rule outranks a visit's decider and overlaps its region.
 fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     if visit.rank().is_some_and(|rank| rank >= rule.rank()) {
         return false;

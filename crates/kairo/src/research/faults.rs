@@ -51,7 +51,8 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-/// An engine with three entries of one packet, in a bridge that is about to be removed.
+/// An engine with three entries of one packet.
+/// The bridge of the entries is about to be removed.
 struct FaultScene<E> {
     twin: Twin,
     engine: E,

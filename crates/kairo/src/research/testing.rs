@@ -20,7 +20,8 @@ pub struct Failing<E, W> {
 }
 
 impl<E, W> Failing<E, W> {
-    /// Wraps an engine so that it fails in a change for which `when` returns a number of points.
+    /// Wraps an engine so that it fails in a change.
+    /// It fails where `when` returns a number of points.
     pub const fn new(engine: E, when: W) -> Self {
         Self { engine, when }
     }

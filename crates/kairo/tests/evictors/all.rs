@@ -22,7 +22,8 @@ use shunt_pipeline::{
 /// Engines that get the same calls and must return the same.
 pub(crate) struct All {
     definition: Definition,
-    /// The engines that are compared with the definition; each reports a true cause per eviction.
+    /// The engines that are compared with the definition.
+    /// Each reports a true cause per eviction.
     others: Vec<(&'static str, Box<dyn Evictor>)>,
     bounded: Vec<BoundedEngine>,
     watched: BTreeMap<EntryId, Arc<Traversal>>,
@@ -54,7 +55,8 @@ impl BoundedEngine {
         all.into_iter().map(own).collect()
     }
 
-    /// Checks that it evicts all stale entries, and otherwise only visitors of a changed table.
+    /// Checks that it evicts all stale entries.
+    /// All others that it evicts must have visited a changed table.
     fn apply(
         &mut self,
         deltas: &[Delta],
@@ -86,7 +88,8 @@ impl BoundedEngine {
     }
 }
 
-/// The engine that always searches projections, and does maintenance in small steps.
+/// An engine that always searches projections.
+/// It does maintenance in small steps.
 const BY_MASKS: &str = "direct, by masks";
 
 impl All {
@@ -115,7 +118,8 @@ impl All {
         Self { definition, others, bounded, watched: BTreeMap::new() }
     }
 
-    /// Returns the positions in chains of projections, and whether a projection has unfilled rows.
+    /// Returns the positions in chains of projections.
+    /// Also returns whether a projection has unfilled rows.
     ///
     /// Both are of the engine that always searches projections.
     pub(crate) fn by_masks(&self) -> (usize, bool) {
@@ -249,10 +253,12 @@ pub(crate) const CHANGES: &str = "changes";
 /// Sequences that run before the number of changes is checked.
 const LIVES_PER_ROUND: u32 = 16;
 
-/// Threads that run sequences side by side, each with its own rounds, so that a run is repeatable.
+/// Threads that run sequences side by side.
+/// Each has its own rounds, so that a run is repeatable.
 const THREADS: u8 = 2;
 
-/// Runs sequences until they made a part of the changes that `SHUNT_CHANGES` asks for.
+/// Runs sequences until they made a part of the requested changes.
+/// `SHUNT_CHANGES` sets the total.
 ///
 /// The default is a hundred thousand changes. Returns the counts of events.
 pub(crate) fn live_through<S: Strategy>(

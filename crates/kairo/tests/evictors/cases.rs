@@ -16,7 +16,8 @@ use crate::all::All;
 
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// A rule that consults the whole destination, so that each destination has its own entry.
+/// A rule that consults the whole destination.
+/// So each destination has its own entry.
 pub(crate) const SPREAD: &str =
     "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
 

@@ -27,8 +27,8 @@ const fn entry(slot: u32, generation: u32) -> EntryId {
 enum Event {
     /// Installs the entries of a packet.
     Install(Box<FlowKey>),
-    /// Installs the entries of its sub-traversals, partitioned at the points with a bit in the
-    /// number.
+    /// Installs the entries of its sub-traversals.
+    /// The traversal is partitioned at the points with a bit in the number.
     InstallPieces(Box<FlowKey>, u64),
     /// Installs them after a change that their translation does not include.
     InstallLate(Box<FlowKey>, Box<Op>),
@@ -171,7 +171,8 @@ const fn name_of(op: &Op) -> &'static str {
     }
 }
 
-/// Long sequences over few pipelines, so that state lives long; `SHUNT_CHANGES` sets their number.
+/// Long sequences over few pipelines, so that state lives long.
+/// `SHUNT_CHANGES` sets their number.
 #[test]
 fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
     let lives = || (generate::world(), prop::collection::vec(event(), 100..400));

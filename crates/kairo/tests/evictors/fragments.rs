@@ -19,7 +19,8 @@ fn first_fragment() -> FlowKey {
     key
 }
 
-/// Checks that an entry which stays after `rule` is added is right for all packets it covers.
+/// Checks that an entry is right for all packets it covers.
+/// The entry stayed after `rule` was added.
 #[track_caller]
 fn check(rules: &[&str], rule: &str) {
     for maker in [whole(), first_fragment()] {

@@ -101,7 +101,7 @@ impl Scene {
         self.change(FlowModCommand::Add, rule)
     }
 
-    /// Returns the evictions of the published engine, and then those of each of the others.
+    /// Returns the evictions of the published engine, and of each of the others.
     fn apply(&mut self, change: &Change) -> [Vec<u32>; 3] {
         self.engines().map(|engine| {
             let mut ended = engine.apply(&change.deltas, change.version);
@@ -117,7 +117,8 @@ impl Scene {
         assert_eq!(self.published.stats().waiting, 0);
     }
 
-    /// Returns whether an entry forwards a packet of its region otherwise than the tables do now.
+    /// Returns whether an entry forwards a packet of its region differently.
+    /// It is compared with the current tables.
     fn is_stale(&self, entry: &Traversal, destination: u32) -> bool {
         let key = packet(destination);
         let is_within = key.agrees_with(&(&entry.key).into(), &(&entry.mask).into());
@@ -325,7 +326,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The published engine and the direct engine, with entries that cover one packet each.
+/// The published engine and the direct engine.
+/// Their entries cover one packet each.
 struct Exact {
     scene: Scene,
     rules: Vec<String>,

@@ -25,7 +25,8 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_meter_mod, parse_rule},
 };
 
-/// Lists the tests that remove a kind of read; a new kind of object does not compile without one.
+/// Lists the tests that remove a kind of read.
+/// A new kind of object does not compile without one.
 macro_rules! kinds {
     ($($kind:ident: [$($test:ident),+ $(,)?];)+) => {
         /// The kind of an object that is read.
@@ -150,8 +151,8 @@ impl Switch {
         self.0.translate(key, self.0.version())
     }
 
-    /// Applies these changes after an entry was installed, and checks its reads of a kind as
-    /// described above.
+    /// Applies these changes after an entry was installed.
+    /// Checks its reads of a kind as described above.
     #[track_caller]
     fn assert_needed(
         &self,

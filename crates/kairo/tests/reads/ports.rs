@@ -188,8 +188,8 @@ fn the_vlans_of_the_ports_that_normal_floods_to() {
     }
 }
 
-/// A change of VLANs also forgets the addresses seen there, without a delta: an entry that reads
-/// the location of an address reads the port.
+/// A change of VLANs also forgets the addresses seen there.
+/// It does so without a delta: an entry that reads the location of an address reads the port.
 #[test]
 fn the_vlans_of_the_port_that_normal_sends_to() {
     for [before, now] in changes(&[

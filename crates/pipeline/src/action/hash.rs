@@ -66,11 +66,13 @@ pub struct BundleAction {
     pub algorithm: BundleAlgorithm,
     /// The ports to choose from.
     pub members: Box<[PortNo]>,
-    /// The bits to which the port number is written; `None`: the packet is sent to the port.
+    /// The bits to which the port number is written.
+    /// `None` means that the packet is sent to the port.
     pub target: Option<Subfield>,
 }
 
-/// The algorithm of `bundle` (`nx_bd_algorithm`): it chooses a port with its link up.
+/// The algorithm of `bundle` (`nx_bd_algorithm`).
+/// It chooses a port with its link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
     /// `active_backup`: the first port.

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::id::{GroupId, MeterId, TableId};
 
-/// Largest depth of nested `clone` actions, in every format in which rules are read.
+/// Largest depth of nested `clone` actions.
+/// It applies to every format in which rules are read.
 ///
 /// Open vSwitch has no limit except its stack.
 pub const CLONE_DEPTH_MAX: usize = 32;
@@ -42,9 +43,11 @@ pub enum Action {
         /// Length to truncate to, at least 14.
         max_len: u32,
     },
-    /// `controller(..)`: a packet-in with options (`NXAST_CONTROLLER`, `NXAST_CONTROLLER2`).
+    /// `controller(..)`: a packet-in with options.
+    /// On the wire `NXAST_CONTROLLER` or `NXAST_CONTROLLER2`.
     Controller(Box<ControllerAction>),
-    /// `set_field:VALUE[/MASK]->FIELD` (`OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`).
+    /// `set_field:VALUE[/MASK]->FIELD`.
+    /// On the wire `OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`.
     SetField {
         /// The field to write.
         field: FieldId,
@@ -147,9 +150,11 @@ pub enum Action {
     },
     /// `multipath(..)` (`NXAST_MULTIPATH`): a hash of the packet into a field.
     Multipath(Box<MultipathAction>),
-    /// `bundle(..)`, `bundle_load(..)`: choose a port (`NXAST_BUNDLE`, `NXAST_BUNDLE_LOAD`).
+    /// `bundle(..)`, `bundle_load(..)`: choose a port.
+    /// On the wire `NXAST_BUNDLE` and `NXAST_BUNDLE_LOAD`.
     Bundle(Box<BundleAction>),
-    /// `fin_timeout(..)`: shorten timeouts after a TCP FIN or RST (`NXAST_FIN_TIMEOUT`).
+    /// `fin_timeout(..)`: shorten timeouts after a TCP FIN or RST.
+    /// On the wire `NXAST_FIN_TIMEOUT`.
     FinTimeout {
         /// New idle timeout in seconds; 0: unchanged.
         idle: u16,

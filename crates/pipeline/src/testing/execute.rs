@@ -21,7 +21,8 @@ use crate::{
     },
 };
 
-/// Executes actions on a packet from `ingress`; returns the packets that leave, in order.
+/// Executes actions on a packet from `ingress`.
+/// Returns the packets that leave, in order.
 ///
 /// # Panics
 ///
@@ -42,7 +43,8 @@ pub fn execute(
 ///
 /// Meters are full at its start: the packets of others do not count.
 pub(super) struct Execution<'p> {
-    /// The pipeline that continues after a partition point, and the most partition points.
+    /// The pipeline that continues after a partition point.
+    /// Also the maximum number of partition points.
     tables: Option<(&'p Pipeline, usize)>,
     ingress: Option<DatapathPort>,
     has_emitted: bool,
@@ -66,7 +68,8 @@ impl<'p> Execution<'p> {
         Self { tables, ingress, has_emitted, effects, traversals }
     }
 
-    /// Executes a traversal on a packet with this key, and the traversals that follow it.
+    /// Executes a traversal on a packet with this key.
+    /// Then executes the traversals that follow it.
     pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
         self.traversals.push(traversal.clone());
         self.note(traversal, frame.len());

@@ -24,7 +24,8 @@ const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
-/// Stores the type behind the labels of a test packet, if it has any, and the length of its frame.
+/// Stores the Ethernet type behind the labels of a test packet, if it has any.
+/// Also stores the length of its frame.
 pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
     let secret = u64::from(hidden_type) << 16 | u64::from(length);
     let word = &mut key.words_mut()[SECRET];
@@ -112,7 +113,8 @@ impl Frame {
         self.link.set_field(FieldId::EthType, ether_type.into());
     }
 
-    /// Writes words of the link, of the outermost label, or of the payload if no label hides it.
+    /// Writes words of the link, of the outermost label, or of the payload.
+    /// The payload is written only if no label hides it.
     pub(super) fn write(&mut self, word: usize, value: u64, mask: u64) {
         let target = if LINK.contains(&word) {
             &mut self.link.words_mut()[word]

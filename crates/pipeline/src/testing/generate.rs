@@ -46,8 +46,8 @@ pub enum Op {
     Commit(BridgeId, Vec<BundleStep>),
     /// Sets the ports of a bridge.
     SetPorts(BridgeId, Vec<PortInfo>),
-    /// Removes the rules with timeouts that have passed at this moment. All other operations happen
-    /// at time zero.
+    /// Removes the rules with timeouts that have passed at this moment.
+    /// All other operations happen at time zero.
     Expire(Time),
     /// Learns the rules that the learn actions of this packet make.
     Teach(Box<FlowKey>),
@@ -160,7 +160,8 @@ fn step(id: BridgeId) -> impl Strategy<Value = BundleStep> {
     ]
 }
 
-/// Returns a change of something that a translation has consulted, if its kind has such changes.
+/// Returns a change of an object that a translation has consulted.
+/// `None` if its kind has no such changes.
 #[must_use]
 pub fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     groups::change_of(object)
@@ -236,7 +237,8 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
     labels::labelled(packet)
 }
 
-/// A packet that agrees with `key` under `mask` and otherwise differs as far as possible.
+/// A packet that agrees with `key` under `mask`.
+/// All its other bits differ as far as possible.
 ///
 /// It can still arrive: on a port of the datapath, with zeros in place of a missing tag. If the
 /// test compares its results, `key` holds the hidden part of its own frame and was not produced by
@@ -268,7 +270,8 @@ pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey>
     })
 }
 
-/// Returns `tags` with every tag zero that is not present or is below one that is not.
+/// Returns `tags` with absent tags set to zero.
+/// A tag below an absent tag counts as absent.
 const fn without_ghosts(tags: u64) -> u64 {
     if tags & 0x1000 << 32 == 0 {
         0

@@ -30,8 +30,8 @@ use crate::{
     },
 };
 
-/// Returns the operations that build a bridge with ports 1 to 4, which are those of the datapath,
-/// and these rules.
+/// Returns the operations that build a bridge with these rules.
+/// Its ports 1 to 4 are those of the datapath.
 ///
 /// A line that begins with `group_id` is a group. Later lines can name it.
 ///
@@ -65,7 +65,8 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Returns the bridges of [`BRIDGES`] after these changes, some of which may be refused.
+    /// Returns the bridges of [`BRIDGES`] after these changes.
+    /// Some of the changes may be refused.
     ///
     /// If a group of requests is refused, its requests are applied one by one. Otherwise one
     /// overlapping request would leave a world without rules.
@@ -80,7 +81,8 @@ impl Twin {
         twin
     }
 
-    /// Returns the bridges of [`BRIDGES`], one of them [built](bridge_with_rules) from these lines.
+    /// Returns the bridges of [`BRIDGES`], one of them built from these lines.
+    /// [`bridge_with_rules`] builds it.
     ///
     /// # Panics
     ///
@@ -90,7 +92,8 @@ impl Twin {
         Self::taking(&bridge_with_rules(id, lines))
     }
 
-    /// Returns the bridges of [`BRIDGES`] after these changes of rules, groups, meters and ports.
+    /// Returns the bridges of [`BRIDGES`] after these changes.
+    /// They change rules, groups, meters and ports.
     ///
     /// # Panics
     ///
@@ -111,7 +114,8 @@ impl Twin {
         twin
     }
 
-    /// Applies a change to the pipeline and the oracle. Returns the change unless it was refused.
+    /// Applies a change to the pipeline and the oracle.
+    /// Returns the change unless it was refused.
     ///
     /// # Panics
     ///
@@ -174,8 +178,8 @@ impl Twin {
         }
     }
 
-    /// Compares the packets of a bundle. A packet that is parsed again uses the state that the
-    /// bundle has made.
+    /// Compares the packets of a bundle.
+    /// A packet that is parsed again uses the state that the bundle has made.
     fn agree_on_packets(
         &self,
         steps: &[BundleStep],
@@ -232,7 +236,8 @@ impl Twin {
         self.execute(&self.translate(key), key).traversals
     }
 
-    /// Returns the results of a traversal for a packet, which may be another packet of its region.
+    /// Returns the results of a traversal for a packet.
+    /// The packet may be another one of the traversal's region.
     ///
     /// At a partition point the packet continues in the newest version.
     #[must_use]
@@ -269,7 +274,8 @@ fn shown(step: &BundleStep) -> BundleStep {
     }
 }
 
-/// Returns the change, or `None` if the pipeline refused it with the expected error.
+/// Returns the change.
+/// `None` if the pipeline refused it with the expected error.
 fn agreed(
     applied: Result<Change, RejectedMod>,
     expected: Result<(), ModificationError>,

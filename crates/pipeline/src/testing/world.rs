@@ -62,7 +62,8 @@ pub struct WorldBridge {
     pub groups: BTreeMap<GroupId, GroupMod>,
     /// Its meters.
     pub meters: BTreeMap<MeterId, MeterConfig>,
-    /// Ports of MAC addresses by VLAN, with a number that changes when the address moves.
+    /// Ports of MAC addresses by VLAN.
+    /// Each has a number that changes when the address moves.
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
 }
 

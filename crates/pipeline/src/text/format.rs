@@ -16,7 +16,8 @@ use crate::{
 pub struct RuleFormat<'a> {
     /// Names of ports; [`NoPortNames`](shunt_flow::text::NoPortNames) prints numbers.
     pub ports: &'a dyn PortNames,
-    /// The time for which age and counters are printed; `None` omits them (`--no-stats`).
+    /// The time for which age and counters are printed.
+    /// `None` omits them (`--no-stats`).
     pub stats_at: Option<Time>,
 }
 
@@ -104,7 +105,8 @@ fn push_flags(text: &mut String, flags: FlowFlags) {
     text.extend(names.into_iter().filter(|(set, _)| *set).map(|(_, name)| name));
 }
 
-/// Prints seconds, with three decimals, or nine if the duration is not a multiple of a millisecond.
+/// Prints seconds, with three decimals.
+/// Prints nine if the duration is not a multiple of a millisecond.
 fn duration(duration: std::time::Duration) -> String {
     let (seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
     match nanoseconds {

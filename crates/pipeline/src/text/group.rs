@@ -302,7 +302,8 @@ fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextEr
     }
 }
 
-/// Reads the fields of `fields(FIELD,FIELD=MASK,..)`, in the order of the field table.
+/// Reads the fields of `fields(FIELD,FIELD=MASK,..)`.
+/// They are in the order of the field table.
 fn hashed(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     let mut fields: Vec<(FieldId, u128)> = Vec::new();
     for item in argument.items() {

@@ -83,7 +83,8 @@ impl<'a> Scope<'a> {
         protocols.into_iter().find(|(field, _)| known.allows(*field)).map(|(_, protocol)| protocol)
     }
 
-    /// Checks that every packet has the headers that `action` needs, and records its changes.
+    /// Checks that every packet has the headers that `action` needs.
+    /// Records the action's changes of headers.
     pub(super) fn admit(
         &mut self,
         action: &Action,
@@ -207,8 +208,8 @@ impl Known {
         }
     }
 
-    /// Checks that the learned rule matches valid fields, and that the packet has the copied
-    /// fields.
+    /// Checks that the learned rule matches valid fields.
+    /// Also checks that the packet has the copied fields.
     fn check_learn(&self, learn: &LearnAction) -> Result<(), RuleTextProblem> {
         let mut learned = Self { key: FlowKey::ZERO, mask: FlowMask::EMPTY };
         for spec in &learn.specs {

@@ -177,7 +177,8 @@ fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
     }
 }
 
-/// Bytes until what ends the argument that `opening` begins; `None` if a parenthesis stays open.
+/// Bytes up to the end of the argument that `opening` begins.
+/// `None` if a parenthesis stays open.
 fn argument_length(text: &str, opening: char) -> Option<usize> {
     let parenthesized = opening == '(';
     let mut depth = usize::from(parenthesized);

@@ -88,7 +88,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a daemon with the file `shunt.toml` of a directory, which is also its run directory.
+/// Starts a daemon with the file `shunt.toml` of a directory.
+/// The directory is also its run directory.
 fn spawn(folder: &Path) -> Child {
     let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = shuntd(folder);

@@ -37,8 +37,8 @@ pub(crate) const PANIC: &[u8] = b"panic";
 /// A frame that breaks its receive queue.
 pub(crate) const BREAK: &[u8] = b"break";
 
-/// A frame after which the packet thread waits at the gate of the port. Earlier frames are
-/// processed first.
+/// A frame after which the packet thread waits at the gate of the port.
+/// Earlier frames are processed first.
 pub(crate) const HOLD: &[u8] = b"hold";
 
 /// A switch with one bridge, `br0`.

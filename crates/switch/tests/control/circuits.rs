@@ -86,7 +86,8 @@ async fn each_circuit_evicts_megaflows_and_ltm_entries() {
     }
 }
 
-/// Checks that a failed circuit evicts all entries, and that the switch uses the new rules.
+/// Checks that a failed circuit evicts all entries.
+/// Also checks that the switch uses the new rules.
 async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);

@@ -53,8 +53,8 @@ fn request(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// Returns the changes of a round: a new rule for each flow, and rules behind it that are added and
-/// removed.
+/// Returns the changes of a round.
+/// They add a rule for each flow, and add and remove rules of lower priority.
 fn changes(round: u64) -> Vec<FlowMod> {
     let flow = round % u64::from(FLOWS);
     let (priority, other) = (1 + round % 7, (round * 5) % u64::from(FLOWS));

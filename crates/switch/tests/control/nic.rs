@@ -14,7 +14,8 @@ use crate::bench::{Bench, FarEnd, in_time, until, wire};
 /// Maximum time to wait.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Maximum number of packets until the NIC knows their flow: one of many becomes a candidate.
+/// Maximum number of packets until the NIC has an entry for their flow.
+/// One of many packets becomes a candidate.
 const PACKETS_MAX: usize = 2000;
 
 /// A bridge with three ports and an embedded NIC.

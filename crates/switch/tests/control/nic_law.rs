@@ -140,7 +140,8 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Returns the packets that leave each port of a new switch with these rules and without a NIC.
+/// Returns the packets that leave each port of a new switch.
+/// The switch has these rules and no NIC.
 async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let mut config = Config::default();
     config.caches.exact_entries = 0;
@@ -166,7 +167,8 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Returns a partition policy, and limits of the NIC: stages, entries, masks and update time.
+/// Returns a partition policy, and limits of the NIC.
+/// The limits are stages, entries, masks and update time.
 fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOptions)> {
     use config::GigaflowPolicy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
     let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
@@ -189,7 +191,8 @@ type Case = (
     Vec<(usize, Vec<u8>)>,
 );
 
-/// Law 1 for a NIC: packets are forwarded as by the tables, whatever the NIC has learned.
+/// Law 1 for a NIC: packets are forwarded as by the tables.
+/// This holds for all entries that the NIC has.
 #[test]
 fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let runtime = Runtime::new().unwrap();

@@ -25,7 +25,8 @@ fn trace(bench: &Bench, flow: &str) -> String {
     shown(&bench.switch.trace("br0", flow).unwrap())
 }
 
-/// Returns the text of a trace without the lines of the packet's fields and of the bridge.
+/// Returns the text of a trace.
+/// The lines of the packet's fields and of the bridge are left out.
 fn shown(trace: &Trace) -> String {
     let text = trace.to_text();
     let lines = text.lines().filter(|line| !line.starts_with("Flow: "));

@@ -36,7 +36,8 @@ pub(super) enum State {
     Inserting,
     Held,
     Removing,
-    /// The device was lost before it responded to the insertion; the entry's presence is unknown.
+    /// The device was lost before it responded to the insertion.
+    /// The entry's presence is unknown.
     Unknown,
     Refused,
 }

@@ -148,7 +148,8 @@ fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
     whole
 }
 
-/// Generates frames that can be segmented: any tags, labels, options, extension headers and flags.
+/// Generates frames that can be segmented.
+/// They have any tags, labels, options, extension headers and flags.
 fn samples() -> impl Strategy<Value = Sample> {
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..300),

@@ -28,7 +28,8 @@ use crate::port::{
     sys::{self, DeviceName},
 };
 
-/// Bytes that one socket may queue for sending: a few bursts of packets still to be segmented.
+/// Bytes that one socket may queue for sending.
+/// These are a few bursts of packets that are segmented later.
 const SEND_BUFFER: c_int = 8 << 20;
 const NEEDS: &str = "CAP_NET_RAW";
 
@@ -37,8 +38,8 @@ pub struct AfPacket {
     device: DeviceName,
     index: c_uint,
     mac: [u8; 6],
-    /// A socket for requests about the device, in the network namespace in which it was opened. It
-    /// receives nothing.
+    /// A socket for requests about the device; it receives nothing.
+    /// It is in the network namespace in which it was opened.
     control: OwnedFd,
     /// The sockets of the queues; empty until the queues are created.
     sockets: Vec<Arc<Socket>>,
@@ -174,7 +175,8 @@ impl Port for AfPacket {
     }
 }
 
-/// Empty receives between two checks whether the device is still there: two system calls per check.
+/// Number of empty receives between two checks that the device still exists.
+/// Each check costs two system calls.
 const LOOK_EVERY: u32 = 64;
 
 struct PacketRx {

@@ -101,7 +101,8 @@ impl Ring {
         unsafe { self.base.add(offset) }
     }
 
-    /// Returns the status word of the next slot: it names the current owner of the slot.
+    /// Returns the status word of the next slot.
+    /// It names the current owner of the slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
         // both sides access the word atomically.
@@ -132,7 +133,8 @@ pub(super) struct Filled<'a> {
 }
 
 impl Slot<'_> {
-    /// Returns the frame of the slot; `None` if it was truncated or its offset is invalid.
+    /// Returns the frame of the slot.
+    /// `None` if the frame was truncated or its offset is invalid.
     pub(super) fn read(&self) -> Option<Filled<'_>> {
         let slot = self.ring.slot();
         // SAFETY: the slot begins with this header, written before it was given to us; the kernel

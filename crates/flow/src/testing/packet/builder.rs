@@ -110,8 +110,8 @@ impl PacketBuilder {
         Self::of(NetworkLayer::Raw { ether_type })
     }
 
-    /// Creates an IPv4 packet of protocol 253 (for experiments); add a transport header to change
-    /// it.
+    /// Creates an IPv4 packet of protocol 253 (for experiments).
+    /// Add a transport header to change the protocol.
     #[must_use]
     pub fn ipv4(source: [u8; 4], destination: [u8; 4]) -> Self {
         let options = Vec::new();
@@ -125,8 +125,8 @@ impl PacketBuilder {
         }))
     }
 
-    /// Creates an IPv6 packet of protocol 253 (for experiments); add a transport header to change
-    /// it.
+    /// Creates an IPv6 packet of protocol 253 (for experiments).
+    /// Add a transport header to change the protocol.
     #[must_use]
     pub fn ipv6(source: [u8; 16], destination: [u8; 16]) -> Self {
         let (tos, ttl, label, extensions) = (0, 64, 0, Vec::new());
@@ -232,8 +232,8 @@ impl PacketBuilder {
         self
     }
 
-    /// With an IPv6 extension header behind those that it has, if it is an IPv6 packet; `content`
-    /// is what follows its next header and length bytes.
+    /// Adds an IPv6 extension header behind those that an IPv6 packet has.
+    /// `content` follows its next-header and length bytes.
     #[must_use]
     pub fn extension(mut self, protocol: u8, content: &[u8]) -> Self {
         if let NetworkLayer::Ipv6(Ipv6 { extensions, .. }) = &mut self.network {
@@ -244,7 +244,8 @@ impl PacketBuilder {
         self
     }
 
-    /// As a fragment: its offset in units of eight bytes, with the more-fragments bit 0x2000.
+    /// Makes the packet a fragment.
+    /// The word is its offset in units of eight bytes, with the more-fragments bit 0x2000.
     #[must_use]
     pub fn fragment(mut self, value: u16) -> Self {
         match &mut self.network {
@@ -406,8 +407,8 @@ impl PacketBuilder {
         }
     }
 
-    /// Returns the protocol, and the transport header with its payload; `icmp` is the number of
-    /// ICMP.
+    /// Returns the protocol, and the transport header with its payload.
+    /// `icmp` is the number of ICMP.
     fn segment(&self, icmp: u8, addresses: &[u8]) -> (u8, Vec<u8>) {
         let (protocol, header, checksum) = match &self.transport {
             TransportLayer::Raw { protocol } => (*protocol, Vec::new(), None),
@@ -510,8 +511,8 @@ impl Ipv6 {
         packet
     }
 
-    /// The address that the transport checksum covers: the last of a routing header that has
-    /// segments left, of type 0.
+    /// The address that the transport checksum covers, if not the destination.
+    /// It is the last address of a routing header of type 0 that has segments left.
     fn final_destination(&self) -> [u8; 16] {
         let route = self.extensions.iter().find(|(protocol, content)| {
             *protocol == 43 && content.get(1).is_some_and(|segments_left| *segments_left > 0)

@@ -97,7 +97,8 @@ fn check_labels(frame: &[u8], layers: &Layers) {
     }
 }
 
-/// Returns a set of writable fields: selected by the first eight bytes, with values from the rest.
+/// Returns a set of writable fields.
+/// The first eight bytes select the fields, the rest gives their values.
 fn writes(choice: &[u8; 24]) -> Match {
     let (chosen, seed) = choice.split_at(8);
     let chosen = chosen.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));

@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*, sample};
 use super::builder::{Checksums, Neighbour, PacketBuilder};
 use crate::{FieldId, FlowKey, FlowMask, Match, extract::VlanLimit};
 
-/// Generates legal packets: up to three VLAN tags, SNAP, and up to four MPLS labels.
+/// Generates legal packets: up to three VLAN tags, SNAP, up to four MPLS labels.
 ///
 /// They are ARP, IPv4 with options and IPv6 with extension headers, whole or in fragments, with
 /// TCP, UDP, SCTP, ICMP, neighbour discovery and other protocols, padded or not.
@@ -86,13 +86,14 @@ fn with_fragment(packet: PacketBuilder, fragment: Option<u16>) -> PacketBuilder 
     }
 }
 
-/// More-fragments bit and offset; an offset of zero without the bit is a packet that is whole.
+/// More-fragments bit and offset.
+/// An offset of zero without the bit means that the packet is whole.
 fn fragments() -> impl Strategy<Value = Option<u16>> {
     option::weighted(0.3, prop_oneof![Just(0_u16), Just(0x2000), 1..0x2000_u16, 0x2001..0x4000_u16])
 }
 
-/// Contents that are right for every extension header: as a routing header it has one segment,
-/// which may be left.
+/// Contents that are right for every extension header.
+/// As a routing header it has one segment, which may be left.
 fn extension_contents() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(vec![0; 6]),
@@ -150,7 +151,8 @@ fn masks() -> impl Strategy<Value = u128> {
     prop_oneof![Just(u128::MAX), any::<u128>()]
 }
 
-/// Returns whether a field may have this value without making the packet one of another kind.
+/// Returns whether a field may have this value in this kind of packet.
+/// Other values would make the packet one of another kind.
 ///
 /// A tag stays a tag, and an ICMPv6 message does not become one of neighbour discovery.
 fn is_legal(packet: &PacketBuilder, field: FieldId, value: u128) -> bool {

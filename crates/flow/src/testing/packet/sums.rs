@@ -1,7 +1,7 @@
 //! Checksums as their standards define them, bit by bit and word by word.
 
-/// The sum of big-endian 16-bit words in one's complement (RFC 1071), with a zero behind an odd
-/// length.
+/// The one's complement sum of big-endian 16-bit words (RFC 1071).
+/// A zero byte follows an odd length.
 #[must_use]
 pub fn internet_sum(bytes: &[u8]) -> u16 {
     bytes.chunks(2).fold(0, |sum: u16, word| {

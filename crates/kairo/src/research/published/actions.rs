@@ -21,13 +21,14 @@ use super::state::LookupPacket;
 enum NextStep {
     /// The next action runs.
     Runs,
-    /// The next action runs after the packet has passed this table, and no lookup sees it.
+    /// The next action runs after this table, where no lookup sees the packet.
     Enters(TableId),
     /// The next action does not run, or the packet is unknown by then.
     Ends,
 }
 
-/// Applies the actions of a rule, and returns the table that the packet enters next.
+/// Applies the actions of a rule.
+/// Returns the table that the packet enters next.
 ///
 /// Returns `None` if there is none, or if it is unknown.
 pub(super) fn apply_actions(rule: &Rule, packet: &mut LookupPacket) -> Option<TableId> {
@@ -62,7 +63,8 @@ pub(super) fn is_clause(rule: &Rule) -> bool {
     rule.instructions.apply.iter().any(|action| matches!(action, Action::Conjunction { .. }))
 }
 
-/// Returns whether [`apply_actions`] gives the visits of these consecutive sub-traversals.
+/// Returns whether [`apply_actions`] gives the visits of these sub-traversals.
+/// The sub-traversals are consecutive.
 pub(super) fn reproduces<'t>(
     mut sub_traversals: impl Iterator<Item = &'t Traversal> + Clone,
 ) -> bool {

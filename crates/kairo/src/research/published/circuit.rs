@@ -26,7 +26,8 @@ use super::{
 /// A packet: its number and its state.
 pub(super) type PacketRow = Tup2<u64, PacketState>;
 
-/// A rule that a packet matches (as in [`RankedRule`]), and the packet before its actions.
+/// A rule that a packet matches, and the packet before its actions.
+/// The rule is as in [`RankedRule`].
 type MatchRow = Tup4<u16, u64, u32, PacketState>;
 
 /// A packet after its actions: the table that it enters, its number and its state.
@@ -81,7 +82,8 @@ impl TableStepRows {
 }
 
 impl TableCircuit {
-    /// Builds the circuit of a plan in its own thread, with a join for each of these tuples.
+    /// Builds the circuit of a plan in its own thread.
+    /// It has a join for each of these tuples.
     pub(super) fn build(
         shared: &Arc<Mutex<SharedTables>>,
         plan: &CircuitPlan,

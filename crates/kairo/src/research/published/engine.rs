@@ -23,7 +23,8 @@ use super::{
     shared::SharedTables,
 };
 
-/// Kairo as published: a circuit that copies the tables and follows the packets that made entries.
+/// Kairo as published.
+/// A circuit copies the tables and follows the packets that made entries.
 ///
 /// It is a baseline, and not for a switch: like the published design, it leaves stale entries.
 ///
@@ -69,7 +70,8 @@ struct Touched {
 }
 
 impl PublishedKairo {
-    /// Creates an engine without entries, with the rules of these bridges at the newest version.
+    /// Creates an engine without entries.
+    /// It has the rules of these bridges at the newest version.
     ///
     /// It must be given every later version, of all bridges.
     #[must_use]
@@ -208,7 +210,8 @@ impl PublishedKairo {
         }
     }
 
-    /// Adds up to `packets_max` waiting packets to the next step; returns whether there were any.
+    /// Adds up to `packets_max` waiting packets to the next step.
+    /// Returns whether there were any.
     fn load(&mut self, packets_max: usize) -> bool {
         let mut count = 0;
         while count < packets_max {
@@ -251,7 +254,8 @@ impl PublishedKairo {
         self.plan = CircuitPlan::default();
     }
 
-    /// Adds the changed rules of a version to the next step, and returns what the version touched.
+    /// Adds the changed rules of a version to the next step.
+    /// Returns the parts that the version affects.
     fn take_up(&mut self, deltas: &[Delta]) -> Touched {
         let mut touched = Touched::default();
         for delta in deltas {

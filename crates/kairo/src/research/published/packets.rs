@@ -118,7 +118,8 @@ impl TrackedPackets {
         self.all.insert(number, Tracked { sub_traversals: owned, bridge, state, is_known, status });
     }
 
-    /// Deletes the packet that made an expired entry, and returns whether there was one.
+    /// Deletes the packet that made an expired entry.
+    /// Returns whether there was one.
     ///
     /// All entries of the packet are deleted.
     pub(super) fn remove(&mut self, entry: EntryId) -> bool {
@@ -138,7 +139,8 @@ impl TrackedPackets {
         self.end(packet, |sub_traversal| sub_traversal.end >= position, evicted);
     }
 
-    /// Evicts the entries that read an object changed by a version, and those after them.
+    /// Evicts the entries that read an object changed by a version.
+    /// Also evicts the entries after them.
     pub(super) fn evict_readers(
         &mut self,
         object: Object,
@@ -288,7 +290,8 @@ impl TrackedPackets {
 }
 
 impl Tracked {
-    /// Finds the last position of each sub-traversal, and returns whether the plan has the path.
+    /// Finds the last position of each sub-traversal.
+    /// Returns whether the plan has the path.
     fn locate(&mut self, plan: &CircuitPlan) -> bool {
         let visits =
             self.sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.traversal.visits);

@@ -43,7 +43,8 @@ impl CircuitPlan {
         self.copies.contains_key(&(bridge, TableId::FIRST))
     }
 
-    /// Returns whether packets arrive at this position: the first copy of a first table.
+    /// Returns whether packets arrive at this position.
+    /// They arrive at the first copy of a first table.
     pub(super) fn is_entrance(&self, position: u32) -> bool {
         let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
         table_key.is_some_and(|table_key| {
@@ -134,7 +135,8 @@ impl CircuitPlan {
     }
 }
 
-/// Returns the strongly connected components that `start` reaches, in topological order.
+/// Returns the strongly connected components that `start` reaches.
+/// They are in topological order.
 ///
 /// By the two searches of S. R. Kosaraju: the tables that a search finishes last are the first that
 /// are searched backwards.
@@ -157,8 +159,8 @@ fn components<I: Iterator<Item = TableId>>(
     components
 }
 
-/// Returns the tables that a depth-first search from `start` visits, in the order in which it
-/// leaves them.
+/// Returns the tables that a depth-first search from `start` visits.
+/// They are in the order in which the search leaves them.
 ///
 /// It skips the tables in `seen`, and adds the others.
 fn finish_order(

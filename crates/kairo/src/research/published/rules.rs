@@ -22,7 +22,8 @@ use super::{
     state::word,
 };
 
-/// A rule: its priority, its inverted age and its number, so that the lowest rank is first.
+/// A rule as priority, inverted age and number.
+/// The lowest rank is first.
 pub(super) type RankedRule = Tup3<u16, u64, u32>;
 
 /// A rule of a tuple: the tuple, the fingerprint of its values, and the rule.
@@ -79,7 +80,8 @@ impl NumberedRules {
         Some(number)
     }
 
-    /// Forgets removed rules; no gate holds a row of them, and no later row refers to them.
+    /// Forgets removed rules.
+    /// No gate holds a row of them, and no later row refers to them.
     pub(super) fn reclaim(&mut self) {
         for number in self.removed.drain(..) {
             self.all[number as usize] = None;

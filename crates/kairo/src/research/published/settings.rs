@@ -5,10 +5,11 @@ use std::time::Duration;
 /// The parameters of the published design, and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedSettings {
-    /// True if a change stops behind the last table that it touches; else it passes all tables at
-    /// once.
+    /// True if a change stops behind the last table that it touches.
+    /// Otherwise it passes all tables at once.
     pub has_gates: bool,
-    /// Time that packets wait and gates hold rows (`T_prop`); `None`: until a batch is complete.
+    /// Time that packets wait and gates hold rows (`T_prop`).
+    /// `None` means until a batch is complete.
     pub propagation: Option<Duration>,
     /// Number of packets of a batch (`P_batch`).
     pub batch: usize,

@@ -6,7 +6,8 @@ use super::{
     state::{LookupPacket, PacketState},
 };
 
-/// State shared by the circuit thread and the thread that steps it, one after the other.
+/// State shared by the circuit thread and the thread that steps it.
+/// They use it one after the other.
 pub(crate) struct SharedTables {
     pub(super) rules: NumberedRules,
     /// Gates at lower positions are open.
@@ -53,7 +54,8 @@ impl SharedTables {
         self.held.iter().sum()
     }
 
-    /// Returns the table that a packet enters after a rule matched it, and its state then.
+    /// Returns the table that a packet enters after a rule matched it.
+    /// Also returns the state of the packet then.
     pub(super) fn apply_actions(
         &self,
         rule: u32,

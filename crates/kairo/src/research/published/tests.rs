@@ -18,7 +18,8 @@ use super::{PublishedKairo, PublishedSettings};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Four tables, one after the other, and entries of packets to 0.0.0.0, 0.0.0.1, ...
+/// Four tables, one after the other.
+/// The entries are of packets to 0.0.0.0, 0.0.0.1, ...
 struct GateScene {
     pipeline: Pipeline,
     engine: PublishedKairo,
@@ -64,7 +65,8 @@ impl GateScene {
         while self.engine.run_maintenance() {}
     }
 
-    /// Adds a rule for a packet to each of these tables, and returns the evicted entries.
+    /// Adds a rule for a packet to each of these tables.
+    /// Returns the evicted entries.
     fn update(&mut self, rules: &[(u8, u32)]) -> Vec<u32> {
         let text = |(table, slot): &(u8, u32)| {
             format!(

@@ -55,13 +55,16 @@ const INSTALLS_PER_STEP: usize = 128;
 /// Entries that one step of tidying removes.
 const MAINTENANCE_BUDGET: usize = 256;
 
-/// Default number of rows of a group that are examined before a fingerprint is looked up.
+/// Default number of rows of a group that are examined one by one.
+/// With more, a fingerprint is looked up.
 const SCAN_THRESHOLD: usize = 16;
 
-/// Entries that wait for a step are examined one by one up to this multiple of the threshold.
+/// Multiple of the threshold up to which waiting entries are examined one by one.
+/// These entries wait for a step.
 const PENDING_PER_THRESHOLD: usize = 32;
 
-/// The traces are merged once this fraction of the entries was added or removed, and a minimum.
+/// Fraction of changed entries at which the traces are merged.
+/// A minimum number of entries must have been added or removed.
 ///
 /// A question searches every batch that was not merged.
 const CHURN: usize = 4;
@@ -91,7 +94,8 @@ impl Relational {
         }
     }
 
-    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
+    /// Sets the maximum number of rules per change that are examined one by one.
+    /// Beyond it, all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
@@ -107,7 +111,8 @@ impl Relational {
         self
     }
 
-    /// Sets how many visits of a group are examined one by one before a fingerprint is looked up.
+    /// Sets the number of visits of a group that are examined one by one.
+    /// With more, a fingerprint is looked up.
     ///
     /// With zero, the engine always looks up the fingerprint.
     #[must_use]
@@ -122,7 +127,8 @@ impl Relational {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// Runs a step with the rows that wait, and retracts up to `retired_max` retired entries.
+    /// Runs a step with the rows that wait.
+    /// Retracts up to `retired_max` retired entries.
     ///
     /// Returns whether the step succeeded.
     fn step(&mut self, retired_max: usize) -> bool {
@@ -164,7 +170,8 @@ impl Relational {
         }
     }
 
-    /// Starts a merge of the traces in the background, if enough entries were added or removed.
+    /// Starts a merge of the traces in the background, if it is due.
+    /// It is due if enough entries were added or removed.
     fn merge(&mut self) {
         let due = (locked(&self.relation).entries.len() / CHURN).max(CHURNED_MIN);
         let Some(circuit) = &mut self.circuit else { return };
@@ -179,7 +186,8 @@ impl Relational {
         }
     }
 
-    /// Adds the retractions of up to `retired_max` retired entries, and returns their slots.
+    /// Adds the retractions of up to `retired_max` retired entries.
+    /// Returns their slots.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.entries.next_retired();

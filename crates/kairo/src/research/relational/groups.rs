@@ -30,7 +30,8 @@ pub(super) struct ProjectedGroups {
 pub(super) struct GroupSearch {
     /// The best projection that serves, if any.
     pub(super) projection: Option<ProjectionId>,
-    /// True if the projection has all bits of the rule: then every visit found overlaps the rule.
+    /// True if the projection has all bits of the rule.
+    /// Then every visit found overlaps the rule.
     pub(super) is_exact: bool,
     /// The mask of a better projection that there is room for.
     pub(super) missing_mask: Option<SparseMask>,
@@ -66,7 +67,8 @@ const GROUPS_EXACT: usize = 16;
 /// group with an empty mask.
 const GROUPS_MAX: usize = 64;
 
-/// Largest number of projections of a group; rules of other masks use the best of these.
+/// Largest number of projections of a group.
+/// Rules of other masks use the best of these.
 const PROJECTIONS_MAX: usize = 16;
 
 impl ProjectedGroups {
@@ -119,7 +121,8 @@ impl ProjectedGroups {
         GroupSearch { projection: best.map(|best| (group, best)), is_exact, missing_mask }
     }
 
-    /// Projects a group under a mask from the next step on, unless it is projected or full.
+    /// Projects a group under a mask from the next step on.
+    /// Does nothing if it has the projection already, or the maximum number of projections.
     pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<ProjectionId> {
         let number = self.number(mask.clone());
         let own = &mut self.groups[group as usize].projections;

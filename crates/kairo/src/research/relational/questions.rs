@@ -31,7 +31,8 @@ pub(super) struct LinkTraces {
 }
 
 impl LinkTraces {
-    /// Returns whether there are none: no step ran yet, or they were dropped for a merge.
+    /// Returns whether there are no traces.
+    /// No step ran yet, or they were dropped for a merge.
     pub(super) const fn are_absent(&self) -> bool {
         self.visits.is_none() || self.links.is_none()
     }
@@ -102,7 +103,8 @@ pub(super) const fn rank(row: &LinkRow) -> OrderedRank {
     (row.0, row.1)
 }
 
-/// Finds the rows of the key of each question, as far as the question outranks them.
+/// Finds the rows of the key of each question.
+/// Only rows that the question outranks are found.
 ///
 /// Questions are in order. Returns whether it found all rows: false if there are more than `max`.
 pub(super) fn answer<K: DBData + Erase<DynData>>(

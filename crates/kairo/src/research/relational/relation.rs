@@ -19,7 +19,8 @@ use crate::{
     entries::{EntryRecord, WatchedEntries},
 };
 
-/// The value of a link: priority, inverted age, slot, slot generation and visit number.
+/// The value of a link.
+/// It has priority, inverted age, slot, slot generation and visit number.
 ///
 /// The first two are the rank of the decider, so that the lowest rank is first.
 pub(super) type LinkRow = Tup5<u16, u64, u32, u32, u32>;
@@ -34,7 +35,8 @@ pub(super) struct LinkStepRows {
     pub(super) visits: Vec<WeightedRow<u32, LinkRow>>,
     /// Masks under which groups are projected, by group.
     pub(super) projections: Vec<WeightedRow<u32, u32>>,
-    /// Visits by the key of their rules, and entries by the keys of the objects that they read.
+    /// Visits by the key of their rules.
+    /// Also entries by the keys of the objects that they read.
     pub(super) names: Vec<WeightedRow<u64, LinkRow>>,
 }
 
@@ -69,7 +71,8 @@ enum LinkKeyKind {
     Object,
 }
 
-/// Bytes of a row in a batch, and of the key of a fingerprint with the offset of its rows.
+/// Bytes of a row in a batch.
+/// Also those of the key of a fingerprint with the offset of its rows.
 const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
 const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 
@@ -167,7 +170,8 @@ impl LinkRelation {
         self.entries.watched(slot).filter(|record| record.links.slot_generation == slot_generation)
     }
 
-    /// Defers the projection of a group under a mask to the next call of `run_maintenance`.
+    /// Defers the projection of a group under a mask.
+    /// The next call of `run_maintenance` makes it.
     pub(super) fn defer_projection(&mut self, group: u32, mask: SparseMask) {
         let is_noted = self.unprojected.iter().any(|(own, other)| *own == group && *other == mask);
         if !is_noted && self.unprojected.len() < DEFERRED_MAX {

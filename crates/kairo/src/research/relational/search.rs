@@ -23,7 +23,8 @@ use crate::region::{is_decided, is_overlapped, is_taken_over};
 pub(super) struct ChangeQuery<'d> {
     pub(super) deltas: &'d [Delta],
     pub(super) version: Version,
-    /// Rules that the change removes; if it also adds one of them, that rule decides nothing.
+    /// Rules that the change removes.
+    /// If it also adds one of them, that rule decides nothing.
     pub(super) removed_rules_of_change: &'d BTreeSet<RuleId>,
     /// Rows of a group that are examined before a fingerprint is looked up.
     pub(super) scan_threshold: usize,
@@ -167,7 +168,8 @@ impl LinkRelation {
         questions
     }
 
-    /// Answers questions from the traces; returns whether `found` has at most `max` rows.
+    /// Answers questions from the traces.
+    /// Returns whether `found` has at most `max` rows.
     pub(super) fn answer(
         &self,
         questions: &DeltaQuestions,
@@ -244,7 +246,8 @@ impl LinkRelation {
         0
     }
 
-    /// Sorts the questions of a group into those on a fingerprint and those on all its visits.
+    /// Sorts the questions of a group.
+    /// Some search a fingerprint, the others all visits of the group.
     fn ask_group(
         &mut self,
         asking: &[(u32, DeltaQuestion)],

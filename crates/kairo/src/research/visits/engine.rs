@@ -71,7 +71,8 @@ impl Visits {
         }
     }
 
-    /// Sets the number of rules per change beyond which all entries of their tables are evicted.
+    /// Sets the maximum number of rules per change that are examined one by one.
+    /// Beyond it, all entries of their tables are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
@@ -99,7 +100,8 @@ impl Visits {
         self.relation().index.size()
     }
 
-    /// Runs a step with the rows that wait, and retracts up to `retired_max` retired entries.
+    /// Runs a step with the rows that wait.
+    /// Retracts up to `retired_max` retired entries.
     fn step(&mut self, retired_max: usize) {
         let retired = self.retract(retired_max);
         self.installs = 0;
@@ -113,7 +115,8 @@ impl Visits {
         }
     }
 
-    /// Adds the retractions of up to `retired_max` retired entries, and returns their slots.
+    /// Adds the retractions of up to `retired_max` retired entries.
+    /// Returns their slots.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.index.next_retired();

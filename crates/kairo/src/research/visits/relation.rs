@@ -19,7 +19,8 @@ pub(super) type ChangedRuleRow = Tup2<u32, u8>;
 /// An object: its position in the change.
 pub(super) type ObjectRow = u32;
 
-/// A range of the entries that the step has evicted: the first, and the one after the last.
+/// A range of the entries that the step has evicted.
+/// It has the first, and the one after the last.
 ///
 /// dbsp would sort a row per entry for nothing.
 pub(super) type EvictedRange = Tup2<u32, u32>;
@@ -37,7 +38,8 @@ pub(crate) struct VisitRelation {
     version: Version,
     /// Visits and entries that the rules of the step may examine, about.
     examined_max: usize,
-    /// Position of the first rule that was not searched for, because the bound was passed.
+    /// Position of the first rule that was not searched for.
+    /// The search stopped there because the bound was passed.
     first_unsearched: Option<u32>,
     /// Entries that the step has evicted so far.
     pub(super) evicted: Vec<EntryId>,
@@ -138,7 +140,8 @@ impl VisitRelation {
         StepResult { evicted, evicted_by, first_unsearched }
     }
 
-    /// The operator: adds and removes visits, then finds the entries that the deltas invalidate.
+    /// The operator of the circuit.
+    /// It adds and removes visits, then finds the entries that the deltas invalidate.
     pub(super) fn join(
         &mut self,
         visits: &OrdZSet<VisitRow>,

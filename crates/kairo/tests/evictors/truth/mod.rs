@@ -34,7 +34,8 @@ enum Event {
     Tidy,
 }
 
-/// Events, and whether the engine that translates every packet again processes them too.
+/// Events, and whether the exhaustive engine processes them too.
+/// That engine translates every packet again.
 type Life = (Vec<Event>, bool);
 
 /// An entry: its packets, and the path of each.

@@ -24,8 +24,9 @@ const WATCHED: [u8; 2] = [2, 3];
 /// Seconds after which an address is forgotten that was not seen again.
 pub(super) const AGEING: u64 = 60;
 
-/// The ten bits of a packet. From the lowest: four bits of its destination address, two of its
-/// source, two of its destination port, one for a first fragment, one of its hardware address.
+/// The ten bits of a packet.
+/// From the lowest: four bits of its destination address, two of its source, two of its destination
+/// port, one for a first fragment, one of its hardware address.
 pub(super) type Packet = u32;
 pub(super) const PACKETS: std::ops::Range<Packet> = 0..1024;
 const DESTINATION: Packet = 0x0f;
@@ -105,7 +106,8 @@ pub(super) enum Request {
     Expire,
 }
 
-/// The state that a packet matches, with the number of its last change; `None`: it never changed.
+/// The state that a packet matches, with the number of its last change.
+/// `None` means that it never changed.
 pub(super) type Path = Vec<(Place, Option<u32>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +231,8 @@ pub(super) fn op(can_write: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The host that packets come from; those that they go to are numbered as their bit says.
+/// The host that packets come from.
+/// The hosts that they go to are numbered by their destination bits.
 const SENDER: u8 = 2;
 
 const fn address(host: u8) -> [u8; 6] {
@@ -302,8 +305,8 @@ impl Rule {
         if has_actions { format!("{matching}{timeout},actions={actions}") } else { matching }
     }
 
-    /// Returns whether it changes packets, so that the effect of a change on an entry is not known
-    /// exactly.
+    /// Returns whether it changes packets.
+    /// Then the effect of a change on an entry is not known exactly.
     const fn writes(&self) -> bool {
         !matches!(
             self.action,

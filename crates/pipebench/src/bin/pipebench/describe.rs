@@ -35,8 +35,8 @@ use crate::{
                         the first with the highest priority:\n  @10.0.0.0/8  192.168.0.0/16  0 : \
                         65535  80 : 80  0x06/0xFF")]
 pub(crate) struct DescribeCommand {
-    /// A built-in pipeline (`pipebench list`), or a file: a pipeline as JSON, filters or parameters
-    /// of ClassBench, or rules as `ovs-ofctl dump-flows` prints them
+    /// A built-in pipeline (`pipebench list`), or a file: a pipeline as JSON, filters
+    /// or parameters of ClassBench, or rules as `ovs-ofctl dump-flows` prints them
     what: String,
     /// Draw the graph of the pipeline's tables into this file, as SVG
     #[arg(long, value_name = "FILE")]
@@ -90,7 +90,8 @@ impl DescribeCommand {
     }
 }
 
-/// Returns statistics of filters, next to those of the original generator's sets of similar size.
+/// Returns statistics of filters.
+/// They are next to those of the original generator's sets of similar size.
 pub(crate) fn statistics(filters: &[Filter]) -> String {
     let statistics = Statistics::of(filters);
     let sizes = PUBLISHED.iter().map(|set| set.requested);

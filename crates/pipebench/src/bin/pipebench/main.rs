@@ -25,7 +25,8 @@ use clap::{
 use miette::MietteHandlerOpts;
 use shunt_pipebench::name::SourceName;
 
-/// Generate workloads for virtual switches: rule sets, pipelines with rules, traffic.
+/// Generate workloads for virtual switches: rule sets, pipelines with rules,
+/// traffic.
 ///
 /// Everything is derived from a seed: the same arguments give the same bytes on every machine.
 #[derive(Debug, Parser)]

@@ -31,16 +31,18 @@ use crate::{
     pipebench rules my.filters --pipeline my-pipeline.json --traversals all > my.rules\n  \
     ovs-ofctl -O OpenFlow13 add-flows br0 psc.rules")]
 pub(crate) struct RulesCommand {
-    /// acl, fw, ipc or of; or a file: parameters of ClassBench to generate filters from, or filters
+    /// acl, fw, ipc or of; or a file: parameters of ClassBench to generate filters
+    /// from, or filters
     filters: String,
-    /// Number of filters to generate, as in 500, 100k or 1m; duplicates are dropped, so the result
-    /// is slightly smaller [default: 10k]
+    /// Number of filters to generate, as in 500, 100k or 1m; duplicates are dropped,
+    /// so the result is slightly smaller [default: 10k]
     #[arg(long, value_parser = count)]
     count: Option<u32>,
     /// Seed of all randomness: the same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Maximum difference of prefix lengths from the parameters in bits, 0 to 64 [default: 2]
+    /// Maximum difference of prefix lengths from the parameters in bits, 0 to 64
+    /// [default: 2]
     #[arg(long)]
     smoothness: Option<u8>,
     /// From -1 for longer prefixes to 1 for shorter ones [default: 0.5]

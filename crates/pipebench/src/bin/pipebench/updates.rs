@@ -8,7 +8,8 @@ use crate::{
     workload::{NAMES, NamedWorkload, make},
 };
 
-/// Write the rule changes of a workload, in batches for `ovs-ofctl --bundle add-flows`.
+/// Write the rule changes of a workload, in batches for `ovs-ofctl --bundle
+/// add-flows`.
 ///
 /// The name selects the kind: updates=p1 to p5 (Table 4.3 of A. Zulfiqar's thesis), updates=flap or
 /// updates=burst. A comment before each batch gives its time, which lies within the traffic.

@@ -11,7 +11,8 @@ use crate::{
     workload::{NAMES, NamedWorkload},
 };
 
-/// Write a complete workload into a folder: rules, flows, packets, updates, statistics.
+/// Write a complete workload into a folder: rules, flows, packets, updates,
+/// statistics.
 ///
 /// The folder is created if needed. Each file is written completely or not at all.
 #[derive(Debug, Args)]

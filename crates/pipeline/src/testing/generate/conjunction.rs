@@ -28,7 +28,8 @@ pub(super) fn answer() -> impl Strategy<Value = FlowMod> {
     (rule(), IDS).prop_map(|(request, id)| answering(request, id))
 }
 
-/// Clauses of one table and priority that some packets match, with the rule of the conjunction.
+/// Clauses of one table and priority that some packets match.
+/// The rule of the conjunction is included.
 ///
 /// One of the clauses may be missing.
 pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {

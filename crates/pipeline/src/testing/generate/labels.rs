@@ -13,7 +13,8 @@ use crate::testing::set_secret;
 /// Labels that neither IPv4 nor ARP begins with.
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
 
-/// Lengths of frames: above the burst size of the meters, even without tags and labels.
+/// Lengths of frames.
+/// All are above the burst size of the meters, even without tags and labels.
 const LENGTHS: std::ops::Range<u16> = 152..220;
 
 const MPLS: usize = word::MPLS as usize;
@@ -105,7 +106,8 @@ fn metered() -> impl Strategy<Value = Action> {
     })
 }
 
-/// Actions that push values, may cut the packet, and send it to the first popped value.
+/// Actions that push values, and send the packet to the first popped value.
+/// They may also truncate the packet.
 fn stacked() -> impl Strategy<Value = Vec<Action>> {
     let value = Subfield { field: FieldId::Reg0, offset: 0, width: 3 };
     let pushes = vec(

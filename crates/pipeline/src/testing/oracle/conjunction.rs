@@ -25,7 +25,8 @@ pub enum Found<'w> {
 pub type Conjunction = (Priority, u32, u8);
 
 impl World {
-    /// Returns the matching rule of a table, and the number of lookups for conjunctions.
+    /// Returns the matching rule of a table.
+    /// Also returns the number of lookups for conjunctions.
     pub(super) fn look_up(
         &self,
         place: (BridgeId, TableId),
@@ -99,7 +100,8 @@ fn with_conj_id(key: &FlowKey, id: u32) -> FlowKey {
     key
 }
 
-/// Returns id, number of clauses, and clause of each conjunction that a rule is part of.
+/// Returns the conjunctions that a rule is part of.
+/// Each has its id, its number of clauses, and the rule's clause.
 fn clauses(rule: &Rule) -> Vec<(u32, u8, u8)> {
     let clause = |action: &Action| match action {
         Action::Conjunction { id, clause, clauses_count } => Some((*id, *clauses_count, *clause)),

@@ -20,7 +20,7 @@ pub struct PacketEffects {
     pub outcomes: Vec<Outcome>,
     /// The reason for which the switch itself dropped the packet.
     pub error: Option<TraversalError>,
-    /// The reasons for which it dropped copies of the packet that had been parsed again.
+    /// The drop reasons of copies of the packet that had been parsed again.
     pub later_errors: Vec<TraversalError>,
     /// The lookups, in order for each parsing of the packet.
     pub visited: Vec<Visited>,

@@ -66,8 +66,8 @@ impl Walker<'_> {
         self.port(port).is_some_and(|port| port.link_up && !port.config.port_down)
     }
 
-    /// Chooses a bucket by weighted hash: each draws a time with its weight as rate, and the
-    /// earliest wins.
+    /// Chooses a bucket by weighted hash.
+    /// Each bucket draws a time with its weight as rate, and the earliest wins.
     fn select(&self, group: &GroupMod) -> Option<usize> {
         let (basis, values) = match &group.selection {
             Selection::Default => (0, self.packet.connection()),
@@ -153,7 +153,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Returns the kind of the band that all packets exceed, if the meter has such a band.
+    /// Returns the kind of the band that all packets exceed.
+    /// `None` if the meter has no such band.
     pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
         let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;
         // Generated bands are exceeded by no packet or by all packets.
@@ -167,7 +168,8 @@ impl Role {
     pub(super) const NONE: Self = Self { in_set: false, in_bucket: false };
 }
 
-/// Returns a DSCP with its drop precedence raised by `levels`, if it is of assured forwarding.
+/// Returns a DSCP with its drop precedence raised by `levels`.
+/// Only DSCPs of assured forwarding change.
 fn remarked(dscp: u128, levels: u8) -> u128 {
     let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
     for class in assured {

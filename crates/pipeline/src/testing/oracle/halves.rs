@@ -34,7 +34,8 @@ pub(super) struct Halves {
     current: usize,
     /// Number of parsings up to the current half.
     cuts: u8,
-    /// Number of lookups up to the first cut since the innermost copy was made, if there was a cut.
+    /// Number of lookups up to the first partition point of the innermost copy.
+    /// `None` if there was no partition point since the copy was made.
     resubmits_at_cut: Option<u16>,
     /// Meters since the innermost copy was made.
     copies: Copies,
@@ -166,7 +167,8 @@ impl Halves {
         if is_ghost { Err(TraversalError::TooManyRecirculations(CUTS_MAX)) } else { Ok(()) }
     }
 
-    /// Ends the walk here, after `resubmits` lookups, because the packet waits for a controller.
+    /// Ends the walk here, because the packet waits for a controller.
+    /// The walk has made `resubmits` lookups.
     ///
     /// Returns the internal error that ends the walk; it is not observable.
     pub(super) fn pause(&mut self, resubmits: u16) -> TraversalError {

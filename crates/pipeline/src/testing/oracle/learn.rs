@@ -193,7 +193,8 @@ fn head(action: &LearnAction) -> FlowMod {
     parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a rule without a match")
 }
 
-/// The bits that a packet must have to match a value: field, number of the bit, and what it is.
+/// The bits that a packet must have to match a value.
+/// Each has its field, its number, and its value.
 fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
     let bits = |field, offset: u8, width: u8, value: u128| -> Vec<_> {
         (0..width).map(|bit| (field, offset + bit, value >> bit & 1 == 1)).collect()

@@ -11,7 +11,8 @@ use crate::testing::frame::{Frame, visible};
 
 #[derive(Clone)]
 pub(super) struct Packet {
-    /// All fields as they were parsed, and what was written since; those of tags are zero.
+    /// All fields as they were parsed, and later writes.
+    /// Fields of tags are zero.
     pub(super) key: Box<FlowKey>,
     /// Type and control information of each tag, the outermost first.
     pub(super) tags: Vec<(u16, u16)>,
@@ -156,7 +157,8 @@ impl Packet {
         true
     }
 
-    /// Copies a TTL between labels; false if that is between a label and what is behind it.
+    /// Copies a TTL between labels.
+    /// Returns false for a copy between a label and the header behind it.
     pub(super) fn copy_ttl(&mut self, copy: TtlCopy) -> bool {
         match (self.labels(), &mut self.frame.labels[..]) {
             (0, _) => return true,

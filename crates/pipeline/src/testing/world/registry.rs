@@ -83,7 +83,8 @@ impl Tables {
     }
 }
 
-/// Returns whether the buckets of a group lead to another group, directly or through others.
+/// Returns whether the buckets of a group lead to another group.
+/// They may do so directly or through others.
 fn leads_to(groups: &BTreeMap<GroupId, GroupMod>, from: &GroupMod, to: GroupId) -> bool {
     let watched = from.buckets.iter().filter_map(|bucket| bucket.watch_group);
     let named = groups_named(&from.buckets).into_iter().map(GroupId::new);

@@ -150,7 +150,8 @@ fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     Ok(Action::Nat(Box::new(nat)))
 }
 
-/// `FIRST[-LAST][:FIRST[-LAST]]`, with brackets around IPv6 addresses if ports follow.
+/// `FIRST[-LAST][:FIRST[-LAST]]`: the addresses and ports of NAT.
+/// IPv6 addresses have brackets around them if ports follow.
 fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
     let text = slice.text();
     let read = if let Some(rest) = text.strip_prefix('[') {
@@ -265,7 +266,8 @@ fn format_range(range: &NatRange) -> String {
     }
 }
 
-/// Application protocols that connection tracking follows, with their transport ports.
+/// Application protocols that connection tracking follows.
+/// Each has its transport port.
 const ALGS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
 const CT_FORM: &str = "ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)";
 const NAT_FORM: &str = "nat, nat(src), nat(dst) or nat(src=ADDRESSES:PORTS,FLAGS), with the flags \

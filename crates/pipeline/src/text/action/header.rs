@@ -40,7 +40,8 @@ pub(super) fn set_field(argument: TextSlice<'_>, writes: Writes) -> Result<Actio
     write(field, value)
 }
 
-/// Returns the field that an action of OpenFlow 1.0 or 1.1, or `set_tunnel`, writes.
+/// Returns the field that an old action or `set_tunnel` writes.
+/// Old actions are those of OpenFlow 1.0 and 1.1.
 pub(super) fn field_of(name: &str) -> Option<FieldId> {
     Some(match name {
         "mod_dl_src" => FieldId::EthSrc,

@@ -221,7 +221,8 @@ fn format_source(source: &LearnSource) -> String {
     }
 }
 
-/// Prints a value of a learned rule; a whole field is printed in the format of the field.
+/// Prints a value of a learned rule.
+/// A whole field is printed in the format of the field.
 fn format_asked(target: Subfield, value: u128) -> String {
     let field = target.field;
     let number = u32::try_from(value).ok().filter(|_| field.info().format == Format::Port);

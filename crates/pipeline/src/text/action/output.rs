@@ -50,7 +50,8 @@ pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleT
     }
 }
 
-/// `output(port=PORT,max_len=BYTES)`: to one port, with at least an Ethernet header.
+/// `output(port=PORT,max_len=BYTES)`: to one port, with a maximum length.
+/// At least an Ethernet header is sent.
 fn truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let (mut port, mut max_len) = (None, None);
     for item in argument.items() {
@@ -79,7 +80,8 @@ pub(super) fn format_output(port: PortNo, max_len: u16, ports: &dyn PortNames) -
     }
 }
 
-/// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`: sets a queue, sends, and restores the queue.
+/// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`.
+/// Sets a queue, sends the packet, and restores the queue.
 pub(super) fn enqueue(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,

@@ -89,7 +89,8 @@ pub(super) fn clause() -> impl Strategy<Value = Action> {
     prop_oneof![clause, note()]
 }
 
-/// Notes fill their action, which is a multiple of eight bytes with a header of ten.
+/// Notes fill their action.
+/// Its length is a multiple of eight bytes, with a header of ten.
 fn note() -> impl Strategy<Value = Action> {
     let bytes = (0_usize..4).prop_flat_map(|eights| vec(any::<u8>(), 6 + 8 * eights));
     bytes.prop_map(|bytes| Action::Note(bytes.into()))
@@ -199,7 +200,8 @@ pub(super) fn bits(
     })
 }
 
-/// Returns whether the field has a fixed number in OpenFlow; a tunnel option has none.
+/// Returns whether the field has a fixed number in OpenFlow.
+/// A tunnel option has none.
 pub(super) fn is_readable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }
