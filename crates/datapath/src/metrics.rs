@@ -66,7 +66,7 @@ reasons! {
         TooManyLearnedRules = "too_many_learned_rules",
         /// Its ingress port belongs to no bridge.
         BridgeNotFound = "bridge_not_found",
-        /// Too many packets of its port wait for a translation.
+        /// Too many packets of its port, or of all ports, wait for a translation.
         UpcallQueueFull = "upcall_queue_full",
         /// Its learn request found the queue to the control plane full.
         LearnQueueFull = "learn_queue_full",
@@ -94,7 +94,7 @@ reasons! {
         PacketInQueueFull = "packet_in_queue_full",
         /// A tag or a label did not fit, or was not there.
         Malformed = "malformed",
-        /// No buffer was left for a copy.
+        /// No buffer was left for a copy: packets that wait have all.
         NoBuffer = "no_buffer",
         /// Its port was removed while it waited.
         PortRemoved = "port_removed",

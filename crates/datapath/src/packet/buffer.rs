@@ -152,6 +152,11 @@ impl Pool {
     /// Maximum number of large buffers in use: 16 MiB.
     pub const LARGE_MAX: usize = 256;
 
+    /// Number of buffers that packets in upcall queues leave free, for bursts and copies.
+    const SMALL_KEPT: usize = 1024;
+    /// The same for large buffers: two bursts, and as many copies.
+    const LARGE_KEPT: usize = 4 * BURST;
+
     /// Creates a pool without buffers.
     #[must_use]
     pub const fn new() -> Self {
@@ -195,6 +200,29 @@ impl Pool {
         Some(copy)
     }
 
+    /// Returns the number of frames of this length that still find a buffer.
+    #[must_use]
+    pub const fn left(&self, length: usize) -> usize {
+        if length <= Self::SMALL { self.small.left() } else { self.large.left() }
+    }
+
+    /// Returns whether a burst may find no buffers.
+    ///
+    /// A receive queue may take a buffer of each size for a frame.
+    #[inline]
+    pub(crate) const fn is_low(&self) -> bool {
+        self.small.left() <= BURST || self.large.left() <= BURST
+    }
+
+    /// Returns whether a packet may keep its buffer for long: enough others are left.
+    pub(crate) const fn may_keep(&self, packet: &Packet) -> bool {
+        if packet.buffer.len() == self.small.size {
+            self.small.left() >= Self::SMALL_KEPT
+        } else {
+            self.large.left() >= Self::LARGE_KEPT
+        }
+    }
+
     /// Returns the buffer of a packet to the pool.
     pub fn give(&mut self, packet: Packet) {
         let list =
@@ -229,6 +257,11 @@ struct FreeList {
 impl FreeList {
     const fn new(frame: usize, max: usize) -> Self {
         Self { free: Vec::new(), size: Packet::HEADROOM + frame, out: 0, max }
+    }
+
+    #[inline]
+    const fn left(&self) -> usize {
+        self.max.saturating_sub(self.out)
     }
 
     fn take(&mut self) -> Option<Box<[u8]>> {

@@ -96,6 +96,9 @@ impl PacketThread {
         let Injection { frame, ingress, traversal } = injection;
         self.outputs.tally.injected += 1;
         self.pipeline.credit(traversal, 1, frame.len() as u64, self.now);
+        if self.pool.left(frame.len()) == 0 {
+            self.outputs.send_batches(&mut self.pool);
+        }
         let Some(mut packet) = self.pool.take(frame.len(), *ingress) else {
             self.outputs.tally.dropped[DropReason::NoBuffer as usize] += 1;
             return;

@@ -8,9 +8,11 @@
 //! the recirculated packet. So copies leave in the order of the actions, however deep they recirculate.
 //!
 //! Outputs collect in a batch per port. A full batch is sent at once, the others at the end of the
-//! iteration. Checksums and segments that a port cannot make are made when a packet enters its batch.
+//! iteration. If the pool runs out of buffers for copies, all batches are sent earlier. So the number of
+//! ports of a flood never causes loss: a port loses its own copies only, when its own queue is full.
+//! Checksums and segments that a port cannot make are made when a packet enters its batch.
 
-use std::{iter, sync::Arc};
+use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
@@ -19,15 +21,16 @@ use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, PuntedPac
 use crate::{
     capture::Taps,
     command::DATAPATH_PORT_MAX,
-    metrics::{DropReason, PortTraffic, ThreadCounters},
+    metrics::{DropReason, PortTraffic},
     packet::{
         buffer::{BURST, Packet, Pool},
         change::change,
         meter,
-        segment::SegmentError,
-        virtio::{self, Unsendable},
+        segment::SEGMENTS_MAX,
+        virtio,
     },
     port::{Capabilities, TxEnd, TxQueue},
+    thread::tally::Tally,
 };
 
 /// The transmit queues of one thread, and its queue to the controllers.
@@ -103,18 +106,6 @@ pub(crate) enum Pending {
 #[derive(Debug)]
 #[must_use = "pass it to `PacketThread::finish`, or recirculated packets stay behind"]
 pub(crate) struct PendingWork(());
-
-/// Packet counts as plain integers, published once per iteration.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) received: u64,
-    pub(crate) injected: u64,
-    pub(crate) copied: u64,
-    pub(crate) forwarded: u64,
-    pub(crate) sent: u64,
-    pub(crate) punted: u64,
-    pub(crate) dropped: [u64; DropReason::COUNT],
-}
 
 const ABSENT: u32 = u32::MAX;
 
@@ -264,8 +255,8 @@ impl Outputs {
                     return has_emitted;
                 }
             } else if emits(action, ingress) {
-                let Some(copy) = pool.copy(&packet, max_len(action)) else {
-                    self.tally.drop_copy(DropReason::NoBuffer);
+                let Some(copy) = self.copy(pool, &packet, max_len(action)) else {
+                    self.drop_copy(action, ingress);
                     continue;
                 };
                 self.tally.copied += 1;
@@ -296,6 +287,38 @@ impl Outputs {
             packet.truncate(length);
         }
         self.emit(pool, packet, last_action, &parsed) | has_emitted
+    }
+
+    /// Copies a packet; sends all batches first if no buffer is left for the copy.
+    ///
+    /// `None` if packets that cannot be sent yet have all buffers.
+    fn copy(&mut self, pool: &mut Pool, packet: &Packet, max_len: Option<usize>) -> Option<Packet> {
+        let copy = pool.copy(packet, max_len);
+        if copy.is_some() {
+            return copy;
+        }
+        self.send_batches(pool);
+        pool.copy(packet, max_len)
+    }
+
+    /// Counts a copy for which no buffer was left, also at its output port.
+    fn drop_copy(&mut self, action: &DatapathAction, ingress: DatapathPort) {
+        self.tally.drop_copy(DropReason::NoBuffer);
+        let port = match action {
+            DatapathAction::Output { port, .. } => *port,
+            DatapathAction::OutputIngress { .. } => ingress,
+            _ => return,
+        };
+        if let Some(place) = self.place(port) {
+            self.ports[place.index()].traffic.tx_dropped.add(1);
+        }
+    }
+
+    /// Sends all batches if segments of a packet may find no buffers.
+    fn make_room(&mut self, pool: &mut Pool, packet: &Packet) {
+        if packet.virtio.is_segmented() && pool.left(0) < SEGMENTS_MAX {
+            self.send_batches(pool);
+        }
     }
 
     /// Sends a packet as an action says; returns false if a meter of a copy dropped it.
@@ -349,6 +372,7 @@ impl Outputs {
         let Some(place) = self.place(port) else {
             return self.drop(pool, packet, DropReason::NoTxQueue);
         };
+        self.make_room(pool, &packet);
         let tx = &mut self.ports[place.index()];
         let before = tx.batch.len();
         let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
@@ -365,6 +389,7 @@ impl Outputs {
         if self.packet_ins.is_full() {
             return self.drop(pool, packet, DropReason::PacketInQueueFull);
         }
+        self.make_room(pool, &packet);
         let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
         self.tally.finish(finished, self.wire.len());
         for packet in self.wire.drain(..) {
@@ -401,6 +426,13 @@ impl Outputs {
         self.tally.dropped[reason as usize] += 1;
         self.taps.at_drop(std::slice::from_ref(&packet));
         pool.give(packet);
+    }
+
+    /// Sends all batches, so that their buffers return to the pool.
+    pub(crate) fn send_batches(&mut self, pool: &mut Pool) {
+        for tx in self.ports.iter_mut().filter(|tx| !tx.batch.is_empty()) {
+            tx.send(pool, &mut self.tally, &mut self.taps);
+        }
     }
 
     /// Sends all batches, and flushes every queue.
@@ -469,54 +501,6 @@ impl TxPort {
     }
 }
 
-impl Tally {
-    const fn new() -> Self {
-        Self {
-            received: 0,
-            injected: 0,
-            copied: 0,
-            forwarded: 0,
-            sent: 0,
-            punted: 0,
-            dropped: [0; DropReason::COUNT],
-        }
-    }
-
-    /// Counts a packet that was finished into `segments` frames.
-    ///
-    /// Returns false if that failed.
-    ///
-    /// All segments but one count as copies. A packet without payload has no segment and counts as
-    /// malformed.
-    const fn finish(&mut self, finished: Result<(), Unsendable>, segments: usize) -> bool {
-        match finished {
-            Ok(()) if segments == 0 => self.dropped[DropReason::Malformed as usize] += 1,
-            Ok(()) => self.copied += segments as u64 - 1,
-            Err(refused) => self.dropped[reason(refused) as usize] += 1,
-        }
-        finished.is_ok()
-    }
-
-    /// Counts a copy that could not be made, as copied and dropped.
-    const fn drop_copy(&mut self, reason: DropReason) {
-        self.copied += 1;
-        self.dropped[reason as usize] += 1;
-    }
-
-    /// Publishes the counts.
-    pub(crate) fn publish(&self, counters: &ThreadCounters) {
-        counters.received.set(self.received);
-        counters.injected.set(self.injected);
-        counters.copied.set(self.copied);
-        counters.forwarded.set(self.forwarded);
-        counters.sent.set(self.sent);
-        counters.punted.set(self.punted);
-        for (counter, count) in iter::zip(&counters.dropped, self.dropped) {
-            counter.set(count);
-        }
-    }
-}
-
 /// Returns whether an action outputs, punts or recirculates a packet.
 fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     match action {
@@ -563,15 +547,5 @@ const fn max_len(action: &DatapathAction) -> Option<usize> {
         DatapathAction::Output { max_len: Some(length), .. }
         | DatapathAction::OutputIngress { max_len: Some(length) } => Some(*length as usize),
         _ => None,
-    }
-}
-
-const fn reason(refused: Unsendable) -> DropReason {
-    match refused {
-        Unsendable::MtuExceeded { .. } => DropReason::MtuExceeded,
-        Unsendable::Segment(SegmentError::PoolEmpty) => DropReason::NoBuffer,
-        Unsendable::Segment(SegmentError::Protocol | SegmentError::TooMany { .. }) => {
-            DropReason::SegmentationUnsupported
-        }
     }
 }

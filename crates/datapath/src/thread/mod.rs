@@ -29,6 +29,7 @@ mod receive;
 mod repair;
 pub(crate) mod runner;
 mod stall_budget;
+mod tally;
 mod upcall_queue;
 mod upkeep;
 mod verify;

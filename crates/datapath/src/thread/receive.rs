@@ -161,6 +161,9 @@ impl PacketThread {
     }
 
     fn fill_batch(&mut self, input: usize) -> usize {
+        if self.pool.is_low() {
+            self.outputs.send_batches(&mut self.pool);
+        }
         let input = &mut self.rx_ports.list[input];
         if input.state != RxState::Open || input.stall_budget.is_stalled() {
             return 0;
@@ -240,8 +243,12 @@ impl PacketThread {
     }
 
     fn wait(&mut self, input: usize, packet: Packet) {
+        if !self.pool.may_keep(&packet) {
+            self.outputs.send_batches(&mut self.pool);
+        }
+        let may_keep = self.pool.may_keep(&packet);
         let waiting = &mut self.rx_ports.list[input].waiting;
-        if waiting.len() < self.config.waiting_per_port {
+        if may_keep && waiting.len() < self.config.waiting_per_port {
             waiting.push_back(packet);
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);

@@ -8,6 +8,7 @@
 #![expect(clippy::duplicate_mod, reason = "a test runs over each kind of cache")]
 
 mod chain;
+mod flood;
 mod frames;
 mod gigaflow;
 mod harness;

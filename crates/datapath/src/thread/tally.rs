@@ -1,0 +1,82 @@
+//! Packet counts of a thread, before they are published.
+
+use std::iter;
+
+use crate::{
+    metrics::{DropReason, ThreadCounters},
+    packet::{segment::SegmentError, virtio::Unsendable},
+};
+
+/// Packet counts as plain integers, published once per iteration.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) received: u64,
+    pub(crate) injected: u64,
+    pub(crate) copied: u64,
+    pub(crate) forwarded: u64,
+    pub(crate) sent: u64,
+    pub(crate) punted: u64,
+    pub(crate) dropped: [u64; DropReason::COUNT],
+}
+
+impl Tally {
+    pub(super) const fn new() -> Self {
+        Self {
+            received: 0,
+            injected: 0,
+            copied: 0,
+            forwarded: 0,
+            sent: 0,
+            punted: 0,
+            dropped: [0; DropReason::COUNT],
+        }
+    }
+
+    /// Counts a packet that was finished into `segments` frames.
+    ///
+    /// Returns false if that failed.
+    ///
+    /// All segments but one count as copies. A packet without payload has no segment and counts as
+    /// malformed.
+    pub(super) const fn finish(
+        &mut self,
+        finished: Result<(), Unsendable>,
+        segments: usize,
+    ) -> bool {
+        match finished {
+            Ok(()) if segments == 0 => self.dropped[DropReason::Malformed as usize] += 1,
+            Ok(()) => self.copied += segments as u64 - 1,
+            Err(refused) => self.dropped[reason(refused) as usize] += 1,
+        }
+        finished.is_ok()
+    }
+
+    /// Counts a copy that could not be made, as copied and dropped.
+    pub(super) const fn drop_copy(&mut self, reason: DropReason) {
+        self.copied += 1;
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// Publishes the counts.
+    pub(crate) fn publish(&self, counters: &ThreadCounters) {
+        counters.received.set(self.received);
+        counters.injected.set(self.injected);
+        counters.copied.set(self.copied);
+        counters.forwarded.set(self.forwarded);
+        counters.sent.set(self.sent);
+        counters.punted.set(self.punted);
+        for (counter, count) in iter::zip(&counters.dropped, self.dropped) {
+            counter.set(count);
+        }
+    }
+}
+
+const fn reason(refused: Unsendable) -> DropReason {
+    match refused {
+        Unsendable::MtuExceeded { .. } => DropReason::MtuExceeded,
+        Unsendable::Segment(SegmentError::PoolEmpty) => DropReason::NoBuffer,
+        Unsendable::Segment(SegmentError::Protocol | SegmentError::TooMany { .. }) => {
+            DropReason::SegmentationUnsupported
+        }
+    }
+}
