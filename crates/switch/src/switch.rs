@@ -1,6 +1,6 @@
 //! The public interface of a running switch.
 
-use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
@@ -22,24 +22,19 @@ use crate::{
     status::{
         bridge::BridgeStatus,
         caches::{CacheStatus, DropStatus},
+        chain::RuleSpaceStatus,
         evictions::EvictionStatus,
         thread::ThreadStatus,
     },
     threads::data_plane::EngineMaker,
     trace::{
         error::TraceError,
+        explain::TracedCaches,
         report::Trace,
         why::{EntryList, Why},
     },
+    watch,
 };
-
-/// Interval between two checks of expired rules, ports and captures.
-const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Interval between two checks of the threads.
-///
-/// Requests to a thread that panicked wait this long.
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running switch; it stops when dropped.
 pub struct Switch {
@@ -97,16 +92,14 @@ impl Switch {
         seed: u64,
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
-        let (control, news) = ControlPlane::start(config, run_dir, seed, engine)?;
-        control.apply_nic().await?;
-        let openflow = Arc::new(OpenFlowServers::new(Arc::clone(&control)));
-        let tasks = vec![
+        let (control, news) = ControlPlane::start(config, seed, engine)?;
+        control.structure().await.apply_nic().await?;
+        let openflow = Arc::new(OpenFlowServers::new(&control, run_dir));
+        let mut tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(news)),
             tokio::spawn(Arc::clone(&openflow).notify_removed()),
-            tokio::spawn(upkeep(Arc::clone(&control))),
-            tokio::spawn(watch_threads(Arc::clone(&control))),
-            tokio::spawn(watch_ports(Arc::clone(&control))),
         ];
+        tasks.extend(watch::start(&control));
         let switch = Self { control, openflow, tasks };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
@@ -120,7 +113,7 @@ impl Switch {
     ///
     /// If a name or number is in use, or a port cannot be opened.
     pub async fn add_bridge(&self, bridge: &config::BridgeOptions) -> Result<(), SwitchError> {
-        self.control.add_bridge(bridge).await
+        self.control.structure().await.add_bridge(bridge).await
     }
 
     /// Removes a bridge with its ports and rules.
@@ -129,7 +122,7 @@ impl Switch {
     ///
     /// If the bridge does not exist.
     pub async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
-        self.control.remove_bridge(name).await
+        self.control.structure().await.remove_bridge(name).await
     }
 
     /// Adds a port to a bridge.
@@ -142,7 +135,7 @@ impl Switch {
         bridge: &str,
         port: config::PortOptions,
     ) -> Result<(), SwitchError> {
-        self.control.add_port(bridge, port).await
+        self.control.structure().await.add_port(bridge, port).await
     }
 
     /// Adds a port that the caller supplies; returns its number.
@@ -156,7 +149,7 @@ impl Switch {
         name: &str,
         port: Box<dyn Port>,
     ) -> Result<PortNo, SwitchError> {
-        self.control.add_own_port(bridge, name, port).await
+        self.control.structure().await.add_own_port(bridge, name, port).await
     }
 
     /// Removes a port.
@@ -165,7 +158,7 @@ impl Switch {
     ///
     /// If the port does not exist, or is the local port of a bridge.
     pub async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
-        self.control.remove_port(name).await
+        self.control.structure().await.remove_port(name).await
     }
 
     /// Adds rules in the syntax of `ovs-ofctl add-flows`, as one version.
@@ -176,8 +169,8 @@ impl Switch {
     ///
     /// If a text is not a rule, or a rule is refused; then none is added.
     pub async fn add_rules(&self, bridge: &str, rules: &[&str]) -> Result<Version, SwitchError> {
-        let id = self.control.bridges.lock().find(bridge)?.id;
-        let names = BridgeNames::new(&self.control.plane.pipeline, id);
+        let id = self.control.bridges.id(bridge)?;
+        let names = BridgeNames::new(self.control.plane.pipeline(), id);
         let parsed: Result<Vec<FlowMod>, _> =
             rules.iter().map(|rule| parse_rule(FlowModCommand::Add, rule, &names)).collect();
         self.apply(bridge, &parsed?).await
@@ -206,10 +199,11 @@ impl Switch {
         bridge: &str,
         mods: Vec<Modification>,
     ) -> Result<Version, SwitchError> {
-        let id = self.control.bridges.lock().find(bridge)?.id;
-        let now = self.control.plane.clock.now();
-        let version = self.control.change(|pipeline| pipeline.modify(id, mods, now))?;
-        self.control.plane.adopted(version).await;
+        let id = self.control.bridges.id(bridge)?;
+        let plane = &self.control.plane;
+        let now = plane.now();
+        let version = plane.publisher().change(|pipeline| pipeline.modify(id, mods, now))?;
+        plane.adopted(version).await;
         Ok(version)
     }
 
@@ -219,8 +213,8 @@ impl Switch {
     ///
     /// If the bridge does not exist.
     pub fn rules_count(&self, bridge: &str, filter: &RuleFilter) -> Result<usize, SwitchError> {
-        let id = self.control.bridges.lock().find(bridge)?.id;
-        Ok(self.control.plane.pipeline.rules(id, filter).len())
+        let id = self.control.bridges.id(bridge)?;
+        Ok(self.control.plane.pipeline().rules(id, filter).len())
     }
 
     /// Waits until every packet thread has reported the counts up to now.
@@ -241,7 +235,9 @@ impl Switch {
     ///
     /// If the port or a VLAN does not exist.
     pub async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
-        self.control.set_vlans(port).await
+        self.control.bridges.set_vlans(port)?;
+        self.control.plane.adopted_newest().await;
+        Ok(())
     }
 
     /// Returns the MAC addresses in the table of `NORMAL`, by VLAN.
@@ -250,7 +246,8 @@ impl Switch {
     ///
     /// If the bridge does not exist.
     pub async fn macs(&self, bridge: &str) -> Result<Vec<MacStatus>, SwitchError> {
-        self.control.macs(bridge).await
+        let id = self.control.bridges.id(bridge)?;
+        Ok(MacStatus::of_bridge(&self.control.plane, id).await)
     }
 
     /// Removes all learned MAC addresses of one bridge, or of all bridges.
@@ -259,7 +256,14 @@ impl Switch {
     ///
     /// If the bridge does not exist.
     pub async fn flush_macs(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
-        self.control.flush_macs(bridge).await
+        let ids = self.control.bridges.lock().ids(bridge)?;
+        let plane = &self.control.plane;
+        for id in ids {
+            let flush = |pipeline: &Pipeline| Ok::<_, SwitchError>(pipeline.flush_macs(id));
+            let version = plane.publisher().change(flush)?;
+            plane.adopted(version).await;
+        }
+        Ok(())
     }
 
     /// Returns the names of the settings that [`Self::set`] can change.
@@ -280,7 +284,7 @@ impl Switch {
     ///
     /// If a setting does not exist, or a value is out of its range; then none is changed.
     pub async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
-        self.control.set(settings).await
+        self.control.structure().await.set(settings).await
     }
 
     /// Starts to capture packets at a port, or at `drops`.
@@ -299,14 +303,14 @@ impl Switch {
     /// An empty reply means that no packet is left. `None` if the capture does not exist.
     #[must_use]
     pub fn read_capture(&self, id: u64) -> Option<Vec<CapturedPacket>> {
-        self.control.read_capture(id)
+        self.control.captures.read(id)
     }
 
     /// Stops a capture.
     ///
     /// Returns the number of packets that did not fit, or `None` if it does not exist.
     pub async fn stop_capture(&self, id: u64) -> Option<u64> {
-        self.control.stop_capture(id).await
+        self.control.captures.stop(id).await
     }
 
     /// Traces a packet through the tables.
@@ -317,13 +321,16 @@ impl Switch {
     ///
     /// If the bridge does not exist, or `flow` is not valid.
     pub fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
-        self.control.trace(bridge, flow)
+        let caches = self.control.config.lock().caches.clone();
+        let nic = self.control.nic.front();
+        let caches = TracedCaches { threads: &caches, nic: nic.as_deref() };
+        self.control.tracer().trace(bridge, flow, caches)
     }
 
     /// Returns the bridges and their ports.
     #[must_use]
     pub fn bridges(&self) -> Vec<BridgeStatus> {
-        self.openflow.bridge_status()
+        self.openflow.bridge_status(self.control.nic.status().as_ref())
     }
 
     /// Returns the threads.
@@ -337,7 +344,8 @@ impl Switch {
     /// Returns the cache counters, summed over packet threads.
     #[must_use]
     pub fn caches(&self) -> CacheStatus {
-        self.control.cache_status()
+        let config = self.control.config.lock().caches.clone();
+        CacheStatus::of(&self.control.plane, &config, self.control.nic.status())
     }
 
     /// Returns the cache counters with the rule-space coverage.
@@ -346,10 +354,10 @@ impl Switch {
     pub async fn caches_with_rule_space(&self) -> CacheStatus {
         let mut status = self.caches();
         if status.gigaflow.is_some() {
-            status.rule_space = self.control.rule_space().await;
+            status.rule_space = RuleSpaceStatus::of_threads(&self.control.plane).await;
         }
         if let Some(nic) = &mut status.nic {
-            nic.rule_space = Some(self.control.rule_space_of_nic().await);
+            nic.rule_space = Some(RuleSpaceStatus::of_nic(&self.control.nic).await);
         }
         status
     }
@@ -360,7 +368,7 @@ impl Switch {
     ///
     /// If the eviction thread has panicked.
     pub async fn evictions(&self) -> Result<EvictionStatus, SwitchError> {
-        self.control.eviction_status().await
+        EvictionStatus::of(&self.control.plane, &self.control.bridges).await
     }
 
     /// Returns the cache entries with most packets, of all packet threads and the NIC.
@@ -368,7 +376,7 @@ impl Switch {
     /// `count` limits their number; 0: all. Packet threads read all of their entries for this, some
     /// in each poll loop iteration.
     pub async fn entries(&self, count: usize) -> EntryList {
-        self.control.entries(count).await
+        self.control.entries().list(count).await
     }
 
     /// Explains why a cache entry is valid, or why it was evicted.
@@ -378,13 +386,13 @@ impl Switch {
     /// If the text is not the name of an entry, or the entry neither exists nor was evicted
     /// recently.
     pub async fn why(&self, entry: &str) -> Result<Why, SwitchError> {
-        self.control.why(entry).await
+        self.control.entries().why(entry).await
     }
 
     /// Returns the packet counters and drop reasons, summed over packet threads.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
-        self.control.drop_status()
+        DropStatus::of(&self.control.plane)
     }
 
     /// Prepares for the end.
@@ -393,7 +401,7 @@ impl Switch {
     ///
     /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
     pub async fn stop(&self) {
-        self.control.empty_nic().await;
+        self.control.nic.empty_before_stop().await;
     }
 }
 
@@ -407,50 +415,5 @@ impl Drop for Switch {
 impl std::fmt::Debug for Switch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Switch").field("bridges", &self.bridges()).finish_non_exhaustive()
-    }
-}
-
-/// Checks threads.
-///
-/// It is a task of its own, since other tasks may wait for a thread that ended.
-async fn watch_threads(control: Arc<ControlPlane>) {
-    let mut interval = tokio::time::interval(WATCH_INTERVAL);
-    loop {
-        interval.tick().await;
-        control.watch_threads().await;
-        control.watch_nic().await;
-    }
-}
-
-/// Checks ports.
-///
-/// It is a task of its own: rules must expire while it waits for a port to open.
-async fn watch_ports(control: Arc<ControlPlane>) {
-    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        control.watch_ports().await;
-    }
-}
-
-/// Runs the periodic work of the control plane.
-///
-/// It expires rules, reclaims old versions, ends unread captures, and logs wrong cache entries.
-async fn upkeep(control: Arc<ControlPlane>) {
-    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        let plane = &control.plane;
-        // Pending counts may contain a hit in time. So threads report them first, and the time of
-        // the check is before the reports.
-        let now = plane.clock.now();
-        plane.pull().await;
-        let expire = |pipeline: &Pipeline| Ok::<_, Infallible>(pipeline.expire(now));
-        let Ok(_) = control.change(expire);
-        control.reclaim();
-        control.end_unread_captures().await;
-        control.log_differences();
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     },
     error::SwitchError,
     openflow::endpoint::ControllerEndpoint,
-    ports::{bridges::listed, exclusive::ExclusiveResource},
+    ports::{exclusive::ExclusiveResource, registry::listed},
 };
 
 /// Maximum number of entries in an exact-match cache.

@@ -6,13 +6,8 @@ use serde::{
     Deserialize,
     de::{IntoDeserializer as _, value::Error},
 };
-use shunt_datapath::{Command, command::Tuning};
 
-use crate::{
-    config::{Config, OffloadOptions},
-    control::ControlPlane,
-    error::SwitchError,
-};
+use crate::{config::Config, error::SwitchError};
 
 /// The names of the settings that can change at run time.
 pub(crate) const SETTINGS: &[&str] = &[
@@ -43,48 +38,28 @@ pub(crate) const SETTINGS: &[&str] = &[
     "eviction.repair_rate",
 ];
 
-impl ControlPlane {
-    /// Changes several settings at once, or none if one value is refused.
-    pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
-        let _structure = self.structure.lock().await;
-        let mut changed = self.config.lock().clone();
-        for (setting, value) in settings {
-            let Some(setting) = SETTINGS.iter().find(|known| *known == setting) else {
-                return Err(SwitchError::Range {
-                    setting: "setting",
-                    value: (*setting).to_owned(),
-                    range: "a setting that can change while the switch runs",
-                });
-            };
-            change(&mut changed, setting, value)?;
-        }
-        changed.check()?;
-        self.check_offload(&changed.caches.gigaflow.offload)?;
-        let tuning = tuning(&changed);
-        let before = std::mem::replace(&mut *self.config.lock(), changed);
-        if let Err(error) = self.apply_nic().await {
-            *self.config.lock() = before;
-            return Err(error);
-        }
-        for thread in 0..usize::from(self.plane.threads_count()) {
-            self.plane.send(thread, Command::Tune(tuning)).await;
-        }
-        Ok(())
+/// Returns the configuration with new values of these settings.
+///
+/// # Errors
+///
+/// If a setting does not exist, or the new configuration is not valid.
+pub(crate) fn with_settings(
+    config: &Config,
+    settings: &[(&str, &str)],
+) -> Result<Config, SwitchError> {
+    let mut changed = config.clone();
+    for (setting, value) in settings {
+        let Some(setting) = SETTINGS.iter().find(|known| *known == setting) else {
+            return Err(SwitchError::Range {
+                setting: "setting",
+                value: (*setting).to_owned(),
+                range: "a setting that can change while the switch runs",
+            });
+        };
+        change(&mut changed, setting, value)?;
     }
-}
-
-impl ControlPlane {
-    /// Refuses a new NIC for a bridge that does not exist.
-    ///
-    /// The bridge of an existing NIC may be deleted and added again.
-    fn check_offload(&self, offload: &OffloadOptions) -> Result<(), SwitchError> {
-        let before = self.config.lock().caches.gigaflow.offload.clone();
-        let is_to_come = before.kind != offload.kind && !offload.is_none();
-        if is_to_come || before.bridge != offload.bridge {
-            self.bridges.lock().find(&offload.bridge)?;
-        }
-        Ok(())
-    }
+    changed.check()?;
+    Ok(changed)
 }
 
 /// Writes a value into a configuration; `setting` is one of [`SETTINGS`].
@@ -163,16 +138,6 @@ impl<'a> SettingValue<'a> {
 
     fn wrong(self, range: &'static str) -> SwitchError {
         SwitchError::Range { setting: self.setting, value: self.value.to_owned(), range }
-    }
-}
-
-const fn tuning(config: &Config) -> Tuning {
-    Tuning {
-        max_idle: config.caches.idle(),
-        verify_one_in: config.caches.verify_one_in,
-        translations_per_iteration: config.threads.translations_per_iteration,
-        repair: config.eviction.repair(),
-        wildcard: config.caches.wildcard(),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct NicFront {
     connection: OffloadConnection,
     layout: OffloadLayout,
     /// Name and number of the bridge of the NIC; the bridge may be added later.
-    pub(crate) bridge: (String, BridgeId),
+    bridge: (String, BridgeId),
     clock: DaemonClock,
     seed: u64,
     state: Mutex<NicState>,
@@ -114,12 +114,24 @@ const RETRY: Duration = Duration::from_millis(50);
 impl NicFront {
     /// Returns a front without a NIC, for the bridge with this name and number.
     pub(crate) fn new(
-        (connection, layout): (OffloadConnection, OffloadLayout),
+        connection: OffloadConnection,
+        layout: OffloadLayout,
         bridge: (String, BridgeId),
-        (clock, seed): (DaemonClock, u64),
+        clock: DaemonClock,
+        seed: u64,
     ) -> Self {
         connection.handle.set_ports(Some(BTreeSet::new()));
         Self { connection, layout, bridge, clock, seed, state: Mutex::default() }
+    }
+
+    /// Returns the name of the bridge of the NIC.
+    pub(super) fn bridge_name(&self) -> &str {
+        &self.bridge.0
+    }
+
+    /// Returns the number of the bridge of the NIC.
+    pub(crate) const fn bridge_id(&self) -> BridgeId {
+        self.bridge.1
     }
 
     /// Returns whether a NIC is configured.
@@ -284,7 +296,8 @@ impl NicFront {
     pub(crate) fn in_front_of(
         &self,
         bridge: BridgeId,
-        (number, datapath): (PortNo, DatapathPort),
+        number: PortNo,
+        datapath: DatapathPort,
         port: Box<dyn Port>,
     ) -> Box<dyn Port> {
         let state = &mut *self.state.lock();
@@ -340,11 +353,7 @@ impl NicFront {
     }
 
     /// Removes a closed port from the NIC.
-    pub(crate) fn leave(
-        &self,
-        bridge: BridgeId,
-        (number, datapath): (PortNo, Option<DatapathPort>),
-    ) {
+    pub(crate) fn leave(&self, bridge: BridgeId, number: PortNo, datapath: Option<DatapathPort>) {
         let state = &mut *self.state.lock();
         // The datapath number may be reused for a port that the NIC does not have.
         datapath.into_iter().for_each(|datapath| state.ports.remove(datapath));

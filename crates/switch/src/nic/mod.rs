@@ -20,10 +20,11 @@ mod draining;
 mod front;
 #[cfg(test)]
 mod laws;
+mod slot;
 mod status;
-mod watch;
 
 pub(crate) use agent::{AgentSettings, NicAgent, StartedAgent};
 pub(crate) use device_exchange::{DeviceExchange, Successors};
 pub(crate) use front::{NUMBER_MAX, NicFront, OffloadConnection, OffloadLayout};
+pub(crate) use slot::NicSlot;
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

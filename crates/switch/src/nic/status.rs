@@ -158,7 +158,7 @@ impl NicFront {
             |q| u64::try_from(status.latency.quantile(q).as_micros()).unwrap_or(u64::MAX);
         let refused = status.refused.iter().map(|(reason, count)| (reason.to_string(), *count));
         Some(NicStatus {
-            bridge: self.bridge.0.clone(),
+            bridge: self.bridge_name().to_owned(),
             kind: config.kind,
             address: address.unwrap_or(config.address),
             state,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shunt_datapath::{Command, NO_INGRESS, command::Injection};
 use shunt_flow::{
     FlowKey, PortNo,
@@ -21,12 +22,18 @@ use shunt_pipeline::{
 };
 use tracing::warn;
 
-use crate::control::ControlPlane;
+use crate::{
+    config::Config, ports::bridges::Bridges, status::bridge::BridgePortStatus,
+    threads::data_plane::DataPlane,
+};
 
 /// A bridge, as its OpenFlow connections use it.
 #[derive(Clone)]
 pub(crate) struct BridgeHost {
-    pub(crate) control: Arc<ControlPlane>,
+    pub(crate) plane: Arc<DataPlane>,
+    pub(crate) bridges: Arc<Bridges>,
+    /// Settings in force.
+    pub(crate) config: Arc<Mutex<Config>>,
     pub(crate) bridge: BridgeId,
     pub(crate) paused: Arc<PausedPackets>,
 }
@@ -39,7 +46,7 @@ const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {
     fn ports_now(&self) -> Arc<[PortInfo]> {
-        self.control.plane.pipeline.ports(self.bridge).unwrap_or_else(|| Arc::new([]))
+        self.plane.pipeline().ports(self.bridge).unwrap_or_else(|| Arc::new([]))
     }
 
     /// Returns the description of a port for controllers.
@@ -68,7 +75,7 @@ impl BridgeHost {
     /// Returns the key of a packet-out.
     fn key(&self, packet: &PacketOut) -> FlowKey {
         let mut key = FlowKey::ZERO;
-        extract(&packet.data, self.control.plane.vlan_limit, &mut key);
+        extract(&packet.data, self.plane.vlan_limit(), &mut key);
         key.set_bridge(u64::from(self.bridge.number()));
         key.set_in_port(packet.in_port);
         key
@@ -80,7 +87,7 @@ impl BridgeHost {
             let learn = |pipeline: &Pipeline| {
                 Ok::<_, Infallible>(pipeline.learn(&traversal.learnings, self.now()))
             };
-            let Ok(_) = self.control.change(learn);
+            let Ok(_) = self.plane.publisher().change(learn);
         }
         let injection = Injection {
             frame: packet.data,
@@ -89,7 +96,7 @@ impl BridgeHost {
         };
         // Packet-outs stay in order on one thread. Packet-outs that exceed the capacity of its
         // queue are lost, as on a wire. They are also lost if no thread is left.
-        let plane = &self.control.plane;
+        let plane = &self.plane;
         let first = plane.living().first().copied().unwrap_or_default();
         let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
         if refused.is_err() {
@@ -103,17 +110,17 @@ impl BridgeHost {
 
 impl Host for BridgeHost {
     fn now(&self) -> Time {
-        self.control.plane.clock.now()
+        self.plane.now()
     }
 
     fn features(&self) -> Features {
-        let bridges = self.control.bridges.lock();
+        let bridges = self.bridges.lock();
         let bridge = bridges.by_id(self.bridge);
         Features::of_bridge(bridge.map_or(0, |bridge| bridge.datapath_id))
     }
 
     fn description(&self) -> SwitchDescription {
-        let bridges = self.control.bridges.lock();
+        let bridges = self.bridges.lock();
         let bridge = bridges.by_id(self.bridge);
         SwitchDescription {
             manufacturer: "The Shunt authors".to_owned(),
@@ -129,8 +136,8 @@ impl Host for BridgeHost {
     }
 
     fn port_statistics(&self) -> Vec<PortStatistics> {
-        let statuses = self.control.port_statuses(self.bridge);
-        let counters = |status: &crate::status::bridge::BridgePortStatus| ReportedPortCounters {
+        let statuses = BridgePortStatus::of_bridge(&self.bridges.lock(), self.bridge, self.now());
+        let counters = |status: &BridgePortStatus| ReportedPortCounters {
             rx_packets: status.rx_packets,
             tx_packets: status.tx_packets,
             rx_bytes: status.rx_bytes,
@@ -141,17 +148,16 @@ impl Host for BridgeHost {
             tx_errors: 0,
             ..ReportedPortCounters::default()
         };
-        let statistics =
-            |(status, age): &(crate::status::bridge::BridgePortStatus, Duration)| PortStatistics {
-                port: PortNo::new(status.number),
-                counters: counters(status),
-                duration: *age,
-            };
+        let statistics = |(status, age): &(BridgePortStatus, Duration)| PortStatistics {
+            port: PortNo::new(status.number),
+            counters: counters(status),
+            duration: *age,
+        };
         statuses.iter().map(statistics).collect()
     }
 
     fn table_statistics(&self) -> Vec<TableStatistics> {
-        let tables = self.control.plane.pipeline.table_stats(self.bridge);
+        let tables = self.plane.pipeline().table_stats(self.bridge);
         let statistics = |table: &shunt_pipeline::TableTotals| TableStatistics {
             table: table.table,
             active: u32::try_from(table.rules_count).unwrap_or(u32::MAX),
@@ -162,49 +168,49 @@ impl Host for BridgeHost {
     }
 
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>> {
-        self.control.plane.pipeline.rules(self.bridge, filter)
+        self.plane.pipeline().rules(self.bridge, filter)
     }
 
     fn groups(&self) -> Vec<Arc<Group>> {
-        self.control.plane.pipeline.groups(self.bridge)
+        self.plane.pipeline().groups(self.bridge)
     }
 
     fn meters(&self) -> Vec<Arc<Meter>> {
-        self.control.plane.pipeline.meters(self.bridge)
+        self.plane.pipeline().meters(self.bridge)
     }
 
     fn group_users(&self) -> BTreeMap<GroupId, u32> {
-        self.control.plane.pipeline.group_users(self.bridge)
+        self.plane.pipeline().group_users(self.bridge)
     }
 
     fn meter_users(&self) -> BTreeMap<MeterId, u32> {
-        self.control.plane.pipeline.meter_users(self.bridge)
+        self.plane.pipeline().meter_users(self.bridge)
     }
 
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
         let now = self.now();
-        self.control.change(|pipeline| pipeline.modify(self.bridge, mods, now))
+        self.plane.publisher().change(|pipeline| pipeline.modify(self.bridge, mods, now))
     }
 
     fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {
-        self.control.plane.pipeline.check_actions(self.bridge, actions)
+        self.plane.pipeline().check_actions(self.bridge, actions)
     }
 
     fn vlan_limit(&self) -> VlanLimit {
-        self.control.plane.vlan_limit
+        self.plane.vlan_limit()
     }
 
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
-        self.control.with_port(self.bridge, port, |port| port.config = config);
-        self.control.publish_ports();
-        self.control.changed_ports.add(self.bridge, port);
-        self.control.plane.pipeline.version()
+        self.bridges.with_port(self.bridge, port, |port| port.config = config);
+        self.bridges.publish_ports();
+        self.bridges.changed().add(self.bridge, port);
+        self.plane.pipeline().version()
     }
 
     fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
         let now = self.now();
         let (mut packets, mut traversals) = (Vec::new(), Vec::new());
-        let version = self.control.change_ports(self.bridge, |pipeline, configs| {
+        let version = self.bridges.change_ports(self.bridge, |pipeline, configs| {
             let bundle = steps.into_iter().map(|step| match step {
                 HostStep::Modify(modification) => BundleStep::Modify(modification),
                 HostStep::Port(port, config) => {
@@ -228,7 +234,7 @@ impl Host for BridgeHost {
     }
 
     fn packet_out(&self, packet: PacketOut) {
-        let pipeline = &self.control.plane.pipeline;
+        let pipeline = self.plane.pipeline();
         let traversal = pipeline.translate_actions_newest(&self.key(&packet), &packet.actions);
         self.inject(packet, traversal);
     }
@@ -238,20 +244,20 @@ impl Host for BridgeHost {
         let paused = self.paused.find(&continuation).ok_or(ErrorCode::ResumeStale)?;
         let (in_port, actions) = (metadata.key().in_port(), Vec::new());
         let packet = PacketOut { in_port, actions, data };
-        let pipeline = &self.control.plane.pipeline;
+        let pipeline = self.plane.pipeline();
         let traversal = pipeline.resume_paused(&self.key(&packet), &paused, &metadata);
         self.inject(packet, traversal);
         Ok(())
     }
 
     async fn adopted(&self, version: Version) {
-        if self.control.config.lock().eviction.asynchronous {
+        if self.config.lock().eviction.asynchronous {
             return;
         }
-        self.control.plane.adopted(version).await;
+        self.plane.adopted(version).await;
     }
 
     async fn pull_counts(&self) {
-        self.control.plane.pull().await;
+        self.plane.pull().await;
     }
 }

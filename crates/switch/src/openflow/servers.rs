@@ -18,14 +18,18 @@ use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, Time};
 use tracing::{error, info};
 
 use crate::{
+    config::Config,
     control::ControlPlane,
     error::{SwitchError, with_causes},
+    nic::NicStatus,
     openflow::{
         endpoint::ControllerEndpoint,
         events::{ControlEvent, ControlReceivers, RemovedRule},
         host::BridgeHost,
     },
+    ports::bridges::Bridges,
     status::bridge::{BridgeStatus, ControllerState},
+    threads::data_plane::DataPlane,
 };
 
 /// Removed rules that are handled before other tasks can run.
@@ -33,8 +37,12 @@ const REMOVED_PER_ITERATION: usize = 256;
 
 /// The OpenFlow servers of all bridges.
 pub(crate) struct OpenFlowServers {
-    control: Arc<ControlPlane>,
-    bridges: Mutex<HashMap<BridgeId, BridgeServer>>,
+    plane: Arc<DataPlane>,
+    bridges: Arc<Bridges>,
+    config: Arc<Mutex<Config>>,
+    /// Directory of the management sockets; `None`: no such sockets.
+    run_dir: Option<PathBuf>,
+    servers: Mutex<HashMap<BridgeId, BridgeServer>>,
 }
 
 /// The OpenFlow server of one bridge; its sockets close when it is dropped.
@@ -49,8 +57,14 @@ struct BridgeServer {
 }
 
 impl OpenFlowServers {
-    pub(crate) fn new(control: Arc<ControlPlane>) -> Self {
-        Self { control, bridges: Mutex::default() }
+    pub(crate) fn new(control: &ControlPlane, run_dir: Option<PathBuf>) -> Self {
+        Self {
+            plane: Arc::clone(&control.plane),
+            bridges: Arc::clone(&control.bridges),
+            config: Arc::clone(&control.config),
+            run_dir,
+            servers: Mutex::default(),
+        }
     }
 
     /// Notifies controllers of events, as long as the switch runs.
@@ -63,7 +77,7 @@ impl OpenFlowServers {
                     Some(event) => self.handle(event).await,
                     None => return,
                 },
-                ports = self.control.changed_ports.take() => {
+                ports = self.bridges.changed().take() => {
                     for (id, number) in ports {
                         self.notify_port(id, number, PortStatusReason::Modify);
                     }
@@ -78,12 +92,12 @@ impl OpenFlowServers {
     /// It first waits until no thread uses their cache entries and all counts are reported, so that
     /// the counters are complete.
     pub(crate) async fn notify_removed(self: Arc<Self>) {
-        let control = &self.control;
+        let plane = &self.plane;
         loop {
-            let removed = control.plane.removals().take().await;
+            let removed = plane.publisher().removals().take().await;
             let newest = removed.iter().map(|removed| removed.version).max().unwrap_or_default();
-            control.plane.adopted(newest).await;
-            control.plane.pull().await;
+            plane.adopted(newest).await;
+            plane.pull().await;
             for (bridge, events) in self.by_bridge(removed).await {
                 if let Some(server) = self.server(bridge) {
                     server.publish_reliable(&events);
@@ -99,7 +113,7 @@ impl OpenFlowServers {
         &self,
         removed: Vec<RemovedRule>,
     ) -> BTreeMap<BridgeId, Vec<ControllerEvent>> {
-        let now = self.control.plane.clock.now();
+        let now = self.plane.now();
         let mut events = BTreeMap::<_, Vec<_>>::new();
         for (count, RemovedRule { rule, reason, .. }) in (1..).zip(removed) {
             let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
@@ -121,7 +135,7 @@ impl OpenFlowServers {
                 // The receiver is gone only if the caller was cancelled.
                 let _ = ready.send(opened);
             }
-            ControlEvent::BridgeRemoved(id) => drop(self.bridges.lock().remove(&id)),
+            ControlEvent::BridgeRemoved(id) => drop(self.servers.lock().remove(&id)),
             ControlEvent::PortAdded(id, number) => {
                 self.notify_port(id, number, PortStatusReason::Add);
             }
@@ -132,11 +146,11 @@ impl OpenFlowServers {
     }
 
     /// Returns the bridges, with the state of their controllers.
-    pub(crate) fn bridge_status(&self) -> Vec<BridgeStatus> {
-        let now = self.control.plane.clock.now();
-        let bridges = self.control.bridge_status();
+    pub(crate) fn bridge_status(&self, nic: Option<&NicStatus>) -> Vec<BridgeStatus> {
+        let now = self.plane.now();
+        let bridges = BridgeStatus::of_all(&self.bridges.lock(), self.plane.pipeline(), nic);
         let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
-            if let Some(side) = self.bridges.lock().get(&id) {
+            if let Some(side) = self.servers.lock().get(&id) {
                 for (controller, socket) in status.controllers.iter_mut().zip(&side.sockets) {
                     controller.state = side.state(&controller.target, socket, now);
                 }
@@ -147,13 +161,13 @@ impl OpenFlowServers {
     }
 
     fn server(&self, id: BridgeId) -> Option<Arc<OpenFlowServer<BridgeHost>>> {
-        self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
+        self.servers.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
     fn publish_packet(&self, packet: PuntedPacket) {
         let id = packet.punt.bridge;
         let side =
-            self.bridges.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
+            self.servers.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
         if let Some((server, paused)) = side {
             let token = packet.punt.continuation.as_ref().map(|own| paused.hold(own));
             server.publish(ControllerEvent::PacketIn(Arc::new(packet), token));
@@ -161,7 +175,7 @@ impl OpenFlowServers {
     }
 
     fn notify_port(&self, id: BridgeId, number: PortNo, reason: PortStatusReason) {
-        if let Some(port) = self.control.port_info(id, number) {
+        if let Some(port) = self.bridges.port_info(id, number) {
             self.publish_port(id, &port, reason);
         }
     }
@@ -179,15 +193,21 @@ impl OpenFlowServers {
     /// Opens the sockets of a bridge: management, listeners and controllers.
     async fn open(&self, id: BridgeId) -> Result<(), SwitchError> {
         let (name, endpoints) = {
-            let bridges = self.control.bridges.lock();
+            let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
             (bridge.settings.name.clone(), bridge.settings.endpoints()?)
         };
-        let (control, paused) = (Arc::clone(&self.control), Arc::<PausedPackets>::default());
-        let host = BridgeHost { control, bridge: id, paused: Arc::clone(&paused) };
+        let paused = Arc::<PausedPackets>::default();
+        let host = BridgeHost {
+            plane: Arc::clone(&self.plane),
+            bridges: Arc::clone(&self.bridges),
+            config: Arc::clone(&self.config),
+            bridge: id,
+            paused: Arc::clone(&paused),
+        };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
         let (mut sockets, mut own_socket) = (Vec::new(), None);
-        let management = self.control.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
+        let management = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         if let Some(path) = &management {
             let failed = |source| SwitchError::System {
                 doing: format!("listen on {}", path.display()),
@@ -217,7 +237,7 @@ impl OpenFlowServers {
             });
         }
         let side = BridgeServer { server, paused, sockets, _own_socket: own_socket, management };
-        self.bridges.lock().insert(id, side);
+        self.servers.lock().insert(id, side);
         Ok(())
     }
 }

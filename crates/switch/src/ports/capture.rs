@@ -1,6 +1,6 @@
 //! Captures: copies of packets at a port, or of dropped packets, kept until they are read.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rtrb::{Consumer, RingBuffer};
@@ -11,7 +11,7 @@ use shunt_datapath::{
 };
 use shunt_pipeline::{DatapathPort, Time};
 
-use crate::{control::ControlPlane, error::SwitchError};
+use crate::{error::SwitchError, ports::registry::BridgeRegistry, threads::data_plane::DataPlane};
 
 /// Maximum number of captures at a time.
 const CAPTURES_MAX: usize = 16;
@@ -32,8 +32,8 @@ const UNREAD_MAX: Duration = Duration::from_secs(10);
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The running captures.
-#[derive(Default)]
 pub(crate) struct Captures {
+    plane: Arc<DataPlane>,
     running: Mutex<HashMap<u64, RunningCapture>>,
     last: Mutex<u64>,
 }
@@ -46,13 +46,31 @@ struct RunningCapture {
     read: Time,
 }
 
-impl ControlPlane {
-    /// Starts a capture at a port, or at `drops`; returns its number.
-    pub(crate) async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
-        // The port must not be removed while its capture starts.
-        let _structure = self.structure.lock().await;
-        let place = self.capture_place(place)?;
-        if self.captures.running.lock().len() >= CAPTURES_MAX {
+impl Captures {
+    pub(crate) fn new(plane: Arc<DataPlane>) -> Self {
+        Self { plane, running: Mutex::default(), last: Mutex::default() }
+    }
+
+    /// Returns the place to capture: a port with a device, or `drops`.
+    pub(crate) fn place(
+        bridges: &BridgeRegistry,
+        place: &str,
+    ) -> Result<CapturePlace, SwitchError> {
+        if place == "drops" {
+            return Ok(CapturePlace::Drops);
+        }
+        let datapath = bridges.find_port(place)?.1.datapath;
+        datapath.map(CapturePlace::Port).ok_or_else(|| SwitchError::PortSetting {
+            port: place.to_owned(),
+            problem: "it has no device, so no packet can be captured: capture at a port of another type",
+        })
+    }
+
+    /// Starts a capture; returns its number.
+    ///
+    /// The port must not be removed before this returns.
+    pub(crate) async fn start(&self, place: CapturePlace) -> Result<u64, SwitchError> {
+        if self.running.lock().len() >= CAPTURES_MAX {
             return Err(SwitchError::Range {
                 setting: "captures",
                 value: (CAPTURES_MAX + 1).to_string(),
@@ -60,7 +78,7 @@ impl ControlPlane {
             });
         }
         let id = {
-            let mut last = self.captures.last.lock();
+            let mut last = self.last.lock();
             *last += 1;
             *last
         };
@@ -71,29 +89,18 @@ impl ControlPlane {
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }
-        let running = RunningCapture { place, readers, read: self.plane.clock.now() };
-        self.captures.running.lock().insert(id, running);
+        let running = RunningCapture { place, readers, read: self.plane.now() };
+        self.running.lock().insert(id, running);
         Ok(id)
-    }
-
-    fn capture_place(&self, place: &str) -> Result<CapturePlace, SwitchError> {
-        if place == "drops" {
-            return Ok(CapturePlace::Drops);
-        }
-        let datapath = self.bridges.lock().find_port(place)?.1.datapath;
-        datapath.map(CapturePlace::Port).ok_or_else(|| SwitchError::PortSetting {
-            port: place.to_owned(),
-            problem: "it has no device, so no packet can be captured: capture at a port of another type",
-        })
     }
 
     /// Returns the packets since the last call, in order of time.
     ///
     /// They are as many as fit one reply. `None` if the capture does not exist.
-    pub(crate) fn read_capture(&self, id: u64) -> Option<Vec<CapturedPacket>> {
-        let mut captures = self.captures.running.lock();
+    pub(crate) fn read(&self, id: u64) -> Option<Vec<CapturedPacket>> {
+        let mut captures = self.running.lock();
         let running = captures.get_mut(&id)?;
-        running.read = self.plane.clock.now();
+        running.read = self.plane.now();
         let (mut packets, mut bytes) = (Vec::new(), 0);
         while bytes < READ_BYTES_MAX
             && let Some(packet) = next_captured(&mut running.readers)
@@ -105,32 +112,32 @@ impl ControlPlane {
     }
 
     /// Ends captures that no client reads.
-    pub(crate) async fn end_unread_captures(&self) {
-        let now = self.plane.clock.now();
-        self.end_captures(|capture| now.since(capture.read) > UNREAD_MAX).await;
+    pub(crate) async fn end_unread(&self) {
+        let now = self.plane.now();
+        self.end(|capture| now.since(capture.read) > UNREAD_MAX).await;
     }
 
     /// Ends the captures at a removed port: another port may get its number.
-    pub(crate) async fn end_captures_at(&self, port: DatapathPort) {
-        self.end_captures(|capture| capture.place == CapturePlace::Port(port)).await;
+    pub(crate) async fn end_at(&self, port: DatapathPort) {
+        self.end(|capture| capture.place == CapturePlace::Port(port)).await;
     }
 
-    async fn end_captures(&self, is_over: impl Fn(&RunningCapture) -> bool) {
+    async fn end(&self, is_over: impl Fn(&RunningCapture) -> bool) {
         let over: Vec<u64> = {
-            let running = self.captures.running.lock();
+            let running = self.running.lock();
             let over = running.iter().filter(|(_, capture)| is_over(capture));
             over.map(|(id, _)| *id).collect()
         };
         for id in over {
-            self.stop_capture(id).await;
+            self.stop(id).await;
         }
     }
 
     /// Ends a capture.
     ///
     /// Returns the number of packets that did not fit, or `None` if it does not exist.
-    pub(crate) async fn stop_capture(&self, id: u64) -> Option<u64> {
-        self.captures.running.lock().remove(&id)?;
+    pub(crate) async fn stop(&self, id: u64) -> Option<u64> {
+        self.running.lock().remove(&id)?;
         let lost = self.plane.ask(|_, reply| Command::StopCapture(id, reply)).await;
         Some(lost.into_iter().sum())
     }

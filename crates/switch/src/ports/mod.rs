@@ -1,9 +1,11 @@
-//! Bridges and their ports: names, numbers, VLANs, exclusive devices, and captures at ports.
+//! Bridges and their ports: names, numbers, devices, VLANs, and captures.
 
+pub(crate) mod attacher;
 pub(crate) mod bridges;
 pub(crate) mod capture;
 pub(crate) mod exclusive;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod port;
+pub(crate) mod registry;
 pub(crate) mod vlans;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_pipeline::{BridgeId, Pipeline, PortInfo};
 
-use crate::ports::bridges::listed;
+use crate::ports::registry::listed;
 
 /// The port names of one bridge at one moment.
 #[derive(Debug)]

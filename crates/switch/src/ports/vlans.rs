@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{PortVlans, VlanMode};
+use shunt_pipeline::{BridgeId, PortVlans, VlanMode};
 
 use crate::{
     config::{self, PortOptions},
-    control::ControlPlane,
-    error::SwitchError,
+    threads::data_plane::DataPlane,
 };
 
 /// A MAC address in the table of NORMAL.
@@ -49,55 +48,20 @@ impl PortOptions {
     }
 }
 
-impl ControlPlane {
-    /// Sets the VLANs of a port to those of `vlans`; other options are ignored.
-    pub(crate) async fn set_vlans(&self, vlans: PortOptions) -> Result<(), SwitchError> {
-        vlans.check()?;
-        let (bridge, number) = {
-            let bridges = self.bridges.lock();
-            let (bridge, port) = bridges.find_port(&vlans.name)?;
-            (bridge.id, port.number)
-        };
-        self.with_port(bridge, number, |port| {
-            port.settings.vlan_mode = vlans.vlan_mode;
-            port.settings.tag = vlans.tag;
-            port.settings.trunks = vlans.trunks;
-        });
-        self.publish_ports();
-        self.plane.adopted(self.plane.pipeline.version()).await;
-        Ok(())
-    }
-
+impl MacStatus {
     /// Returns the MAC addresses in the table of NORMAL, by VLAN.
-    pub(crate) async fn macs(&self, bridge: &str) -> Result<Vec<MacStatus>, SwitchError> {
-        let id = self.bridges.lock().find(bridge)?.id;
+    pub(crate) async fn of_bridge(plane: &DataPlane, bridge: BridgeId) -> Vec<Self> {
         // Cache hits refresh addresses, so pending hits must be counted first.
-        self.plane.pull().await;
-        let now = self.plane.clock.now();
-        let macs = self.plane.pipeline.macs(id);
-        let status = |entry: &Arc<shunt_pipeline::MacEntry>| MacStatus {
+        plane.pull().await;
+        let now = plane.now();
+        let macs = plane.pipeline().macs(bridge);
+        let status = |entry: &Arc<shunt_pipeline::MacEntry>| Self {
             port: entry.port,
             vlan: entry.vlan,
             mac: entry.mac,
             age: now.since(entry.seen()),
         };
-        Ok(macs.iter().map(status).collect())
-    }
-
-    /// Removes the learned MAC addresses of one bridge, or of all bridges.
-    pub(crate) async fn flush_macs(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
-        let ids = {
-            let bridges = self.bridges.lock();
-            match bridge {
-                Some(name) => vec![bridges.find(name)?.id],
-                None => bridges.iter().map(|bridge| bridge.id).collect(),
-            }
-        };
-        for id in ids {
-            let version = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.flush_macs(id)))?;
-            self.plane.adopted(version).await;
-        }
-        Ok(())
+        macs.iter().map(status).collect()
     }
 }
 

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use shunt_pipeline::BridgeId;
+use shunt_pipeline::{BridgeId, Pipeline, Time};
 
 use crate::{
     config,
-    control::ControlPlane,
     nic::NicStatus,
     ports::{
-        bridges::{BridgeRegistry, BridgeState},
         port::BridgePort,
+        registry::{BridgeRegistry, BridgeState},
     },
 };
 
@@ -102,37 +101,43 @@ pub struct BridgePortStatus {
     pub tx_dropped: u64,
 }
 
-impl ControlPlane {
-    /// Returns the status of all bridges and their ports.
-    pub(crate) fn bridge_status(&self) -> Vec<(BridgeId, BridgeStatus)> {
-        let nic = self.nic_status();
-        let bridges = self.bridges.lock();
+impl BridgeStatus {
+    /// Returns the status of all bridges and their ports, before controllers are known.
+    pub(crate) fn of_all(
+        bridges: &BridgeRegistry,
+        pipeline: &Pipeline,
+        nic: Option<&NicStatus>,
+    ) -> Vec<(BridgeId, Self)> {
         let of = |bridge: &BridgeState| {
-            let tables = self.plane.pipeline.table_stats(bridge.id);
-            let status = BridgeStatus {
+            let tables = pipeline.table_stats(bridge.id);
+            let status = Self {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
                 controllers: controllers(&bridge.settings),
-                nic: nic.clone().filter(|nic| nic.bridge == bridge.settings.name),
+                nic: nic.filter(|nic| nic.bridge == bridge.settings.name).cloned(),
                 rules: tables.iter().map(|table| table.rules_count as u64).sum(),
                 ports: bridge
                     .ports
                     .values()
-                    .map(|port| port_status(&bridges, &bridge.settings.name, port))
+                    .map(|port| port_status(bridges, &bridge.settings.name, port))
                     .collect(),
             };
             (bridge.id, status)
         };
         bridges.iter().map(of).collect()
     }
+}
 
+impl BridgePortStatus {
     /// Returns the ports of one bridge, each with the time since it was added.
-    pub(crate) fn port_statuses(&self, id: BridgeId) -> Vec<(BridgePortStatus, Duration)> {
-        let now = self.plane.clock.now();
-        let bridges = self.bridges.lock();
+    pub(crate) fn of_bridge(
+        bridges: &BridgeRegistry,
+        id: BridgeId,
+        now: Time,
+    ) -> Vec<(Self, Duration)> {
         let Some(bridge) = bridges.by_id(id) else { return Vec::new() };
         let status = |port: &BridgePort| {
-            (port_status(&bridges, &bridge.settings.name, port), now.since(port.added))
+            (port_status(bridges, &bridge.settings.name, port), now.since(port.added))
         };
         bridge.ports.values().map(status).collect()
     }

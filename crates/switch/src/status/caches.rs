@@ -5,9 +5,9 @@ use shunt_datapath::{DropReason, ThreadCounters};
 
 use crate::{
     config,
-    control::ControlPlane,
     nic::NicStatus,
     status::chain::{GigaflowStatus, RuleSpaceStatus},
+    threads::data_plane::DataPlane,
 };
 
 /// The counters of caches and upcalls, summed over packet threads.
@@ -78,31 +78,27 @@ pub struct DropStatus {
     pub dropped: Vec<(&'static str, u64)>,
 }
 
-impl DropStatus {
-    /// Returns the number of dropped packets, for all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.dropped.iter().map(|(_, count)| count).sum()
-    }
-}
-
-impl ControlPlane {
+impl CacheStatus {
     /// Returns the cache counters, summed over threads.
-    pub(crate) fn cache_status(&self) -> CacheStatus {
+    pub(crate) fn of(
+        plane: &DataPlane,
+        config: &config::CacheOptions,
+        nic: Option<NicStatus>,
+    ) -> Self {
         let sum = |field: fn(&ThreadCounters) -> u64| -> u64 {
-            self.plane.counters().iter().map(|counters| field(counters)).sum()
+            plane.counters().iter().map(|counters| field(counters)).sum()
         };
         let asked = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
         #[expect(clippy::cast_precision_loss, reason = "an average for people")]
         let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
-        let threads = self.gigaflow_statuses();
-        CacheStatus {
-            kind: self.config.lock().caches.kind,
+        let threads = GigaflowStatus::of_threads(plane.counters(), config);
+        Self {
+            kind: config.kind,
             gigaflow: (!threads.is_empty()).then(|| GigaflowStatus::sum(&threads)),
             gigaflow_threads: threads,
             rule_space: Vec::new(),
-            nic: self.nic_status(),
-            version: self.plane.version().number(),
+            nic,
+            version: plane.version().number(),
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
@@ -119,12 +115,14 @@ impl ControlPlane {
             refused_ring: sum(|c| c.refused_ring.get()),
         }
     }
+}
 
+impl DropStatus {
     /// Returns the packet counters and drop reasons, summed over threads.
-    pub(crate) fn drop_status(&self) -> DropStatus {
-        let mut status = DropStatus::default();
+    pub(crate) fn of(plane: &DataPlane) -> Self {
+        let mut status = Self::default();
         let mut dropped = [0; DropReason::COUNT];
-        for counters in self.plane.counters() {
+        for counters in plane.counters() {
             status.received += counters.received.get();
             status.injected += counters.injected.get();
             status.copied += counters.copied.get();
@@ -135,9 +133,15 @@ impl ControlPlane {
                 *sum += counter.get();
             }
         }
-        status.punted_lost = self.plane.packet_ins_dropped();
+        status.punted_lost = plane.packet_ins_dropped();
         let named = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
         status.dropped = named.filter(|(_, count)| *count > 0).collect();
         status
+    }
+
+    /// Returns the number of dropped packets, for all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.dropped.iter().map(|(_, count)| count).sum()
     }
 }

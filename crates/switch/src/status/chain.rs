@@ -1,5 +1,7 @@
 //! The status of Gigaflow caches, and their rule-space coverage.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use shunt_datapath::{
     Command,
@@ -8,7 +10,7 @@ use shunt_datapath::{
 };
 use shunt_gigaflow::ltm::{Coverage, CoverageLink};
 
-use crate::{config, control::ControlPlane};
+use crate::{config, nic::NicSlot, threads::data_plane::DataPlane};
 
 /// The status of the Gigaflow cache of one packet thread, or the sum of all.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -85,11 +87,37 @@ impl RuleSpaceStatus {
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         Self { exact: small(chains), pairwise: small(pairs), published: small(published) }
     }
+
+    /// Returns the rule-space coverage of each packet thread.
+    ///
+    /// A thread reads some of its entries in each poll loop iteration.
+    pub(crate) async fn of_threads(plane: &DataPlane) -> Vec<Self> {
+        let dumps = plane.ask(|_, reply| Command::Dump(reply)).await;
+        dumps.iter().map(|dump| Self::of(dump)).collect()
+    }
+
+    /// Returns the rule-space coverage of the entries of the NIC.
+    pub(crate) async fn of_nic(nic: &NicSlot) -> Self {
+        Self::of(&nic.entries().await)
+    }
 }
 
 impl GigaflowStatus {
+    /// Returns the status of each packet thread.
+    ///
+    /// Empty if their caches are of another kind.
+    pub(crate) fn of_threads(
+        counters: &[Arc<ThreadCounters>],
+        config: &config::CacheOptions,
+    ) -> Vec<Self> {
+        if config.kind != config::CacheKind::Gigaflow {
+            return Vec::new();
+        }
+        counters.iter().map(|own| Self::of(&own.chain, &config.gigaflow)).collect()
+    }
+
     /// Returns the status of one packet thread.
-    pub(crate) fn of(counters: &ChainCounters, config: &config::GigaflowOptions) -> Self {
+    fn of(counters: &ChainCounters, config: &config::GigaflowOptions) -> Self {
         let hits = counters.hits.get();
         let stage = |own: &shunt_datapath::metrics::StageCounters| StageStatus {
             entries: own.entries.get(),
@@ -155,34 +183,6 @@ impl GigaflowStatus {
             sum.entries_per_hit = if sum.hits == 0 { 0.0 } else { steps / sum.hits as f64 };
         }
         sum
-    }
-}
-
-impl ControlPlane {
-    /// Returns the status of each packet thread.
-    ///
-    /// Empty if their caches are of another kind.
-    pub(crate) fn gigaflow_statuses(&self) -> Vec<GigaflowStatus> {
-        let config = self.config.lock().caches.clone();
-        if config.kind != config::CacheKind::Gigaflow {
-            return Vec::new();
-        }
-        let of =
-            |own: &std::sync::Arc<ThreadCounters>| GigaflowStatus::of(&own.chain, &config.gigaflow);
-        self.plane.counters().iter().map(of).collect()
-    }
-
-    /// Returns the rule-space coverage of each packet thread.
-    ///
-    /// A thread reads some of its entries in each poll loop iteration.
-    pub(crate) async fn rule_space(&self) -> Vec<RuleSpaceStatus> {
-        let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
-        dumps.iter().map(|dump| RuleSpaceStatus::of(dump)).collect()
-    }
-
-    /// Returns the rule-space coverage of the entries of the NIC.
-    pub(crate) async fn rule_space_of_nic(&self) -> RuleSpaceStatus {
-        RuleSpaceStatus::of(&self.entries_of_nic().await)
     }
 }
 

@@ -10,7 +10,10 @@ use shunt_datapath::{
 };
 use shunt_pipeline::{BridgeId, TableId};
 
-use crate::{control::ControlPlane, error::SwitchError, trace::explain::bridge_name};
+use crate::{
+    error::SwitchError, ports::bridges::Bridges, threads::data_plane::DataPlane,
+    trace::explain::bridge_name,
+};
 
 /// The status of cache evictions: engine, latencies, and evictions by cause.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -135,27 +138,28 @@ impl LatencyStatus {
     }
 }
 
-impl ControlPlane {
+impl EvictionStatus {
     /// Returns the status of cache evictions.
-    pub(crate) async fn eviction_status(&self) -> Result<EvictionStatus, SwitchError> {
-        let looked = self
-            .plane
+    pub(crate) async fn of(plane: &DataPlane, bridges: &Bridges) -> Result<Self, SwitchError> {
+        let looked = plane
             .inspect_coordinator(|coordinator| (status(coordinator), by_table(coordinator)))
             .await;
         let (mut status, tables) = looked.ok_or(SwitchError::NoEvictionThread)?;
-        let bridges = self.bridges.lock();
-        let of = |((bridge, table), evicted): ((BridgeId, TableId), u64)| TableEvictions {
-            bridge: bridge_name(&bridges, bridge),
-            table: table.number(),
-            evicted,
+        status.by_table = {
+            let bridges = bridges.lock();
+            let of = |((bridge, table), evicted): ((BridgeId, TableId), u64)| TableEvictions {
+                bridge: bridge_name(&bridges, bridge),
+                table: table.number(),
+                evicted,
+            };
+            tables.into_iter().map(of).collect()
         };
-        status.by_table = tables.into_iter().map(of).collect();
         status.resident_bytes = resident_bytes();
-        status.delayed = self.plane.delayed();
+        status.delayed = plane.publisher().delayed();
         for owner in &mut status.owners {
-            owner.is_nic = owner.owner == self.plane.threads_count();
+            owner.is_nic = owner.owner == plane.threads_count();
         }
-        for own in self.plane.counters() {
+        for own in plane.counters() {
             for (sum, own) in status.acks.iter_mut().zip(&own.acks) {
                 *sum += own.get();
             }

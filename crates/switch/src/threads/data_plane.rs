@@ -16,6 +16,7 @@ use shunt_classifier::Version;
 use shunt_datapath::{
     Command, CoordinatorClock, CoordinatorHandle, EvictionCoordinator, PacketThread, ThreadConfig,
     ThreadCounters, Waker,
+    command::Tuning,
     offload::OffloadHandle,
     thread::{
         CacheMismatch, ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_coordinator,
@@ -23,14 +24,13 @@ use shunt_datapath::{
     },
 };
 use shunt_flow::extract::VlanLimit;
-use shunt_pipeline::{BridgeId, Change, Evictor, OwnerId, Pipeline, PuntedPacket};
+use shunt_pipeline::{BridgeId, Evictor, OwnerId, Pipeline, PuntedPacket, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     config::Config,
     error::SwitchError,
     nic::{AgentSettings, NicAgent, OffloadConnection, StartedAgent},
-    openflow::events::Removals,
     status::thread::{ThreadState, ThreadStatus},
     threads::{
         clock::DaemonClock,
@@ -44,9 +44,9 @@ use crate::{
 
 /// The data plane.
 pub(crate) struct DataPlane {
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) clock: DaemonClock,
-    pub(crate) vlan_limit: VlanLimit,
+    pipeline: Arc<Pipeline>,
+    clock: DaemonClock,
+    vlan_limit: VlanLimit,
     publisher: Arc<Publisher>,
     /// Packet threads; `None` for a stopped thread.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
@@ -169,7 +169,9 @@ impl DataPlane {
     /// The bridge may be added later.
     pub(crate) async fn start_offload(
         &self,
-        (config, bridge, seed): (Config, BridgeId, u64),
+        config: Config,
+        bridge: BridgeId,
+        seed: u64,
     ) -> Result<OffloadConnection, SwitchError> {
         self.pull().await;
         let (threads, epoch) = (self.threads_count(), self.clock.epoch());
@@ -206,22 +208,40 @@ impl DataPlane {
         }
     }
 
-    /// Makes a change and publishes it; returns its version.
-    pub(crate) fn change<E>(
-        &self,
-        make: impl FnOnce(&Pipeline) -> Result<Change, E>,
-    ) -> Result<Version, E> {
-        self.publisher.change(make)
+    /// Applies the settings that packet threads can change while they run.
+    pub(crate) async fn tune(&self, config: &Config) {
+        let tuning = tuning(config);
+        for thread in 0..usize::from(self.threads_count()) {
+            self.send(thread, Command::Tune(tuning)).await;
+        }
     }
 
-    /// Returns the removed rules that controllers must be notified of.
-    pub(crate) fn removals(&self) -> &Removals {
-        &self.publisher.removals
+    /// Returns the tables, to read them.
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
     }
 
-    /// Returns the number of changes that waited for the eviction thread.
-    pub(crate) fn delayed(&self) -> u64 {
-        self.publisher.delayed()
+    /// Returns the publisher, to change the tables.
+    pub(crate) const fn publisher(&self) -> &Arc<Publisher> {
+        &self.publisher
+    }
+
+    pub(crate) const fn clock(&self) -> DaemonClock {
+        self.clock
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Returns the number of VLAN tags that are parsed.
+    pub(crate) const fn vlan_limit(&self) -> VlanLimit {
+        self.vlan_limit
+    }
+
+    /// Waits until every packet thread has adopted the newest version.
+    pub(crate) async fn adopted_newest(&self) {
+        self.adopted(self.pipeline.version()).await;
     }
 
     /// Waits until every packet thread has adopted `version`.
@@ -246,7 +266,7 @@ impl DataPlane {
         while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
             tokio::time::sleep(FULL_QUEUE_PAUSE).await;
         }
-        self.adopted(self.pipeline.version()).await;
+        self.adopted_newest().await;
     }
 
     /// Waits until packet threads, and the NIC if it answers, have reported counts.
@@ -461,6 +481,16 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     thread
 }
 
+const fn tuning(config: &Config) -> Tuning {
+    Tuning {
+        max_idle: config.caches.idle(),
+        verify_one_in: config.caches.verify_one_in,
+        translations_per_iteration: config.threads.translations_per_iteration,
+        repair: config.eviction.repair(),
+        wildcard: config.caches.wildcard(),
+    }
+}
+
 fn vlan_limit(config: &Config) -> VlanLimit {
     if config.packets.vlan_limit == 2 { VlanLimit::Two } else { VlanLimit::One }
 }
@@ -511,7 +541,7 @@ mod tests {
         doomed.stop();
         let (config, bridge) = (Config::default(), BridgeId::new(1));
         for _ in 0..2 {
-            plane.start_offload((config.clone(), bridge, 1)).await.unwrap();
+            plane.start_offload(config.clone(), bridge, 1).await.unwrap();
             let states = plane.thread_states();
             let offload = states.iter().find(|own| own.name == OFFLOAD).unwrap();
             assert_eq!((offload.state, states.len()), (ThreadState::Running, 5));

@@ -29,8 +29,9 @@ pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 /// Makes versions, one at a time.
 pub(crate) struct Publisher {
     pipeline: Arc<Pipeline>,
+    /// Held while a version is made and sent.
     changes: Mutex<ChangeSender>,
-    pub(crate) removals: Removals,
+    removals: Removals,
     /// Number of learn requests that versions contain, of all packet threads together.
     learned: AtomicU64,
     /// Number of changes that waited because the queue was full.
@@ -43,6 +44,18 @@ impl Publisher {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
         let [learned, delayed] = [const { AtomicU64::new(0) }; 2];
         Self { pipeline, changes, removals, learned, delayed, clock }
+    }
+
+    /// Returns the tables.
+    ///
+    /// Only this publisher may change them.
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Returns the removed rules that controllers must be notified of.
+    pub(crate) const fn removals(&self) -> &Removals {
+        &self.removals
     }
 
     /// Makes a change and publishes it; returns its version.

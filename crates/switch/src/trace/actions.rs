@@ -10,7 +10,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter};
 
-use crate::{ports::bridges::BridgeRegistry, trace::packet::TracedPacket};
+use crate::{ports::registry::BridgeRegistry, trace::packet::TracedPacket};
 
 /// A packet that is recirculated.
 pub(crate) struct TraceContinuation {

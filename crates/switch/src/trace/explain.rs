@@ -7,16 +7,18 @@ use std::collections::VecDeque;
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
+    extract::VlanLimit,
     text::{PortNames, format_key, format_match},
 };
 use shunt_pipeline::{
-    BridgeId, GroupHit, Learning, Meter, Rule, TableSelector, Traversal, Visit,
+    BridgeId, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector, Traversal, Visit,
     text::{format_actions, format_meter},
 };
 
 use crate::{
-    control::ControlPlane,
-    ports::{bridges::BridgeRegistry, names::BridgeNames},
+    config::CacheOptions,
+    nic::NicFront,
+    ports::{bridges::Bridges, names::BridgeNames, registry::BridgeRegistry},
     trace::{
         actions::{Actions, TraceContinuation},
         error::{TRIES, TablesChanged, TraceError},
@@ -24,36 +26,69 @@ use crate::{
         missing_ports::{missing_ingress, missing_ports},
         packet::TracedPacket,
         report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
+        sub_traversals::{Ingress, SubTraversalCache, TraceSubTraversals},
     },
 };
 
 /// Maximum number of recirculated packets in a trace.
 const RESUMED_MAX: usize = 64;
 
-impl ControlPlane {
+/// A tracer of packets and traversals through the tables.
+pub(crate) struct Tracer<'a> {
+    pipeline: &'a Pipeline,
+    bridges: &'a Bridges,
+    vlan_limit: VlanLimit,
+}
+
+/// The caches for which a trace describes the sub-traversals.
+#[derive(Clone, Copy)]
+pub(crate) struct TracedCaches<'a> {
+    pub(crate) threads: &'a CacheOptions,
+    pub(crate) nic: Option<&'a NicFront>,
+}
+
+impl<'a> Tracer<'a> {
+    pub(crate) const fn new(
+        pipeline: &'a Pipeline,
+        bridges: &'a Bridges,
+        vlan_limit: VlanLimit,
+    ) -> Self {
+        Self { pipeline, bridges, vlan_limit }
+    }
+
     /// Traces a packet.
     ///
     /// `flow` is a match in the syntax of `ovs-ofctl`, a frame in hexadecimal, or both. With both,
     /// the match only gives the ingress port.
-    pub(crate) fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
-        let id = self.bridges.lock().find(bridge)?.id;
-        let pipeline = &self.plane.pipeline;
-        let names = BridgeNames::new(pipeline, id);
+    pub(crate) fn trace(
+        &self,
+        bridge: &str,
+        flow: &str,
+        caches: TracedCaches<'_>,
+    ) -> Result<Trace, TraceError> {
+        let id = self.bridges.id(bridge)?;
+        let names = BridgeNames::new(self.pipeline, id);
         let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
         let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
-        let packet = flow.packet(id, self.plane.vlan_limit);
-        let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id).ok());
+        let packet = flow.packet(id, self.vlan_limit);
+        let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id, caches).ok());
         let mut trace = tries.ok_or(TraceError::TablesChanged)?;
         trace.warnings.extend(warning);
         Ok(trace)
     }
 
-    fn trace_packet(&self, packet: TracedPacket, id: BridgeId) -> Result<Trace, TablesChanged> {
-        let pipeline = &self.plane.pipeline;
-        let traversal = pipeline.translate_newest(&packet.key);
+    fn trace_packet(
+        &self,
+        packet: TracedPacket,
+        id: BridgeId,
+        caches: TracedCaches<'_>,
+    ) -> Result<Trace, TablesChanged> {
+        let traversal = self.pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
-        let sub_traversals = self.explain_sub_traversals((&packet.key, None), &traversal)?;
-        let nic_sub_traversals = self.explain_nic_sub_traversals(&packet.key, &traversal)?;
+        let cache = SubTraversalCache::of_threads(caches.threads);
+        let sub_traversals = self.explain_in(cache.as_ref(), (&packet.key, None), &traversal)?;
+        let nic = caches.nic.and_then(|nic| SubTraversalCache::of_nic(nic, &packet.key));
+        let nic_sub_traversals = self.explain_in(nic.as_ref(), (&packet.key, None), &traversal)?;
         let own = self.explain(&traversal, packet, id, &mut ahead);
         let mut trace = Trace { sub_traversals, nic_sub_traversals, ..own };
         while trace.resumed.len() < RESUMED_MAX
@@ -61,19 +96,32 @@ impl ControlPlane {
         {
             let packet = packet.entering(&continuation);
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
-            let traversal = pipeline.resume_newest(&packet.key, &continuation);
+            let traversal = self.pipeline.resume_newest(&packet.key, &continuation);
             let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
             let sub_traversals =
-                self.explain_sub_traversals((&packet.key, Some(&continuation)), &traversal)?;
+                self.explain_in(cache.as_ref(), (&packet.key, Some(&continuation)), &traversal)?;
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, sub_traversals, ..resumed });
         }
         Ok(trace)
     }
 
+    /// Describes the sub-traversals of a packet in a cache, if there is one.
+    fn explain_in(
+        &self,
+        cache: Option<&SubTraversalCache>,
+        ingress: Ingress<'_>,
+        traversal: &Traversal,
+    ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
+        let explain = |cache: &SubTraversalCache| {
+            cache.explain(ingress, traversal.version, self.pipeline, self.bridges)
+        };
+        cache.map(explain).transpose()
+    }
+
     /// Describes a traversal without its recirculated packets.
     pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
-        let packet = TracedPacket::new((&traversal.key).into(), None, self.plane.vlan_limit);
+        let packet = TracedPacket::new((&traversal.key).into(), None, self.vlan_limit);
         self.explain(traversal, packet, id, &mut VecDeque::new())
     }
 
@@ -84,7 +132,7 @@ impl ControlPlane {
         id: BridgeId,
         ahead: &mut VecDeque<TraceContinuation>,
     ) -> Trace {
-        let names = BridgeNames::new(&self.plane.pipeline, id);
+        let names = BridgeNames::new(self.pipeline, id);
         let bridges = self.bridges.lock();
         let mut actions = Actions::new(&bridges, ahead);
         let described = actions.describe(&traversal.actions, packet);
@@ -117,7 +165,7 @@ impl ControlPlane {
                 visits.push(self.explain_visit(bridges, visit, conjunctions));
                 continue;
             }
-            let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
+            let names = BridgeNames::new(self.pipeline, visit.bridge);
             let second = all.peek().map(|second| second.key.field(FieldId::ConjId));
             conjunctions.push(TraceConjunction {
                 conj_id: second.unwrap_or_default(),
@@ -135,7 +183,7 @@ impl ControlPlane {
         visit: &Visit,
         conjunctions: Vec<TraceConjunction>,
     ) -> TraceVisit {
-        let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
+        let names = BridgeNames::new(self.pipeline, visit.bridge);
         TraceVisit {
             bridge: bridge_name(bridges, visit.bridge),
             table: visit.table.number(),
@@ -153,7 +201,7 @@ impl ControlPlane {
 
     fn explain_groups(&self, bridges: &BridgeRegistry, traversal: &Traversal) -> Vec<TraceGroup> {
         let explain = |hit: &GroupHit| {
-            let names = BridgeNames::new(&self.plane.pipeline, hit.group.bridge);
+            let names = BridgeNames::new(self.pipeline, hit.group.bridge);
             let chosen = hit.bucket.and_then(|place| hit.group.buckets.get(place));
             let run = chosen.map_or(&*hit.group.buckets, std::slice::from_ref);
             TraceGroup {
@@ -167,7 +215,7 @@ impl ControlPlane {
     }
 
     fn explain_learning(&self, learning: &Learning) -> String {
-        let names = |bridge| BridgeNames::new(&self.plane.pipeline, bridge);
+        let names = |bridge| BridgeNames::new(self.pipeline, bridge);
         match learning {
             Learning::Rule(learned) => {
                 let (request, names) = (&learned.request, names(learned.bridge));

@@ -16,13 +16,13 @@ use shunt_gigaflow::{
     partition::{EmptyStages, PartitionPolicy as _, Placement, PolicyName},
 };
 use shunt_pipeline::{
-    BridgeId, Continuation, DatapathAction, NotedTraversal, SubTraversal, Traversal, Visit,
+    BridgeId, Continuation, DatapathAction, NotedTraversal, Pipeline, SubTraversal, Visit,
 };
 
 use crate::{
-    config::CacheKind,
-    control::ControlPlane,
-    ports::{bridges::BridgeRegistry, names::BridgeNames},
+    config::{CacheKind, CacheOptions},
+    nic::NicFront,
+    ports::{bridges::Bridges, names::BridgeNames, registry::BridgeRegistry},
     trace::{
         error::TablesChanged,
         explain::{bridge_name, describe},
@@ -78,7 +78,7 @@ pub struct TraceStep {
 }
 
 /// The cache that holds the sub-traversals: its policy and stages.
-struct SubTraversalCache {
+pub(crate) struct SubTraversalCache {
     policy: PolicyName,
     stages: u8,
     /// Capabilities of the NIC; packet threads support every entry.
@@ -86,60 +86,42 @@ struct SubTraversalCache {
 }
 
 /// The key of a packet, and its continuation after a recirculation.
-type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
+pub(crate) type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
 
-impl ControlPlane {
-    /// Describes the sub-traversals of a packet, if packet threads use Gigaflow caches.
-    pub(crate) fn explain_sub_traversals(
-        &self,
-        ingress: Ingress<'_>,
-        traversal: &Traversal,
-    ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
-        let caches = self.config.lock().caches.clone();
+impl SubTraversalCache {
+    /// Returns the caches of the packet threads, if they are Gigaflow caches.
+    pub(crate) fn of_threads(caches: &CacheOptions) -> Option<Self> {
         let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
-        if caches.kind != CacheKind::Gigaflow {
-            return Ok(None);
-        }
-        let cache = SubTraversalCache { policy, stages, nic: None };
-        self.explain_cached(ingress, traversal.version, &cache).map(Some)
+        (caches.kind == CacheKind::Gigaflow).then_some(Self { policy, stages, nic: None })
     }
 
-    /// Describes the sub-traversals of a packet in the NIC that has the ingress port.
-    pub(crate) fn explain_nic_sub_traversals(
-        &self,
-        key: &FlowKey,
-        traversal: &Traversal,
-    ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
-        let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
-        let front = self.nic();
-        let held = front.zip(bridge).and_then(|(front, bridge)| {
-            let nic = front.holds(bridge, key.in_port())?;
-            Some((front.policy(), nic))
-        });
-        let Some((policy, nic)) = held else { return Ok(None) };
-        let stages = u8::try_from(nic.stages_count()).unwrap_or(u8::MAX);
-        let cache = SubTraversalCache { policy, stages, nic: Some(nic) };
-        self.explain_cached((key, None), traversal.version, &cache).map(Some)
+    /// Returns the cache of a NIC, if the NIC has the ingress port of the packet.
+    pub(crate) fn of_nic(nic: &NicFront, key: &FlowKey) -> Option<Self> {
+        let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
+        let capabilities = nic.holds(bridge, key.in_port())?;
+        let stages = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
+        Some(Self { policy: nic.policy(), stages, nic: Some(capabilities) })
     }
 
-    fn explain_cached(
+    /// Describes the sub-traversals of a packet in this cache.
+    pub(crate) fn explain(
         &self,
         (key, start): Ingress<'_>,
         version: Version,
-        cache: &SubTraversalCache,
+        pipeline: &Pipeline,
+        bridges: &Bridges,
     ) -> Result<TraceSubTraversals, TablesChanged> {
-        let pipeline = &self.plane.pipeline;
         let noted = pipeline.translate_noted(key, start, version);
         let mut outline = TraversalOutline::new();
         outline_of(&noted, 0, &mut outline);
-        let (policy, parts) = cache.partition(&outline);
-        let reasons = PartitionReasons::new((policy, cache.stages), &noted, (&outline, &parts));
+        let (policy, parts) = self.partition(&outline);
+        let reasons = PartitionReasons::new((policy, self.stages), &noted, (&outline, &parts));
         let mut megaflow = reason_for_megaflow(&noted).map(str::to_owned);
         let mut refused = None;
         let visits = if megaflow.is_none() { reasons.visits() } else { Vec::new() };
         let mut own = pipeline.translate_sub_traversals(key, start, version, &visits);
         if own.len() > 1 {
-            let stages_count = usize::from(cache.stages);
+            let stages_count = usize::from(self.stages);
             let near = !own.iter().all(|part| part.limit_use.fits(stages_count));
             megaflow = if near {
                 Some(
@@ -147,7 +129,7 @@ impl ControlPlane {
                         .to_owned(),
                 )
             } else {
-                cache.refusal(&own).map(|why| format!("one megaflow: for a sub-traversal, {why}"))
+                self.refusal(&own).map(|why| format!("one megaflow: for a sub-traversal, {why}"))
             };
             if megaflow.is_some() {
                 own = pipeline.translate_sub_traversals(key, start, version, &[]);
@@ -157,63 +139,33 @@ impl ControlPlane {
             return Err(TablesChanged);
         }
         if let [one] = &own[..] {
-            refused = cache.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
+            refused = self.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
         }
-        let bridges = self.bridges.lock();
+        let bridges = bridges.lock();
         let is_megaflow = megaflow.is_some();
         let mut first = 0;
         let explained = own.iter().enumerate().map(|(number, part)| {
             let stage = parts.get(number).map_or(0, |part| part.stage.number());
-            let explained =
-                self.explain_sub_traversal(&bridges, (part, stage), (&reasons, first, is_megaflow));
+            let names = BridgeNames::new(pipeline, bridge_of(part));
+            let explained = explain_sub_traversal(
+                &bridges,
+                &names,
+                (part, stage),
+                (&reasons, first, is_megaflow),
+            );
             let cut = if is_megaflow { None } else { reasons.reason_to_partition(number) };
             first += part.traversal.visits.len();
             TraceSubTraversal { partitioned: cut, ..explained }
         });
         Ok(TraceSubTraversals {
-            policy: cache.policy.to_string(),
-            stages: cache.stages,
+            policy: self.policy.to_string(),
+            stages: self.stages,
             sub_traversals: explained.collect(),
             not_partitioned: megaflow,
             not_offloaded: refused,
         })
     }
 
-    fn explain_sub_traversal(
-        &self,
-        bridges: &BridgeRegistry,
-        (part, stage): (&SubTraversal, u8),
-        (reasons, first, is_megaflow): (&PartitionReasons<'_>, usize, bool),
-    ) -> TraceSubTraversal {
-        let traversal = &part.traversal;
-        let tag_of = |start: &Arc<Continuation>| format!("tag={}", start.id());
-        let id = BridgeId::new(u16::try_from(traversal.key.bridge()).unwrap_or_default());
-        let tag = traversal.continuation.as_ref();
-        let last = traversal.visits.len().saturating_sub(1);
-        let step = |(number, visit): (usize, &Visit)| TraceStep {
-            bridge: bridge_name(bridges, visit.bridge),
-            table: visit.table.number(),
-            joined: (number < last)
-                .then(|| reasons.reason_to_join(first + number + 1, is_megaflow)),
-        };
-        let [from, to] = [first, first + traversal.visits.len()]
-            .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
-        let mut mask = FlowMask::from(&traversal.mask);
-        mask.words_mut()[..HEADER_START].fill(0);
-        let names = BridgeNames::new(&self.plane.pipeline, id);
-        TraceSubTraversal {
-            stage,
-            tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), tag_of),
-            tables: traversal.visits.iter().enumerate().map(step).collect(),
-            fields: reasons.fields(&(from..to)).iter().map(Coupling::as_str).collect(),
-            mask: describe(&(&traversal.key).into(), mask, &names),
-            next: traversal.next.as_ref().map(tag_of),
-            partitioned: None,
-        }
-    }
-}
-
-impl SubTraversalCache {
     /// Partitions a traversal; returns the policy and its result.
     fn partition(&self, outline: &TraversalOutline) -> (PolicyName, Vec<Placement>) {
         // A traversal without partition points goes to the stage that packets reach first.
@@ -236,6 +188,42 @@ impl SubTraversalCache {
             nic.check(&rule).err()
         })
     }
+}
+
+fn explain_sub_traversal(
+    bridges: &BridgeRegistry,
+    names: &BridgeNames,
+    (part, stage): (&SubTraversal, u8),
+    (reasons, first, is_megaflow): (&PartitionReasons<'_>, usize, bool),
+) -> TraceSubTraversal {
+    let traversal = &part.traversal;
+    let tag_of = |start: &Arc<Continuation>| format!("tag={}", start.id());
+    let id = bridge_of(part);
+    let tag = traversal.continuation.as_ref();
+    let last = traversal.visits.len().saturating_sub(1);
+    let step = |(number, visit): (usize, &Visit)| TraceStep {
+        bridge: bridge_name(bridges, visit.bridge),
+        table: visit.table.number(),
+        joined: (number < last).then(|| reasons.reason_to_join(first + number + 1, is_megaflow)),
+    };
+    let [from, to] = [first, first + traversal.visits.len()]
+        .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
+    let mut mask = FlowMask::from(&traversal.mask);
+    mask.words_mut()[..HEADER_START].fill(0);
+    TraceSubTraversal {
+        stage,
+        tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), tag_of),
+        tables: traversal.visits.iter().enumerate().map(step).collect(),
+        fields: reasons.fields(&(from..to)).iter().map(Coupling::as_str).collect(),
+        mask: describe(&(&traversal.key).into(), mask, names),
+        next: traversal.next.as_ref().map(tag_of),
+        partitioned: None,
+    }
+}
+
+/// Returns the bridge of the packets of a sub-traversal.
+fn bridge_of(part: &SubTraversal) -> BridgeId {
+    BridgeId::new(u16::try_from(part.traversal.key.bridge()).unwrap_or_default())
 }
 
 /// Returns the reason why a traversal is one megaflow or not cached.

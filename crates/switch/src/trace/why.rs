@@ -10,14 +10,14 @@ use shunt_flow::text::format_match;
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Object, RemovedReason, Rule, RuleChange, RuleDelta, Time,
 };
-use tokio::sync::oneshot;
 
 use crate::{
-    control::ControlPlane,
     error::SwitchError,
-    ports::names::BridgeNames,
+    nic::NicSlot,
+    ports::{bridges::Bridges, names::BridgeNames},
+    threads::data_plane::DataPlane,
     trace::{
-        explain::bridge_name,
+        explain::{Tracer, bridge_name},
         report::{Trace, TraceVisit},
     },
 };
@@ -101,12 +101,25 @@ pub struct EvictedEntry {
 /// Number of entries that are described before other tasks can run.
 const EXPLAINED_AT_ONCE: usize = 64;
 
-impl ControlPlane {
+/// A reader of cache entries, of the packet threads and of the NIC.
+pub(crate) struct EntryReader<'a> {
+    plane: &'a DataPlane,
+    bridges: &'a Bridges,
+    nic: &'a NicSlot,
+    tracer: Tracer<'a>,
+}
+
+impl<'a> EntryReader<'a> {
+    pub(crate) fn new(plane: &'a DataPlane, bridges: &'a Bridges, nic: &'a NicSlot) -> Self {
+        let tracer = Tracer::new(plane.pipeline(), bridges, plane.vlan_limit());
+        Self { plane, bridges, nic, tracer }
+    }
+
     /// Returns up to `count` entries of packet threads and the NIC; 0: all.
-    pub(crate) async fn entries(&self, count: usize) -> EntryList {
+    pub(crate) async fn list(&self, count: usize) -> EntryList {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
         let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
-        all.append(&mut self.entries_of_nic().await);
+        all.append(&mut self.nic.entries().await);
         let total = all.len() as u64;
         all.sort_by_key(|own| (std::cmp::Reverse(own.packets), own.entry));
         if count > 0 {
@@ -123,15 +136,6 @@ impl ControlPlane {
         EntryList { total, entries }
     }
 
-    /// Returns the entries that the NIC should hold.
-    pub(crate) async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
-        let Some(nic) = self.nic() else { return Vec::new() };
-        let (sender, receiver) = oneshot::channel();
-        nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));
-        // An agent that ends has no entries.
-        receiver.await.unwrap_or_default()
-    }
-
     /// Returns why an entry is valid, or why it was evicted.
     pub(crate) async fn why(&self, text: &str) -> Result<Why, SwitchError> {
         let entry: EntryId = text.parse()?;
@@ -143,7 +147,7 @@ impl ControlPlane {
             return Ok(Why::Evicted(self.explain_eviction(&evicted)));
         }
         let present = if entry.owner.0 == self.plane.threads_count() {
-            let all = self.entries_of_nic().await;
+            let all = self.nic.entries().await;
             all.into_iter().find(|own| own.entry.slot == entry.slot)
         } else {
             let question = |reply| Command::Entry(entry.slot, reply);
@@ -162,10 +166,10 @@ impl ControlPlane {
             None if entry.owner.0 < threads => {
                 "its slot is empty (idle entries are removed)".to_owned()
             }
-            None if entry.owner.0 == threads && self.nic().is_some() => {
+            None if entry.owner.0 == threads && self.nic.front().is_some() => {
                 "the NIC has no such entry (idle entries are removed)".to_owned()
             }
-            None if self.nic().is_some() => {
+            None if self.nic.front().is_some() => {
                 format!(
                     "entries of packet threads begin with 0 to {}, entries of the NIC with {threads}",
                     threads - 1
@@ -177,7 +181,7 @@ impl ControlPlane {
     }
 
     fn explain_entry(&self, entry: &DumpedEntry) -> Trace {
-        self.explain_alone(&entry.traversal, bridge_of(entry))
+        self.tracer.explain_alone(&entry.traversal, bridge_of(entry))
     }
 
     fn entry_status(&self, entry: &DumpedEntry, trace: Trace) -> EntryStatus {
@@ -232,7 +236,7 @@ impl ControlPlane {
     }
 
     fn explain_place(&self, rule: &Rule) -> String {
-        let names = BridgeNames::new(&self.plane.pipeline, rule.bridge);
+        let names = BridgeNames::new(self.plane.pipeline(), rule.bridge);
         let (table, priority) = (rule.table, rule.priority.number());
         let matching = format_match(&rule.matching, &names);
         let comma = if matching.is_empty() { "" } else { "," };
@@ -271,7 +275,7 @@ impl ControlPlane {
     }
 
     fn milliseconds_since(&self, then: Time) -> u64 {
-        let passed = self.plane.clock.now().since(then).as_millis();
+        let passed = self.plane.now().since(then).as_millis();
         u64::try_from(passed).unwrap_or(u64::MAX)
     }
 }

@@ -1,0 +1,318 @@
+//! Changes of bridges, ports and settings, one at a time.
+//!
+//! [`ControlPlane`](super::ControlPlane) keeps a [`Structure`] behind its first lock, which a caller
+//! holds from the first check to the last step of a change. A change that combines several steps, such
+//! as the difference between two configurations, is one more method here.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use shunt_datapath::port::Port;
+use shunt_flow::PortNo;
+use shunt_pipeline::{BridgeId, BridgeSettings, PortKind, TableId};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{info, warn};
+
+use crate::{
+    config::{self, Config, OffloadOptions, PortType, setting::with_settings},
+    error::{SwitchError, with_causes},
+    nic::NicSlot,
+    openflow::events::ControlEvent,
+    ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
+    threads::data_plane::DataPlane,
+};
+
+/// The changes of bridges, ports and settings.
+pub(crate) struct Structure {
+    pub(super) plane: Arc<DataPlane>,
+    pub(super) bridges: Arc<Bridges>,
+    pub(super) ports: PortAttacher,
+    pub(super) nic: Arc<NicSlot>,
+    pub(super) config: Arc<Mutex<Config>>,
+    pub(super) captures: Arc<Captures>,
+    /// Events for the OpenFlow servers.
+    pub(super) events: mpsc::Sender<ControlEvent>,
+}
+
+/// The result of adding a port to its bridge.
+struct PortInsertion {
+    number: PortNo,
+    /// Reason why the port is not open.
+    trouble: Option<SwitchError>,
+}
+
+impl Structure {
+    /// Returns the attacher, to open and close ports that exist.
+    pub(crate) const fn ports(&self) -> &PortAttacher {
+        &self.ports
+    }
+
+    /// Changes several settings at once, or none if one value is refused.
+    pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
+        let before = self.config.lock().clone();
+        let changed = with_settings(&before, settings)?;
+        self.check_offload(&before.caches.gigaflow.offload, &changed.caches.gigaflow.offload)?;
+        *self.config.lock() = changed.clone();
+        if let Err(error) = self.apply_nic().await {
+            *self.config.lock() = before;
+            return Err(error);
+        }
+        self.plane.tune(&changed).await;
+        Ok(())
+    }
+
+    /// Refuses a new NIC for a bridge that does not exist.
+    ///
+    /// The bridge of an existing NIC may be deleted and added again.
+    fn check_offload(
+        &self,
+        before: &OffloadOptions,
+        offload: &OffloadOptions,
+    ) -> Result<(), SwitchError> {
+        let is_to_come = before.kind != offload.kind && !offload.is_none();
+        if is_to_come || before.bridge != offload.bridge {
+            self.bridges.id(&offload.bridge)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the configured NIC.
+    ///
+    /// Ports behind the previous or the new NIC are reopened.
+    pub(crate) async fn apply_nic(&self) -> Result<(), SwitchError> {
+        let config = self.config.lock().clone();
+        if let Some(nic) = self.nic.apply(&config).await? {
+            self.ports.reopen_at_nic(&nic).await;
+        }
+        Ok(())
+    }
+
+    /// Adds a bridge with its local port and the ports of its configuration.
+    pub(crate) async fn add_bridge(
+        &self,
+        settings: &config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
+        whole.check_parts().map_err(|error| *error.problem)?;
+        let name = settings.name.clone();
+        self.reclaim_if_short().await;
+        let is_reserved = self.bridges.lock().is_reserved(&name);
+        if is_reserved {
+            // The bridge gets its previous number again: no thread may use that number for the old
+            // bridge.
+            self.plane.adopted_newest().await;
+            self.bridges.reclaim(self.plane.version());
+        }
+        let own = config::BridgeOptions { ports: Vec::new(), ..settings.clone() };
+        let id = self.bridges.lock().add(own)?.id;
+        let tables = bridge_settings(settings);
+        self.plane
+            .publisher()
+            .change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
+        if let Err(error) = self.fill_bridge(id, settings).await {
+            // A bridge without all of its ports is removed again.
+            if let Err(trouble) = self.remove_bridge(&name).await {
+                warn!(error = with_causes(&trouble), "bridge {name}: cannot be removed again");
+            }
+            return Err(error);
+        }
+        info!(ports = settings.ports.len(), "bridge {name}: added");
+        Ok(())
+    }
+
+    /// Adds the ports of a bridge, and opens its sockets.
+    async fn fill_bridge(
+        &self,
+        id: BridgeId,
+        settings: &config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let name = &settings.name;
+        let mac = settings.mac()?;
+        self.add_configured_port(name, settings.local_port(), Some(PortNo::LOCAL)).await?;
+        self.bridges.with_port(id, PortNo::LOCAL, |port| port.mac = mac);
+        self.bridges.publish_ports();
+        for port in &settings.ports {
+            self.add_configured_port(name, port.clone(), None).await?;
+        }
+        let (ready, opened) = oneshot::channel();
+        self.notify(ControlEvent::BridgeAdded(id, ready)).await;
+        // The receiver is dropped without an answer only while the switch stops.
+        opened.await.unwrap_or(Ok(()))
+    }
+
+    /// Removes a bridge with its ports and rules.
+    pub(crate) async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
+        let (id, ports) = {
+            let bridges = self.bridges.lock();
+            let bridge = bridges.find(name)?;
+            let names = bridge.ports.values().map(|port| port.settings.name.clone());
+            (bridge.id, names.collect::<Vec<_>>())
+        };
+        self.notify(ControlEvent::BridgeRemoved(id)).await;
+        for port in ports {
+            self.remove_any_port(&port).await?;
+        }
+        let publisher = self.plane.publisher();
+        let version =
+            publisher.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
+        self.bridges.lock().remove(name, version);
+        info!("bridge {name}: removed");
+        Ok(())
+    }
+
+    /// Adds a port. It is an error if the port cannot be opened.
+    pub(crate) async fn add_port(
+        &self,
+        bridge: &str,
+        settings: config::PortOptions,
+    ) -> Result<(), SwitchError> {
+        settings.check()?;
+        let name = settings.name.clone();
+        let entered = self.insert_port(bridge, settings, None, None).await?;
+        self.require_open(&name, entered).await.map(|_| ())
+    }
+
+    /// Adds a port that an embedding program supplies.
+    pub(crate) async fn add_own_port(
+        &self,
+        bridge: &str,
+        name: &str,
+        port: Box<dyn Port>,
+    ) -> Result<PortNo, SwitchError> {
+        let settings = config::PortOptions {
+            name: name.to_owned(),
+            kind: PortType::Unbound,
+            ..config::PortOptions::default()
+        };
+        settings.check()?;
+        let entered = self.insert_port(bridge, settings, None, Some(port)).await?;
+        self.require_open(name, entered).await
+    }
+
+    /// Removes a port that could not be opened, and returns the error.
+    async fn require_open(
+        &self,
+        name: &str,
+        entered: PortInsertion,
+    ) -> Result<PortNo, SwitchError> {
+        let Some(trouble) = entered.trouble else { return Ok(entered.number) };
+        self.remove_any_port(name).await?;
+        Err(trouble)
+    }
+
+    /// Adds a port of the configuration.
+    ///
+    /// An `af_packet` port stays down while its device does not exist.
+    async fn add_configured_port(
+        &self,
+        bridge: &str,
+        settings: config::PortOptions,
+        number: Option<PortNo>,
+    ) -> Result<(), SwitchError> {
+        let (name, may_wait) = (settings.name.clone(), settings.kind == PortType::AfPacket);
+        let entered = self.insert_port(bridge, settings, number, None).await?;
+        match entered.trouble {
+            Some(trouble) if may_wait => {
+                let trouble = with_causes(&trouble);
+                warn!(error = trouble, "port {name}: down until it can be opened");
+                Ok(())
+            }
+            Some(trouble) => Err(trouble),
+            None => Ok(()),
+        }
+    }
+
+    /// Registers a port in its bridge and opens it, or notes why it cannot be opened.
+    async fn insert_port(
+        &self,
+        bridge: &str,
+        settings: config::PortOptions,
+        number: Option<PortNo>,
+        own: Option<Box<dyn Port>>,
+    ) -> Result<PortInsertion, SwitchError> {
+        let name = settings.name.clone();
+        let backing = match settings.kind {
+            PortType::Patch | PortType::Unbound if own.is_none() => PortBacking::None,
+            _ => PortBacking::Packets,
+        };
+        self.reclaim_if_short().await;
+        let (threads, now) = (self.plane.threads_count(), self.plane.now());
+        let added = self.bridges.lock().add_port(bridge, settings, number, backing, threads, now);
+        let (id, number) = added?;
+        let opened = match own {
+            Some(port) => self.ports.attach(&name, port).await,
+            None => self.ports.open(&name).await,
+        };
+        let trouble = opened.err();
+        if let Some(error) = &trouble {
+            self.bridges.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
+            self.bridges.publish_ports();
+        }
+        self.notify(ControlEvent::PortAdded(id, number)).await;
+        Ok(PortInsertion { number, trouble })
+    }
+
+    /// Removes a port, but not the local port of a bridge.
+    pub(crate) async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
+        if self.bridges.lock().find_port(name)?.1.number == PortNo::LOCAL {
+            let problem = "a local port cannot be removed: remove its bridge";
+            return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
+        }
+        self.remove_any_port(name).await
+    }
+
+    async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
+        self.ports.detach(name).await?;
+        let (id, datapath, info) = {
+            let mut bridges = self.bridges.lock();
+            let (bridge, port) = bridges.find_port(name)?;
+            let (id, number, datapath) = (bridge.id, port.number, port.datapath);
+            let info = port.info(PortKind::Unbound);
+            if let Some(bridge) = bridges.by_id_mut(id) {
+                bridge.ports.remove(&number);
+            }
+            (id, datapath, info)
+        };
+        self.bridges.publish_ports();
+        if let Some(datapath) = datapath {
+            self.captures.end_at(datapath).await;
+            let version = self.plane.pipeline().version();
+            self.bridges.lock().give_datapath_port_back(datapath, version);
+        }
+        self.notify(ControlEvent::PortRemoved(id, Box::new(info))).await;
+        Ok(())
+    }
+
+    /// Makes returned numbers available if no others are left.
+    async fn reclaim_if_short(&self) {
+        let is_short = self.bridges.lock().is_short_of_numbers();
+        if is_short {
+            self.plane.adopted_newest().await;
+            self.bridges.reclaim(self.plane.version());
+        }
+    }
+
+    async fn notify(&self, event: ControlEvent) {
+        // The receiver is gone only while the switch is being dropped.
+        let _ = self.events.send(event).await;
+    }
+}
+
+fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
+    let defaults = BridgeSettings::default();
+    let limit = settings.table_rules;
+    let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
+    BridgeSettings {
+        name: settings.name.clone(),
+        rules_max: tables.map(|table| (table, limit)).collect(),
+        overflow: settings.table_overflow.into(),
+        mac_ageing: match settings.mac_ageing_s {
+            0 => defaults.mac_ageing,
+            seconds => Duration::from_secs(seconds.into()),
+        },
+        macs_max: match settings.mac_entries {
+            0 => defaults.macs_max,
+            entries => entries,
+        },
+    }
+}

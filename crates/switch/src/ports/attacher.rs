@@ -1,0 +1,265 @@
+//! Opens and closes the devices of registered ports, and attaches them to the packet threads.
+//!
+//! An opened port is added to the packet threads first and to the tables afterwards. A port that is
+//! closed leaves the tables first. It leaves the threads when no packet can be sent to it.
+
+use std::sync::Arc;
+
+use shunt_datapath::{
+    Command,
+    command::ThreadPort,
+    port::{Port, Queues, open},
+};
+use shunt_flow::PortNo;
+use shunt_pipeline::BridgeId;
+use tracing::{info, warn};
+
+use crate::{
+    error::{SwitchError, with_causes},
+    nic::{NicFront, NicSlot},
+    ports::{bridges::Bridges, port::BridgePort, registry::BridgeRegistry},
+    threads::data_plane::{DataPlane, StoppedThreads},
+};
+
+/// Opens, attaches and closes ports.
+pub(crate) struct PortAttacher {
+    plane: Arc<DataPlane>,
+    bridges: Arc<Bridges>,
+    nic: Arc<NicSlot>,
+    seed: u64,
+}
+
+impl PortAttacher {
+    pub(crate) const fn new(
+        plane: Arc<DataPlane>,
+        bridges: Arc<Bridges>,
+        nic: Arc<NicSlot>,
+        seed: u64,
+    ) -> Self {
+        Self { plane, bridges, nic, seed }
+    }
+
+    /// Opens a registered port, and adds it to the packet threads.
+    pub(crate) async fn open(&self, name: &str) -> Result<(), SwitchError> {
+        let (spec, number) = {
+            let bridges = self.bridges.lock();
+            let port = bridges.find_port(name)?.1;
+            (port.spec(), port.datapath.map_or(0, |number| u64::from(number.number())))
+        };
+        let Some(spec) = spec else {
+            self.bridges.publish_ports();
+            return Ok(());
+        };
+        let seed = self.seed.wrapping_add(number);
+        // Opening a capture file reads it completely, and opening a device takes the system a
+        // while.
+        let opened = tokio::task::spawn_blocking(move || open(&spec, seed)).await;
+        let doing = || format!("open port {name}");
+        let opened =
+            opened.map_err(|error| SwitchError::System { doing: doing(), source: error.into() })?;
+        let failed = |source| SwitchError::Port { name: name.to_owned(), source };
+        self.attach(name, opened.map_err(failed)?).await
+    }
+
+    /// Adds an open port to the packet threads, and then to the tables.
+    pub(crate) async fn attach(
+        &self,
+        name: &str,
+        mut port: Box<dyn Port>,
+    ) -> Result<(), SwitchError> {
+        let (id, number, datapath, traffic) = {
+            let bridges = self.bridges.lock();
+            let (bridge, entered) = bridges.find_port(name)?;
+            (bridge.id, entered.number, entered.datapath, entered.traffic.clone())
+        };
+        let failed = |source| SwitchError::Port { name: name.to_owned(), source };
+        let threads = self.plane.living();
+        let count = u16::try_from(threads.len()).unwrap_or(u16::MAX);
+        if count == 0 {
+            return Err(SwitchError::NoThreads);
+        }
+        let Some(datapath) = datapath else { return Ok(()) };
+        if let Some(nic) = self.nic.front() {
+            port = nic.in_front_of(id, number, datapath, port);
+        }
+        let queues = port.split(count).map_err(failed)?;
+        let capabilities = port.capabilities();
+        let mut receivers = Vec::new();
+        for (thread, queues) in threads.into_iter().zip(queues) {
+            let Some(traffic) = traffic.get(thread).cloned() else { continue };
+            receivers.extend(queues.rx.is_some().then_some(thread));
+            let added =
+                ThreadPort { port: datapath, bridge: id, number, capabilities, queues, traffic };
+            self.plane.send(thread, Command::AddPort(Box::new(added))).await;
+        }
+        // Threads process commands in order: after this acknowledgement they have the port.
+        self.plane.pull_threads().await;
+        self.bridges.with_port(id, number, |entered| {
+            entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
+            entered.link_up = port.link_up();
+            entered.trouble = None;
+            entered.receivers = receivers;
+            entered.open = Some(port);
+        });
+        self.bridges.publish_ports();
+        Ok(())
+    }
+
+    /// Removes a port from the tables, then from the packet threads, and closes it.
+    pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
+        let (id, number, datapath, open) = {
+            let mut bridges = self.bridges.lock();
+            let (bridge, port) = bridges.find_port(name)?;
+            let (id, number, datapath) = (bridge.id, port.number, port.datapath);
+            let open = bridges.port_mut(id, number).and_then(|port| {
+                port.link_up = false;
+                port.open.take()
+            });
+            (id, number, datapath, open)
+        };
+        self.bridges.publish_ports();
+        if let (Some(datapath), Some(open)) = (datapath, open) {
+            self.plane.adopted_newest().await;
+            let question = |_, reply| Command::RemovePort(datapath, reply);
+            let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
+            // Closing a device takes the system a while, so this runs on neither a packet thread
+            // nor this one.
+            let close = tokio::task::spawn_blocking(move || drop((queues, open)));
+            let _ = close.await;
+        }
+        if let Some(nic) = self.nic.front() {
+            nic.leave(id, number, datapath);
+        }
+        Ok(())
+    }
+
+    /// Closes a port and records the reason; the port keeps its number.
+    async fn take_down(&self, name: &str, trouble: &str) {
+        let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
+        let Ok((id, number)) = place else { return };
+        if self.detach(name).await.is_ok() {
+            self.bridges.with_port(id, number, |port| {
+                port.trouble = Some(trouble.to_owned());
+                // No thread has a queue of this port, so this is the only writer.
+                port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
+            });
+            self.bridges.changed().add(id, number);
+        }
+    }
+
+    /// Takes down the ports that lost a receiving thread.
+    pub(crate) async fn take_down_cut_off(&self, stopped: &StoppedThreads) {
+        let is_last = self.plane.living().is_empty();
+        let cut_off = cut_off(&self.bridges.lock(), &stopped.packet, is_last);
+        for (name, thread) in cut_off {
+            let trouble = match stopped.vital {
+                Some(thread) => format!("the {thread} panicked"),
+                None => format!("packet thread {thread} panicked"),
+            };
+            warn!(reason = trouble, "port {name}: down");
+            self.take_down(&name, &trouble).await;
+        }
+    }
+
+    /// Checks all ports.
+    ///
+    /// Records link changes, closes broken ports, and opens ports when their device returns.
+    pub(crate) async fn check(&self) {
+        let has_threads = !self.plane.living().is_empty();
+        let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
+        let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+        for bridge in self.bridges.lock().iter_mut() {
+            for port in bridge.ports.values_mut() {
+                let name = port.settings.name.clone();
+                if port.is_broken() {
+                    broken.push(name);
+                } else if let Some(open) = &port.open {
+                    let link_up = open.link_up();
+                    if link_up != port.link_up {
+                        port.link_up = link_up;
+                        info!("port {name}: link {}", if link_up { "up" } else { "down" });
+                        changed.push((bridge.id, port.number));
+                    }
+                } else if port.trouble.is_some()
+                    && port.comes_back()
+                    && has_threads
+                    && !nic.as_ref().is_some_and(|nic| nic.takes(bridge.id, port.number))
+                {
+                    closed.push((name, bridge.id, port.number));
+                }
+            }
+        }
+        if !changed.is_empty() {
+            self.bridges.publish_ports();
+        }
+        changed.into_iter().for_each(|(id, number)| self.bridges.changed().add(id, number));
+        for name in broken {
+            warn!("port {name}: device has vanished, down until it returns");
+            self.take_down(&name, "the device has vanished").await;
+        }
+        for (name, id, number) in closed {
+            if self.open(&name).await.is_ok() {
+                info!("port {name}: device has returned, up");
+                self.bridges.changed().add(id, number);
+            }
+        }
+    }
+
+    /// Reopens the ports of the NIC's bridge, since the NIC changed.
+    pub(crate) async fn reopen_at_nic(&self, nic: &NicFront) {
+        for (name, id, number) in self.open_ports_of_nic(nic) {
+            if let Err(error) = self.detach(&name).await {
+                // The port was removed meanwhile; the NIC is in force all the same.
+                warn!(
+                    error = with_causes(&error),
+                    "port {name}: not reopened after the NIC changed"
+                );
+                continue;
+            }
+            if let Err(error) = self.open(&name).await {
+                let trouble = with_causes(&error);
+                warn!(error = trouble, "port {name}: cannot be reopened at the new NIC");
+                self.bridges.with_port(id, number, |port| port.trouble = Some(trouble));
+            }
+            self.bridges.changed().add(id, number);
+        }
+    }
+
+    /// Takes down the ports of a stale NIC.
+    ///
+    /// [`Self::check`] opens them again.
+    pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, why: &str) {
+        for (name, id, number) in self.open_ports_of_nic(nic) {
+            let comes_back = self.bridges.with_port(id, number, |port| port.comes_back());
+            if comes_back == Some(true) && nic.takes(id, number) {
+                warn!(reason = why, "port {name}: down, since the NIC is stale");
+                self.take_down(&name, &format!("the NIC is stale: {why}")).await;
+            }
+        }
+    }
+
+    /// Returns the open ports of the NIC's bridge that the switch opened itself.
+    fn open_ports_of_nic(&self, nic: &NicFront) -> Vec<(String, BridgeId, PortNo)> {
+        let bridges = self.bridges.lock();
+        let Some(bridge) = bridges.by_id(nic.bridge_id()) else { return Vec::new() };
+        let is_open = |port: &&BridgePort| {
+            port.open.is_some() && port.spec().is_some() && port.number != PortNo::LOCAL
+        };
+        let open = bridge.ports.values().filter(is_open);
+        open.map(|port| (port.settings.name.clone(), bridge.id, port.number)).collect()
+    }
+}
+
+/// Returns the names of ports that lost a receiving thread, each with that thread.
+fn cut_off(bridges: &BridgeRegistry, stopped: &[usize], is_last: bool) -> Vec<(String, usize)> {
+    let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
+    let open = ports.filter(|port| port.open.is_some());
+    let missed = |port: &BridgePort| {
+        let receiver = stopped.iter().find(|thread| port.receivers.contains(thread));
+        receiver
+            .filter(|_| !port.spreads())
+            .or_else(|| stopped.first().filter(|_| is_last))
+            .copied()
+    };
+    open.filter_map(|port| Some((port.settings.name.clone(), missed(port)?))).collect()
+}

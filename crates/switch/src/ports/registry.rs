@@ -1,0 +1,344 @@
+//! The registry of bridges and their ports, by name and number; pure state without I/O.
+
+use std::collections::BTreeMap;
+
+use shunt_classifier::Version;
+use shunt_datapath::DATAPATH_PORT_MAX;
+use shunt_flow::PortNo;
+use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, PortKind, Time};
+
+use crate::{
+    config::{self, PortType},
+    error::SwitchError,
+    ports::{
+        exclusive::ExclusiveResource,
+        numbers::NumberPool,
+        port::{BridgePort, free_number},
+    },
+};
+
+/// A bridge.
+pub(crate) struct BridgeState {
+    /// Number of the bridge, which packets carry.
+    pub(crate) id: BridgeId,
+    /// Options of the bridge, without its ports.
+    pub(crate) settings: config::BridgeOptions,
+    /// Datapath id for controllers.
+    pub(crate) datapath_id: u64,
+    /// Ports, including the local port.
+    pub(crate) ports: BTreeMap<PortNo, BridgePort>,
+}
+
+/// The data path of a port.
+#[derive(Clone, Copy)]
+pub(crate) enum PortBacking {
+    /// Packet threads send to it and receive from it.
+    Packets,
+    /// Packet threads do not know the port.
+    None,
+}
+
+/// The registry of all bridges.
+pub(crate) struct BridgeRegistry {
+    by_name: BTreeMap<String, BridgeState>,
+    bridge_numbers: NumberPool,
+    port_numbers: NumberPool,
+    /// The bridge of a NIC keeps its number before it is added and after it is removed.
+    reserved: Option<(String, BridgeId)>,
+}
+
+impl Default for BridgeRegistry {
+    fn default() -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            bridge_numbers: NumberPool::new(BRIDGES_MAX.into()),
+            port_numbers: NumberPool::new(DATAPATH_PORT_MAX),
+            reserved: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl BridgeRegistry {
+    /// Returns an empty registry with at most `max` numbers of each kind.
+    pub(crate) const fn limited(max: u32) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            bridge_numbers: NumberPool::new(max),
+            port_numbers: NumberPool::new(max),
+            reserved: None,
+        }
+    }
+}
+
+/// Maximum number of bridges: packets carry their numbers in 16 bits.
+const BRIDGES_MAX: u16 = u16::MAX;
+
+impl BridgeRegistry {
+    /// Adds a bridge without ports.
+    pub(crate) fn add(
+        &mut self,
+        settings: config::BridgeOptions,
+    ) -> Result<&mut BridgeState, SwitchError> {
+        let name = settings.name.clone();
+        if self.by_name.contains_key(&name) {
+            return Err(SwitchError::BridgeExists(name));
+        }
+        let datapath_id = settings.datapath_id()?;
+        let reserved = self.reserved_for(&name);
+        let id = reserved.map_or_else(|| self.take_bridge_number(), Ok)?;
+        let bridge = BridgeState { id, settings, datapath_id, ports: BTreeMap::new() };
+        Ok(self.by_name.entry(name).or_insert(bridge))
+    }
+
+    /// Reserves a number for a bridge, and releases the previous reservation.
+    ///
+    /// No thread at `version` or later may use the previous bridge, unless that bridge exists.
+    pub(crate) fn reserve(
+        &mut self,
+        name: &str,
+        version: Version,
+    ) -> Result<BridgeId, SwitchError> {
+        let present = self.by_name.get(name).map(|bridge| bridge.id);
+        let known = present.or_else(|| self.reserved_for(name));
+        let id = known.map_or_else(|| self.take_bridge_number(), Ok)?;
+        if let Some((before, number)) = self.reserved.replace((name.to_owned(), id))
+            && before != name
+            && !self.by_name.contains_key(&before)
+        {
+            self.bridge_numbers.give_back(number.number().into(), version);
+        }
+        Ok(id)
+    }
+
+    /// Returns whether a number is reserved for the bridge of this name.
+    pub(crate) fn is_reserved(&self, name: &str) -> bool {
+        self.reserved_for(name).is_some()
+    }
+
+    fn reserved_for(&self, name: &str) -> Option<BridgeId> {
+        self.reserved.as_ref().filter(|(own, _)| own == name).map(|(_, id)| *id)
+    }
+
+    fn take_bridge_number(&mut self) -> Result<BridgeId, SwitchError> {
+        let number = self.bridge_numbers.take().and_then(|number| u16::try_from(number).ok());
+        number.map(BridgeId::new).ok_or(SwitchError::NoNumber { what: "bridge" })
+    }
+
+    /// Removes a bridge; `version` is the first version without it.
+    pub(crate) fn remove(&mut self, name: &str, version: Version) {
+        if let Some(bridge) = self.by_name.remove(name)
+            && self.reserved_for(name).is_none()
+        {
+            self.bridge_numbers.give_back(bridge.id.number().into(), version);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BridgeState> {
+        self.by_name.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut BridgeState> {
+        self.by_name.values_mut()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Result<&BridgeState, SwitchError> {
+        self.by_name.get(name).ok_or_else(|| self.no_bridge(name))
+    }
+
+    fn find_mut(&mut self, name: &str) -> Result<&mut BridgeState, SwitchError> {
+        let missing = self.no_bridge(name);
+        self.by_name.get_mut(name).ok_or(missing)
+    }
+
+    pub(crate) fn by_id(&self, id: BridgeId) -> Option<&BridgeState> {
+        self.iter().find(|bridge| bridge.id == id)
+    }
+
+    pub(crate) fn by_id_mut(&mut self, id: BridgeId) -> Option<&mut BridgeState> {
+        self.by_name.values_mut().find(|bridge| bridge.id == id)
+    }
+
+    pub(crate) fn port_mut(&mut self, id: BridgeId, number: PortNo) -> Option<&mut BridgePort> {
+        self.by_id_mut(id)?.ports.get_mut(&number)
+    }
+
+    /// Returns the number of the bridge with this name; without a name, of all bridges.
+    pub(crate) fn ids(&self, name: Option<&str>) -> Result<Vec<BridgeId>, SwitchError> {
+        match name {
+            Some(name) => Ok(vec![self.find(name)?.id]),
+            None => Ok(self.iter().map(|bridge| bridge.id).collect()),
+        }
+    }
+
+    /// Returns the port with this name, and its bridge.
+    pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
+        let ports =
+            || self.iter().flat_map(|bridge| bridge.ports.values().map(move |p| (bridge, p)));
+        ports().find(|(_, port)| port.settings.name == name).ok_or_else(|| {
+            let known = ports().map(|(_, port)| port.settings.name.as_str());
+            SwitchError::NoSuchPort { name: name.to_owned(), known: listed(known) }
+        })
+    }
+
+    /// Adds a closed port, with a free number if none is given.
+    ///
+    /// Its counters are those of `threads` packet threads.
+    pub(crate) fn add_port(
+        &mut self,
+        bridge: &str,
+        settings: config::PortOptions,
+        number: Option<PortNo>,
+        backing: PortBacking,
+        threads: u16,
+        now: Time,
+    ) -> Result<(BridgeId, PortNo), SwitchError> {
+        if let Ok((other, port)) = self.find_port(&settings.name) {
+            let (name, bridge) = (port.settings.name.clone(), other.settings.name.clone());
+            return Err(SwitchError::PortExists { name, bridge });
+        }
+        let ports = &self.find(bridge)?.ports;
+        let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
+        let number = wanted.unwrap_or_else(|| free_number(ports));
+        if let Some(other) = ports.get(&number) {
+            let port = other.settings.name.clone();
+            return Err(SwitchError::NumberTaken { number: number.number(), port });
+        }
+        self.check_exclusive(&settings)?;
+        let mut port = BridgePort::new(settings, number, threads, now);
+        match backing {
+            PortBacking::Packets => port.datapath = Some(self.take_datapath_port()?),
+            PortBacking::None => port.link_up = true,
+        }
+        let bridge = self.find_mut(bridge)?;
+        bridge.ports.insert(number, port);
+        Ok((bridge.id, number))
+    }
+
+    /// Refuses a port that needs an exclusive device or file of another port.
+    fn check_exclusive(&self, settings: &config::PortOptions) -> Result<(), SwitchError> {
+        let Some((_, wanted)) = ExclusiveResource::of(settings) else { return Ok(()) };
+        for bridge in self.iter() {
+            for port in bridge.ports.values() {
+                if ExclusiveResource::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
+                    return Err(wanted.is_of(&port.settings.name, &bridge.settings.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a number for a datapath port.
+    fn take_datapath_port(&mut self) -> Result<DatapathPort, SwitchError> {
+        let number = self.port_numbers.take().ok_or(SwitchError::NoNumber { what: "port" })?;
+        Ok(DatapathPort::new(number))
+    }
+
+    /// Returns the number of a removed datapath port.
+    ///
+    /// `version` is the first version without it.
+    pub(crate) fn give_datapath_port_back(&mut self, port: DatapathPort, version: Version) {
+        self.port_numbers.give_back(port.number(), version);
+    }
+
+    /// Returns whether a kind of number is used up until the next reclaim.
+    pub(crate) fn is_short_of_numbers(&self) -> bool {
+        self.bridge_numbers.is_empty() || self.port_numbers.is_empty()
+    }
+
+    /// Notes that state older than version `oldest` is reclaimed.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.bridge_numbers.reclaim(oldest);
+        self.port_numbers.reclaim(oldest);
+    }
+
+    /// Returns the tables' view of all ports, by bridge.
+    pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
+        let of = |bridge: &BridgeState| {
+            let ports = bridge.ports.values().map(|port| port.info(self.kind(port)));
+            (bridge.id, ports.collect())
+        };
+        self.iter().map(of).collect()
+    }
+
+    /// Returns whether a patch port has no peer.
+    pub(crate) fn lacks_peer(&self, port: &BridgePort) -> bool {
+        port.settings.kind == PortType::Patch && self.kind(port) == PortKind::Unbound
+    }
+
+    fn kind(&self, port: &BridgePort) -> PortKind {
+        // Tables only send to ports that threads have.
+        if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {
+            return PortKind::Datapath(datapath);
+        }
+        if port.settings.kind != PortType::Patch {
+            return PortKind::Unbound;
+        }
+        // A patch port forwards only if both ends name each other.
+        match self.find_port(&port.settings.peer) {
+            Ok((bridge, peer)) if peer.settings.peer == port.settings.name => {
+                PortKind::Patch { bridge: bridge.id, port: peer.number }
+            }
+            _ => PortKind::Unbound,
+        }
+    }
+
+    fn no_bridge(&self, name: &str) -> SwitchError {
+        let known = listed(self.by_name.keys().map(String::as_str));
+        SwitchError::NoSuchBridge { name: name.to_owned(), known }
+    }
+}
+
+/// Maximum number of names in a message; further names are counted.
+const LISTED_MAX: usize = 16;
+
+/// Returns a list of names for a message.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.split_at_checked(LISTED_MAX) {
+        Some((shown, more @ [_, ..])) => format!("{} and {} more", shown.join(", "), more.len()),
+        _ if names.is_empty() => "none".to_owned(),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bridge_of_a_nic_keeps_its_number() {
+        let mut bridges = BridgeRegistry::limited(2);
+        let version = Version::new(7);
+        let bridge = |name: &str| config::BridgeOptions { name: name.into(), ..Default::default() };
+        let one = bridges.reserve("br1", version).unwrap();
+        assert_eq!(bridges.reserve("br1", version).unwrap(), one);
+        let two = bridges.add(bridge("br2")).unwrap().id;
+        assert_eq!(bridges.add(bridge("br1")).unwrap().id, one);
+        bridges.remove("br1", version);
+        bridges.reclaim(version);
+        assert!(bridges.add(bridge("br3")).is_err(), "the number is kept");
+        assert_eq!(bridges.reserve("br2", version).unwrap(), two, "it is there already");
+        bridges.reclaim(version);
+        assert_eq!(bridges.add(bridge("br3")).unwrap().id, one, "and now it is not");
+        bridges.remove("br2", version);
+        assert_eq!(bridges.add(bridge("br2")).unwrap().id, two);
+        // If the bridge still exists when the reservation ends, its number is released with the
+        // bridge.
+        bridges.remove("br3", version);
+        bridges.reclaim(version);
+        assert_eq!(bridges.reserve("br4", version).unwrap(), one);
+        bridges.remove("br2", version);
+        bridges.reclaim(version);
+        assert_eq!(bridges.add(bridge("br5")).unwrap().id, two);
+    }
+
+    #[test]
+    fn a_long_list_of_names_counts_the_rest() {
+        let names: Vec<String> = (1..=20).map(|number| format!("p{number}")).collect();
+        let list = |count| listed(names.iter().take(count).map(String::as_str));
+        assert_eq!((list(0), list(2)), ("none".to_owned(), "p1, p2".to_owned()));
+        assert!(list(16).ends_with("p15, p16"), "{}", list(16));
+        assert!(list(20).ends_with("p15, p16 and 4 more"), "{}", list(20));
+    }
+}
