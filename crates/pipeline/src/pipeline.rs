@@ -5,20 +5,19 @@
 //! version that they see. Long batches release the lock on the tables regularly, so that packet
 //! threads can translate by older versions meanwhile.
 
-mod newest;
 mod sub_traversals;
+mod translations;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use shunt_classifier::Version;
-use shunt_flow::{FlowKey, Match, PortNo};
 
 use crate::{
     action::Action,
@@ -28,11 +27,11 @@ use crate::{
         port::PortInfo,
         settings::BridgeSettings,
     },
-    continuations::continuation::{Continuation, Continuations},
+    continuations::continuation::Continuations,
     error::{NoSuchBridge, RejectedMod},
     groups::group::Group,
     id::{BridgeId, GroupId, MeterId, RuleId},
-    learn::learning::Learning,
+    learn::{learn_status::LearnStatus, learning::Learning},
     meters::meter::Meter,
     tables::{
         expiry::Deadlines,
@@ -42,7 +41,6 @@ use crate::{
         table::TableTotals,
     },
     time::Time,
-    translate::{self, TablesAtVersion},
     traversals::traversal::Traversal,
     update::{
         batch::UpdateBatch,
@@ -64,8 +62,7 @@ pub struct Pipeline {
     bridges: RwLock<VersionedBridges>,
     continuations: Continuations,
     control: Mutex<ControlState>,
-    learns: AtomicBool,
-    learnings_refused: AtomicU64,
+    learn_status: LearnStatus,
     /// Rules that may expire earlier than their queued deadline.
     lowered: Mutex<Vec<Arc<Rule>>>,
 }
@@ -102,8 +99,7 @@ impl Pipeline {
             bridges: RwLock::new(VersionedBridges::new()),
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
-            learns: AtomicBool::new(false),
-            learnings_refused: AtomicU64::new(0),
+            learn_status: LearnStatus::default(),
             lowered: Mutex::default(),
         }
     }
@@ -295,7 +291,7 @@ impl Pipeline {
                 }
             };
             if learned.is_err() {
-                self.learnings_refused.fetch_add(1, Ordering::Relaxed);
+                self.learn_status.count_refused();
             }
         }
         drop(bridges);
@@ -330,7 +326,7 @@ impl Pipeline {
     /// different flows does not matter.
     #[must_use]
     pub fn learns(&self) -> bool {
-        self.learns.load(Ordering::Relaxed)
+        self.learn_status.learns()
     }
 
     /// Returns the number of learn requests that were refused.
@@ -338,7 +334,7 @@ impl Pipeline {
     /// The reason is the limit of a table or of a `learn`, or that the learning rule was gone.
     #[must_use]
     pub fn learnings_refused(&self) -> u64 {
-        self.learnings_refused.load(Ordering::Relaxed)
+        self.learn_status.refused_count()
     }
 
     /// Removes the rules with an expired idle or hard timeout.
@@ -425,61 +421,6 @@ impl Pipeline {
         self.bridges.read().get(&id).map_or_else(Vec::new, VersionedBridge::table_stats)
     }
 
-    /// Translates a packet by the tables of its bridge, as `version` sees them.
-    ///
-    /// The key names the bridge and the ingress port. `version` is published and not reclaimed.
-    #[must_use]
-    pub fn translate(&self, key: &FlowKey, version: Version) -> Traversal {
-        translate::packet(self.tables(&self.bridges.read(), version), key)
-    }
-
-    /// Continues with a packet behind a recirculation, as `version` sees the tables.
-    ///
-    /// The key is the one of the packet parsed again, completed by [`Continuation::enter`].
-    #[must_use]
-    pub fn resume(
-        &self,
-        key: &FlowKey,
-        continuation: &Arc<Continuation>,
-        version: Version,
-    ) -> Traversal {
-        translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
-    }
-
-    /// Continues with a packet that a controller sends back, by the newest tables.
-    ///
-    /// The continuation is the one of the packet-in
-    /// ([`Punt::continuation`](crate::Punt::continuation)); the pipeline fields are those that the
-    /// controller sends. The key is the one of the frame alone.
-    #[must_use]
-    pub fn resume_paused(
-        &self,
-        frame: &FlowKey,
-        continuation: &Continuation,
-        metadata: &Match,
-    ) -> Traversal {
-        let frozen = continuation.frozen().resumed(metadata);
-        let continuation = self.continuations.intern(frozen, None);
-        let mut key = frame.clone();
-        continuation.enter(&mut key);
-        let bridges = self.bridges.read();
-        translate::resume(self.tables(&bridges, self.version()), &key, &continuation)
-    }
-
-    /// Runs the actions of a packet-out on a packet.
-    ///
-    /// The key names the bridge, and as ingress port the one that the packet-out names. An output
-    /// to [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) sends the packet through the tables.
-    #[must_use]
-    pub fn translate_actions(
-        &self,
-        key: &FlowKey,
-        actions: &[Action],
-        version: Version,
-    ) -> Traversal {
-        translate::packet_out(self.tables(&self.bridges.read(), version), key, actions)
-    }
-
     /// Credits hits of a traversal to its rules, tables and groups.
     ///
     /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
@@ -562,25 +503,6 @@ impl Pipeline {
         Ok(self.publish(control, version, deltas))
     }
 
-    /// Runs actions on a packet, as a version sees tables that are being changed.
-    pub(crate) fn run_actions(
-        &self,
-        bridges: &VersionedBridges,
-        key: &FlowKey,
-        actions: &[Action],
-        version: Version,
-    ) -> Traversal {
-        translate::packet_out(self.tables(bridges, version), key, actions)
-    }
-
-    const fn tables<'a>(
-        &'a self,
-        bridges: &'a VersionedBridges,
-        version: Version,
-    ) -> TablesAtVersion<'a> {
-        TablesAtVersion { bridges, continuations: &self.continuations, version }
-    }
-
     fn change_bridge(
         &self,
         id: BridgeId,
@@ -607,43 +529,10 @@ impl Pipeline {
             return Change { version: self.version(), deltas };
         }
         control.deadlines.follow(&deltas);
-        if deltas.iter().any(|delta| self.is_learner(delta, version)) {
-            // Relaxed: a thread that adopts the version has it from the thread that published it.
-            self.learns.store(true, Ordering::Relaxed);
-        }
+        self.learn_status.follow(&deltas, &self.bridges, version);
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
     }
-
-    /// Returns whether the delta adds or changes a rule or a group that learns.
-    fn is_learner(&self, delta: &Delta, version: Version) -> bool {
-        match delta {
-            Delta::Rule(delta) => delta.rule.instructions.any(may_learn),
-            Delta::Changed(Object::Group(bridge, group)) => {
-                let bridges = self.bridges.read();
-                let found = bridges.get(bridge).and_then(|own| own.groups.find(*group, version));
-                let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
-                // Of the learning actions a bucket runs outputs alone, and these are in no clone.
-                buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
-            }
-            Delta::Changed(_) => false,
-        }
-    }
-}
-
-/// Returns whether packets may learn by an action.
-///
-/// That is `learn`, or an output to NORMAL, which a field or a bundle member can name too.
-fn may_learn(action: &Action) -> bool {
-    match action {
-        Action::Learn(_) | Action::OutputField { .. } => true,
-        Action::Bundle(bundle) => bundle.members.contains(&PortNo::NORMAL),
-        action => outputs_normally(action),
-    }
-}
-
-const fn outputs_normally(action: &Action) -> bool {
-    matches!(action, Action::Output { port: PortNo::NORMAL, .. })
 }
 
 #[cfg(test)]

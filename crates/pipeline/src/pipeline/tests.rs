@@ -1,6 +1,7 @@
 //! A pipeline, compared with a model of plain lists.
 
 use proptest::prelude::*;
+use shunt_flow::FlowKey;
 
 use super::*;
 use crate::{

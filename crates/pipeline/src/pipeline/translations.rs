@@ -1,0 +1,116 @@
+//! Translations: by a version that the caller holds, or by the newest one.
+
+use std::sync::Arc;
+
+use shunt_classifier::Version;
+use shunt_flow::{FlowKey, Match};
+
+use super::Pipeline;
+use crate::{
+    action::Action,
+    bridges::bridge::VersionedBridges,
+    continuations::continuation::Continuation,
+    translate::{self, TablesAtVersion},
+    traversals::traversal::Traversal,
+};
+
+impl Pipeline {
+    /// Translates a packet by the tables of its bridge, as `version` sees them.
+    ///
+    /// The key names the bridge and the ingress port. `version` is published and not reclaimed.
+    #[must_use]
+    pub fn translate(&self, key: &FlowKey, version: Version) -> Traversal {
+        translate::packet(self.tables(&self.bridges.read(), version), key)
+    }
+
+    /// Continues with a packet behind a recirculation, as `version` sees the tables.
+    ///
+    /// The key is the one of the packet parsed again, completed by [`Continuation::enter`].
+    #[must_use]
+    pub fn resume(
+        &self,
+        key: &FlowKey,
+        continuation: &Arc<Continuation>,
+        version: Version,
+    ) -> Traversal {
+        translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
+    }
+
+    /// Continues with a packet that a controller sends back, by the newest tables.
+    ///
+    /// The continuation is the one of the packet-in
+    /// ([`Punt::continuation`](crate::Punt::continuation)); the pipeline fields are those that the
+    /// controller sends. The key is the one of the frame alone.
+    #[must_use]
+    pub fn resume_paused(
+        &self,
+        frame: &FlowKey,
+        continuation: &Continuation,
+        metadata: &Match,
+    ) -> Traversal {
+        let frozen = continuation.frozen().resumed(metadata);
+        let continuation = self.continuations.intern(frozen, None);
+        let mut key = frame.clone();
+        continuation.enter(&mut key);
+        let bridges = self.bridges.read();
+        translate::resume(self.tables(&bridges, self.version()), &key, &continuation)
+    }
+
+    /// Runs the actions of a packet-out on a packet.
+    ///
+    /// The key names the bridge, and as ingress port the one that the packet-out names. An output
+    /// to [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) sends the packet through the tables.
+    #[must_use]
+    pub fn translate_actions(
+        &self,
+        key: &FlowKey,
+        actions: &[Action],
+        version: Version,
+    ) -> Traversal {
+        translate::packet_out(self.tables(&self.bridges.read(), version), key, actions)
+    }
+
+    /// Translates a packet by the newest version of the tables.
+    ///
+    /// For callers that hold no version. The lock spans the choice of the version and the
+    /// translation, so no reclaim comes between them.
+    #[must_use]
+    pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::packet(self.tables(&bridges, self.version()), key)
+    }
+
+    /// Continues with a packet behind a recirculation, as [`Self::translate_newest`]
+    /// does.
+    #[must_use]
+    pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::resume(self.tables(&bridges, self.version()), key, continuation)
+    }
+
+    /// Runs the actions of a packet-out, as [`Self::translate_newest`] runs rules.
+    #[must_use]
+    pub fn translate_actions_newest(&self, key: &FlowKey, actions: &[Action]) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::packet_out(self.tables(&bridges, self.version()), key, actions)
+    }
+
+    /// Runs actions on a packet, as a version sees tables that are being changed.
+    pub(crate) fn run_actions(
+        &self,
+        bridges: &VersionedBridges,
+        key: &FlowKey,
+        actions: &[Action],
+        version: Version,
+    ) -> Traversal {
+        translate::packet_out(self.tables(bridges, version), key, actions)
+    }
+
+    pub(super) const fn tables<'a>(
+        &'a self,
+        bridges: &'a VersionedBridges,
+        version: Version,
+    ) -> TablesAtVersion<'a> {
+        TablesAtVersion { bridges, continuations: &self.continuations, version }
+    }
+}
