@@ -33,19 +33,8 @@ impl RuleInfo {
 
     fn of_action(action: &Action) -> Self {
         match action {
-            Action::SetField { .. }
-            | Action::Load { .. }
-            | Action::Move { .. }
-            | Action::Push(_)
-            | Action::Pop(_)
-            | Action::Note(_)
-            | Action::SetQueue(_)
-            | Action::PopQueue
-            | Action::SetNwTtl(_)
-            | Action::SetTpSrc(_)
-            | Action::SetTpDst(_)
-            | Action::PushVlan { .. }
-            | Action::PopVlan => Self::Nothing,
+            action if is_plain_write(action) => Self::Nothing,
+            Action::Move { .. } | Action::Push(_) => Self::Nothing,
             // The port may be a patch port.
             Action::Output { port, .. } if port.is_physical() => Self::Depth,
             Action::Resubmit { .. } => Self::Table,
@@ -170,17 +159,6 @@ fn reads_nothing(action: &Action) -> bool {
         Action::Output { port, .. } => *port != PortNo::CONTROLLER && *port != PortNo::TABLE,
         Action::DecTtl { controllers } => controllers.is_empty(),
         Action::OutputTruncated { .. }
-        | Action::SetField { .. }
-        | Action::Load { .. }
-        | Action::Pop(_)
-        | Action::PushVlan { .. }
-        | Action::PopVlan
-        | Action::SetQueue(_)
-        | Action::PopQueue
-        | Action::SetNwTtl(_)
-        | Action::SetTpSrc(_)
-        | Action::SetTpDst(_)
-        | Action::Note(_)
         | Action::Exit
         | Action::Conjunction { .. }
         // The buckets of all groups are included for every table.
@@ -190,8 +168,26 @@ fn reads_nothing(action: &Action) -> bool {
         // These hash headers.
         | Action::Multipath(_)
         | Action::Bundle(_) => true,
-        _ => false,
+        action => is_plain_write(action),
     }
+}
+
+/// Returns whether an action at most writes, and uses nothing of its rule.
+const fn is_plain_write(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::SetField { .. }
+            | Action::Load { .. }
+            | Action::Pop(_)
+            | Action::PushVlan { .. }
+            | Action::PopVlan
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::SetNwTtl(_)
+            | Action::SetTpSrc(_)
+            | Action::SetTpDst(_)
+            | Action::Note(_)
+    )
 }
 
 #[cfg(test)]
@@ -220,7 +216,11 @@ mod tests {
 
     /// Returns the registers among the fields.
     fn registers(needs: &LiveFields) -> Vec<usize> {
-        (0..16).filter(|register| needs.bits.field(REGISTERS[*register]) != 0).collect()
+        let is_among = |register: &usize| {
+            let field = FieldId::find(&format!("reg{register}")).unwrap();
+            needs.bits.field(field) != 0
+        };
+        (0..16).filter(is_among).collect()
     }
 
     fn needs_of(actions: &[Action]) -> LiveFields {
@@ -228,25 +228,6 @@ mod tests {
         needs.add_actions(actions, None);
         needs
     }
-
-    const REGISTERS: [FieldId; 16] = [
-        FieldId::Reg0,
-        FieldId::Reg1,
-        FieldId::Reg2,
-        FieldId::Reg3,
-        FieldId::Reg4,
-        FieldId::Reg5,
-        FieldId::Reg6,
-        FieldId::Reg7,
-        FieldId::Reg8,
-        FieldId::Reg9,
-        FieldId::Reg10,
-        FieldId::Reg11,
-        FieldId::Reg12,
-        FieldId::Reg13,
-        FieldId::Reg14,
-        FieldId::Reg15,
-    ];
 
     #[test]
     fn packet_ins_read_all_hidden_fields() {
