@@ -23,6 +23,7 @@ use shunt_flow::{
 };
 
 use super::{
+    hidden_state::NAMING,
     live_fields::{FieldReader, LiveFields, RuleInfo},
     plain_continuations::PlainContinuations,
 };
@@ -119,7 +120,7 @@ impl ReadableFields {
         }
         live.words_mut()[ALWAYS.0..=ALWAYS.1].fill(u64::MAX);
         live.words_mut()[HEADER_START..].fill(0);
-        NAMING.iter().for_each(|word| live.words_mut()[usize::from(*word)] = 0);
+        NAMING.iter().for_each(|index| live.words_mut()[*index] = 0);
         live
     }
 
@@ -185,9 +186,6 @@ impl ReadableFields {
 
 /// The first and the last of the words that a patch port does not clear.
 const ALWAYS: (usize, usize) = (word::PKT_MARK as usize, word::IN_PHY_PORT as usize);
-
-/// Words that name the place of the packet and are not part of its state.
-const NAMING: [u8; 2] = [word::RECIRC, word::BRIDGE];
 
 #[cfg(test)]
 mod tests {
@@ -291,7 +289,7 @@ mod tests {
         let live = ReadableFields::default().live(&needs);
         assert_eq!(live.field(FieldId::Reg0), 0xffff_ffff);
         assert_eq!(live.field(FieldId::PktMark), 0xffff_ffff);
-        assert!(NAMING.iter().all(|word| live.words()[usize::from(*word)] == 0));
+        assert!(NAMING.iter().all(|index| live.words()[*index] == 0));
         assert!(live.words()[HEADER_START..].iter().all(|word| *word == 0));
         let idle = ReadableFields::default().live(&LiveFields::default());
         assert_eq!(idle.field(FieldId::PktMark), 0xffff_ffff, "a peer bridge sees it");

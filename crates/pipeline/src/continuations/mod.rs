@@ -2,6 +2,7 @@
 //! partition point, and the hidden fields that count in it.
 
 pub(crate) mod continuation;
+pub(crate) mod hidden_state;
 pub(crate) mod live_fields;
 pub(crate) mod liveness;
 pub(crate) mod plain_continuations;

@@ -15,25 +15,26 @@
 //!
 //! `goto` ends the visit and begins the next in its place. `resubmit` puts `Return`, `EndVisit` and
 //! the lookup on top. `clone` puts `Restore` under its actions and under an execution of its copy
-//! of the action set. A patch port puts `Leave` under a walk of its own, a group under the actions
-//! of a bucket. `exit` drops all steps down to the nearest `Leave`; too many labels, to the one of
-//! a bucket.
+//! of the action set. An output to a patch port puts `EnterPeer` on top, which puts `Leave` under a
+//! walk of its own. A group puts `Leave` under the actions of a bucket. NORMAL puts `RestorePacket`
+//! under an output with another tag. `exit` drops all steps down to the nearest `Leave`; too many
+//! labels, to the one of a bucket.
 
-use std::{ops::ControlFlow, slice, sync::Arc, vec};
+use std::{ops::ControlFlow, slice, vec};
 
 use shunt_flow::PortNo;
 
 use super::{
-    actions::{action_set::ActionSet, normal::NormalFlood, output::Flood, stack::Stack},
-    bridge_view::BridgeView,
-    rule_context::RuleContext,
+    action_state::ActionState,
+    actions::{normal::NormalFlood, output::Flood},
+    rule_context::{RuleContext, RunningRule},
     working_packet::SavedPacket,
 };
 use crate::{
     action::Action,
     groups::group::Bucket,
-    id::TableId,
-    tables::rule::{Instructions, Rule},
+    id::{BridgeId, TableId},
+    tables::rule::Instructions,
 };
 
 /// A stack of steps, the next one last.
@@ -66,29 +67,27 @@ pub(super) enum AgendaStep<'a> {
     EndVisit,
     /// Return from a resubmit.
     Return {
-        /// The rule of the resubmit, as packet-ins show it.
-        context: RuleContext,
-        /// The rule itself, as in `Translation`.
-        rule: Option<&'a Arc<Rule>>,
+        /// The rule of the resubmit.
+        rule: RunningRule<'a>,
         /// The nesting depth of the resubmit.
         depth: u16,
     },
-    /// Put the packet back behind a clone.
+    /// Send the packet to a port of the peer bridge of a patch port.
+    EnterPeer { bridge: BridgeId, port: PortNo },
+    /// Put the packet back behind an output that changed its tag.
+    RestorePacket(Box<SavedPacket>),
+    /// Put packet and state back behind a clone.
     Restore(Box<Saved<'a>>),
-    /// Put the packet back behind the peer bridge, or behind a bucket.
+    /// Put packet and state back behind the peer bridge, or behind a bucket.
     Leave(Box<Saved<'a>>),
 }
 
-/// The state that a clone, a bucket or a patch port puts back.
+/// The packet and the state that a clone, a bucket or a patch port puts back.
 pub(super) struct Saved<'a> {
     pub(super) packet: SavedPacket,
-    pub(super) action_set: ActionSet<'a>,
-    pub(super) stack: Stack,
-    pub(super) bridge: BridgeView<'a>,
-    pub(super) context: RuleContext,
-    pub(super) rule: Option<&'a Arc<Rule>>,
+    pub(super) state: ActionState<'a>,
     pub(super) depth: u16,
-    /// True if the state is put back behind a bucket.
+    /// True if it is put back behind a bucket.
     pub(super) is_bucket: bool,
 }
 
@@ -136,10 +135,33 @@ impl<'a> Agenda<'a> {
         self.steps.iter().any(is_bucket)
     }
 
+    /// Returns the steps that concern the packet as it is now, the next one last.
+    pub(super) fn freezable(&self) -> &[AgendaStep<'a>] {
+        &self.steps[self.nearest_boundary()..]
+    }
+
+    /// Returns whether all remaining steps concern the packet as it is now.
+    pub(super) fn is_freezable(&self) -> bool {
+        self.nearest_boundary() == 0
+    }
+
     /// Returns the index above which all steps concern the packet as it is now.
-    pub(super) fn nearest_boundary(&self) -> usize {
-        let is_boundary =
-            |step: &AgendaStep<'_>| matches!(step, AgendaStep::Restore(_) | AgendaStep::Leave(_));
+    fn nearest_boundary(&self) -> usize {
+        let is_boundary = |step: &AgendaStep<'_>| match step {
+            AgendaStep::RestorePacket(_) | AgendaStep::Restore(_) | AgendaStep::Leave(_) => true,
+            AgendaStep::Actions(_)
+            | AgendaStep::Set(_)
+            | AgendaStep::Instructions(_)
+            | AgendaStep::ActionSet(_)
+            | AgendaStep::Buckets(_)
+            | AgendaStep::Flood(_)
+            | AgendaStep::NormalFlood(_)
+            | AgendaStep::Walk
+            | AgendaStep::LookUp { .. }
+            | AgendaStep::EndVisit
+            | AgendaStep::Return { .. }
+            | AgendaStep::EnterPeer { .. } => false,
+        };
         self.steps.iter().rposition(is_boundary).map_or(0, |index| index + 1)
     }
 

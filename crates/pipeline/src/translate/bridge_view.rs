@@ -1,4 +1,7 @@
 //! The bridge that the packet is in, as one version sees it.
+//!
+//! Every method that finds an object by name records the read. So a translation can use no object
+//! without depending on it. Tables are the exception: their lookups are recorded as visits.
 
 use std::sync::Arc;
 
@@ -9,13 +12,15 @@ use super::record::recorder::Recorder;
 use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
+        mac_table::MacEntry,
         port::PortInfo,
         port_table::PortTable,
     },
-    continuations::continuation::Continuations,
+    continuations::{continuation::Continuations, liveness::ReadableFields},
     groups::group::Group,
-    id::{BridgeId, GroupId, MeterId},
+    id::{BridgeId, GroupId, MeterId, TableId},
     meters::meter::Meter,
+    tables::table::RuleTable,
     versions::delta::Object,
 };
 
@@ -30,10 +35,10 @@ pub(crate) struct TablesAtVersion<'a> {
 /// One bridge, at one version.
 #[derive(Clone, Copy)]
 pub(super) struct BridgeView<'a> {
-    pub(super) id: BridgeId,
-    pub(super) state: &'a VersionedBridge,
-    pub(super) ports: &'a PortTable,
-    pub(super) version: Version,
+    id: BridgeId,
+    state: &'a VersionedBridge,
+    ports: &'a PortTable,
+    version: Version,
 }
 
 impl<'a> BridgeView<'a> {
@@ -49,6 +54,46 @@ impl<'a> BridgeView<'a> {
         Some(Self { id, state, ports, version: tables.version })
     }
 
+    /// Returns the number of the bridge.
+    pub(super) const fn id(self) -> BridgeId {
+        self.id
+    }
+
+    /// Returns the version of the view.
+    pub(super) const fn version(self) -> Version {
+        self.version
+    }
+
+    /// Returns the bridge in all versions.
+    pub(super) const fn state(self) -> &'a VersionedBridge {
+        self.state
+    }
+
+    /// Returns a table, if it has ever had a rule.
+    pub(super) fn table(self, table: TableId) -> Option<&'a RuleTable> {
+        self.state.table(table)
+    }
+
+    /// Returns the hidden fields that the tables can read.
+    pub(super) fn readable(self) -> &'a ReadableFields {
+        self.state.liveness.at(self.version)
+    }
+
+    /// Returns whether some port drops received packets.
+    pub(super) fn filters_ingress(self, recorder: &mut Recorder) -> bool {
+        self.port_filters(recorder).filters_ingress
+    }
+
+    /// Returns whether some port drops packets that are sent on it.
+    pub(super) fn filters_egress(self, recorder: &mut Recorder) -> bool {
+        self.port_filters(recorder).filters_egress
+    }
+
+    fn port_filters(self, recorder: &mut Recorder) -> &'a PortTable {
+        recorder.read(Object::PortFilters(self.id));
+        self.ports
+    }
+
     /// Returns a port of the bridge.
     pub(super) fn find_port(self, number: PortNo, recorder: &mut Recorder) -> Option<&'a PortInfo> {
         recorder.read(Object::Port(self.id, number));
@@ -61,8 +106,9 @@ impl<'a> BridgeView<'a> {
         self.ports.ports()
     }
 
-    /// Returns a group of the bridge. The caller records the read.
-    pub(super) fn group(self, id: GroupId) -> Option<&'a Arc<Group>> {
+    /// Returns a group of the bridge.
+    pub(super) fn find_group(self, id: GroupId, recorder: &mut Recorder) -> Option<&'a Arc<Group>> {
+        recorder.read(Object::Group(self.id, id));
         self.state.groups.find(id, self.version)
     }
 
@@ -70,5 +116,16 @@ impl<'a> BridgeView<'a> {
     pub(super) fn find_meter(self, id: MeterId, recorder: &mut Recorder) -> Option<Arc<Meter>> {
         recorder.read(Object::Meter(self.id, id));
         self.state.meters.find(id, self.version).cloned()
+    }
+
+    /// Returns a MAC address that the bridge has learned in a VLAN.
+    pub(super) fn find_mac(
+        self,
+        vlan: u16,
+        mac: [u8; 6],
+        recorder: &mut Recorder,
+    ) -> Option<&'a Arc<MacEntry>> {
+        recorder.read(Object::Mac(self.id, vlan, mac));
+        self.state.macs.find(vlan, mac, self.version)
     }
 }

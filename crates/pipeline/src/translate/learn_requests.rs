@@ -4,6 +4,7 @@
 //! control applies them as a version. A request for what the tables already have becomes a refresh,
 //! which each later hit of the cache entry repeats.
 
+use super::limits::LEARN_REQUESTS_MAX;
 use crate::{
     learn::learning::{LearnedRule, Learning},
     traversals::traversal::{Refresh, TraversalError},
@@ -15,9 +16,6 @@ pub(super) struct LearnRequests {
     learnings: Vec<Learning>,
     refreshes: Vec<Refresh>,
 }
-
-/// The most learn requests, and the most refreshes, of one packet.
-pub(super) const LEARN_REQUESTS_MAX: usize = 1024;
 
 impl LearnRequests {
     /// Adds a learn request: the traversal is not cached.

@@ -6,24 +6,26 @@
 
 use crate::traversals::{sub_traversal::LimitUse, traversal::TraversalError};
 
-use super::{action_builder::ACTIONS_MAX, learn_requests::LEARN_REQUESTS_MAX};
-
 /// The most nested resubmits to the same or a lower table, buckets and patch ports.
 const DEPTH_MAX: u16 = 64;
 /// The most table lookups of a translation after its first.
-pub(super) const RESUBMITS_MAX: u16 = 4096;
+const RESUBMITS_MAX: u16 = 4096;
 /// The most times that a packet is parsed again, as in Open vSwitch.
 const RECIRCULATIONS_MAX: u8 = 6;
+/// The most datapath actions of one traversal.
+pub(super) const ACTIONS_MAX: usize = 1 << 16;
+/// The most learn requests, and the most refreshes, of one packet.
+pub(super) const LEARN_REQUESTS_MAX: usize = 1024;
 
 /// Counters of what a translation has used of its limits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LimitCounters {
     /// Nesting depth: resubmits to the same or a lower table, buckets and patch ports.
-    pub(super) depth: u16,
+    depth: u16,
     /// Number of lookups after the first.
-    pub(super) resubmits: u16,
+    resubmits: u16,
     /// Number of times that the packet was parsed again.
-    pub(super) recirculations: u8,
+    recirculations: u8,
 }
 
 impl LimitCounters {
@@ -56,6 +58,26 @@ impl LimitCounters {
             return Err(TraversalError::TooManyRecirculations(RECIRCULATIONS_MAX));
         }
         Ok(Self { recirculations, ..self })
+    }
+
+    /// Returns the nesting depth.
+    pub(super) const fn depth(self) -> u16 {
+        self.depth
+    }
+
+    /// Returns to the nesting depth of an outer part.
+    pub(super) const fn return_to(&mut self, depth: u16) {
+        self.depth = depth;
+    }
+
+    /// Returns the number of lookups after the first.
+    pub(super) fn lookups_count(self) -> usize {
+        usize::from(self.resubmits)
+    }
+
+    /// Returns whether the packet was parsed again.
+    pub(super) const fn has_recirculated(self) -> bool {
+        self.recirculations > 0
     }
 
     /// Returns counters that start at zero, at the same depth.

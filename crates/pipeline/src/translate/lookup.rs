@@ -25,7 +25,10 @@ use crate::{
         rule::Rule,
         table::RuleTable,
     },
-    traversals::traversal::{TraversalError, Visit},
+    traversals::{
+        sub_traversal::NotedTraversal,
+        traversal::{TraversalError, Visit},
+    },
 };
 
 /// Looks up in a table and records the visit. `port` replaces the ingress port.
@@ -39,17 +42,17 @@ pub(super) fn look_up<'a>(
     table: TableId,
     port: Option<PortNo>,
 ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
-    let WorkingPacket { key: own_key, recorder, .. } = packet;
+    let (own_key, recorder) = packet.key_and_recorder();
     // Two statements: a tuple of both would copy the altered key at each lookup.
     let altered = altered(own_key, port);
     let foreign = foreign(own_key, port);
     let (key, is_own) = (altered.as_ref().unwrap_or(own_key), altered.is_none());
-    let entering = LookupInput { bridge: bridge.id, table, key, foreign, is_own };
-    let (found, version) = (bridge.state.table(table), bridge.version);
+    let entering = LookupInput { bridge: bridge.id(), table, key, foreign, is_own };
+    let (found, version) = (bridge.table(table), bridge.version());
     if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {
         return look_up_conjunctions(recorder, limits, with_clauses, version, entering);
     }
-    let rule = match known_visits.at(recorder.visits_count(), (bridge.id, table)) {
+    let rule = match known_visits.at(recorder.visits_count(), (bridge.id(), table)) {
         Some((rule, lookup)) => {
             debug_assert!(is_found(found, key, version, rule));
             recorder.look_up_known(lookup);
@@ -71,17 +74,17 @@ pub(super) fn skip_known_table<'a>(
     table: TableId,
     port: Option<PortNo>,
 ) -> Option<(&'a Arc<Rule>, TableId)> {
-    let WorkingPacket { key, recorder, .. } = packet;
-    let (rule, lookup) = known_visits.at(recorder.visits_count(), (bridge.id, table))?;
+    let (key, recorder) = packet.key_and_recorder();
+    let (rule, lookup) = known_visits.at(recorder.visits_count(), (bridge.id(), table))?;
     let rule = rule?;
     let next = rule.instructions.goto_only()?;
-    let found = bridge.state.table(table);
+    let found = bridge.table(table);
     if found.is_none_or(RuleTable::has_clauses) || is_altered(key, port) {
         return None;
     }
-    debug_assert!(is_found(found, key, bridge.version, Some(rule)));
+    debug_assert!(is_found(found, key, bridge.version(), Some(rule)));
     let foreign = foreign(key, port);
-    let entering = LookupInput { bridge: bridge.id, table, key, foreign, is_own: true };
+    let entering = LookupInput { bridge: bridge.id(), table, key, foreign, is_own: true };
     recorder.pass(entering, lookup, Some(rule));
     Some((rule, next))
 }
@@ -128,12 +131,20 @@ fn look_up_conjunctions<'a>(
 #[derive(Clone, Copy, Default)]
 pub(super) struct KnownVisits<'a> {
     /// The visits from the first one on.
-    pub(super) visits: &'a [Visit],
+    visits: &'a [Visit],
     /// The bits that the lookup of each consulted.
-    pub(super) lookups: &'a [Option<SparseMask>],
+    lookups: &'a [Option<SparseMask>],
 }
 
 impl<'a> KnownVisits<'a> {
+    /// The visits of a noted traversal from `first` on.
+    pub(super) fn behind(noted: &'a NotedTraversal, first: usize) -> Self {
+        Self {
+            visits: noted.traversal.visits.get(first..).unwrap_or_default(),
+            lookups: noted.lookups.get(first..).unwrap_or_default(),
+        }
+    }
+
     /// Returns the result of the lookup of a visit, and the bits that it consulted.
     ///
     /// `None` if the visit is not known, or not of this table.

@@ -6,23 +6,10 @@
 //! shows have the values that come back, zero if they are left out; the others keep their values
 //! (Open vSwitch, `NXT_RESUME`).
 
-use std::sync::Arc;
-
 use shunt_flow::{FieldId, Match};
 
-use super::{actions::output::METADATA, recirculation::hidden, translation::Translation};
-use crate::continuations::continuation::{Continuation, FrozenState};
-
-impl Translation<'_> {
-    /// Freezes the remaining steps.
-    ///
-    /// The controller that resumes the packet sends a message for it, so the packet gets fresh
-    /// limits of lookups and recirculations. The depth stays: the remaining steps return to it.
-    pub(super) fn pause(&mut self) -> Arc<Continuation> {
-        let frozen = self.frozen(None, self.limits.restarted());
-        self.tables.continuations.intern(frozen, None)
-    }
-}
+use super::actions::packet_in::METADATA;
+use crate::continuations::{continuation::FrozenState, hidden_state::hidden_state};
 
 impl FrozenState {
     /// Returns the state with the pipeline fields that a controller sends back.
@@ -31,6 +18,6 @@ impl FrozenState {
         for field in METADATA.iter().filter(|field| **field != FieldId::InPort) {
             key.set_field(*field, sent.field(*field));
         }
-        Self { in_port: Some(sent.in_port()), hidden: hidden(&key), ..self.clone() }
+        Self { in_port: Some(sent.in_port()), hidden: hidden_state(&key), ..self.clone() }
     }
 }

@@ -11,160 +11,66 @@
 //! back. Lookups and depth are summed up along a chain of recirculations, and the length of the
 //! chain is bounded.
 
-use std::sync::Arc;
-
-use shunt_flow::{
-    FieldId, FlowKey, FlowMask, Match,
-    field::Prerequisite,
-    layout::{HEADER_START, word},
-    rewrite::TtlCopy,
-};
+use shunt_flow::{FieldId, Match, field::Prerequisite, rewrite::TtlCopy};
 
 use super::{
-    agenda::{Agenda, AgendaStep},
-    limits::LimitCounters,
-    record::recorder::IN_PORT_BITS,
-    translation::Translation,
+    action_state::ActionState, agenda::AgendaStep, limits::LimitCounters,
+    rule_context::RunningRule, working_packet::WorkingPacket,
 };
 use crate::{
-    action::{Action, Subfield},
-    continuations::continuation::{Continuation, FrozenState, FrozenStep, NamedRule},
-    tables::{
-        rule::{Instructions, Rule},
-        rule_filter::any_action,
+    action::Action,
+    continuations::{
+        continuation::{FrozenState, FrozenStep},
+        hidden_state::{hidden_state, hidden_words},
     },
-    traversals::{datapath_action::DatapathAction, traversal::TraversalError},
-    versions::delta::Object,
+    tables::{rule::Instructions, rule_filter::any_action},
 };
 
-/// Hidden words that are not in a continuation: the recirculation id and the bridge
-/// name it.
-const NAMING: [u8; 2] = [word::RECIRC, word::BRIDGE];
-
-impl<'a> Translation<'a> {
-    /// Ends the entry before a step that needs headers which were not parsed.
-    pub(super) fn recirculate_before(
-        &mut self,
-        step: AgendaStep<'a>,
-    ) -> Result<(), TraversalError> {
-        self.agenda.push(step);
-        self.recirculate(None)
+/// Returns all state that decides `steps`, by value; its bits are consulted.
+pub(super) fn freeze(
+    packet: &mut WorkingPacket,
+    state: &ActionState<'_>,
+    steps: &[AgendaStep<'_>],
+    ttl_copy: Option<TtlCopy>,
+    limits: LimitCounters,
+) -> FrozenState {
+    for index in hidden_words() {
+        packet.recorder.consult_word(index, u64::MAX);
     }
+    let hidden = hidden_state(packet.key());
+    let frozen = freeze_with_hidden(packet, state, steps, hidden, limits);
+    FrozenState { ttl_copy, ..frozen }
+}
 
-    /// Ends the entry; a TTL that only the frame shows is copied before the packet
-    /// continues.
-    pub(super) fn recirculate_after(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
-        self.recirculate(Some(copy))
+/// Returns the state as [`freeze`] does, with hidden words that are consulted.
+pub(super) fn freeze_with_hidden(
+    packet: &mut WorkingPacket,
+    state: &ActionState<'_>,
+    steps: &[AgendaStep<'_>],
+    hidden: Match,
+    limits: LimitCounters,
+) -> FrozenState {
+    let is_elsewhere = packet.recorder.is_rewritten(FieldId::InPort);
+    let in_port = is_elsewhere.then(|| packet.in_port());
+    let (steps, names_rule) = frozen_steps(steps);
+    FrozenState {
+        bridge: state.bridge.id(),
+        in_port,
+        hidden,
+        is_live_only: false,
+        ttl_copy: None,
+        steps,
+        action_set: state.action_set.actions().cloned().collect(),
+        stack: state.stack.clone(),
+        context: state.rule.context,
+        rule: state.rule.named(names_rule),
+        limits,
     }
+}
 
-    /// `check_pkt_larger`: ends the entry, with one continuation for each result.
-    pub(super) fn check_length(
-        &mut self,
-        length: u16,
-        target: Subfield,
-    ) -> Result<(), TraversalError> {
-        let frozen = self.freeze(None)?;
-        let with_bit = |value| {
-            let mut frozen = frozen.clone();
-            frozen.steps.push(FrozenStep::Actions(vec![Action::Load { target, value }]));
-            self.tables.continuations.intern(frozen, None)
-        };
-        let (larger, other) = (with_bit(1), with_bit(0));
-        self.end_entry(DatapathAction::CheckLength { length, larger, other })
-    }
-
-    /// Continues where a continuation was frozen. The key's own hidden words are names
-    /// alone.
-    pub(super) fn thaw(&mut self, continuation: &'a Continuation) {
-        let frozen = continuation.frozen();
-        if frozen.is_live_only {
-            self.packet.recorder.read(Object::Live(frozen.bridge));
-        }
-        self.packet.key.words_mut()[..usize::from(word::BRIDGE)].fill(0);
-        for (index, value) in frozen.hidden.mask().map().iter().zip(frozen.hidden.value()) {
-            if !is_naming(index) {
-                self.packet.key.words_mut()[index] = *value;
-            }
-        }
-        self.packet.recorder.wrote_hidden();
-        if let Some(port) = frozen.in_port {
-            self.packet.key.set_in_port(port);
-            self.packet.recorder.wrote_word(usize::from(word::IN_PORT), IN_PORT_BITS);
-        }
-        self.agenda = Agenda::new(frozen.steps.iter().map(thawed).collect());
-        self.action_set.refill(&frozen.action_set);
-        self.stack = frozen.stack.clone();
-        self.context = frozen.context;
-        self.rule = frozen.rule.as_ref().map(|named| &named.0);
-        self.limits = frozen.limits;
-    }
-
-    fn recirculate(&mut self, ttl_copy: Option<TtlCopy>) -> Result<(), TraversalError> {
-        let frozen = self.freeze(ttl_copy)?;
-        self.end_entry(DatapathAction::Recirculate(self.tables.continuations.intern(frozen, None)))
-    }
-
-    /// Emits the last action of the entry, and continues below the frozen steps.
-    fn end_entry(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
-        self.packet.builder.emit(&self.packet.key, &mut self.packet.recorder, action)?;
-        self.leave_frozen();
-        Ok(())
-    }
-
-    /// Continues below the frozen steps.
-    pub(super) fn leave_frozen(&mut self) {
-        for step in self.agenda.drain_frozen() {
-            if let AgendaStep::EndVisit = step {
-                self.packet.recorder.end_visit();
-            }
-        }
-    }
-
-    /// Freezes the remaining steps, within the limit of a chain of recirculations.
-    fn freeze(&mut self, ttl_copy: Option<TtlCopy>) -> Result<FrozenState, TraversalError> {
-        let limits = self.limits.recirculated()?;
-        Ok(self.frozen(ttl_copy, limits))
-    }
-
-    /// Returns all state that decides the rest, by value; its bits are consulted.
-    pub(super) fn frozen(
-        &mut self,
-        ttl_copy: Option<TtlCopy>,
-        limits: LimitCounters,
-    ) -> FrozenState {
-        for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
-            self.packet.recorder.consult_word(index, u64::MAX);
-        }
-        let hidden = hidden(&self.packet.key);
-        self.frozen_with_hidden(hidden, ttl_copy, limits)
-    }
-
-    /// Returns the state as [`Self::frozen`] does, with these hidden words, which are
-    /// consulted.
-    pub(super) fn frozen_with_hidden(
-        &mut self,
-        hidden: Match,
-        ttl_copy: Option<TtlCopy>,
-        limits: LimitCounters,
-    ) -> FrozenState {
-        let is_elsewhere = self.packet.recorder.is_rewritten(FieldId::InPort);
-        let in_port = is_elsewhere.then(|| self.packet.in_port());
-        let (steps, names_rule) =
-            frozen_steps(&self.agenda.steps()[self.agenda.nearest_boundary()..]);
-        FrozenState {
-            bridge: self.bridge.id,
-            in_port,
-            hidden,
-            is_live_only: false,
-            ttl_copy,
-            steps,
-            action_set: self.action_set.actions().cloned().collect(),
-            stack: self.stack.clone(),
-            context: self.context,
-            rule: named(self.rule, names_rule),
-            limits,
-        }
-    }
+/// Returns steps that continue with these frozen ones.
+pub(super) fn thawed_steps(steps: &[FrozenStep]) -> Vec<AgendaStep<'_>> {
+    steps.iter().map(thawed).collect()
 }
 
 impl AgendaStep<'_> {
@@ -182,6 +88,8 @@ impl AgendaStep<'_> {
             | Self::NormalFlood(_)
             | Self::EndVisit
             | Self::Return { .. }
+            | Self::EnterPeer { .. }
+            | Self::RestorePacket(_)
             | Self::Restore(_)
             | Self::Leave(_) => false,
         }
@@ -274,10 +182,6 @@ const fn names_own_rule(action: &Action) -> bool {
     matches!(action, Action::Learn(_) | Action::FinTimeout { .. })
 }
 
-fn named(rule: Option<&Arc<Rule>>, names_rule: bool) -> Option<NamedRule> {
-    rule.filter(|_| names_rule).cloned().map(NamedRule)
-}
-
 /// Returns a step by value; `None` if it does nothing.
 ///
 /// `names_rule` is true if the steps behind it name the rule of the actions.
@@ -296,13 +200,15 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
         AgendaStep::Walk => FrozenStep::Walk,
         AgendaStep::LookUp { table, port } => FrozenStep::LookUp { table: *table, port: *port },
         AgendaStep::EndVisit => FrozenStep::EndVisit,
-        AgendaStep::Return { context, rule, depth } => {
-            let rule = named(*rule, names_rule);
-            FrozenStep::Return { context: *context, rule, depth: *depth }
+        AgendaStep::Return { rule, depth } => {
+            let (context, depth) = (rule.context, *depth);
+            FrozenStep::Return { context, rule: rule.named(names_rule), depth }
         }
         // Nothing below these is frozen; the actions of a bucket or of a port of a flood lie above
         // one.
-        AgendaStep::Restore(_)
+        AgendaStep::EnterPeer { .. }
+        | AgendaStep::RestorePacket(_)
+        | AgendaStep::Restore(_)
         | AgendaStep::Leave(_)
         | AgendaStep::Buckets(_)
         | AgendaStep::Flood(_)
@@ -320,21 +226,8 @@ fn thawed(step: &FrozenStep) -> AgendaStep<'_> {
         FrozenStep::LookUp { table, port } => AgendaStep::LookUp { table: *table, port: *port },
         FrozenStep::EndVisit => AgendaStep::EndVisit,
         FrozenStep::Return { context, rule, depth } => {
-            let rule = rule.as_ref().map(|named| &named.0);
-            AgendaStep::Return { context: *context, rule, depth: *depth }
+            let rule = RunningRule::thawed(*context, rule.as_ref());
+            AgendaStep::Return { rule, depth: *depth }
         }
     }
-}
-
-/// Returns the hidden words of a key, except those that name a continuation.
-pub(super) fn hidden(key: &FlowKey) -> Match {
-    let mut mask = FlowMask::EMPTY;
-    for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
-        mask.words_mut()[index] = key.words()[index];
-    }
-    Match::new(key, &mask)
-}
-
-fn is_naming(index: usize) -> bool {
-    NAMING.iter().any(|word| usize::from(*word) == index)
 }

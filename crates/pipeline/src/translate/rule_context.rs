@@ -1,12 +1,22 @@
-//! The context of the running actions: their rule, as packet-ins and resubmits see it.
+//! The rule of the running actions, and the part of it that packet-ins and resubmits see.
 
 use std::sync::Arc;
 
 use crate::{
     action::PacketInReason,
+    continuations::continuation::NamedRule,
     id::{Cookie, TableId},
     tables::rule::Rule,
 };
+
+/// The rule of the running actions.
+#[derive(Clone, Copy)]
+pub(super) struct RunningRule<'a> {
+    /// The rule as packet-ins show it.
+    pub(super) context: RuleContext,
+    /// The rule itself; behind a recirculation only if the frozen actions name it.
+    pub(super) rule: Option<&'a Arc<Rule>>,
+}
 
 /// The rule of the running actions, as packet-ins show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +41,26 @@ pub(super) enum ActionOrigin {
     Miss,
 }
 
+impl<'a> RunningRule<'a> {
+    /// No rule: the actions of a packet-out.
+    pub(super) const PACKET_OUT: Self = Self { context: RuleContext::PACKET_OUT, rule: None };
+
+    /// Returns the rule that a lookup in a table found.
+    pub(super) fn found(self, table: TableId, rule: Option<&'a Arc<Rule>>) -> Self {
+        Self { context: self.context.found(table, rule), rule }
+    }
+
+    /// Returns the rule by value, if `is_named` by later actions.
+    pub(super) fn named(self, is_named: bool) -> Option<NamedRule> {
+        self.rule.filter(|_| is_named).cloned().map(NamedRule)
+    }
+
+    /// Returns the rule that was frozen.
+    pub(super) fn thawed(context: RuleContext, rule: Option<&'a NamedRule>) -> Self {
+        Self { context, rule: rule.map(|named| &named.0) }
+    }
+}
+
 impl RuleContext {
     /// The actions of a packet-out.
     pub(crate) const PACKET_OUT: Self = Self {
@@ -42,7 +72,7 @@ impl RuleContext {
     };
 
     /// Returns the context behind a lookup in a table.
-    pub(super) fn found(self, table: TableId, rule: Option<&Arc<Rule>>) -> Self {
+    fn found(self, table: TableId, rule: Option<&Arc<Rule>>) -> Self {
         let is_miss =
             |rule: &Arc<Rule>| rule.priority.number() == 0 && rule.matching.mask().is_empty();
         Self {

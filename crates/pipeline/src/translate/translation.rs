@@ -1,140 +1,83 @@
 //! A translation in progress, and the loop that runs its agenda.
 //!
 //! A [`Translation`] consists of parts with their own fields: the [`WorkingPacket`], the
-//! [`BridgeView`], the [`Agenda`], the action set, the stack, the [`LimitCounters`] and the
-//! [`LearnRequests`]. An action that needs one or two of them is a method or a function of these
-//! alone. Only an action that changes the agenda is a method of `Translation`.
+//! [`ActionState`], the [`Agenda`], the [`LimitCounters`], the [`LearnRequests`] and the
+//! [`Partitioner`]. An action is a method of one part, or a function of the parts that it needs. Only
+//! an action that saves, ends or resumes the translation as a whole is a method here.
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, layout::word, rewrite::TtlCopy};
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word, rewrite::TtlCopy};
 
 use super::{
+    action_state::ActionState,
     actions::{
         action_set::ActionSet,
-        bundle,
-        fields::{DESTINATION_PORTS, SOURCE_PORTS},
-        fin_timeout, learn,
-        output::PacketInRequest,
-        stack::Stack,
+        bundle::bundle,
+        fin_timeout::fin_timeout,
+        group::{self, meter},
+        learn::learn,
+        multipath::multipath,
+        normal::normal_flood,
+        output::Egress,
+        packet_in::{self, PacketInRequest},
     },
     agenda::{Agenda, AgendaStep, Saved},
     bridge_view::{BridgeView, TablesAtVersion},
     learn_requests::LearnRequests,
     limits::LimitCounters,
     lookup::{KnownVisits, look_up, skip_known_table},
-    partition::partitioner::Partitioner,
+    partition::{
+        live_state::{LookupState, freeze_live},
+        partitioner::{Partitioner, SubTraversalEnd},
+    },
+    recirculation::{freeze, thawed_steps},
     record::recorder::Recorder,
-    rule_context::RuleContext,
-    working_packet::{HeaderState, WorkingPacket},
+    rule_context::{ActionOrigin, RuleContext},
+    working_packet::{
+        WorkingPacket,
+        fields::{DESTINATION_PORTS, SOURCE_PORTS},
+    },
 };
 use crate::{
-    action::Action,
+    action::{Action, Subfield},
     bridges::port::PortInfo,
-    continuations::continuation::Continuation,
+    continuations::continuation::{Continuation, FrozenState, FrozenStep},
     groups::group::Bucket,
-    id::{BridgeId, TableId},
+    id::{BridgeId, GroupId, TableId},
     tables::rule::{Instructions, Rule},
-    traversals::traversal::{GroupHit, Traversal, TraversalError},
+    traversals::{
+        datapath_action::DatapathAction,
+        sub_traversal::LimitUse,
+        traversal::{GroupHit, TraversalError},
+    },
     versions::delta::Object,
 };
 
 /// A translation in progress.
 pub(super) struct Translation<'a> {
-    pub(super) tables: TablesAtVersion<'a>,
-    pub(super) packet: WorkingPacket,
-    /// The bridge that the packet is in.
-    pub(super) bridge: BridgeView<'a>,
-    /// The rule of the running actions, as packet-ins show it.
-    pub(super) context: RuleContext,
-    /// The rule itself; behind a recirculation only if the frozen actions name it.
-    pub(super) rule: Option<&'a Arc<Rule>>,
-    pub(super) agenda: Agenda<'a>,
-    pub(super) action_set: ActionSet<'a>,
-    pub(super) stack: Stack,
-    pub(super) limits: LimitCounters,
-    pub(super) group_hits: Vec<GroupHit>,
-    pub(super) learn_requests: LearnRequests,
-    pub(super) partitioner: Partitioner,
-    pub(super) known_visits: KnownVisits<'a>,
-}
-
-/// Translates a packet that arrives on its ingress port.
-pub(crate) fn packet(tables: TablesAtVersion<'_>, key: &FlowKey) -> Traversal {
-    translate(tables, key, Translation::receive)
-}
-
-/// Translates the actions of a packet-out.
-pub(crate) fn packet_out(
-    tables: TablesAtVersion<'_>,
-    key: &FlowKey,
-    actions: &[Action],
-) -> Traversal {
-    translate(tables, key, |translation| {
-        // The packet did not arrive on the port that it names: outputs are compared with it here.
-        translation.packet.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
-        translation.agenda.push(AgendaStep::ActionSet(translation.context));
-        translation.agenda.push(AgendaStep::Actions(actions.iter()));
-        translation.run()
-    })
-}
-
-/// Continues with a packet that was parsed again.
-pub(crate) fn resume(
-    tables: TablesAtVersion<'_>,
-    key: &FlowKey,
-    continuation: &Arc<Continuation>,
-) -> Traversal {
-    let traversal = translate(tables, key, |translation| {
-        translation.thaw(continuation);
-        translation.run()
-    });
-    Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
-}
-
-pub(super) fn translate<'a>(
     tables: TablesAtVersion<'a>,
-    key: &FlowKey,
-    run: impl FnOnce(&mut Translation<'a>) -> Result<(), TraversalError>,
-) -> Traversal {
-    let ingress = SparseKey::from(key);
-    let mut recorder = Recorder::new(ingress.clone());
-    recorder.consult_word(usize::from(word::BRIDGE), u64::MAX);
-    recorder.consult(FieldId::RecircId, u128::MAX);
-    let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
-    let bridge = bridge.and_then(|id| BridgeView::find(tables, id, &mut recorder));
-    let (result, recorder, group_hits) = match bridge {
-        Some(bridge) => {
-            let mut translation = Translation::new(tables, key, bridge, recorder);
-            let result = run(&mut translation);
-            let Translation { packet, learn_requests, group_hits, .. } = translation;
-            let WorkingPacket { builder, recorder, .. } = packet;
-            (result.map(|()| (builder.finish(), learn_requests.finish())), recorder, group_hits)
-        }
-        None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),
-    };
-    let (mask, visits, reads) = recorder.finish();
-    let error = result.as_ref().err().copied();
-    // A packet that is dropped for an error does nothing and learns nothing.
-    let (actions, (learnings, refreshes)) = result.unwrap_or_default();
-    Traversal {
-        version: tables.version,
-        key: ingress,
-        continuation: None,
-        next: None,
-        mask,
-        visits,
-        reads,
-        group_hits: group_hits.into(),
-        learnings,
-        refreshes: refreshes.into(),
-        actions: actions.into(),
-        error,
-    }
+    packet: WorkingPacket,
+    state: ActionState<'a>,
+    agenda: Agenda<'a>,
+    limits: LimitCounters,
+    group_hits: Vec<GroupHit>,
+    learn_requests: LearnRequests,
+    partitioner: Partitioner,
+    known_visits: KnownVisits<'a>,
+}
+
+/// The results of a translation.
+pub(super) struct TranslatedPacket {
+    pub(super) actions: Vec<DatapathAction>,
+    pub(super) learn_requests: LearnRequests,
+    pub(super) group_hits: Vec<GroupHit>,
+    pub(super) recorder: Recorder,
 }
 
 impl<'a> Translation<'a> {
-    fn new(
+    /// Makes a translation of a packet that is in this bridge.
+    pub(super) fn new(
         tables: TablesAtVersion<'a>,
         key: &FlowKey,
         bridge: BridgeView<'a>,
@@ -143,12 +86,8 @@ impl<'a> Translation<'a> {
         Self {
             tables,
             packet: WorkingPacket::new(key.clone(), recorder),
-            bridge,
-            context: RuleContext::PACKET_OUT,
-            rule: None,
+            state: ActionState::new(bridge),
             agenda: Agenda::default(),
-            action_set: ActionSet::default(),
-            stack: Stack::default(),
             limits: LimitCounters::default(),
             group_hits: Vec::new(),
             learn_requests: LearnRequests::default(),
@@ -157,12 +96,67 @@ impl<'a> Translation<'a> {
         }
     }
 
+    /// Sets the task at partition points, and the visits that are known already.
+    pub(super) fn partition(&mut self, partitioner: Partitioner, known_visits: KnownVisits<'a>) {
+        self.partitioner = partitioner;
+        self.known_visits = known_visits;
+    }
+
+    /// Runs the translation from the ingress port, or from a continuation.
+    pub(super) fn begin(
+        &mut self,
+        start: Option<&'a Arc<Continuation>>,
+    ) -> Result<(), TraversalError> {
+        match start {
+            None => self.receive(),
+            Some(continuation) => {
+                self.thaw(continuation);
+                self.run()
+            }
+        }
+    }
+
+    /// Runs the actions of a packet-out.
+    pub(super) fn run_packet_out(&mut self, actions: &'a [Action]) -> Result<(), TraversalError> {
+        // The packet did not arrive on the port that it names: outputs are compared with it here.
+        self.packet.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
+        self.agenda.push(AgendaStep::ActionSet(RuleContext::PACKET_OUT));
+        self.agenda.push(AgendaStep::Actions(actions.iter()));
+        self.run()
+    }
+
+    /// Returns the record so far.
+    pub(super) const fn recorder(&mut self) -> &mut Recorder {
+        &mut self.packet.recorder
+    }
+
+    /// Takes the task at partition points, with its result.
+    pub(super) fn take_partitioner(&mut self) -> Partitioner {
+        std::mem::take(&mut self.partitioner)
+    }
+
+    /// Returns the shares of the limits that were used.
+    pub(super) fn limit_use(&self) -> LimitUse {
+        LimitUse {
+            lookups: self.limits.lookups_count(),
+            actions: self.packet.actions_count(),
+            refreshes: self.learn_requests.refreshes_count(),
+        }
+    }
+
+    /// Returns the results.
+    pub(super) fn finish(self) -> TranslatedPacket {
+        let Self { packet, learn_requests, group_hits, .. } = self;
+        let (actions, recorder) = packet.finish();
+        TranslatedPacket { actions, learn_requests, group_hits, recorder }
+    }
+
     /// Receives the packet on its ingress port.
-    pub(super) fn receive(&mut self) -> Result<(), TraversalError> {
-        self.packet.recorder.read(Object::PortFilters(self.bridge.id));
-        if self.bridge.ports.filters_ingress {
+    fn receive(&mut self) -> Result<(), TraversalError> {
+        let bridge = self.state.bridge;
+        if bridge.filters_ingress(&mut self.packet.recorder) {
             let ingress = self.packet.in_port();
-            let ingress = self.find_port(ingress);
+            let ingress = bridge.find_port(ingress, &mut self.packet.recorder);
             if ingress.is_some_and(|port| !port.may_receive()) {
                 return Ok(());
             }
@@ -171,13 +165,8 @@ impl<'a> Translation<'a> {
         self.run()
     }
 
-    /// Returns a port of the bridge.
-    pub(super) fn find_port(&mut self, number: PortNo) -> Option<&'a PortInfo> {
-        self.bridge.find_port(number, &mut self.packet.recorder)
-    }
-
     /// Runs the steps of the agenda until none is left.
-    pub(super) fn run(&mut self) -> Result<(), TraversalError> {
+    fn run(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match self.run_step(step) {
                 // As in Open vSwitch, the steps behind the bucket are run.
@@ -191,8 +180,9 @@ impl<'a> Translation<'a> {
     }
 
     fn run_step(&mut self, step: AgendaStep<'a>) -> Result<(), TraversalError> {
-        if self.packet.headers == HeaderState::Uncovered && step.needs_headers() {
-            return self.recirculate_before(step);
+        if self.packet.has_uncovered_headers() && step.needs_headers() {
+            self.agenda.push(step);
+            return self.recirculate(None);
         }
         match step {
             AgendaStep::Actions(mut rest) => {
@@ -209,31 +199,44 @@ impl<'a> Translation<'a> {
             }
             AgendaStep::Instructions(instructions) => self.finish_rule(instructions)?,
             AgendaStep::ActionSet(context) => {
-                self.context = RuleContext { in_set: true, ..context };
-                self.agenda.push(AgendaStep::Set(self.action_set.take().into_iter()));
+                self.state.rule.context = RuleContext { in_set: true, ..context };
+                self.agenda.push(AgendaStep::Set(self.state.action_set.take().into_iter()));
             }
-            AgendaStep::Buckets(rest) => self.run_buckets(rest)?,
-            AgendaStep::Flood(flood) => self.flood(flood)?,
-            AgendaStep::NormalFlood(flood) => self.normal_flood(flood)?,
+            AgendaStep::Buckets(mut rest) => {
+                if let Some(bucket) = rest.next() {
+                    self.agenda.push(AgendaStep::Buckets(rest));
+                    self.run_bucket(bucket)?;
+                }
+            }
+            AgendaStep::Flood(flood) => self.egress().flood(flood)?,
+            AgendaStep::NormalFlood(flood) => normal_flood(&mut self.egress(), flood)?,
             AgendaStep::Walk => self.walk()?,
             AgendaStep::LookUp { table, port } => self.enter_table(table, port)?,
             AgendaStep::EndVisit => self.packet.recorder.end_visit(),
-            AgendaStep::Return { context, rule, depth } => {
-                self.context = context;
-                self.rule = rule;
-                self.limits.depth = depth;
+            AgendaStep::Return { rule, depth } => {
+                self.state.rule = rule;
+                self.limits.return_to(depth);
             }
+            AgendaStep::EnterPeer { bridge, port } => self.enter_peer_bridge(bridge, port)?,
+            AgendaStep::RestorePacket(saved) => self.packet.restore(*saved)?,
             AgendaStep::Restore(saved) | AgendaStep::Leave(saved) => self.restore(*saved)?,
         }
         Ok(())
     }
 
     fn execute(&mut self, action: &'a Action) -> Result<(), TraversalError> {
-        let packet = &mut self.packet;
+        let (packet, requests) = (&mut self.packet, &mut self.learn_requests);
+        let ActionState { bridge, rule, stack, .. } = &mut self.state;
         match action {
             Action::Output { port, max_len } => self.output(*port, *max_len)?,
-            Action::OutputField { source, max_len } => self.output_field(*source, *max_len)?,
-            Action::OutputTruncated { port, max_len } => self.output_truncated(*port, *max_len)?,
+            Action::OutputField { source, max_len } => {
+                if let Ok(port) = u32::try_from(packet.read_bits(*source)) {
+                    self.output(PortNo::widened(port), *max_len)?;
+                }
+            }
+            Action::OutputTruncated { port, max_len } => {
+                self.egress().output_truncated(*port, *max_len)?;
+            }
             Action::Controller(action) => self.punt(PacketInRequest::by(action))?,
             Action::SetField { field, value, mask } => packet.set_field(*field, *value, *mask),
             Action::Load { target, value } => {
@@ -256,8 +259,8 @@ impl<'a> Translation<'a> {
             Action::SetTpDst(port) => packet.set_port(DESTINATION_PORTS, *port),
             // A clause decides lookups and does nothing to packets.
             Action::Conjunction { .. } => {}
-            Action::Group(id) => self.run_group(*id)?,
-            Action::Meter(id) => self.meter(*id)?,
+            Action::Group(id) => self.run_group(*id),
+            Action::Meter(id) => meter(packet, *bridge, *id)?,
             Action::CopyTtlOut => self.copy_ttl(TtlCopy::Out)?,
             Action::CopyTtlIn => self.copy_ttl(TtlCopy::In)?,
             Action::PushMpls { ethertype } => packet.push_mpls(*ethertype)?,
@@ -266,25 +269,17 @@ impl<'a> Translation<'a> {
                 packet.set_field(FieldId::MplsTtl, u128::from(*ttl), u128::MAX);
             }
             Action::DecMplsTtl => self.dec_mpls_ttl()?,
-            Action::Push(source) => self.stack.push_bits(packet, *source)?,
-            Action::Pop(target) => self.stack.pop_bits(packet, *target),
-            Action::Learn(action) => {
-                learn::learn(packet, &mut self.learn_requests, self.bridge, self.rule, action)?;
-            }
-            Action::Multipath(action) => packet.multipath(action),
+            Action::Push(source) => stack.push_bits(packet, *source)?,
+            Action::Pop(target) => stack.pop_bits(packet, *target),
+            Action::Learn(action) => learn(packet, requests, *bridge, rule.rule, action)?,
+            Action::Multipath(action) => multipath(packet, action),
             Action::Bundle(action) => {
-                if let Some(port) = bundle::bundle(packet, self.bridge, action) {
+                if let Some(port) = bundle(packet, *bridge, action) {
                     self.output(port, 0)?;
                 }
             }
             Action::FinTimeout { idle, hard } => {
-                fin_timeout::fin_timeout(
-                    packet,
-                    &mut self.learn_requests,
-                    self.rule,
-                    *idle,
-                    *hard,
-                )?;
+                fin_timeout(packet, requests, rule.rule, *idle, *hard)?;
             }
             Action::CheckPktLarger { length, target } => self.check_length(*length, *target)?,
             // Rules with these are refused.
@@ -323,61 +318,163 @@ impl<'a> Translation<'a> {
     /// `copy_ttl_in` and `copy_ttl_out`: only the frame shows the TTL behind the last
     /// label.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
-        if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate_after(copy) }
+        if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate(Some(copy)) }
+    }
+
+    /// Returns the parts that outputs use.
+    fn egress(&mut self) -> Egress<'_, 'a> {
+        let (packet, requests) = (&mut self.packet, &mut self.learn_requests);
+        Egress::new(packet, &self.state, &mut self.agenda, requests)
+    }
+
+    /// `output`: a packet-out may send the packet to the tables as well.
+    fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
+        if port == PortNo::TABLE && self.state.rule.context.origin == ActionOrigin::PacketOut {
+            return self.resubmit(None, Some(TableId::FIRST));
+        }
+        self.egress().output(port, max_len)
+    }
+
+    /// Sends the packet to controllers; if it pauses there, the remaining steps are
+    /// frozen.
+    ///
+    /// The controller that resumes the packet sends a message for it, so the packet gets fresh
+    /// limits of lookups and recirculations. The depth stays: the remaining steps return to it.
+    fn punt(&mut self, request: PacketInRequest<'_>) -> Result<(), TraversalError> {
+        let continuation = request.pause.then(|| {
+            let frozen = self.freeze(None, self.limits.restarted());
+            self.tables.continuations.intern(frozen, None)
+        });
+        let (packet, context) = (&mut self.packet, self.state.rule.context);
+        packet_in::punt(packet, self.state.bridge, context, request, continuation)?;
+        if request.pause {
+            self.leave_frozen();
+        }
+        Ok(())
+    }
+
+    /// `check_pkt_larger`: ends the entry, with one continuation for each result.
+    fn check_length(&mut self, length: u16, target: Subfield) -> Result<(), TraversalError> {
+        let frozen = self.freeze(None, self.limits.recirculated()?);
+        let with_bit = |value| {
+            let mut frozen = frozen.clone();
+            frozen.steps.push(FrozenStep::Actions(vec![Action::Load { target, value }]));
+            self.tables.continuations.intern(frozen, None)
+        };
+        let (larger, other) = (with_bit(1), with_bit(0));
+        self.end_entry(DatapathAction::CheckLength { length, larger, other })
+    }
+
+    /// Ends the entry: the packet is parsed again, perhaps after a TTL copy.
+    fn recirculate(&mut self, ttl_copy: Option<TtlCopy>) -> Result<(), TraversalError> {
+        let frozen = self.freeze(ttl_copy, self.limits.recirculated()?);
+        self.end_entry(DatapathAction::Recirculate(self.tables.continuations.intern(frozen, None)))
+    }
+
+    /// Emits the last action of the entry, and continues below the frozen steps.
+    fn end_entry(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
+        self.packet.emit(action)?;
+        self.leave_frozen();
+        Ok(())
+    }
+
+    /// Continues below the frozen steps.
+    fn leave_frozen(&mut self) {
+        for step in self.agenda.drain_frozen() {
+            if let AgendaStep::EndVisit = step {
+                self.packet.recorder.end_visit();
+            }
+        }
+    }
+
+    /// Returns the state that decides the remaining steps of the packet as it is now.
+    fn freeze(&mut self, ttl_copy: Option<TtlCopy>, limits: LimitCounters) -> FrozenState {
+        freeze(&mut self.packet, &self.state, self.agenda.freezable(), ttl_copy, limits)
+    }
+
+    /// Continues where a continuation was frozen.
+    fn thaw(&mut self, continuation: &'a Continuation) {
+        let frozen = continuation.frozen();
+        if frozen.is_live_only {
+            self.packet.recorder.read(Object::Live(frozen.bridge));
+        }
+        self.packet.thaw(&frozen.hidden, frozen.in_port);
+        self.agenda = Agenda::new(thawed_steps(&frozen.steps));
+        self.state.thaw(frozen);
+        self.limits = frozen.limits;
+    }
+
+    /// Looks up in a table, unless the translation ends here.
+    ///
+    /// Known visits that only lead to another table are skipped at once.
+    fn enter_table(
+        &mut self,
+        mut table: TableId,
+        mut port: Option<PortNo>,
+    ) -> Result<(), TraversalError> {
+        loop {
+            if self.ends_before(table, port) {
+                return Ok(());
+            }
+            let (packet, known_visits) = (&mut self.packet, self.known_visits);
+            let skipped = skip_known_table(packet, self.state.bridge, known_visits, table, port);
+            let Some((rule, next)) = skipped else { break };
+            self.state.rule = self.state.rule.found(table, Some(rule));
+            self.limits.count_lookup(false)?;
+            (table, port) = (next, None);
+        }
+        let rule = self.look_up(table, port)?;
+        self.enter(rule)
+    }
+
+    /// Ends the translation in front of this lookup, if the partitioner requires it.
+    fn ends_before(&mut self, table: TableId, port: Option<PortNo>) -> bool {
+        let (packet, state, agenda) = (&self.packet, &self.state, &self.agenda);
+        let here = LookupState { packet, state, agenda, limits: self.limits, table, port };
+        let Some(name) = self.partitioner.ends_before(&here) else { return false };
+        self.agenda.push(AgendaStep::LookUp { table, port });
+        let limits = self.limits.restarted();
+        let frozen = freeze_live(&mut self.packet, &self.state, &self.agenda, limits, table);
+        self.agenda.clear();
+        let continuation = self.tables.continuations.intern(frozen, Some(name));
+        let end = SubTraversalEnd::new(continuation, &self.packet);
+        self.partitioner = Partitioner::Ended(Box::new(end));
+        true
     }
 
     /// Looks up in a table, with `port` in place of the ingress port.
     ///
     /// The matched rule becomes the rule of the actions.
-    pub(super) fn look_up(
+    fn look_up(
         &mut self,
         table: TableId,
         port: Option<PortNo>,
     ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
         let (packet, limits) = (&mut self.packet, &mut self.limits);
-        let rule = look_up(packet, self.bridge, self.known_visits, limits, table, port)?;
-        self.context = self.context.found(table, rule);
-        self.rule = rule;
+        let rule = look_up(packet, self.state.bridge, self.known_visits, limits, table, port)?;
+        self.state.rule = self.state.rule.found(table, rule);
         Ok(rule)
-    }
-
-    /// Skips a table if a known visit matches a rule that only leads to another.
-    ///
-    /// Returns that table.
-    pub(super) fn skip_known_table(
-        &mut self,
-        table: TableId,
-        port: Option<PortNo>,
-    ) -> Result<Option<TableId>, TraversalError> {
-        let (packet, known_visits) = (&mut self.packet, self.known_visits);
-        let skipped = skip_known_table(packet, self.bridge, known_visits, table, port);
-        let Some((rule, next)) = skipped else { return Ok(None) };
-        self.context = self.context.found(table, Some(rule));
-        self.rule = Some(rule);
-        self.limits.count_lookup(false)?;
-        Ok(Some(next))
     }
 
     /// Begins a walk through the tables of a bridge.
     fn walk(&mut self) -> Result<(), TraversalError> {
         self.agenda.push(AgendaStep::EndVisit);
-        self.context.in_set = false;
+        self.state.rule.context.in_set = false;
         let rule = self.look_up(TableId::FIRST, None)?;
-        self.agenda.push(AgendaStep::ActionSet(self.context));
+        self.agenda.push(AgendaStep::ActionSet(self.state.rule.context));
         self.enter(rule)
     }
 
     /// Looks up in another table, and returns.
-    pub(super) fn resubmit(
+    fn resubmit(
         &mut self,
         port: Option<PortNo>,
         table: Option<TableId>,
     ) -> Result<(), TraversalError> {
-        let table = table.unwrap_or(self.context.table);
-        let (context, rule, depth) = (self.context, self.rule, self.limits.depth);
-        let outer = AgendaStep::Return { context, rule, depth };
-        self.limits.count_lookup(table <= self.context.table)?;
-        self.agenda.push(outer);
+        let (rule, depth) = (self.state.rule, self.limits.depth());
+        let table = table.unwrap_or(rule.context.table);
+        self.limits.count_lookup(table <= rule.context.table)?;
+        self.agenda.push(AgendaStep::Return { rule, depth });
         self.agenda.push(AgendaStep::EndVisit);
         let port = port.filter(|port| *port != PortNo::IN_PORT);
         self.agenda.push(AgendaStep::LookUp { table, port });
@@ -385,48 +482,46 @@ impl<'a> Translation<'a> {
     }
 
     /// Sends the packet through a patch port; it is put back behind the peer bridge.
-    pub(super) fn enter_peer_bridge(
-        &mut self,
-        bridge: BridgeId,
-        port: PortNo,
-    ) -> Result<(), TraversalError> {
+    fn enter_peer_bridge(&mut self, bridge: BridgeId, port: PortNo) -> Result<(), TraversalError> {
         let recorder = &mut self.packet.recorder;
         let Some(peer) = BridgeView::find(self.tables, bridge, recorder) else { return Ok(()) };
-        recorder.read(Object::Port(bridge, port));
-        if !peer.ports.find(port).is_some_and(PortInfo::may_receive) {
+        if !peer.find_port(port, recorder).is_some_and(PortInfo::may_receive) {
             return Ok(());
         }
         let saved = self.save();
         self.limits.count_lookup(true)?;
         self.agenda.push(AgendaStep::Leave(Box::new(saved)));
-        self.bridge = peer;
-        self.action_set.clear();
-        self.stack = Stack::default();
-        let packet = &mut self.packet;
-        (word::TUN_METADATA..word::PKT_MARK).for_each(|word| packet.write_hidden(word, 0));
-        packet.write_hidden(word::ACTSET_OUTPUT, 0);
-        packet.write_hidden(word::BRIDGE, u64::from(bridge.number()));
-        packet.write(FieldId::InPort, u128::from(port.number()), u128::MAX);
+        self.state.enter_bridge(peer);
+        self.packet.enter_bridge(bridge, port);
         self.agenda.push(AgendaStep::Walk);
         Ok(())
     }
 
+    /// `group`: runs buckets, each on a copy of the packet.
+    fn run_group(&mut self, id: GroupId) {
+        if let Some((hit, buckets)) = group::choose(&mut self.packet, self.state.bridge, id) {
+            self.group_hits.push(hit);
+            self.agenda.push(AgendaStep::Buckets(buckets.iter()));
+        }
+    }
+
     /// Runs a bucket, on a copy of the packet.
-    pub(super) fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
+    fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
         let saved = Saved { is_bucket: true, ..self.save() };
         self.limits.count_lookup(true)?;
         self.agenda.push(AgendaStep::Leave(Box::new(saved)));
         let mut set = ActionSet::default();
         set.write(&bucket.actions)?;
-        self.context.in_bucket = true;
+        self.state.rule.context.in_bucket = true;
         self.agenda.push(AgendaStep::Set(set.take().into_iter()));
         Ok(())
     }
 
     /// Runs actions and the action set on a copy of the packet, and drops the copy.
     fn run_clone(&mut self, actions: &'a [Action]) {
-        self.restore_later();
-        self.agenda.push(AgendaStep::ActionSet(self.context));
+        let saved = self.save();
+        self.agenda.push(AgendaStep::Restore(Box::new(saved)));
+        self.agenda.push(AgendaStep::ActionSet(self.state.rule.context));
         self.agenda.push(AgendaStep::Actions(actions.iter()));
     }
 
@@ -435,6 +530,7 @@ impl<'a> Translation<'a> {
         while let Some(step) = self.agenda.pop() {
             match step {
                 AgendaStep::EndVisit => self.packet.recorder.end_visit(),
+                AgendaStep::RestorePacket(saved) => self.packet.restore(*saved)?,
                 AgendaStep::Restore(saved) => self.restore(*saved)?,
                 AgendaStep::Leave(saved) => {
                     let is_end = ends(&saved);
@@ -452,7 +548,8 @@ impl<'a> Translation<'a> {
                 | AgendaStep::NormalFlood(_)
                 | AgendaStep::Walk
                 | AgendaStep::LookUp { .. }
-                | AgendaStep::Return { .. } => {}
+                | AgendaStep::Return { .. }
+                | AgendaStep::EnterPeer { .. } => {}
             }
         }
         Ok(())
@@ -461,9 +558,9 @@ impl<'a> Translation<'a> {
     /// Runs the instructions that follow the actions of a rule.
     fn finish_rule(&mut self, instructions: &'a Instructions) -> Result<(), TraversalError> {
         if instructions.clear {
-            self.action_set.clear();
+            self.state.action_set.clear();
         }
-        self.action_set.write(&instructions.write)?;
+        self.state.action_set.write(&instructions.write)?;
         if let Some((value, mask)) = instructions.metadata {
             self.packet.write(FieldId::Metadata, u128::from(value), u128::from(mask));
         }
@@ -476,40 +573,27 @@ impl<'a> Translation<'a> {
     }
 
     /// Puts the actions and instructions of a matched rule on the agenda.
-    pub(super) fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
+    fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
         let Some(rule) = rule else { return Ok(()) };
         let instructions = &rule.instructions;
         self.agenda.push(AgendaStep::Instructions(instructions));
         self.agenda.push(AgendaStep::Actions(instructions.apply.iter()));
-        instructions.meter.map_or(Ok(()), |meter| self.meter(meter))
-    }
-
-    /// Puts the packet back as it is now, behind the steps that are pushed next.
-    pub(super) fn restore_later(&mut self) {
-        let saved = self.save();
-        self.agenda.push(AgendaStep::Restore(Box::new(saved)));
+        let (packet, bridge) = (&mut self.packet, self.state.bridge);
+        instructions.meter.map_or(Ok(()), |id| meter(packet, bridge, id))
     }
 
     fn save(&mut self) -> Saved<'a> {
         Saved {
             packet: self.packet.save(),
-            action_set: self.action_set.clone(),
-            stack: self.stack.clone(),
-            bridge: self.bridge,
-            context: self.context,
-            rule: self.rule,
-            depth: self.limits.depth,
+            state: self.state.clone(),
+            depth: self.limits.depth(),
             is_bucket: false,
         }
     }
 
     fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
-        self.action_set = saved.action_set;
-        self.stack = saved.stack;
-        self.bridge = saved.bridge;
-        self.context = saved.context;
-        self.limits.depth = saved.depth;
-        self.rule = saved.rule;
+        self.state = saved.state;
+        self.limits.return_to(saved.depth);
         self.packet.restore(saved.packet)
     }
 }

@@ -1,33 +1,44 @@
 //! The packet during a translation: its key, the bits consulted of it, the actions emitted so far.
 //!
-//! Actions that only read and write the packet are methods of [`WorkingPacket`] (see `actions`): they
-//! see neither tables nor the agenda. Each read of a bit is recorded, and each write is noted for the
-//! recorder and for the [`ActionBuilder`], which emits it when the packet leaves.
+//! A [`WorkingPacket`] sees neither tables nor the agenda. Each read of a bit is recorded, and each
+//! write is noted for the recorder and for the [`ActionBuilder`], which emits it when the packet
+//! leaves. The parts of the packet that need both are the modules below:
+//!
+//! ```text
+//! action_builder   datapath actions that bring the packet on the wire up to the key
+//! fields           writes of fields
+//! vlan, mpls       tags and labels, which move within the key
+//! ```
+
+mod action_builder;
+pub(super) mod fields;
+mod mpls;
+mod vlan;
 
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, PortNo, field::Prerequisite, layout::word, prerequisite,
+    FieldId, FlowKey, FlowMask, Match, PortNo, field::Prerequisite, layout::word, prerequisite,
 };
 
-use super::{
-    action_builder::{ActionBuilder, Uncommitted},
-    record::recorder::{Recorder, RewrittenBits, words},
-};
+use self::action_builder::{ActionBuilder, Uncommitted};
+use super::record::recorder::{IN_PORT_BITS, Recorder, RewrittenBits, words};
 use crate::{
     action::Subfield,
+    continuations::hidden_state::is_naming,
+    id::BridgeId,
     traversals::{datapath_action::DatapathAction, traversal::TraversalError},
 };
 
 /// The packet as it is now.
 pub(super) struct WorkingPacket {
-    pub(super) key: FlowKey,
-    pub(super) headers: HeaderState,
+    key: FlowKey,
+    headers: HeaderState,
     pub(super) recorder: Recorder,
-    pub(super) builder: ActionBuilder,
+    builder: ActionBuilder,
 }
 
 /// The headers that the key shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeaderState {
+enum HeaderState {
     /// The key shows all headers that it can hold.
     Parsed,
     /// Headers that lay behind MPLS labels have not been parsed.
@@ -68,9 +79,50 @@ impl WorkingPacket {
         self.builder.restore(saved.uncommitted)
     }
 
+    /// Returns the actions that were emitted, and the record.
+    pub(super) fn finish(self) -> (Vec<DatapathAction>, Recorder) {
+        (self.builder.finish(), self.recorder)
+    }
+
+    /// Returns the key of the packet. The caller records the bits that it reads.
+    pub(super) const fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Returns the key of the packet, and the recorder of its bits.
+    pub(super) const fn key_and_recorder(&mut self) -> (&FlowKey, &mut Recorder) {
+        (&self.key, &mut self.recorder)
+    }
+
+    /// Returns whether a pop has uncovered headers that the key does not show.
+    pub(super) fn has_uncovered_headers(&self) -> bool {
+        self.headers == HeaderState::Uncovered
+    }
+
     /// Emits an action on the packet as it is now.
     pub(super) fn emit(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
         self.builder.emit(&self.key, &mut self.recorder, action)
+    }
+
+    /// Counts an output without effect: these are bounded as well.
+    pub(super) const fn count_action(&mut self) -> Result<(), TraversalError> {
+        self.builder.count_action()
+    }
+
+    /// Returns the number of actions so far, including those inside copies.
+    pub(super) const fn actions_count(&self) -> usize {
+        self.builder.count()
+    }
+
+    /// Emits the actions that make the packet on the wire equal to the key.
+    pub(super) fn commit(&mut self) {
+        self.builder.commit(&self.key, &mut self.recorder);
+    }
+
+    /// Returns whether the key describes the packet on the wire completely, once it is
+    /// committed.
+    pub(super) const fn is_known_from_key(&self) -> bool {
+        self.builder.is_known_from_key()
     }
 
     /// Returns the ingress port, as actions have left it.
@@ -105,8 +157,33 @@ impl WorkingPacket {
         }
     }
 
+    /// Enters a port of the peer bridge of a patch port, which sees less hidden state.
+    pub(super) fn enter_bridge(&mut self, bridge: BridgeId, port: PortNo) {
+        (word::TUN_METADATA..word::PKT_MARK).for_each(|word| self.write_hidden(word, 0));
+        self.write_hidden(word::ACTSET_OUTPUT, 0);
+        self.write_hidden(word::BRIDGE, u64::from(bridge.number()));
+        self.write(FieldId::InPort, u128::from(port.number()), u128::MAX);
+    }
+
+    /// Replaces the hidden state, and the ingress port if a continuation has one.
+    ///
+    /// The hidden words of a key that is resumed are names alone.
+    pub(super) fn thaw(&mut self, hidden: &Match, in_port: Option<PortNo>) {
+        self.key.words_mut()[..usize::from(word::BRIDGE)].fill(0);
+        for (index, value) in hidden.mask().map().iter().zip(hidden.value()) {
+            if !is_naming(index) {
+                self.key.words_mut()[index] = *value;
+            }
+        }
+        self.recorder.wrote_hidden();
+        if let Some(port) = in_port {
+            self.key.set_in_port(port);
+            self.recorder.wrote_word(usize::from(word::IN_PORT), IN_PORT_BITS);
+        }
+    }
+
     /// Writes a word of hidden state.
-    pub(super) fn write_hidden(&mut self, word: u8, value: u64) {
+    fn write_hidden(&mut self, word: u8, value: u64) {
         debug_assert!(word <= word::BRIDGE, "header words are written field by field");
         self.key.words_mut()[usize::from(word)] = value;
         self.recorder.wrote_word(usize::from(word), u64::MAX);

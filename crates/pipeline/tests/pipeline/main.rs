@@ -4,12 +4,14 @@
 
 mod build;
 mod conjunction;
+mod dependencies;
 mod expiry;
 mod flow_mods;
 mod group_mods;
 mod groups;
 mod labels;
 mod learn;
+mod masks;
 mod meters;
 mod normal;
 mod outputs;

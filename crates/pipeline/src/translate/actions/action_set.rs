@@ -1,7 +1,7 @@
 //! The action set: collected by `write_actions`, executed at the end (OpenFlow 1.3.5, 5.10).
 
 use crate::{
-    action::Action, translate::action_builder::ACTIONS_MAX, traversals::traversal::TraversalError,
+    action::Action, translate::limits::ACTIONS_MAX, traversals::traversal::TraversalError,
 };
 
 /// At most one action of each kind, the last written; all writes of fields, in

@@ -2,6 +2,7 @@
 
 use shunt_flow::PortNo;
 
+use super::hash::hash_fields;
 use crate::{
     action::{BundleAction, BundleAlgorithm},
     bridges::port::PortInfo,
@@ -43,7 +44,7 @@ fn heaviest_member(
     if let [only] = *action.members {
         return Some(only).filter(|port| is_live_member(packet, bridge, *port));
     }
-    let hash = packet.hash_fields(action.fields, action.basis);
+    let hash = hash_fields(packet, action.fields, action.basis);
     let members =
         (0_u32..).zip(&action.members).filter(|(_, port)| is_live_member(packet, bridge, **port));
     let heaviest = members.max_by_key(|(index, _)| hash.with(u128::from(*index)).whole());

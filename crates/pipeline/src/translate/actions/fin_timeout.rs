@@ -26,7 +26,7 @@ pub(in crate::translate) fn fin_timeout(
         return Ok(());
     }
     packet.recorder.consult(FieldId::TcpFlags, ENDING);
-    if packet.key.field(FieldId::TcpFlags) & ENDING == 0 {
+    if packet.key().field(FieldId::TcpFlags) & ENDING == 0 {
         return Ok(());
     }
     requests.refresh(Refresh::FinTimeout { rule: rule.clone(), idle, hard })

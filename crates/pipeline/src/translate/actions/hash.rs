@@ -56,113 +56,115 @@ const fn mix(number: u64) -> u64 {
     mixed ^ mixed >> 33
 }
 
-impl WorkingPacket {
-    /// Returns the hash of a transport connection, the same for both of its directions.
-    ///
-    /// It covers addresses, protocol and ports; for packets other than IP: MAC addresses, VLAN and
-    /// type.
-    pub(in crate::translate) fn hash_connection(&mut self, basis: u64) -> Hash {
-        let hash = Hash::of(basis);
-        if self.has_field(FieldId::IpProto) {
-            let hash = self.add_addresses(hash);
-            let hash = self.add(hash, FieldId::IpProto);
-            self.add_ports(hash, &[TCP, UDP, SCTP])
-        } else {
-            self.add_link(hash)
+/// Returns the hash of a transport connection, the same for both of its directions.
+///
+/// It covers addresses, protocol and ports; for packets other than IP: MAC addresses, VLAN and
+/// type.
+pub(in crate::translate) fn hash_connection(packet: &mut WorkingPacket, basis: u64) -> Hash {
+    let hash = Hash::of(basis);
+    if packet.has_field(FieldId::IpProto) {
+        let hash = add_addresses(packet, hash);
+        let hash = add(packet, hash, FieldId::IpProto);
+        add_ports(packet, hash, &[TCP, UDP, SCTP])
+    } else {
+        add_link(packet, hash)
+    }
+}
+
+/// Returns the hash of the fields that an action names.
+pub(in crate::translate) fn hash_fields(
+    packet: &mut WorkingPacket,
+    fields: HashFields,
+    basis: u16,
+) -> Hash {
+    let hash = Hash::of(basis.into());
+    match fields {
+        HashFields::EthSrc => add(packet, hash, FieldId::EthSrc),
+        HashFields::NwSrc => add_either(packet, hash, FieldId::Ipv4Src, FieldId::Ipv6Src),
+        HashFields::NwDst => add_either(packet, hash, FieldId::Ipv4Dst, FieldId::Ipv6Dst),
+        HashFields::SymmetricL3 => add_addresses(packet, hash),
+        HashFields::SymmetricL3L4 => {
+            let hash = add_addresses(packet, hash);
+            add_ports(packet, hash, &[TCP, SCTP])
+        }
+        HashFields::SymmetricL3L4Udp => {
+            let hash = add_addresses(packet, hash);
+            add_ports(packet, hash, &[TCP, UDP, SCTP])
+        }
+        HashFields::SymmetricL4 => {
+            let hash = add_link(packet, hash);
+            let hash = add_addresses(packet, hash);
+            add_ports(packet, hash, &[TCP, SCTP])
         }
     }
+}
 
-    /// Returns the hash of the fields that an action names.
-    pub(in crate::translate) fn hash_fields(&mut self, fields: HashFields, basis: u16) -> Hash {
-        let hash = Hash::of(basis.into());
-        match fields {
-            HashFields::EthSrc => self.add(hash, FieldId::EthSrc),
-            HashFields::NwSrc => self.add_either(hash, FieldId::Ipv4Src, FieldId::Ipv6Src),
-            HashFields::NwDst => self.add_either(hash, FieldId::Ipv4Dst, FieldId::Ipv6Dst),
-            HashFields::SymmetricL3 => self.add_addresses(hash),
-            HashFields::SymmetricL3L4 => {
-                let hash = self.add_addresses(hash);
-                self.add_ports(hash, &[TCP, SCTP])
-            }
-            HashFields::SymmetricL3L4Udp => {
-                let hash = self.add_addresses(hash);
-                self.add_ports(hash, &[TCP, UDP, SCTP])
-            }
-            HashFields::SymmetricL4 => {
-                let hash = self.add_link(hash);
-                let hash = self.add_addresses(hash);
-                self.add_ports(hash, &[TCP, SCTP])
-            }
-        }
-    }
+/// Returns the hash of any fields, under masks.
+pub(in crate::translate) fn hash_masked(
+    packet: &mut WorkingPacket,
+    fields: &[(FieldId, u128)],
+    basis: u64,
+) -> Hash {
+    fields.iter().fold(Hash::of(basis), |hash, (field, mask)| {
+        if packet.has_field(*field) { add_masked(packet, hash, *field, *mask) } else { hash }
+    })
+}
 
-    /// Returns the hash of any fields, under masks.
-    pub(in crate::translate) fn hash_masked(
-        &mut self,
-        fields: &[(FieldId, u128)],
-        basis: u64,
-    ) -> Hash {
-        fields.iter().fold(Hash::of(basis), |hash, (field, mask)| {
-            if self.has_field(*field) { self.add_masked(hash, *field, *mask) } else { hash }
-        })
-    }
+/// Adds MAC addresses, VLAN and type.
+fn add_link(packet: &mut WorkingPacket, hash: Hash) -> Hash {
+    let hash = add_ends(packet, hash, FieldId::EthSrc, FieldId::EthDst);
+    let hash = add(packet, hash, FieldId::VlanVid);
+    add(packet, hash, FieldId::EthType)
+}
 
-    /// Adds MAC addresses, VLAN and type.
-    fn add_link(&mut self, hash: Hash) -> Hash {
-        let hash = self.add_ends(hash, FieldId::EthSrc, FieldId::EthDst);
-        let hash = self.add(hash, FieldId::VlanVid);
-        self.add(hash, FieldId::EthType)
+/// Adds the addresses of an IP packet.
+fn add_addresses(packet: &mut WorkingPacket, hash: Hash) -> Hash {
+    if packet.has_field(FieldId::Ipv4Src) {
+        add_ends(packet, hash, FieldId::Ipv4Src, FieldId::Ipv4Dst)
+    } else if packet.has_field(FieldId::Ipv6Src) {
+        add_ends(packet, hash, FieldId::Ipv6Src, FieldId::Ipv6Dst)
+    } else {
+        hash
     }
+}
 
-    /// Adds the addresses of an IP packet.
-    fn add_addresses(&mut self, hash: Hash) -> Hash {
-        if self.has_field(FieldId::Ipv4Src) {
-            self.add_ends(hash, FieldId::Ipv4Src, FieldId::Ipv4Dst)
-        } else if self.has_field(FieldId::Ipv6Src) {
-            self.add_ends(hash, FieldId::Ipv6Src, FieldId::Ipv6Dst)
-        } else {
-            hash
-        }
+/// Adds the ports of a packet of some protocols, each named by its source port
+/// field.
+fn add_ports(packet: &mut WorkingPacket, hash: Hash, sources: &[FieldId]) -> Hash {
+    if !sources.iter().any(|source| packet.has_field(*source)) {
+        return hash;
     }
+    packet.recorder.consult(FieldId::NwFrag, ANY_FRAGMENT);
+    if packet.key().field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
+        return hash;
+    }
+    // The ports of all protocols are the same bits.
+    add_ends(packet, hash, FieldId::TcpSrc, FieldId::TcpDst)
+}
 
-    /// Adds the ports of a packet of some protocols, each named by its source port
-    /// field.
-    fn add_ports(&mut self, hash: Hash, sources: &[FieldId]) -> Hash {
-        if !sources.iter().any(|source| self.has_field(*source)) {
-            return hash;
-        }
-        self.recorder.consult(FieldId::NwFrag, ANY_FRAGMENT);
-        if self.key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-            return hash;
-        }
-        // The ports of all protocols are the same bits.
-        self.add_ends(hash, FieldId::TcpSrc, FieldId::TcpDst)
+fn add_either(packet: &mut WorkingPacket, hash: Hash, first: FieldId, second: FieldId) -> Hash {
+    match [first, second].into_iter().find(|field| packet.has_field(*field)) {
+        Some(field) => add(packet, hash, field),
+        None => hash,
     }
+}
 
-    fn add_either(&mut self, hash: Hash, first: FieldId, second: FieldId) -> Hash {
-        match [first, second].into_iter().find(|field| self.has_field(*field)) {
-            Some(field) => self.add(hash, field),
-            None => hash,
-        }
-    }
+/// Adds two fields in ascending order of their values.
+fn add_ends(packet: &mut WorkingPacket, hash: Hash, source: FieldId, target: FieldId) -> Hash {
+    let ends = [source, target].map(|field| {
+        packet.recorder.consult(field, u128::MAX);
+        packet.key().field(field)
+    });
+    hash.with(ends[0].min(ends[1])).with(ends[0].max(ends[1]))
+}
 
-    /// Adds two fields in ascending order of their values.
-    fn add_ends(&mut self, hash: Hash, source: FieldId, target: FieldId) -> Hash {
-        let ends = [source, target].map(|field| {
-            self.recorder.consult(field, u128::MAX);
-            self.key.field(field)
-        });
-        hash.with(ends[0].min(ends[1])).with(ends[0].max(ends[1]))
-    }
+fn add(packet: &mut WorkingPacket, hash: Hash, field: FieldId) -> Hash {
+    add_masked(packet, hash, field, u128::MAX)
+}
 
-    fn add(&mut self, hash: Hash, field: FieldId) -> Hash {
-        self.add_masked(hash, field, u128::MAX)
-    }
-
-    fn add_masked(&mut self, hash: Hash, field: FieldId, mask: u128) -> Hash {
-        self.recorder.consult(field, mask);
-        hash.with(self.key.field(field) & mask)
-    }
+fn add_masked(packet: &mut WorkingPacket, hash: Hash, field: FieldId, mask: u128) -> Hash {
+    packet.recorder.consult(field, mask);
+    hash.with(packet.key().field(field) & mask)
 }
 
 #[cfg(test)]

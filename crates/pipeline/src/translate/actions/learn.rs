@@ -37,19 +37,17 @@ pub(in crate::translate) fn learn(
     action: &LearnAction,
 ) -> Result<(), TraversalError> {
     let learned = LearnedRule {
-        bridge: bridge.id,
+        bridge: bridge.id(),
         learner: learner.cloned(),
         request: rule_to_learn(packet, action),
         limit: action.limit,
     };
     let request = &learned.request;
     let (matching, priority) = (&request.matching, request.priority);
-    let index = bridge.state.learn_index();
-    packet.recorder.read(index.rule(bridge.id, action.table, matching, priority));
-    let found = bridge
-        .state
-        .table(action.table)
-        .and_then(|table| table.find_exact(matching, priority, bridge.version));
+    let index = bridge.state().learn_index();
+    packet.recorder.read(index.rule(bridge.id(), action.table, matching, priority));
+    let table = bridge.table(action.table);
+    let found = table.and_then(|table| table.find_exact(matching, priority, bridge.version()));
     // A rule that was requested before takes the place of the one in the table.
     let is_replaced = requests.is_replaced_by(&learned);
     let known = found.filter(|found| !is_replaced && learned.matches_rule(found));
@@ -58,10 +56,10 @@ pub(in crate::translate) fn learn(
         true
     } else {
         if action.limit > 0 {
-            let counted = index.cookie(bridge.id, action.table, action.cookie);
+            let counted = index.cookie(bridge.id(), action.table, action.cookie);
             packet.recorder.read(counted);
         }
-        let is_below_limit = learned.is_below_limit(bridge.state, bridge.version);
+        let is_below_limit = learned.is_below_limit(bridge.state(), bridge.version());
         if is_below_limit {
             requests.learn(Learning::Rule(Box::new(learned)))?;
         }

@@ -1,14 +1,13 @@
-//! Actions, one file for each family.
+//! Actions, one file for each family: functions of the parts of a translation that they use.
 
 pub(super) mod action_set;
 pub(super) mod bundle;
-pub(super) mod fields;
 pub(super) mod fin_timeout;
+pub(super) mod group;
 pub(super) mod hash;
 pub(super) mod learn;
-pub(super) mod mpls;
 pub(super) mod multipath;
 pub(super) mod normal;
 pub(super) mod output;
+pub(super) mod packet_in;
 pub(super) mod stack;
-pub(super) mod vlan;

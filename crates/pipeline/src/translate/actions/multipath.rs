@@ -1,6 +1,6 @@
 //! `multipath`: a hash of the packet as the number of a link (`nx_action_multipath`).
 
-use super::hash::Hash;
+use super::hash::{Hash, hash_fields};
 use crate::{
     action::{MultipathAction, MultipathAlgorithm},
     translate::working_packet::WorkingPacket,
@@ -13,14 +13,12 @@ const HRW_LINKS_MAX: u32 = 64;
 /// it ends long before.
 const ITERATIONS_MAX: u128 = 64;
 
-impl WorkingPacket {
-    /// Writes the number of the link that the packet's hash chooses.
-    pub(in crate::translate) fn multipath(&mut self, action: &MultipathAction) {
-        let hash = self.hash_fields(action.fields, action.basis);
-        let link = choose(action, hash);
-        let value = u128::from(link) << action.target.offset;
-        self.set_field(action.target.field, value, action.target.bits());
-    }
+/// Writes the number of the link that the packet's hash chooses.
+pub(in crate::translate) fn multipath(packet: &mut WorkingPacket, action: &MultipathAction) {
+    let hash = hash_fields(packet, action.fields, action.basis);
+    let link = choose(action, hash);
+    let value = u128::from(link) << action.target.offset;
+    packet.set_field(action.target.field, value, action.target.bits());
 }
 
 /// Returns the number of a link, from 0 to `link_max`.
@@ -120,7 +118,7 @@ mod tests {
     fn the_highest_hash_is_of_the_last_link() {
         for link_max in [0, 1, 2, 4, 6, 99] {
             let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
-            assert_eq!(choose(&action, Hash::of(u64::MAX)), link_max.into());
+            assert_eq!(choose(&action, Hash::of(u64::MAX)), u32::from(link_max));
             assert_eq!(choose(&action, Hash::of(0)), 0);
         }
     }

@@ -15,12 +15,12 @@ use std::slice;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 
+use super::output::Egress;
 use crate::{
     bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
     learn::learning::Learning,
-    translate::{agenda::AgendaStep, translation::Translation, working_packet::WorkingPacket},
+    translate::{agenda::AgendaStep, working_packet::WorkingPacket},
     traversals::traversal::{Refresh, TraversalError},
-    versions::delta::Object,
 };
 
 /// The remaining ports of a flood by NORMAL.
@@ -40,139 +40,138 @@ const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that marks group addresses.
 const GROUP_ADDRESS: u64 = 1 << 40;
 
-impl<'a> Translation<'a> {
-    /// `output:NORMAL`.
-    pub(in crate::translate) fn normal(&mut self) -> Result<(), TraversalError> {
-        let ingress = self.packet.in_port();
-        let (source, target) =
-            (self.packet.address(FieldId::EthSrc), self.packet.address(FieldId::EthDst));
-        self.packet.recorder.consult_word(VLAN, u64::MAX);
-        if self.packet.hides_tag() {
+/// `output:NORMAL`.
+pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> {
+    let ingress = egress.packet.in_port();
+    let (source, target) =
+        (address(egress.packet, FieldId::EthSrc), address(egress.packet, FieldId::EthDst));
+    egress.packet.recorder.consult_word(VLAN, u64::MAX);
+    if hides_tag(egress.packet) {
+        return Ok(());
+    }
+    let Some((vlan, learns)) = admit(egress, ingress) else { return Ok(()) };
+    if learns && is_reserved(target) {
+        return Ok(());
+    }
+    if learns && source & GROUP_ADDRESS == 0 {
+        learn_source(egress, vlan, bytes(source), ingress)?;
+        // The source and the destination are the same: its port is the ingress port.
+        if source == target {
             return Ok(());
         }
-        let Some((vlan, learns)) = self.admit(ingress) else { return Ok(()) };
-        if learns && is_reserved(target) {
-            return Ok(());
-        }
-        if learns && source & GROUP_ADDRESS == 0 {
-            self.learn_source(vlan, bytes(source), ingress)?;
-            // The source and the destination are the same: its port is the ingress port.
-            if source == target {
-                return Ok(());
-            }
-        }
-        self.packet.recorder.read(Object::Mac(self.bridge.id, vlan, bytes(target)));
-        let known = self.bridge.state.macs.find(vlan, bytes(target), self.tables.version);
-        match known.map(|known| known.port) {
-            Some(port) if port == ingress => Ok(()),
-            Some(port) => match self.find_port(port) {
-                Some(port) => self.send_tagged(port, vlan),
-                None => Ok(()),
-            },
-            None => {
-                let rest = self.bridge.all_ports(&mut self.packet.recorder).iter();
-                self.agenda.push(AgendaStep::NormalFlood(NormalFlood { rest, ingress, vlan }));
-                Ok(())
-            }
-        }
     }
-
-    /// Sends to the next port of a flood, and puts the rest back on the agenda.
-    pub(in crate::translate) fn normal_flood(
-        &mut self,
-        mut flood: NormalFlood<'a>,
-    ) -> Result<(), TraversalError> {
-        let Some(port) = flood.rest.next() else { return Ok(()) };
-        let (ingress, vlan) = (flood.ingress, flood.vlan);
-        self.agenda.push(AgendaStep::NormalFlood(flood));
-        // A packet that is sent without a tag must not have a tag of another VLAN below.
-        let is_tagged_twice = self.packet.key.words()[VLAN] & INNER_ID != 0;
-        let is_reached = port.number != ingress
-            && !port.config.no_flood
-            && port.vlans.carries(vlan)
-            && !(is_tagged_twice && is_access(port));
-        if is_reached { self.send_tagged(port, vlan) } else { Ok(()) }
-    }
-
-    /// Returns the VLAN of the packet, and whether its source address is learned.
-    ///
-    /// `None` if the ingress port drops it. A packet of a controller has no ingress port, and every
-    /// VLAN is accepted.
-    fn admit(&mut self, ingress: PortNo) -> Option<(u16, bool)> {
-        let id = self.packet.vlan_id();
-        if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
-            return Some((id, false));
+    let known = egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder);
+    match known.map(|known| known.port) {
+        Some(port) if port == ingress => Ok(()),
+        Some(port) => match egress.bridge.find_port(port, &mut egress.packet.recorder) {
+            Some(port) => send_tagged(egress, port, vlan),
+            None => Ok(()),
+        },
+        None => {
+            let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
+            egress.agenda.push(AgendaStep::NormalFlood(NormalFlood { rest, ingress, vlan }));
+            Ok(())
         }
-        let port = self.find_port(ingress)?;
-        port.vlans.admit(id).map(|vlan| (vlan, true))
-    }
-
-    fn learn_source(
-        &mut self,
-        vlan: u16,
-        mac: [u8; 6],
-        port: PortNo,
-    ) -> Result<(), TraversalError> {
-        let bridge = self.bridge.id;
-        self.packet.recorder.read(Object::Mac(bridge, vlan, mac));
-        match self.bridge.state.macs.find(vlan, mac, self.tables.version) {
-            Some(known) if known.port == port => {
-                self.learn_requests.refresh(Refresh::Mac(known.clone()))
-            }
-            _ => self.learn_requests.learn(Learning::Mac(MacSighting { bridge, vlan, mac, port })),
-        }
-    }
-
-    /// Sends the packet with the tag that its VLAN has on the wire of a port.
-    fn send_tagged(&mut self, port: &PortInfo, vlan: u16) -> Result<(), TraversalError> {
-        let (now, then) = (self.packet.vlan_id(), port.vlans.id_on_wire(vlan));
-        let tags = self.packet.key.words()[VLAN];
-        let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
-        // The priority is removed with the tag.
-        let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
-        let keeps_priority = has_priority && !loses_tag;
-        let is_tagged_then = then != 0 || keeps_priority;
-        if now != then || is_tagged != is_tagged_then {
-            self.restore_later();
-            if is_tagged_then {
-                self.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
-            } else {
-                self.packet.pop_vlan();
-                if is_access(port) {
-                    self.packet.pop_vlan();
-                }
-            }
-        }
-        self.output_to(port, None)
     }
 }
 
-impl WorkingPacket {
-    /// Returns whether the Ethernet type is the type of a tag that was not parsed.
-    fn hides_tag(&mut self) -> bool {
-        if self.key.words()[VLAN] & OUTER_PRESENT != 0 {
-            return false;
+/// Sends to the next port of a flood, and puts the rest back on the agenda.
+pub(in crate::translate) fn normal_flood<'a>(
+    egress: &mut Egress<'_, 'a>,
+    mut flood: NormalFlood<'a>,
+) -> Result<(), TraversalError> {
+    let Some(port) = flood.rest.next() else { return Ok(()) };
+    let (ingress, vlan) = (flood.ingress, flood.vlan);
+    egress.agenda.push(AgendaStep::NormalFlood(flood));
+    // A packet that is sent without a tag must not have a tag of another VLAN below.
+    let is_tagged_twice = egress.packet.key().words()[VLAN] & INNER_ID != 0;
+    let is_reached = port.number != ingress
+        && !port.config.no_flood
+        && port.vlans.carries(vlan)
+        && !(is_tagged_twice && is_access(port));
+    if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }
+}
+
+/// Returns the VLAN of the packet, and whether its source address is learned.
+///
+/// `None` if the ingress port drops it. A packet of a controller has no ingress port, and every
+/// VLAN is accepted.
+fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
+    let id = vlan_id(egress.packet);
+    if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
+        return Some((id, false));
+    }
+    let port = egress.bridge.find_port(ingress, &mut egress.packet.recorder)?;
+    port.vlans.admit(id).map(|vlan| (vlan, true))
+}
+
+fn learn_source(
+    egress: &mut Egress<'_, '_>,
+    vlan: u16,
+    mac: [u8; 6],
+    port: PortNo,
+) -> Result<(), TraversalError> {
+    match egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder) {
+        Some(known) if known.port == port => egress.requests.refresh(Refresh::Mac(known.clone())),
+        _ => {
+            let bridge = egress.bridge.id();
+            egress.requests.learn(Learning::Mac(MacSighting { bridge, vlan, mac, port }))
         }
-        let ethertype = self.key.eth_type();
-        TAG_TYPES.into_iter().any(|tag_type| {
-            // One bit distinguishes the two.
-            let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
-            self.recorder.consult(FieldId::EthType, bit);
-            ethertype == tag_type
-        })
     }
+}
 
-    /// Returns the VLAN id of the packet; 0 without a tag. The caller has consulted the
-    /// tags.
-    fn vlan_id(&self) -> u16 {
-        u16::try_from(self.key.words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
+/// Sends the packet with the tag that its VLAN has on the wire of a port.
+fn send_tagged(
+    egress: &mut Egress<'_, '_>,
+    port: &PortInfo,
+    vlan: u16,
+) -> Result<(), TraversalError> {
+    let (now, then) = (vlan_id(egress.packet), port.vlans.id_on_wire(vlan));
+    let tags = egress.packet.key().words()[VLAN];
+    let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
+    // The priority is removed with the tag.
+    let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
+    let keeps_priority = has_priority && !loses_tag;
+    let is_tagged_then = then != 0 || keeps_priority;
+    if now != then || is_tagged != is_tagged_then {
+        let saved = egress.packet.save();
+        egress.agenda.push(AgendaStep::RestorePacket(Box::new(saved)));
+        if is_tagged_then {
+            egress.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
+        } else {
+            egress.packet.pop_vlan();
+            if is_access(port) {
+                egress.packet.pop_vlan();
+            }
+        }
     }
+    egress.output_to(port, None)
+}
 
-    /// Returns an address of the packet, in the low 48 bits.
-    fn address(&mut self, field: FieldId) -> u64 {
-        self.recorder.consult(field, u128::MAX);
-        u64::try_from(self.key.field(field)).unwrap_or_default()
+/// Returns whether the Ethernet type is the type of a tag that was not parsed.
+fn hides_tag(packet: &mut WorkingPacket) -> bool {
+    if packet.key().words()[VLAN] & OUTER_PRESENT != 0 {
+        return false;
     }
+    let ethertype = packet.key().eth_type();
+    TAG_TYPES.into_iter().any(|tag_type| {
+        // One bit distinguishes the two.
+        let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
+        packet.recorder.consult(FieldId::EthType, bit);
+        ethertype == tag_type
+    })
+}
+
+/// Returns the VLAN id of the packet; 0 without a tag. The caller has consulted the
+/// tags.
+fn vlan_id(packet: &WorkingPacket) -> u16 {
+    u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
+}
+
+/// Returns an address of the packet, in the low 48 bits.
+fn address(packet: &mut WorkingPacket, field: FieldId) -> u64 {
+    packet.recorder.consult(field, u128::MAX);
+    u64::try_from(packet.key().field(field)).unwrap_or_default()
 }
 
 const fn is_access(port: &PortInfo) -> bool {

@@ -1,63 +1,39 @@
-//! Outputs: to ports, to floods, to controllers.
+//! Outputs: to ports, to floods, to the controller.
 //!
 //! The check against the ingress port is left to the execution of an output, so that packets of all
 //! ports share an entry. If an action has rewritten `in_port`, the check is done here. The ingress
 //! port of a packet that arrives on a datapath port cannot be a patch port.
+//!
+//! An output to a patch port is a step of its own: the translation continues in the peer bridge.
 
-use std::{slice, sync::Arc};
+use std::slice;
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
+use shunt_flow::{FieldId, PortNo};
 
+use super::{
+    normal::normal,
+    packet_in::{PacketInRequest, punt},
+};
 use crate::{
-    action::{ControllerAction, PacketInReason, Subfield},
     bridges::port::{PortInfo, PortKind},
-    continuations::continuation::Continuation,
-    id::{MeterId, TableId},
-    translate::{agenda::AgendaStep, rule_context::ActionOrigin, translation::Translation},
-    traversals::{
-        datapath_action::{DatapathAction, Punt},
-        traversal::TraversalError,
+    translate::{
+        action_state::ActionState,
+        agenda::{Agenda, AgendaStep},
+        bridge_view::BridgeView,
+        learn_requests::LearnRequests,
+        rule_context::RuleContext,
+        working_packet::WorkingPacket,
     },
-    versions::delta::Object,
+    traversals::{datapath_action::DatapathAction, traversal::TraversalError},
 };
 
-/// The properties of a requested packet-in.
-#[derive(Clone, Copy)]
-pub(in crate::translate) struct PacketInRequest<'a> {
-    pub(in crate::translate) reason: PacketInReason,
-    pub(in crate::translate) controller_id: u16,
-    pub(in crate::translate) max_len: u16,
-    pub(in crate::translate) userdata: &'a [u8],
-    /// The meter that the packet-in passes first.
-    pub(in crate::translate) meter: Option<MeterId>,
-    /// True if the packet waits until it is sent back.
-    pub(in crate::translate) pause: bool,
-}
-
-impl<'a> PacketInRequest<'a> {
-    /// Returns the request of an action.
-    pub(in crate::translate) fn by(action: &'a ControllerAction) -> Self {
-        Self {
-            reason: action.reason,
-            controller_id: action.controller_id,
-            max_len: action.max_len,
-            userdata: &action.userdata,
-            meter: action.meter,
-            pause: action.pause,
-        }
-    }
-
-    /// The request for a packet with a TTL that is used up.
-    pub(in crate::translate) const fn invalid_ttl(controller_id: u16) -> Self {
-        Self {
-            reason: PacketInReason::InvalidTtl,
-            controller_id,
-            max_len: u16::MAX,
-            userdata: &[],
-            meter: None,
-            pause: false,
-        }
-    }
+/// The parts of a translation that outputs use.
+pub(in crate::translate) struct Egress<'t, 'a> {
+    pub(super) packet: &'t mut WorkingPacket,
+    pub(super) bridge: BridgeView<'a>,
+    pub(super) agenda: &'t mut Agenda<'a>,
+    pub(super) requests: &'t mut LearnRequests,
+    context: RuleContext,
 }
 
 /// The remaining ports of a flood.
@@ -67,38 +43,17 @@ pub(in crate::translate) struct Flood<'a> {
     to_all: bool,
 }
 
-/// The fields that a packet-in shows in addition to the packet.
-pub(in crate::translate) const METADATA: &[FieldId] = &[
-    FieldId::TunId,
-    FieldId::TunSrc,
-    FieldId::TunDst,
-    FieldId::TunIpv6Src,
-    FieldId::TunIpv6Dst,
-    FieldId::TunFlags,
-    FieldId::TunGbpId,
-    FieldId::TunGbpFlags,
-    FieldId::Metadata,
-    FieldId::Reg0,
-    FieldId::Reg1,
-    FieldId::Reg2,
-    FieldId::Reg3,
-    FieldId::Reg4,
-    FieldId::Reg5,
-    FieldId::Reg6,
-    FieldId::Reg7,
-    FieldId::Reg8,
-    FieldId::Reg9,
-    FieldId::Reg10,
-    FieldId::Reg11,
-    FieldId::Reg12,
-    FieldId::Reg13,
-    FieldId::Reg14,
-    FieldId::Reg15,
-    FieldId::PktMark,
-    FieldId::InPort,
-];
+impl<'t, 'a> Egress<'t, 'a> {
+    /// Makes the egress of the bridge that the packet is in.
+    pub(in crate::translate) const fn new(
+        packet: &'t mut WorkingPacket,
+        state: &ActionState<'a>,
+        agenda: &'t mut Agenda<'a>,
+        requests: &'t mut LearnRequests,
+    ) -> Self {
+        Self { packet, bridge: state.bridge, agenda, requests, context: state.rule.context }
+    }
 
-impl<'a> Translation<'a> {
     /// `output`; `max_len` is the length of a packet-in.
     pub(in crate::translate) fn output(
         &mut self,
@@ -106,25 +61,18 @@ impl<'a> Translation<'a> {
         max_len: u16,
     ) -> Result<(), TraversalError> {
         match port {
-            PortNo::TABLE if self.context.origin == ActionOrigin::PacketOut => {
-                self.resubmit(None, Some(TableId::FIRST))
-            }
             PortNo::FLOOD | PortNo::ALL => {
                 let rest = self.bridge.all_ports(&mut self.packet.recorder).iter();
                 let flood = Flood { rest, to_all: port == PortNo::ALL };
                 self.agenda.push(AgendaStep::Flood(flood));
                 Ok(())
             }
-            PortNo::CONTROLLER => self.punt(PacketInRequest {
-                reason: self.context.packet_in_reason(),
-                controller_id: 0,
-                max_len,
-                userdata: &[],
-                meter: None,
-                pause: false,
-            }),
+            PortNo::CONTROLLER => {
+                let request = PacketInRequest::output(self.context.packet_in_reason(), max_len);
+                punt(self.packet, self.bridge, self.context, request, None)
+            }
             PortNo::IN_PORT => self.output_ingress(None),
-            PortNo::NORMAL => self.normal(),
+            PortNo::NORMAL => normal(self),
             // No bridge has a port with another reserved number.
             _ => self.output_port(port, None),
         }
@@ -145,18 +93,6 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// `output:FIELD[..]`.
-    pub(in crate::translate) fn output_field(
-        &mut self,
-        source: Subfield,
-        max_len: u16,
-    ) -> Result<(), TraversalError> {
-        match u32::try_from(self.packet.read_bits(source)) {
-            Ok(port) => self.output(PortNo::widened(port), max_len),
-            Err(_) => Ok(()),
-        }
-    }
-
     /// Sends to the next port of a flood, and puts the rest back on the agenda.
     pub(in crate::translate) fn flood(
         &mut self,
@@ -168,74 +104,16 @@ impl<'a> Translation<'a> {
         if is_reached { self.output_to(port, None) } else { Ok(()) }
     }
 
-    /// Sends the packet to controllers; if it pauses there, the remaining steps are
-    /// frozen.
-    pub(in crate::translate) fn punt(
-        &mut self,
-        request: PacketInRequest<'_>,
-    ) -> Result<(), TraversalError> {
-        let continuation = request.pause.then(|| self.pause());
-        self.emit_punt(request, continuation)?;
-        if request.pause {
-            self.leave_frozen();
-        }
-        Ok(())
-    }
-
-    fn emit_punt(
-        &mut self,
-        request: PacketInRequest<'_>,
-        continuation: Option<Arc<Continuation>>,
-    ) -> Result<(), TraversalError> {
-        METADATA.iter().for_each(|field| self.packet.recorder.consult(*field, u128::MAX));
-        let reason = match request.reason {
-            PacketInReason::Action if self.context.origin == ActionOrigin::Miss => {
-                PacketInReason::NoMatch
-            }
-            reason => reason,
-        };
-        if reason == PacketInReason::NoMatch {
-            let ingress = self.find_port(self.packet.key.in_port());
-            if ingress.is_some_and(|own| own.config.no_packet_in) {
-                return Ok(());
-            }
-        }
-        let punt = Punt {
-            bridge: self.bridge.id,
-            reason,
-            table: self.context.table,
-            cookie: self.context.cookie,
-            controller_id: request.controller_id,
-            max_len: request.max_len,
-            userdata: request.userdata.into(),
-            metadata: metadata(&self.packet.key),
-            continuation,
-        };
-        let punt = DatapathAction::Punt(Arc::new(punt));
-        match request.meter.and_then(|id| self.bridge.find_meter(id, &mut self.packet.recorder)) {
-            // Above the rate, only the packet-in is dropped.
-            Some(meter) => {
-                let metered = [DatapathAction::Meter(meter), punt];
-                self.packet.emit(DatapathAction::Copy(metered.into()))
-            }
-            None => self.packet.emit(punt),
-        }
-    }
-
-    pub(in crate::translate) fn output_port(
-        &mut self,
-        number: PortNo,
-        max_len: Option<u32>,
-    ) -> Result<(), TraversalError> {
-        match self.find_port(number) {
+    fn output_port(&mut self, number: PortNo, max_len: Option<u32>) -> Result<(), TraversalError> {
+        match self.bridge.find_port(number, &mut self.packet.recorder) {
             Some(port) => self.output_to(port, max_len),
             // Outputs without effect must be bounded as well.
-            None => self.packet.builder.count_action(),
+            None => self.packet.count_action(),
         }
     }
 
     /// Sends the packet on a port of the bridge.
-    pub(in crate::translate) fn output_to(
+    pub(super) fn output_to(
         &mut self,
         port: &PortInfo,
         max_len: Option<u32>,
@@ -248,13 +126,12 @@ impl<'a> Translation<'a> {
     }
 
     fn output_ingress(&mut self, max_len: Option<u32>) -> Result<(), TraversalError> {
-        self.packet.recorder.read(Object::PortFilters(self.bridge.id));
-        if !self.packet.recorder.is_rewritten(FieldId::InPort) && !self.bridge.ports.filters_egress
-        {
+        let filters = self.bridge.filters_egress(&mut self.packet.recorder);
+        if !self.packet.recorder.is_rewritten(FieldId::InPort) && !filters {
             return self.packet.emit(DatapathAction::OutputIngress { max_len });
         }
         let ingress = self.packet.in_port();
-        match self.find_port(ingress) {
+        match self.bridge.find_port(ingress, &mut self.packet.recorder) {
             Some(port) if port.may_send() => self.send(port, max_len, false),
             _ => Ok(()),
         }
@@ -271,18 +148,10 @@ impl<'a> Translation<'a> {
                 self.packet.emit(DatapathAction::Output { port, unless_ingress, max_len })
             }
             PortKind::Patch { bridge, port } if max_len.is_none() => {
-                self.enter_peer_bridge(bridge, port)
+                self.agenda.push(AgendaStep::EnterPeer { bridge, port });
+                Ok(())
             }
             PortKind::Patch { .. } | PortKind::Unbound => Ok(()),
         }
     }
-}
-
-/// Returns the fields of a key that a packet-in shows: those that are not zero, and
-/// `in_port`.
-fn metadata(key: &FlowKey) -> Match {
-    let mut mask = FlowMask::EMPTY;
-    let is_shown = |field: &&FieldId| **field == FieldId::InPort || key.field(**field) != 0;
-    METADATA.iter().filter(is_shown).for_each(|field| mask.add_field(*field));
-    Match::new(key, &mask)
 }

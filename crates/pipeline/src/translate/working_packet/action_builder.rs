@@ -31,8 +31,10 @@ use shunt_flow::{
     layout::{FLOW_WORDS, word},
 };
 
-use super::record::recorder::Recorder;
-use crate::traversals::{datapath_action::DatapathAction, traversal::TraversalError};
+use crate::{
+    translate::{limits::ACTIONS_MAX, record::recorder::Recorder},
+    traversals::{datapath_action::DatapathAction, traversal::TraversalError},
+};
 
 /// The packet on the wire after the datapath actions so far, where it differs from
 /// the key.
@@ -102,9 +104,6 @@ pub(super) struct Uncommitted {
 
 /// The most nested copies: the datapath executes each inside the one around it.
 const COPY_DEPTH_MAX: u16 = 64;
-
-/// The most datapath actions of one traversal.
-pub(super) const ACTIONS_MAX: usize = 1 << 16;
 
 const VLAN: usize = word::VLAN as usize;
 const MPLS: usize = word::MPLS as usize;

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use shunt_flow::{FieldId, PortNo};
 
-use crate::{action::Subfield, translate::working_packet::WorkingPacket};
+use super::WorkingPacket;
+use crate::action::Subfield;
 
 /// The source port of each protocol that has one.
 pub(in crate::translate) const SOURCE_PORTS: [FieldId; 3] =

@@ -24,11 +24,8 @@ use shunt_flow::{
     rewrite::TtlCopy,
 };
 
-use crate::{
-    action::Subfield,
-    translate::working_packet::{HeaderState, WorkingPacket},
-    traversals::traversal::TraversalError,
-};
+use super::{HeaderState, WorkingPacket};
+use crate::{action::Subfield, traversals::traversal::TraversalError};
 
 /// The most labels of a packet that the switch changes.
 const LABELS_MAX: u8 = 3;
@@ -58,7 +55,7 @@ impl WorkingPacket {
         let old = self.entries();
         let entries = if depth == 0 {
             // Writes to the payload must reach the frame before the key drops it.
-            self.builder.commit(&self.key, &mut self.recorder);
+            self.commit();
             let new = [self.first_label(), 0, 0];
             self.forget_payload();
             new

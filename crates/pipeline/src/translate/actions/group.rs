@@ -9,72 +9,66 @@
 //! changes its weight moves only the packets that it loses or gains (Schindelhauer and Schomaker,
 //! "Weighted Distributed Hash Tables").
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use shunt_flow::PortNo;
 
-use super::{
-    actions::hash::Hash, agenda::AgendaStep, bridge_view::BridgeView, record::recorder::Recorder,
-    translation::Translation, working_packet::WorkingPacket,
-};
+use super::hash::{Hash, hash_connection, hash_masked};
 use crate::{
     bridges::port::PortInfo,
     groups::group::{Bucket, Group, GroupKind, Selection},
     id::{GroupId, MeterId},
+    translate::{
+        bridge_view::BridgeView, record::recorder::Recorder, working_packet::WorkingPacket,
+    },
     traversals::{
         datapath_action::DatapathAction,
         traversal::{GroupHit, TraversalError},
     },
-    versions::delta::Object,
 };
 
-impl<'a> Translation<'a> {
-    /// `group`: runs buckets. A group that does not exist does nothing.
-    pub(super) fn run_group(&mut self, id: GroupId) -> Result<(), TraversalError> {
-        self.packet.recorder.read(Object::Group(self.bridge.id, id));
-        let Some(group) = self.bridge.group(id) else { return Ok(()) };
-        let bucket = match group.kind {
-            GroupKind::All | GroupKind::Indirect => {
-                self.group_hits.push(GroupHit { group: Arc::clone(group), bucket: None });
-                self.agenda.push(AgendaStep::Buckets(group.buckets.iter()));
-                return Ok(());
-            }
-            GroupKind::FastFailover => {
-                let (recorder, bridge) = (&mut self.packet.recorder, self.bridge);
-                group.buckets.iter().position(|bucket| is_live(recorder, bridge, bucket))
-            }
-            GroupKind::Select => select(&mut self.packet, self.bridge, group),
-        };
-        let Some(index) = bucket else { return Ok(()) };
-        self.group_hits.push(GroupHit { group: Arc::clone(group), bucket });
-        self.run_bucket(&group.buckets[index])
-    }
-
-    /// Runs the next bucket, and puts the rest back on the agenda.
-    pub(super) fn run_buckets(
-        &mut self,
-        mut rest: std::slice::Iter<'a, Bucket>,
-    ) -> Result<(), TraversalError> {
-        let Some(bucket) = rest.next() else { return Ok(()) };
-        self.agenda.push(AgendaStep::Buckets(rest));
-        self.run_bucket(bucket)
-    }
-
-    /// `meter`: the datapath drops packets above the rate.
-    pub(super) fn meter(&mut self, id: MeterId) -> Result<(), TraversalError> {
-        match self.bridge.find_meter(id, &mut self.packet.recorder) {
-            Some(meter) => self.packet.emit(DatapathAction::Meter(meter)),
-            None => Ok(()),
+/// `group`: returns the hit, and the buckets to run.
+///
+/// `None` if no bucket can be chosen, or without such a group.
+pub(in crate::translate) fn choose<'a>(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'a>,
+    id: GroupId,
+) -> Option<(GroupHit, &'a [Bucket])> {
+    let group = bridge.find_group(id, &mut packet.recorder)?;
+    let bucket = match group.kind {
+        GroupKind::All | GroupKind::Indirect => None,
+        GroupKind::FastFailover => {
+            let recorder = &mut packet.recorder;
+            Some(group.buckets.iter().position(|bucket| is_live(recorder, bridge, bucket))?)
         }
+        GroupKind::Select => Some(select(packet, bridge, group)?),
+    };
+    let buckets = match bucket {
+        Some(index) => slice::from_ref(&group.buckets[index]),
+        None => &group.buckets[..],
+    };
+    Some((GroupHit { group: Arc::clone(group), bucket }, buckets))
+}
+
+/// `meter`: the datapath drops packets above the rate.
+pub(in crate::translate) fn meter(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'_>,
+    id: MeterId,
+) -> Result<(), TraversalError> {
+    match bridge.find_meter(id, &mut packet.recorder) {
+        Some(meter) => packet.emit(DatapathAction::Meter(meter)),
+        None => Ok(()),
     }
 }
 
 /// Returns the live bucket of a select group for the packet, if one has a weight.
 fn select(packet: &mut WorkingPacket, bridge: BridgeView<'_>, group: &Group) -> Option<usize> {
     let hash = match &group.selection {
-        Selection::Default => packet.hash_connection(0),
-        Selection::DatapathHash { basis } => packet.hash_connection(*basis),
-        Selection::Fields { basis, fields } => packet.hash_masked(fields, *basis),
+        Selection::Default => hash_connection(packet, 0),
+        Selection::DatapathHash { basis } => hash_connection(packet, *basis),
+        Selection::Fields { basis, fields } => hash_masked(packet, fields, *basis),
     };
     let mut soonest: Option<(f64, usize)> = None;
     for (index, bucket) in group.buckets.iter().enumerate() {
@@ -106,8 +100,7 @@ fn is_live(recorder: &mut Recorder, bridge: BridgeView<'_>, bucket: &Bucket) -> 
         }
         if let Some(watched) = bucket.watch_group.filter(|group| !seen.contains(group)) {
             seen.push(watched);
-            recorder.read(Object::Group(bridge.id, watched));
-            let found = bridge.group(watched).into_iter();
+            let found = bridge.find_group(watched, recorder).into_iter();
             ahead.extend(found.flat_map(|group| &group.buckets));
         }
     }

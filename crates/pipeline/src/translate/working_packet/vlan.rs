@@ -11,7 +11,8 @@
 
 use shunt_flow::{FieldId, layout::word};
 
-use crate::translate::working_packet::WorkingPacket;
+use super::WorkingPacket;
+
 const VLAN: usize = word::VLAN as usize;
 /// The present bit of the outer and of the inner tag.
 const OUTER_PRESENT: u64 = 0x1000 << 32;

@@ -1,0 +1,145 @@
+//! Packet-ins: the packet, or a copy of it, goes to controllers.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+
+use crate::{
+    action::{ControllerAction, PacketInReason},
+    continuations::continuation::Continuation,
+    id::MeterId,
+    translate::{
+        bridge_view::BridgeView,
+        rule_context::{ActionOrigin, RuleContext},
+        working_packet::WorkingPacket,
+    },
+    traversals::{
+        datapath_action::{DatapathAction, Punt},
+        traversal::TraversalError,
+    },
+};
+
+/// The properties of a requested packet-in.
+#[derive(Clone, Copy)]
+pub(in crate::translate) struct PacketInRequest<'a> {
+    reason: PacketInReason,
+    controller_id: u16,
+    max_len: u16,
+    userdata: &'a [u8],
+    /// The meter that the packet-in passes first.
+    meter: Option<MeterId>,
+    /// True if the packet waits until it is sent back.
+    pub(in crate::translate) pause: bool,
+}
+
+impl<'a> PacketInRequest<'a> {
+    /// Returns the request of an action.
+    pub(in crate::translate) fn by(action: &'a ControllerAction) -> Self {
+        Self {
+            reason: action.reason,
+            controller_id: action.controller_id,
+            max_len: action.max_len,
+            userdata: &action.userdata,
+            meter: action.meter,
+            pause: action.pause,
+        }
+    }
+
+    /// The request for a packet with a TTL that is used up.
+    pub(in crate::translate) const fn invalid_ttl(controller_id: u16) -> Self {
+        Self {
+            reason: PacketInReason::InvalidTtl,
+            controller_id,
+            max_len: u16::MAX,
+            userdata: &[],
+            meter: None,
+            pause: false,
+        }
+    }
+
+    /// The request of an output to the controller, with at most `max_len` bytes.
+    pub(in crate::translate) const fn output(reason: PacketInReason, max_len: u16) -> Self {
+        Self { reason, controller_id: 0, max_len, userdata: &[], meter: None, pause: false }
+    }
+}
+
+/// The fields that a packet-in shows in addition to the packet.
+pub(in crate::translate) const METADATA: &[FieldId] = &[
+    FieldId::TunId,
+    FieldId::TunSrc,
+    FieldId::TunDst,
+    FieldId::TunIpv6Src,
+    FieldId::TunIpv6Dst,
+    FieldId::TunFlags,
+    FieldId::TunGbpId,
+    FieldId::TunGbpFlags,
+    FieldId::Metadata,
+    FieldId::Reg0,
+    FieldId::Reg1,
+    FieldId::Reg2,
+    FieldId::Reg3,
+    FieldId::Reg4,
+    FieldId::Reg5,
+    FieldId::Reg6,
+    FieldId::Reg7,
+    FieldId::Reg8,
+    FieldId::Reg9,
+    FieldId::Reg10,
+    FieldId::Reg11,
+    FieldId::Reg12,
+    FieldId::Reg13,
+    FieldId::Reg14,
+    FieldId::Reg15,
+    FieldId::PktMark,
+    FieldId::InPort,
+];
+
+/// Sends the packet to controllers, with a continuation if it pauses there.
+pub(in crate::translate) fn punt(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'_>,
+    context: RuleContext,
+    request: PacketInRequest<'_>,
+    continuation: Option<Arc<Continuation>>,
+) -> Result<(), TraversalError> {
+    METADATA.iter().for_each(|field| packet.recorder.consult(*field, u128::MAX));
+    let reason = match request.reason {
+        PacketInReason::Action if context.origin == ActionOrigin::Miss => PacketInReason::NoMatch,
+        reason => reason,
+    };
+    if reason == PacketInReason::NoMatch {
+        let ingress = bridge.find_port(packet.key().in_port(), &mut packet.recorder);
+        if ingress.is_some_and(|own| own.config.no_packet_in) {
+            return Ok(());
+        }
+    }
+    let punt = Punt {
+        bridge: bridge.id(),
+        reason,
+        table: context.table,
+        cookie: context.cookie,
+        controller_id: request.controller_id,
+        max_len: request.max_len,
+        userdata: request.userdata.into(),
+        metadata: metadata(packet.key()),
+        continuation,
+    };
+    let punt = DatapathAction::Punt(Arc::new(punt));
+    match request.meter.and_then(|id| bridge.find_meter(id, &mut packet.recorder)) {
+        // Above the rate, only the packet-in is dropped.
+        Some(meter) => {
+            let metered = [DatapathAction::Meter(meter), punt];
+            packet.emit(DatapathAction::Copy(metered.into()))
+        }
+        None => packet.emit(punt),
+    }
+}
+
+/// Returns the fields of a key that a packet-in shows: those that are not zero, and
+/// `in_port`.
+fn metadata(key: &FlowKey) -> Match {
+    let mut mask = FlowMask::EMPTY;
+    let is_shown = |field: &&FieldId| **field == FieldId::InPort || key.field(**field) != 0;
+    METADATA.iter().filter(is_shown).for_each(|field| mask.add_field(*field));
+    Match::new(key, &mask)
+}

@@ -1,0 +1,83 @@
+//! The entry points of translation, and the traversal that each returns.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, SparseKey, layout::word};
+
+use super::{
+    bridge_view::{BridgeView, TablesAtVersion},
+    record::recorder::Recorder,
+    translation::{TranslatedPacket, Translation},
+};
+use crate::{
+    action::Action,
+    continuations::continuation::Continuation,
+    id::BridgeId,
+    traversals::traversal::{Traversal, TraversalError},
+};
+
+/// Translates a packet that arrives on its ingress port.
+pub(crate) fn packet(tables: TablesAtVersion<'_>, key: &FlowKey) -> Traversal {
+    translate(tables, key, |translation| translation.begin(None))
+}
+
+/// Translates the actions of a packet-out.
+pub(crate) fn packet_out(
+    tables: TablesAtVersion<'_>,
+    key: &FlowKey,
+    actions: &[Action],
+) -> Traversal {
+    translate(tables, key, |translation| translation.run_packet_out(actions))
+}
+
+/// Continues with a packet that was parsed again.
+pub(crate) fn resume(
+    tables: TablesAtVersion<'_>,
+    key: &FlowKey,
+    continuation: &Arc<Continuation>,
+) -> Traversal {
+    let traversal = translate(tables, key, |translation| translation.begin(Some(continuation)));
+    Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
+}
+
+/// Runs a translation, and returns its traversal.
+pub(super) fn translate<'a>(
+    tables: TablesAtVersion<'a>,
+    key: &FlowKey,
+    run: impl FnOnce(&mut Translation<'a>) -> Result<(), TraversalError>,
+) -> Traversal {
+    let ingress = SparseKey::from(key);
+    let mut recorder = Recorder::new(ingress.clone());
+    recorder.consult_word(usize::from(word::BRIDGE), u64::MAX);
+    recorder.consult(FieldId::RecircId, u128::MAX);
+    let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
+    let bridge = bridge.and_then(|id| BridgeView::find(tables, id, &mut recorder));
+    let (result, recorder, group_hits) = match bridge {
+        Some(bridge) => {
+            let mut translation = Translation::new(tables, key, bridge, recorder);
+            let result = run(&mut translation);
+            let TranslatedPacket { actions, learn_requests, group_hits, recorder } =
+                translation.finish();
+            (result.map(|()| (actions, learn_requests.finish())), recorder, group_hits)
+        }
+        None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),
+    };
+    let (mask, visits, reads) = recorder.finish();
+    let error = result.as_ref().err().copied();
+    // A packet that is dropped for an error does nothing and learns nothing.
+    let (actions, (learnings, refreshes)) = result.unwrap_or_default();
+    Traversal {
+        version: tables.version,
+        key: ingress,
+        continuation: None,
+        next: None,
+        mask,
+        visits,
+        reads,
+        group_hits: group_hits.into(),
+        learnings,
+        refreshes: refreshes.into(),
+        actions: actions.into(),
+        error,
+    }
+}

@@ -1,0 +1,391 @@
+//! The bits that a translation consults, kind by kind: each test fails if one is not recorded.
+//!
+//! A consulted bit that is missing in the mask makes cache entries for packets that need another
+//! result.
+
+use shunt_flow::{FieldId, FlowKey, layout::word};
+use shunt_pipeline::{
+    Action, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, MultipathAction,
+    MultipathAlgorithm, Object, PacketInReason, PortConfig, Selection, Subfield, Time, Traversal,
+};
+
+use crate::{
+    build::{add_group, group, group_mod, output, rule, weighted},
+    dependencies::{NORMAL, assert_reads, assert_whole, looked_at, run, run_key},
+    learn::learn,
+    switch::{BRIDGE, Switch, key},
+};
+
+fn set(field: FieldId, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.value_max() }
+}
+
+/// Returns a packet with these label stack entries in its key.
+fn labelled(entries: [u64; 3]) -> FlowKey {
+    let mut key = key("in_port=1,dl_type=0x8847");
+    let [first, second, third] = entries;
+    key.words_mut()[usize::from(word::MPLS)] = first << 32 | second;
+    key.words_mut()[usize::from(word::MPLS_PBB)] = third << 32;
+    key
+}
+
+const LABEL: u64 = 0x1_0040;
+const BOTTOM: u64 = 0x100;
+
+#[test]
+fn what_the_rule_matches() {
+    let switch = Switch::new(&["tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=output:2"]);
+    let traversal = switch.translate("tcp,nw_src=10.0.0.1,tp_dst=80");
+    assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto, FieldId::TcpDst]);
+    assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0xff00_0000);
+    let visit = &traversal.visits[0].mask;
+    assert_eq!(visit.field(FieldId::TcpDst), 0xffff);
+}
+
+#[test]
+fn what_excludes_the_rules_above() {
+    let switch = Switch::new(&[
+        "priority=3,in_port=3,actions=drop",
+        "priority=2,arp,actions=drop",
+        "priority=1,actions=output:2",
+    ]);
+    assert_whole(&switch.translate("ip,in_port=1"), &[FieldId::InPort, FieldId::EthType]);
+    let switch = Switch::new(&[
+        "priority=2,ip,nw_dst=10.0.0.0/8,actions=drop",
+        "priority=1,actions=output:2",
+    ]);
+    let traversal = switch.translate("ip,nw_dst=192.168.0.1");
+    assert_eq!(
+        looked_at(&traversal, FieldId::Ipv4Dst),
+        0x8000_0000,
+        "only the distinguishing bits"
+    );
+}
+
+#[test]
+fn the_fragment_bit_of_a_lookup_by_ports() {
+    let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
+    assert_eq!(looked_at(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
+    let first = switch.translate("tcp,nw_frag=first");
+    assert_eq!([FieldId::NwFrag, FieldId::TcpDst].map(|field| looked_at(&first, field)), [1, 0]);
+}
+
+#[test]
+fn the_clauses_of_conjunctions() {
+    let switch = Switch::new(&["conj_id=7,actions=output:3"]);
+    let clause = |matching: &str, clause| {
+        rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
+    };
+    let clauses = [clause("priority=3,ip,nw_src=10.0.0.1", 0), clause("priority=3,in_port=1", 1)];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+    let traversal = switch.translate("ip,in_port=1,nw_src=10.0.0.1");
+    assert_whole(&traversal, &[FieldId::Ipv4Src, FieldId::InPort]);
+    let traversal = switch.translate("ip,in_port=1,nw_src=192.168.0.1");
+    assert_eq!(
+        looked_at(&traversal, FieldId::Ipv4Src),
+        0x8000_0000,
+        "only the distinguishing bits"
+    );
+}
+
+#[test]
+fn the_fragment_bit_of_clauses_on_ports() {
+    let switch = Switch::new(&["conj_id=7,actions=output:3"]);
+    let clause = |matching: &str, clause| {
+        rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
+    };
+    let clauses = [clause("priority=3,tcp,tp_dst=80", 0), clause("priority=3,in_port=1", 1)];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+    let traversal = switch.translate("tcp,in_port=1,tp_dst=80");
+    assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag), 1, "where it matches the clauses");
+    assert_eq!(looked_at(&traversal, FieldId::NwFrag), 1);
+}
+
+#[test]
+fn bits_of_an_action_behind_another_rule() {
+    let move_to = |source, target| {
+        let [source, target] =
+            [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
+        Action::Move { source, target }
+    };
+    let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
+    let actions = vec![
+        resubmit,
+        move_to(FieldId::EthSrc, FieldId::Reg0),
+        move_to(FieldId::EthDst, FieldId::Reg1),
+    ];
+    let switch = Switch::new(&["table=1,priority=1,conj_id=0,actions=load:5->NXM_OF_ETH_SRC[]"]);
+    switch.make([rule("", actions).into()]);
+    let first = |switch: &Switch| {
+        let visit = switch.translate("ip,in_port=1").visits[0].clone();
+        [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
+    };
+    assert_eq!(first(&switch), [0, 0xff], "bits that the other rule wrote are not the packet's");
+    // The same if the other table satisfies a conjunction without a rule.
+    let clause = |clause| {
+        let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
+        let matching = ["table=1,priority=3,ip", "table=1,priority=3,in_port=1"];
+        rule(matching[usize::from(clause)], vec![part]).into()
+    };
+    switch.make([clause(0), clause(1)]);
+    assert_eq!(switch.translate("ip,in_port=1").visits.len(), 4);
+    assert_eq!(first(&switch), [0, 0xff]);
+}
+
+#[test]
+fn written_bits_count_for_the_next_visit() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),resubmit(,2)",
+        "table=1,actions=load:5->NXM_OF_ETH_SRC[]",
+        "table=2,actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
+    ]);
+    let traversal = switch.translate("in_port=1");
+    let masks = traversal.visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
+    assert_eq!(masks.collect::<Vec<_>>(), [0, 0, 0xff]);
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0, "a constant of the entry");
+}
+
+#[test]
+fn what_another_rule_looks_at_is_of_its_own_visit() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),output:2",
+        "table=1,actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
+    ]);
+    let visits = switch.translate("in_port=1").visits;
+    let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
+    assert_eq!(masks.collect::<Vec<_>>(), [0, 0xff]);
+}
+
+#[test]
+fn prerequisites_of_a_field_that_is_written() {
+    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "arp");
+    assert_whole(&traversal, &[FieldId::EthType]);
+    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "udp");
+    assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto]);
+}
+
+#[test]
+fn the_source_of_a_move() {
+    let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
+    let target = Subfield::new(FieldId::EthDst, 0, 8).expect("bits");
+    let traversal = run(&[Action::Move { source, target }, output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+    assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), 0xff0);
+}
+
+#[test]
+fn what_is_pushed_to_the_stack() {
+    let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
+    let traversal = run(&[Action::Push(source), output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+}
+
+#[test]
+fn the_field_that_an_output_goes_to() {
+    let to_field = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
+    assert_whole(&run(&[to_field], "in_port=1"), &[FieldId::Reg0]);
+}
+
+#[test]
+fn a_ttl_that_is_checked() {
+    let dec = Action::DecTtl { controllers: [0].into() };
+    assert_whole(&run(&[dec, output(2)], "ip,nw_ttl=9"), &[FieldId::NwTtl]);
+    let traversal = run_key(&[Action::DecMplsTtl, output(2)], &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_whole(&traversal, &[FieldId::MplsTtl]);
+}
+
+#[test]
+fn the_ingress_port_where_a_port_receives_nothing() {
+    let switch = Switch::of_actions(&[output(2)]);
+    switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
+    assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
+}
+
+#[test]
+fn the_port_to_compare_with_where_it_was_rewritten() {
+    let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
+    let traversal = run(&[some, output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+}
+
+#[test]
+fn the_fields_that_a_packet_in_shows() {
+    let punt = Action::Controller(Box::new(ControllerAction {
+        meter: Some(MeterId::new(9)),
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }));
+    let traversal = run(&[punt], "in_port=1");
+    let shown = [FieldId::InPort, FieldId::Metadata, FieldId::Reg0, FieldId::Reg15, FieldId::TunId];
+    assert_whole(&traversal, &shown);
+    assert_reads(&traversal, Object::Meter(BRIDGE, MeterId::new(9)));
+}
+
+#[test]
+fn tags_that_are_pushed_over_popped_and_looked_for() {
+    let pop = run(&[Action::PopVlan, output(2)], "in_port=1");
+    assert_eq!(looked_at(&pop, FieldId::VlanTci), 0x1000, "the present bit");
+    let tagged = |tags| {
+        let mut key = key("in_port=1");
+        key.words_mut()[usize::from(word::VLAN)] = tags;
+        key
+    };
+    let one = tagged(0x8100_1007 << 32);
+    let push = run_key(&[Action::PushVlan { ethertype: 0x8100 }, output(2)], &one);
+    let tags = |traversal: &Traversal| traversal.mask.word(usize::from(word::VLAN));
+    assert_eq!(tags(&push) >> 32, 0xffff_ffff, "the tag that becomes the inner one");
+    let two = tagged(0x88a8_1007_8100_1008);
+    let pop = run_key(&[Action::PopVlan, output(2)], &two);
+    assert_eq!(tags(&pop), 0x1000_ffff_ffff, "the tag that becomes the outer one");
+}
+
+#[test]
+fn what_a_clone_has_written_and_is_put_back() {
+    let inner = [set(FieldId::EthSrc, 5), output(2)].into();
+    let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
+    assert_whole(&traversal, &[FieldId::EthSrc]);
+    assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), FieldId::EthSrc.value_max());
+}
+
+#[test]
+fn a_tag_that_a_clone_has_popped_and_is_put_back() {
+    let mut tagged = key("in_port=1");
+    tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
+    let inner = [Action::PopVlan, output(2)].into();
+    let traversal = run_key(&[Action::Clone(inner), output(3)], &tagged);
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)) >> 32, 0xffff_ffff);
+}
+
+#[test]
+fn labels_that_are_pushed_popped_and_put_back() {
+    let first = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS));
+    let third = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS_PBB)) >> 32;
+    let (push, pop) =
+        (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x8847 });
+    let one = labelled([LABEL | BOTTOM, 0, 0]);
+    let traversal = run_key(&[push, output(2)], &one);
+    assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that is copied");
+    let three = labelled([LABEL, LABEL, LABEL | BOTTOM]);
+    let traversal = run_key(&[pop.clone(), output(2)], &three);
+    assert_eq!((first(&traversal), third(&traversal)), (u64::MAX, 0xffff_ffff));
+    let back = [Action::Clone([pop, output(2)].into()), output(3)];
+    let traversal = run_key(&back, &labelled([LABEL, LABEL | BOTTOM, 0]));
+    assert_eq!(first(&traversal), u64::MAX);
+    assert_whole(&traversal, &[FieldId::EthType]);
+    let back = [Action::Clone([set(FieldId::MplsLabel, 5), output(2)].into()), output(3)];
+    let traversal = run_key(&back, &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that a clone has rewritten");
+}
+
+#[test]
+fn how_many_labels_there_are() {
+    // A fourth label is refused, whatever the others are.
+    let push = Action::PushMpls { ethertype: 0x8847 };
+    let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
+    let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
+    for (word, bits) in bottoms {
+        assert_eq!(traversal.mask.word(usize::from(word)) & bits, bits);
+    }
+    let pop = Action::PopMpls { ethertype: 0x8847 };
+    let traversal = run_key(&[pop], &labelled([LABEL, LABEL, LABEL]));
+    assert_eq!(traversal.mask.word(usize::from(word::MPLS_PBB)), BOTTOM << 32);
+}
+
+#[test]
+fn the_connection_that_chooses_a_bucket() {
+    let switch = Switch::new(&[]);
+    let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
+    switch.make([add_group(1, GroupKind::Select, buckets), rule("", vec![group(1)]).into()]);
+    let traversal = switch.translate("tcp,nw_src=10.0.0.1");
+    let fields = [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst];
+    assert_whole(&traversal, &fields);
+    assert_whole(&traversal, &[FieldId::IpProto]);
+    assert_eq!(looked_at(&traversal, FieldId::NwFrag) & 1, 1, "a fragment has no ports");
+    let arp = switch.translate("arp");
+    assert_whole(&arp, &[FieldId::EthSrc, FieldId::EthDst, FieldId::EthType]);
+}
+
+#[test]
+fn the_fields_that_choose_a_bucket() {
+    let switch = Switch::new(&[]);
+    let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
+    let mut request = group_mod(GroupCommand::Add, 1, GroupKind::Select, buckets);
+    request.selection = Selection::Fields { basis: 7, fields: [(FieldId::EthSrc, 0xff)].into() };
+    switch.make([request.into(), rule("", vec![group(1)]).into()]);
+    assert_eq!(looked_at(&switch.translate("in_port=1"), FieldId::EthSrc), 0xff);
+}
+
+#[test]
+fn the_fields_that_choose_a_link() {
+    let multipath = Action::Multipath(Box::new(MultipathAction {
+        fields: HashFields::EthSrc,
+        basis: 0,
+        algorithm: MultipathAlgorithm::ModuloN,
+        link_max: 3,
+        argument: 0,
+        target: Subfield::new(FieldId::Reg0, 0, 8).expect("bits"),
+    }));
+    assert_whole(&run(&[multipath, output(2)], "in_port=1"), &[FieldId::EthSrc]);
+}
+
+#[test]
+fn that_a_type_is_not_that_of_a_tag() {
+    // One bit is enough to distinguish it from one of the two, or from both.
+    for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
+        let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
+        assert_eq!(looked_at(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
+    }
+    let tagged = run(&[NORMAL], "in_port=1,vlan_tci=0x1005,dl_type=0x8100");
+    assert_eq!(looked_at(&tagged, FieldId::EthType), 0, "the tag exists");
+}
+
+#[test]
+fn what_normal_forwards_by() {
+    let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+    let traversal = run(&[NORMAL], packet);
+    assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)), u64::MAX);
+}
+
+#[test]
+fn the_sources_of_what_is_learned() {
+    let traversal = run(&[learn(|_| {})], "in_port=3,dl_dst=02:00:00:00:00:02");
+    assert_whole(&traversal, &[FieldId::EthDst, FieldId::InPort]);
+}
+
+#[test]
+fn the_flags_that_end_a_connection() {
+    let fin = Action::FinTimeout { idle: 5, hard: 5 };
+    let traversal = run(&[fin, output(2)], "tcp,tcp_flags=ack");
+    assert_eq!(looked_at(&traversal, FieldId::TcpFlags), 0b101);
+}
+
+#[test]
+fn all_state_carried_over_a_recirculation() {
+    let pop = Action::PopMpls { ethertype: 0x0800 };
+    let actions = [pop, set(FieldId::NwTtl, 5), output(2)];
+    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    let live = [FieldId::Reg0, FieldId::Reg15, FieldId::Metadata, FieldId::TunId];
+    assert_whole(&traversal, &live);
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0, "the packet has the register");
+}
+
+#[test]
+fn the_rewritten_port_carried_over_a_recirculation() {
+    let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
+    let pop = Action::PopMpls { ethertype: 0x0800 };
+    let actions = [some, pop, set(FieldId::NwTtl, 5)];
+    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+}
+
+#[test]
+fn all_state_carried_over_a_length_check() {
+    let target = Subfield::new(FieldId::Reg1, 0, 1).expect("a bit");
+    let check = Action::CheckPktLarger { length: 100, target };
+    let traversal = run(&[check, output(2)], "in_port=1");
+    assert_whole(&traversal, &[FieldId::Reg0, FieldId::Reg1, FieldId::Metadata]);
+}
