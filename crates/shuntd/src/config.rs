@@ -202,6 +202,9 @@ fn help(message: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+mod documented_defaults;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,11 @@
 //! Settings of the caches of a packet thread.
 
+use std::time::Duration;
+
 use super::{ExactConfig, chain::GigaflowConfig};
+
+/// Default time without a hit after which an entry expires.
+pub(crate) const MAX_IDLE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Sizes of the caches of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

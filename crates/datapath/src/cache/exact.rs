@@ -43,7 +43,7 @@ pub struct ExactConfig {
 
 impl Default for ExactConfig {
     fn default() -> Self {
-        Self { lines: 8192, insert_inverse: 100 }
+        Self { lines: 32_768, insert_inverse: 1 }
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn one_flow_of_a_hundred_is_inserted() {
-        let mut cache = ExactCache::new(ExactConfig::default(), 1, 5);
+        let mut cache = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 100 }, 1, 5);
         let chosen = (0..100_000).filter(|_| cache.chooses()).count();
         assert!((850..1150).contains(&chosen), "{chosen}");
         let mut off = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 0 }, 1, 5);

@@ -30,6 +30,7 @@ pub(crate) use caches::Caches;
 #[cfg(not(loom))]
 pub use chain::CoverageLink;
 #[cfg(not(loom))]
+pub(crate) use config::MAX_IDLE_DEFAULT;
 pub use config::{CacheConfig, Wildcard};
 pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
 #[cfg(not(loom))]

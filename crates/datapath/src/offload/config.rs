@@ -5,6 +5,8 @@ use std::time::Duration;
 use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
 use shunt_pipeline::BridgeId;
 
+use crate::cache::MAX_IDLE_DEFAULT;
+
 /// Settings of an offload device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadConfig {
@@ -35,13 +37,13 @@ pub struct OffloadConfig {
 impl OffloadConfig {
     /// Returns settings that suit a NIC in front of this bridge.
     #[must_use]
-    pub const fn new(bridge: BridgeId) -> Self {
+    pub fn new(bridge: BridgeId) -> Self {
         Self {
             bridge,
-            policy: PolicyName::Joint,
-            eviction: Eviction::LeastRecent,
+            policy: PolicyName::default(),
+            eviction: Eviction::default(),
             seed: 0,
-            max_idle: Duration::from_secs(10),
+            max_idle: MAX_IDLE_DEFAULT,
             count_every: Duration::from_secs(1),
             confirm_within: Duration::from_secs(1),
             drain: Duration::from_millis(10),

@@ -14,7 +14,7 @@ use super::{
     verify::Verifier,
 };
 use crate::{
-    cache::{CacheConfig, Caches, HitSlots},
+    cache::{CacheConfig, Caches, HitSlots, MAX_IDLE_DEFAULT},
     command::{Command, Repair},
     evict::{link::Link, owner::Owner},
     metrics::{ACK_BUCKETS, ThreadCounters},
@@ -24,7 +24,9 @@ use crate::{
 };
 
 /// Settings of a packet thread.
-#[derive(Clone, Copy, Debug)]
+///
+/// The defaults are those of the configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadConfig {
     /// Sizes of the caches.
     pub caches: CacheConfig,
@@ -52,9 +54,9 @@ impl Default for ThreadConfig {
             caches: CacheConfig::default(),
             vlan_limit: VlanLimit::default(),
             seed: 0,
-            translations_per_iteration: 16,
+            translations_per_iteration: 64,
             waiting_per_port: 256,
-            max_idle: Duration::from_secs(10),
+            max_idle: MAX_IDLE_DEFAULT,
             verify_one_in: 0,
             repair: Repair::Off,
             stall_budget: Duration::from_millis(100),

@@ -2,7 +2,7 @@
 
 use shunt_datapath::{
     ThreadConfig,
-    cache::{CacheConfig, Wildcard},
+    cache::{CacheConfig, ExactConfig, Wildcard},
     thread::QueueSizes,
 };
 use shunt_flow::{testing::packet::PacketBuilder, text::NoPortNames};
@@ -26,7 +26,9 @@ fn switch(engine: Engine, rules: &[&str]) -> Switch {
         tag_bits: 16,
         seed: 0,
     });
-    let caches = CacheConfig { wildcard, ..CacheConfig::default() };
+    // Every packet walks the stages.
+    let exact = ExactConfig { insert_inverse: 0, ..ExactConfig::default() };
+    let caches = CacheConfig { wildcard, exact, ..CacheConfig::default() };
     let config = ThreadConfig { caches, ..ThreadConfig::default() };
     let mut switch = Switch::with_engine(1, 4, config, QueueSizes::default(), engine);
     switch.apply(&added(rules));

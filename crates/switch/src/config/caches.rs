@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::cache::Wildcard;
+use shunt_datapath::{ThreadConfig, cache::Wildcard, offload::OffloadConfig};
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config as ChainConfig, Fallback},
     ltm,
     partition::PolicyName,
 };
+use shunt_p4runtime::program::Program;
+use shunt_pipeline::BridgeId;
 
 /// The options of the caches of each packet thread.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -181,12 +183,13 @@ pub enum ChainEviction {
 
 impl Default for CacheOptions {
     fn default() -> Self {
+        let ThreadConfig { caches, max_idle, verify_one_in, .. } = ThreadConfig::default();
         Self {
-            exact_entries: 32_768,
-            exact_insert_one_in: 1,
-            megaflow_entries: 65_536,
-            idle_ms: 10_000,
-            verify_one_in: 0,
+            exact_entries: caches.exact.lines,
+            exact_insert_one_in: caches.exact.insert_inverse,
+            megaflow_entries: caches.entries_max,
+            idle_ms: milliseconds(max_idle),
+            verify_one_in,
             kind: CacheKind::default(),
             gigaflow: GigaflowOptions::default(),
         }
@@ -209,21 +212,26 @@ impl Default for GigaflowOptions {
 
 impl Default for OffloadOptions {
     fn default() -> Self {
+        let program = Program::default();
         Self {
             kind: OffloadKind::default(),
             address: "127.0.0.1:0".to_owned(),
             device_id: 1,
             bridge: String::new(),
             ports: Vec::new(),
-            stages: 4,
-            stage_entries: 8192,
+            stages: program.stages(),
+            stage_entries: program.size(),
             masks: 0,
             key_bits: 0,
             update_us: 0,
-            drain_ms: 10,
+            drain_ms: milliseconds(OffloadConfig::new(BridgeId::default()).drain),
             stale: StalePolicy::default(),
         }
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl OffloadOptions {

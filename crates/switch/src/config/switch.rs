@@ -1,6 +1,8 @@
 //! The configuration of a switch: threads, caches, evictions, packets and bridges.
 
 use serde::{Deserialize, Serialize};
+use shunt_datapath::ThreadConfig;
+use shunt_flow::extract::VlanLimit;
 
 use crate::config::{BridgeOptions, CacheOptions};
 
@@ -131,13 +133,18 @@ pub struct PacketOptions {
 
 impl Default for ThreadOptions {
     fn default() -> Self {
-        Self { packet: 1, cpus: Vec::new(), translations_per_iteration: 64 }
+        let ThreadConfig { translations_per_iteration, .. } = ThreadConfig::default();
+        Self { packet: 1, cpus: Vec::new(), translations_per_iteration }
     }
 }
 
 impl Default for PacketOptions {
     fn default() -> Self {
-        Self { vlan_limit: 1 }
+        let vlan_limit = match VlanLimit::default() {
+            VlanLimit::One => 1,
+            VlanLimit::Two => 2,
+        };
+        Self { vlan_limit }
     }
 }
 

@@ -511,6 +511,11 @@ mod tests {
         (plane, doomed)
     }
 
+    #[test]
+    fn the_default_configuration_has_the_defaults_of_the_packet_thread() {
+        assert_eq!(thread_config(&Config::default(), 0), ThreadConfig::default());
+    }
+
     /// Checks until a thread has ended.
     fn stopped(plane: &DataPlane) -> StoppedThreads {
         loop {
