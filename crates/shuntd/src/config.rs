@@ -243,7 +243,7 @@ mod tests {
         let file = parse("shunt.toml", text.into()).unwrap();
         let switch = file.switch();
         assert_eq!((switch.threads.packet, switch.caches.exact_entries), (3, 0));
-        assert_eq!(switch.bridges[0].ports[1].repeat, shunt_switch::config::CaptureRepeat::Endless);
+        assert_eq!(switch.bridges[0].ports[1].repeat, shunt_switch::config::Repeat::Endless);
         assert_eq!(file.logging.filter, "debug");
     }
 

@@ -3,7 +3,7 @@
 use std::path;
 
 use shunt_flow::text::nearest_of;
-use shunt_switch::config::{CaptureRepeat, PortOptions, PortType, PortVlanMode};
+use shunt_switch::config::{PortOptions, PortType, PortVlanMode, Repeat};
 
 /// Keys of a port on the command line.
 const PORT_KEYS: &[&str] =
@@ -133,10 +133,10 @@ fn port_type(value: &str) -> Result<PortType, String> {
     found.map(|(_, kind)| *kind).ok_or_else(|| unknown("port type", value, &names))
 }
 
-fn repeat(value: &str) -> Result<CaptureRepeat, String> {
+fn repeat(value: &str) -> Result<Repeat, String> {
     match value {
-        "once" => Ok(CaptureRepeat::Once),
-        "endless" => Ok(CaptureRepeat::Endless),
+        "once" => Ok(Repeat::Once),
+        "endless" => Ok(Repeat::Endless),
         _ => Err(unknown("value of repeat", value, &["once", "endless"])),
     }
 }
@@ -152,10 +152,7 @@ mod tests {
     #[test]
     fn a_port_is_read_from_words() {
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
-        assert_eq!(
-            (port.kind, port.repeat, port.number),
-            (PortType::Pcap, CaptureRepeat::Endless, 4)
-        );
+        assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));
     }
 

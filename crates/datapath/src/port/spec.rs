@@ -32,6 +32,11 @@ pub enum PortSpec {
 
 /// Number of times that a capture file is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Repeat {
     /// Once; the queue then reports that it is exhausted.
     #[default]

@@ -2,6 +2,11 @@
 
 /// The entry that a full stage evicts for a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum Eviction {
     /// Only an [outdated](super::Ltm::mark_outdated) entry.
     ///

@@ -12,6 +12,11 @@ use crate::{error::UnknownPolicy, outline::TraversalOutline};
 
 /// The name of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum PolicyName {
     /// [`DisjointPolicy`], as `disjoint`.
     Disjoint,

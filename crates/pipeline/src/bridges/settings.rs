@@ -33,6 +33,11 @@ impl Default for BridgeSettings {
 
 /// The handling of additions to a full table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Overflow {
     /// Refuse the addition.
     #[default]

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use shunt_datapath::port::Repeat;
+use shunt_pipeline::Overflow;
 
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -23,7 +25,7 @@ pub struct BridgeOptions {
     /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.
-    pub table_overflow: TableOverflow,
+    pub table_overflow: Overflow,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,
     /// Maximum number of MAC addresses in the table of `NORMAL`; 0: 8192.
@@ -44,17 +46,6 @@ pub enum LocalPort {
     Tap,
 }
 
-/// Behaviour when a rule is added to a full table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TableOverflow {
-    /// Refuses the new rule.
-    #[default]
-    Refuse,
-    /// Evicts a rule that has a timeout: the least important, then the first to expire.
-    Evict,
-}
-
 /// The options of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,7 +64,7 @@ pub struct PortOptions {
     /// Capture file to write, for `pcap`; sent packets are discarded if empty.
     pub tx: PathBuf,
     /// Number of times that the capture is replayed, for `pcap`.
-    pub repeat: CaptureRepeat,
+    pub repeat: Repeat,
     /// Name of the port at the other end, for `patch`.
     pub peer: String,
     /// VLAN mode for `NORMAL`.
@@ -89,6 +80,8 @@ pub struct PortOptions {
 }
 
 /// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).
+///
+/// The modes of [`shunt_pipeline::VlanMode`] contain the VLAN, for which the file has the key `tag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortVlanMode {
@@ -138,36 +131,7 @@ impl PortType {
     }
 }
 
-/// Number of times that a capture is replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CaptureRepeat {
-    /// One time.
-    #[default]
-    Once,
-    /// Repeatedly, without end.
-    Endless,
-}
-
 /// Maximum length of the name of a bridge or port.
 ///
 /// OpenFlow has 16 bytes, one of them NUL.
 pub const NAME_BYTES_MAX: usize = 15;
-
-impl From<TableOverflow> for shunt_pipeline::Overflow {
-    fn from(overflow: TableOverflow) -> Self {
-        match overflow {
-            TableOverflow::Refuse => Self::Refuse,
-            TableOverflow::Evict => Self::Evict,
-        }
-    }
-}
-
-impl From<CaptureRepeat> for shunt_datapath::port::Repeat {
-    fn from(repeat: CaptureRepeat) -> Self {
-        match repeat {
-            CaptureRepeat::Once => Self::Once,
-            CaptureRepeat::Endless => Self::Endless,
-        }
-    }
-}

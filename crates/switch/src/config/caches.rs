@@ -7,7 +7,7 @@ use shunt_datapath::{ThreadConfig, cache::Wildcard, offload::OffloadConfig};
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config as ChainConfig, Fallback},
-    ltm,
+    ltm::Eviction,
     partition::PolicyName,
 };
 use shunt_p4runtime::program::Program;
@@ -38,6 +38,8 @@ pub struct CacheOptions {
 }
 
 /// The type of the wildcard cache.
+///
+/// [`Wildcard`] contains the options of a Gigaflow cache, which the file keeps in a section of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
@@ -59,9 +61,9 @@ pub struct GigaflowOptions {
     /// Number of LTM entries in each stage, at least 1.
     pub stage_entries: usize,
     /// Policy that partitions traversals.
-    pub policy: GigaflowPolicy,
+    pub policy: PolicyName,
     /// Policy that evicts an entry of a full stage.
-    pub eviction: ChainEviction,
+    pub eviction: Eviction,
     /// Sampling rate of set duelling.
     ///
     /// One of N packets is sampled to compare sub-traversals with complete traversals. Traversals
@@ -143,44 +145,6 @@ pub enum StalePolicy {
     PortsDown,
 }
 
-/// The policy that partitions a traversal into sub-traversals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GigaflowPolicy {
-    /// Partitions between tables that match unrelated fields, then chooses stages.
-    ///
-    /// Complete partitions only.
-    Disjoint,
-    /// Partitions like `disjoint`, but chooses stages in the same step.
-    #[default]
-    Joint,
-    /// Partitions where traffic has shown that sub-traversals are shared.
-    Profiled,
-    /// Partitions at the first point that fits.
-    FirstFit,
-    /// Partitions at random points.
-    Random,
-    /// Puts each table in its own sub-traversal.
-    OneToOne,
-    /// Never partitions.
-    Megaflow,
-}
-
-/// The policy that evicts an entry of a full stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChainEviction {
-    /// Evicts nothing: a new entry that does not fit is not cached.
-    Never,
-    /// Evicts the least recently used entry.
-    LeastRecent,
-    /// Evicts an entry that was never reused, else the least recently used one.
-    #[default]
-    SecondUse,
-    /// Evicts the least shared of some least recently used entries.
-    LeastShared,
-}
-
 impl Default for CacheOptions {
     fn default() -> Self {
         let ThreadConfig { caches, max_idle, verify_one_in, .. } = ThreadConfig::default();
@@ -201,8 +165,8 @@ impl Default for GigaflowOptions {
         Self {
             stages: 4,
             stage_entries: 8192,
-            policy: GigaflowPolicy::default(),
-            eviction: ChainEviction::default(),
+            policy: PolicyName::default(),
+            eviction: Eviction::default(),
             fallback_one_in: 32,
             tag_bits: 16,
             offload: OffloadOptions::default(),
@@ -253,45 +217,17 @@ impl OffloadOptions {
     }
 }
 
-impl GigaflowPolicy {
-    /// Returns the name that the partition module uses.
-    #[must_use]
-    pub const fn name(self) -> PolicyName {
-        match self {
-            Self::Disjoint => PolicyName::Disjoint,
-            Self::Joint => PolicyName::Joint,
-            Self::Profiled => PolicyName::Profiled,
-            Self::FirstFit => PolicyName::FirstFit,
-            Self::Random => PolicyName::Random,
-            Self::OneToOne => PolicyName::OneToOne,
-            Self::Megaflow => PolicyName::Megaflow,
-        }
-    }
-}
-
-impl ChainEviction {
-    /// Returns the policy as the LTM knows it.
-    pub(crate) const fn contract(self) -> ltm::Eviction {
-        match self {
-            Self::Never => ltm::Eviction::Never,
-            Self::LeastRecent => ltm::Eviction::LeastRecent,
-            Self::SecondUse => ltm::Eviction::SecondUse,
-            Self::LeastShared => ltm::Eviction::LeastShared,
-        }
-    }
-}
-
 impl GigaflowOptions {
     /// Returns the options of the Gigaflow cache as packet threads know them.
     pub(crate) const fn chain(&self) -> ChainConfig {
         ChainConfig {
             capacity: Capacity { stages_count: self.stages, stage_entries_max: self.stage_entries },
-            policy: self.policy.name(),
+            policy: self.policy,
             fallback: match self.fallback_one_in {
                 0 => Fallback::Off,
                 one_in => Fallback::OneIn(one_in),
             },
-            eviction: self.eviction.contract(),
+            eviction: self.eviction,
             tag_bits: self.tag_bits,
             // Each thread sets its own seed.
             seed: 0,

@@ -7,8 +7,8 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
     config::{
-        BridgeOptions, CaptureRepeat, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions,
-        PortType, PortVlanMode, THREADS_MAX,
+        BridgeOptions, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions, PortType,
+        PortVlanMode, Repeat, THREADS_MAX,
     },
     error::SwitchError,
     openflow::endpoint::ControllerEndpoint,
@@ -345,7 +345,7 @@ impl PortOptions {
 
     /// Returns the first field that the type of port does not allow, and the reason.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
-        if self.repeat != CaptureRepeat::Once && self.kind != PortType::Pcap {
+        if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
             return Some(("repeat", "only a pcap port has `repeat`: remove it"));
         }
         let given = [

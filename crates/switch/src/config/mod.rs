@@ -10,15 +10,15 @@ mod error;
 pub(crate) mod setting;
 mod switch;
 
-pub use bridge::{
-    BridgeOptions, CaptureRepeat, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode,
-    TableOverflow,
-};
+pub use bridge::{BridgeOptions, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode};
 pub use caches::{
-    CacheKind, CacheOptions, ChainEviction, GigaflowOptions, GigaflowPolicy, OffloadKind,
-    OffloadOptions, StalePolicy,
+    CacheKind, CacheOptions, GigaflowOptions, OffloadKind, OffloadOptions, StalePolicy,
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };
+// Words of the file that name a variant of the same enumeration in an engine.
+pub use shunt_datapath::port::Repeat;
+pub use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
+pub use shunt_pipeline::Overflow;

@@ -50,6 +50,8 @@ pub struct EvictionOptions {
 }
 
 /// Repair of evicted cache entries that still receive packets.
+///
+/// [`shunt_datapath::Repair`] contains the rate, for which the file has the key `repair_rate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairMode {

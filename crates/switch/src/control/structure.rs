@@ -305,7 +305,7 @@ fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
     BridgeSettings {
         name: settings.name.clone(),
         rules_max: tables.map(|table| (table, limit)).collect(),
-        overflow: settings.table_overflow.into(),
+        overflow: settings.table_overflow,
         mac_ageing: match settings.mac_ageing_s {
             0 => defaults.mac_ageing,
             seconds => Duration::from_secs(seconds.into()),

@@ -74,8 +74,8 @@ impl AgentSettings {
         let Self { config, bridge, seed, epoch, .. } = self;
         let chain = &config.caches.gigaflow;
         let settings = OffloadConfig {
-            policy: chain.policy.name(),
-            eviction: chain.eviction.contract(),
+            policy: chain.policy,
+            eviction: chain.eviction,
             seed,
             max_idle: config.caches.idle(),
             drain: chain.offload.drain(),
@@ -87,7 +87,7 @@ impl AgentSettings {
             DeviceExchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
         let owner = OffloadAgent::new(settings, Arc::clone(pipeline), exchange, ends);
         let thread = spawn_offload_thread(owner, epoch)?;
-        let connection = OffloadConnection { handle, next, policy: chain.policy.name() };
+        let connection = OffloadConnection { handle, next, policy: chain.policy };
         Ok(StartedAgent { connection, thread, candidates })
     }
 }

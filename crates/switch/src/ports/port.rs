@@ -72,7 +72,7 @@ impl BridgePort {
             PortType::Pcap => PortSpec::Pcap {
                 rx: path(&settings.rx),
                 tx: path(&settings.tx),
-                repeat: settings.repeat.into(),
+                repeat: settings.repeat,
             },
             PortType::AfPacket => PortSpec::AfPacket { device: settings.device().to_owned() },
             PortType::Tap => PortSpec::Tap { device: settings.device().to_owned() },

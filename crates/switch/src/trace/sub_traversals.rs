@@ -91,7 +91,7 @@ pub(crate) type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
 impl SubTraversalCache {
     /// Returns the caches of the packet threads, if they are Gigaflow caches.
     pub(crate) fn of_threads(caches: &CacheOptions) -> Option<Self> {
-        let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
+        let (policy, stages) = (caches.gigaflow.policy, caches.gigaflow.stages);
         (caches.kind == CacheKind::Gigaflow).then_some(Self { policy, stages, nic: None })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shunt_ofproto::message::{Message, SwitchConfig};
 use shunt_pipeline::{FlowMod, FlowModCommand, Iterative, text::parse_rule};
-use shunt_switch::config::{BridgeOptions, TableOverflow};
+use shunt_switch::config::{BridgeOptions, Overflow};
 
 use crate::bench::{Bench, Controller, frame, until};
 
@@ -89,7 +89,7 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
     let full = BridgeOptions {
         name: "br0".into(),
         table_rules: 2,
-        table_overflow: TableOverflow::Evict,
+        table_overflow: Overflow::Evict,
         ..BridgeOptions::default()
     };
     bench.switch.add_bridge(&full).await.unwrap();

@@ -169,8 +169,8 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
 
 /// Returns a partition policy, and limits of the NIC.
 /// The limits are stages, entries, masks and update time.
-fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOptions)> {
-    use config::GigaflowPolicy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
+fn set_up() -> impl Strategy<Value = (config::PolicyName, config::OffloadOptions)> {
+    use config::PolicyName::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
     let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
     let policy = prop::sample::select(policies.to_vec());
     let entries = prop::sample::select(&[2_u32, 16, 8192][..]);
@@ -184,12 +184,8 @@ fn set_up() -> impl Strategy<Value = (config::GigaflowPolicy, config::OffloadOpt
 }
 
 /// Options of the NIC, rules, later rules, and packets with their ingress ports.
-type Case = (
-    (config::GigaflowPolicy, config::OffloadOptions),
-    Vec<String>,
-    Vec<String>,
-    Vec<(usize, Vec<u8>)>,
-);
+type Case =
+    ((config::PolicyName, config::OffloadOptions), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
 /// Law 1 for a NIC: packets are forwarded as by the tables.
 /// This holds for all entries that the NIC has.

@@ -5,7 +5,7 @@ use shunt_ofproto::message::Message;
 use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
     Config, Trace,
-    config::{CacheKind, GigaflowPolicy},
+    config::{CacheKind, PolicyName},
 };
 
 use crate::bench::Bench;
@@ -215,7 +215,7 @@ async fn a_copy_changes_nothing_of_the_packet_behind_it() {
 }
 
 /// Returns the trace of a packet to 10.0.0.1 for a policy and a number of stages.
-async fn trace_with(policy: GigaflowPolicy, stages: u8) -> String {
+async fn trace_with(policy: PolicyName, stages: u8) -> String {
     let mut config = Config::default();
     config.caches.kind = CacheKind::Gigaflow;
     (config.caches.gigaflow.policy, config.caches.gigaflow.stages) = (policy, stages);
@@ -235,7 +235,7 @@ async fn trace_with(policy: GigaflowPolicy, stages: u8) -> String {
 async fn a_trace_explains_partition_points() {
     for (policy, stages, expected) in [
         (
-            GigaflowPolicy::Joint,
+            PolicyName::Joint,
             4,
             &[
                 "fields: ip_src\n",
@@ -244,30 +244,22 @@ async fn a_trace_explains_partition_points() {
                 ">> not partitioned after table 2: both sides match ip_dst (score 1 + 1 if partitioned, 2 if not)",
             ][..],
         ),
+        (PolicyName::Joint, 1, &[">> not partitioned after table 0: no stage is left (score 1"]),
         (
-            GigaflowPolicy::Joint,
-            1,
-            &[">> not partitioned after table 0: no stage is left (score 1"],
-        ),
-        (
-            GigaflowPolicy::Profiled,
+            PolicyName::Profiled,
             4,
             &["0 if not; the policy uses scores until it has measured sharing)"],
         ),
+        (PolicyName::FirstFit, 4, &[">> not partitioned after table 2: both sides match ip_dst"]),
         (
-            GigaflowPolicy::FirstFit,
-            4,
-            &[">> not partitioned after table 2: both sides match ip_dst"],
-        ),
-        (
-            GigaflowPolicy::OneToOne,
+            PolicyName::OneToOne,
             4,
             &[">> partitioned after table 2: the policy puts each table in its own sub-traversal"],
         ),
-        (GigaflowPolicy::OneToOne, 2, &[">> not partitioned after table 2: no stage is left"]),
-        (GigaflowPolicy::Random, 4, &["after table 0: random choice"]),
+        (PolicyName::OneToOne, 2, &[">> not partitioned after table 2: no stage is left"]),
+        (PolicyName::Random, 4, &["after table 0: random choice"]),
         (
-            GigaflowPolicy::Megaflow,
+            PolicyName::Megaflow,
             4,
             &[">> not partitioned after table 0: the policy never partitions"],
         ),
