@@ -269,7 +269,7 @@ impl Switch {
     /// Returns the names of the settings that [`Self::set`] can change.
     #[must_use]
     pub const fn settings() -> &'static [&'static str] {
-        config::setting::SETTINGS
+        config::setting::KEYS
     }
 
     /// Returns the configuration in force, without the bridges.
