@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use serde_json::Value;
 
 use crate::{
-    metrics, render, render_caches, render_evict,
+    render, render_caches, render_evict,
     rpc::{CallError, RpcClient},
     run_dir, setting,
 };
@@ -257,19 +257,17 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::SetVlans { name, settings } => {
             silent(&mut client, "shunt/set-vlans", &followed_by(&[name], settings))
         }
-        Command::Macs { bridge } => {
-            print(&client.call("fdb/show", &[bridge])?);
-            Ok(())
-        }
+        Command::Macs { bridge } => printed(&mut client, "fdb/show", &[bridge]),
         Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
         Command::Settings { json } => {
             shown(&mut client, "shunt/settings", &[], *json, render::settings)
         }
-        Command::Caches { json, line, metrics } => {
-            let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
-                (true, _) => (render_caches::caches_line, &[]),
-                (_, true) => (metrics::caches, &["rule-space"]),
-                _ => (render_caches::caches, &["rule-space"]),
+        Command::Caches { metrics: true, .. } => printed(&mut client, "shunt/metrics", &["caches"]),
+        Command::Caches { json, line, metrics: false } => {
+            let (table, parameters): (fn(&Value) -> String, &[&str]) = if *line {
+                (render_caches::caches_line, &[])
+            } else {
+                (render_caches::caches, &["rule-space"])
             };
             shown(&mut client, "shunt/caches", parameters, *json, table)
         }
@@ -277,9 +275,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             let table = render_evict::entries;
             shown(&mut client, "shunt/entries", &[&count.to_string()], *json, table)
         }
-        Command::Evict { json, metrics } => {
-            let table = if *metrics { metrics::evict } else { render_evict::evict };
-            shown(&mut client, "shunt/evict", &[], *json, table)
+        Command::Evict { metrics: true, .. } => printed(&mut client, "shunt/metrics", &["evict"]),
+        Command::Evict { json, metrics: false } => {
+            shown(&mut client, "shunt/evict", &[], *json, render_evict::evict)
         }
         Command::Why { entry, json } => {
             shown(&mut client, "shunt/why", &[entry], *json, render_evict::why)
@@ -288,8 +286,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             let mut parameters = vec![bridge.as_str(), flow];
             parameters.extend(frame.as_deref());
             let method = if *json { "shunt/trace" } else { "ofproto/trace" };
-            print(&client.call(method, &parameters)?);
-            Ok(())
+            printed(&mut client, method, &parameters)
         }
         Command::Drops { json } => shown(&mut client, "shunt/drops", &[], *json, render::drops),
         Command::Top { interval, count } => top(&mut client, *interval, *count),
@@ -313,6 +310,12 @@ fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(
 /// Returns words, followed by settings.
 fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
     words.iter().copied().chain(settings.iter().map(String::as_str)).collect()
+}
+
+/// Prints a result that is text already.
+fn printed(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
+    print(&client.call(method, parameters)?);
+    Ok(())
 }
 
 fn shown(

@@ -9,7 +9,7 @@ use shunt_switch::{Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 
 use crate::{
-    render,
+    metrics, render,
     rpc::Methods,
     setting::{self, unknown},
     trace_log,
@@ -57,6 +57,7 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/drops", "", 0, 0),
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
+    method("shunt/metrics", "caches|evict", 1, 1),
     method("shunt/set", "key=value [key=value..]", 1, SETTINGS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/settings", "", 0, 0),
@@ -113,6 +114,7 @@ impl DaemonMethods {
             ("shunt/caches", [word]) if word == "rule-space" => {
                 json(&switch.caches_with_rule_space().await)
             }
+            ("shunt/metrics", [part]) => self.metrics(part).await,
             ("shunt/drops", _) => json(&switch.drops()),
             ("shunt/entries", []) => json(&switch.entries(0).await),
             ("shunt/entries", [count]) => {
@@ -160,6 +162,18 @@ impl DaemonMethods {
             ("shunt/set", words) => self.set(words).await,
             ("shunt/settings", _) => json(&self.settings()),
             _ => Err(format!("\"{method}\" command is not valid here")),
+        }
+    }
+
+    /// Returns the metrics of a part of the status.
+    async fn metrics(&self, part: &str) -> Result<String, String> {
+        match part {
+            "caches" => Ok(metrics::caches(&self.switch.caches_with_rule_space().await)),
+            "evict" => {
+                let status = self.switch.evictions().await;
+                status.map(|status| metrics::evict(&status)).map_err(|error| with_causes(&error))
+            }
+            _ => Err(unknown("part of the metrics", part, &["caches", "evict"])),
         }
     }
 

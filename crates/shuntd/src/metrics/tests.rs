@@ -1,6 +1,8 @@
 //! Tests of the metrics text.
 
-use serde_json::json;
+use shunt_switch::{
+    LatencyStatus, NicTraffic, OperationsStatus, RuleSpaceStatus, config::OffloadKind,
+};
 
 use super::*;
 
@@ -19,37 +21,100 @@ fn assert_has(text: &str, lines: &[&str]) {
 
 #[test]
 fn buckets_of_a_metric_add_up() {
-    let times = json!({"count": 3, "sum_ns": 1_500_000_000_u64, "buckets": [[1024, 2], [2048, 1]]});
-    let value = json!({"list_time": times, "waiting": 4, "by_cause": [["rule", 7]],
-        "acks": [5, 3, 0, 1]});
-    let text = evict(&value);
+    let list_time = LatencyStatus {
+        count: 3,
+        sum_ns: 1_500_000_000,
+        buckets: vec![(1024, 2), (2048, 1)],
+        ..LatencyStatus::default()
+    };
+    let status = EvictionStatus {
+        list_time,
+        waiting: 4,
+        by_cause: vec![("rule", 7)],
+        acks: [5, 3, 0, 1],
+        engine_bytes: Some(9),
+        resident_bytes: None,
+        ..EvictionStatus::default()
+    };
+    let text = evict(&status);
     let lines = [
         "shunt_eviction_acks_total{iterations=\"0\"} 5",
         "shunt_eviction_acks_total{iterations=\"more\"} 1",
         "shunt_eviction_waiting_changes 4",
+        "shunt_eviction_engine_bytes 9",
         "shunt_eviction_evicted_total{cause=\"rule\"} 7",
         "shunt_eviction_list_seconds_bucket{le=\"0.000001024\"} 2",
         "shunt_eviction_list_seconds_bucket{le=\"0.000002048\"} 3",
         "shunt_eviction_list_seconds_bucket{le=\"+Inf\"} 3",
         "shunt_eviction_list_seconds_sum 1.500000000",
+        "shunt_eviction_list_seconds_count 3",
     ];
     assert_has(&text, &lines);
+    assert!(!text.contains("shunt_process_resident_bytes"), "an unknown value is omitted");
+}
+
+fn nic_status() -> NicStatus {
+    NicStatus {
+        bridge: "br0".to_owned(),
+        kind: OffloadKind::Embedded,
+        address: String::new(),
+        state: "connected",
+        reason: None,
+        error: None,
+        stale_s: None,
+        stale_count: 0,
+        unconfirmed: 0,
+        counters_late: false,
+        repairs: 0,
+        stages: vec![StageFill { entries: 5, entries_max: 9 }],
+        waiting: 0,
+        stale_entries: 0,
+        tags: 0,
+        created: 8,
+        shared: 3,
+        entry_hits: 0,
+        refused: vec![("actions".to_owned(), 1)],
+        candidates_offered: 0,
+        candidates_dropped: 0,
+        candidates_known: 0,
+        operations: OperationsStatus { inserts: 6, ..OperationsStatus::default() },
+        latency_us: [64, 128, 256],
+        rule_space: Some(RuleSpaceStatus { exact: 6, pairwise: 5, published: 4 }),
+        traffic: Some(NicTraffic {
+            hits: 40,
+            partial_hits: 4,
+            dropped: vec![("rule", 2)],
+            ..NicTraffic::default()
+        }),
+    }
 }
 
 #[test]
 fn gigaflow_metrics_have_thread_and_stage_labels() {
-    let chain = json!({"hits": 7, "entries_per_hit": 2.5, "not_partitioned": {"learns": 3},
-        "stages": [{"entries": 1, "entries_max": 8, "masks": 1}, {"entries": 2}]});
-    let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],
-        "latency_us": [64, 128, 256], "operations": {"inserts": 6},
-        "created": 8, "shared": 3, "rule_space": {"exact": 6, "pairwise": 5, "published": 4},
-        "traffic": {"hits": 40, "partial_hits": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
-    let text = caches(&json!({"received": 9, "exact_hits": 1, "gigaflow": chain,
-        "gigaflow_threads": [chain, chain], "rule_space": [{"exact": 12, "pairwise": 10, "published": 9}], "nic": nic}));
+    let chain = GigaflowStatus {
+        hits: 7,
+        entries_per_hit: 2.5,
+        not_partitioned: NotPartitioned { learns: 3, ..NotPartitioned::default() },
+        stages: vec![
+            StageStatus { entries: 1, entries_max: 8, masks: 1 },
+            StageStatus { entries: 2, ..StageStatus::default() },
+        ],
+        ..GigaflowStatus::default()
+    };
+    let status = CacheStatus {
+        received: 9,
+        exact_hits: 1,
+        gigaflow: Some(chain.clone()),
+        gigaflow_threads: vec![chain.clone(), chain],
+        rule_space: vec![RuleSpaceStatus { exact: 12, pairwise: 10, published: 9 }],
+        nic: Some(nic_status()),
+        ..CacheStatus::default()
+    };
     let lines = [
         "shunt_received_packets_total 9",
         "shunt_cache_hits_total{cache=\"exact\"} 1",
         "shunt_gigaflow_hits_total{thread=\"1\"} 7",
+        "shunt_gigaflow_entries_per_hit{thread=\"0\"} 2.5",
         "shunt_gigaflow_not_partitioned_total{thread=\"0\",reason=\"learns\"} 3",
         "shunt_gigaflow_stage_entries{thread=\"0\",stage=\"1\"} 2",
         "shunt_gigaflow_rule_space{thread=\"0\"} 12",
@@ -64,12 +129,15 @@ fn gigaflow_metrics_have_thread_and_stage_labels() {
         "shunt_nic_rule_space_published 4",
         "shunt_nic_partial_hits_total 4",
         "shunt_nic_dropped_total{reason=\"rule\"} 2",
+        "shunt_nic_refused_total{reason=\"actions\"} 1",
         "shunt_nic_stage_entries_max{stage=\"0\"} 9",
         "shunt_nic_offload_seconds{quantile=\"0.99\"} 0.000128000",
     ];
-    assert_has(&text, &lines);
-    assert_has(
-        &caches(&json!({"received": 9, "gigaflow": null, "nic": null})),
-        &["shunt_received_packets_total 9"],
-    );
+    assert_has(&caches(&status), &lines);
+    let stale = CacheStatus {
+        nic: Some(NicStatus { state: "stale", rule_space: None, traffic: None, ..nic_status() }),
+        ..CacheStatus::default()
+    };
+    assert_has(&caches(&stale), &["shunt_nic_connected 0"]);
+    assert_has(&caches(&CacheStatus::default()), &["shunt_received_packets_total 0"]);
 }

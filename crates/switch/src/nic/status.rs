@@ -112,8 +112,19 @@ pub struct NicTraffic {
     pub dropped: Vec<(&'static str, u64)>,
 }
 
+/// State of a NIC that is connected and holds its entries.
+const CONNECTED: &str = "connected";
+
 /// Reason for the stale state while the previous NIC is emptied.
 const DRAINING: &str = "the entries of the previous NIC are being removed";
+
+impl NicStatus {
+    /// Returns whether the NIC is connected and holds its entries.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state == CONNECTED
+    }
+}
 
 impl NicTraffic {
     fn of(traffic: &NicCounters) -> Self {
@@ -146,7 +157,7 @@ impl NicFront {
                 ("stale", Some(DRAINING), Some(since))
             }
             OffloadState::Connected if is_draining_device => ("stale", Some(DRAINING), None),
-            OffloadState::Connected => ("connected", None, None),
+            OffloadState::Connected => (CONNECTED, None, None),
             OffloadState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
         };
         let address = embedded.as_ref().map(|(address, _)| address.to_string());
