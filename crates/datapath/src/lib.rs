@@ -33,6 +33,7 @@ pub use evict::{
     link::Link,
     mailbox::{Invalidation, Mailbox},
     owner::{Dropped, InstallError, LearnQueueFull, LearnRequest, LearnSeq, Owner, Report},
+    signal::Signal,
     waker::Waker,
 };
 pub use metrics::{DropReason, ThreadCounters};

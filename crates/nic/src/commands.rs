@@ -1,14 +1,17 @@
 //! Commands for the packet thread: packet-outs of the controller, and ports to add and remove.
+//!
+//! Each command sets the signal that wakes the thread. Commands are rare, so the system call does not
+//! matter, and the queue needs neither a `shunt_datapath::Waker` nor a doorbell.
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    io,
     os::fd::{AsFd, BorrowedFd},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
 };
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
-use shunt_datapath::Pool;
+use shunt_datapath::{Pool, Signal};
 use shunt_p4runtime::{program::PACKET_OUT, server::PacketError, value, wire::p4::v1::PacketOut};
 
 use crate::{error::AddPortError, ports::open_port::OpenPort};
@@ -16,11 +19,11 @@ use crate::{error::AddPortError, ports::open_port::OpenPort};
 /// Greatest number of packet-outs in the queue.
 const PACKETS_MAX: usize = 4096;
 
-/// The commands that wait for the thread, and the eventfd that wakes it.
+/// The commands that wait for the thread, and the signal that wakes it.
 #[derive(Debug)]
 pub(crate) struct CommandQueue {
     state: Mutex<QueueState>,
-    wake: EventFd,
+    wake: Signal,
 }
 
 #[derive(Debug, Default)]
@@ -54,9 +57,8 @@ pub(crate) struct OutgoingPacket {
 }
 
 impl CommandQueue {
-    pub(crate) fn new() -> nix::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self { state: Mutex::default(), wake: EventFd::from_flags(flags)? })
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { state: Mutex::default(), wake: Signal::new()? })
     }
 
     /// Queues a packet-out of the controller.
@@ -136,13 +138,12 @@ impl CommandQueue {
 
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
-        // A full counter wakes as well.
-        let _ = self.wake.write(1);
+        self.wake.set();
     }
 
     /// Clears the wake-up after the thread has woken.
     pub(crate) fn clear_wake(&self) {
-        let _ = self.wake.read();
+        self.wake.clear();
     }
 }
 

@@ -105,7 +105,7 @@ impl Nic {
         seed: u64,
     ) -> Result<Self, NicError> {
         let rules = RulesGuard(Arc::new(Mutex::new(NicChain::new(program, limits, seed))));
-        let commands = Arc::new(CommandQueue::new().map_err(std::io::Error::from)?);
+        let commands = Arc::new(CommandQueue::new()?);
         for port in ports {
             let number = port.number;
             let opened = port.split().map_err(|source| NicError::Port { number, source })?;

@@ -10,4 +10,5 @@ pub mod history;
 pub(crate) mod link;
 pub mod mailbox;
 pub mod owner;
+pub(crate) mod signal;
 pub(crate) mod waker;

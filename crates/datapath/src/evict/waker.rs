@@ -17,23 +17,27 @@
 //!
 //! Without the fences both may read before either write is visible, even on x86, which delays stores
 //! past later loads. Then the sender finds the thread awake, the thread finds its queue empty, and
-//! the message waits until another event wakes the thread. The signal is an `eventfd`: it stays set
-//! until the sleeper clears it, so a signal before the wait is not lost either.
+//! the message waits until another event wakes the thread. The [`Signal`] stays set until
+//! the sleeper clears it, so a signal before the wait is not lost either.
 //!
 //! The fences guarantee more. If a sender finds the thread asleep after it has posted, the thread
 //! sees the message before it does anything else ([`Waker::finds_asleep`]). A sender that needs no
 //! more than this does not have to wake the thread.
+//!
+//! Two queues of `shunt-nic` use a [`Signal`] with other protocols. A doorbell belongs to one receiver
+//! of one queue, and the queue of commands has a lock.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::signal::Signal;
 use crate::sync::{AtomicBool, Ordering, fence};
 
 /// A thread's sleep state, and the signal that wakes it.
 #[derive(Debug)]
 pub struct Waker {
     asleep: AtomicBool,
-    event: event::Event,
+    signal: Signal,
 }
 
 impl Waker {
@@ -43,7 +47,7 @@ impl Waker {
     ///
     /// When the system has no descriptor left.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { asleep: AtomicBool::new(false), event: event::Event::new()? })
+        Ok(Self { asleep: AtomicBool::new(false), signal: Signal::new()? })
     }
 
     /// Wakes the thread if it sleeps; call it after posting the message.
@@ -68,7 +72,7 @@ impl Waker {
 
     /// Wakes a thread that was found asleep.
     pub fn signal(&self) {
-        self.event.signal();
+        self.signal.set();
     }
 
     /// Announces that the thread is about to sleep.
@@ -87,7 +91,7 @@ impl Waker {
         self.asleep.store(false, Ordering::Relaxed);
         // SeqCst: partner of the fence in `finds_asleep`.
         fence(Ordering::SeqCst);
-        self.event.clear();
+        self.signal.clear();
     }
 
     /// Returns whether the thread has announced that it sleeps.
@@ -109,7 +113,7 @@ impl Waker {
     /// Waits for the signal in the model checker, as a thread waits in the kernel.
     #[cfg(loom)]
     pub(crate) fn wait(&self) {
-        self.event.wait();
+        self.signal.wait();
     }
 }
 
@@ -117,75 +121,7 @@ impl Waker {
 impl AsFd for Waker {
     /// Returns the descriptor that becomes readable when the thread is woken.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-}
-
-#[cfg(not(loom))]
-mod event {
-    use std::{
-        io,
-        os::fd::{AsFd, BorrowedFd},
-    };
-
-    use nix::sys::eventfd::{EfdFlags, EventFd};
-
-    #[derive(Debug)]
-    pub(super) struct Event(EventFd);
-
-    impl Event {
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
-        }
-
-        pub(super) fn signal(&self) {
-            // A write fails only when the counter is full, and then it is set.
-            let _ = self.0.write(1);
-        }
-
-        pub(super) fn clear(&self) {
-            // A read fails only when the signal is not set.
-            let _ = self.0.read();
-        }
-    }
-
-    impl AsFd for Event {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-    }
-}
-
-#[cfg(loom)]
-mod event {
-    use loom::sync::{Condvar, Mutex};
-
-    #[derive(Debug)]
-    pub(super) struct Event {
-        set: Mutex<bool>,
-        changed: Condvar,
-    }
-
-    impl Event {
-        pub(super) fn new() -> std::io::Result<Self> {
-            Ok(Self { set: Mutex::new(false), changed: Condvar::new() })
-        }
-
-        pub(super) fn signal(&self) {
-            *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
-            self.changed.notify_one();
-        }
-
-        pub(super) fn clear(&self) {
-            *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = false;
-        }
-
-        pub(super) fn wait(&self) {
-            let mut set = self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            while !*set {
-                set = self.changed.wait(set).unwrap_or_else(std::sync::PoisonError::into_inner);
-            }
-        }
+        self.signal.as_fd()
     }
 }
 

@@ -1,11 +1,16 @@
 //! Doorbells: queues between two threads with which the sender wakes the receiver.
 //!
-//! The sender notifies the doorbell, which makes an eventfd readable. A receiver that finds its queue
+//! The sender notifies the doorbell, which sets a signal. A receiver that finds its queue
 //! empty suppresses the notification *and polls the queue once more*. That poll finds packets that were
 //! sent before, and packets sent afterwards notify again. A doorbell that is notified already is not
 //! notified again, so two busy threads make no system calls.
+//!
+//! A `shunt_datapath::Waker` belongs to a thread, which announces its sleep before it reads all of its
+//! queues once more. A doorbell belongs to one queue of a port and lives behind
+//! `RxQueue::wait_fd`. The receiver may be any thread, and does not announce when it sleeps.
 
 use std::{
+    io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
@@ -13,32 +18,28 @@ use std::{
     },
 };
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use shunt_datapath::{
-    Packet, Pool, PortError, RxQueue, TxEnd, TxQueue,
+    Packet, Pool, PortError, RxQueue, Signal, TxEnd, TxQueue,
     port::{Queues, RxReport},
 };
 
 /// A doorbell that wakes the receiver of a queue.
 #[derive(Debug)]
 struct Doorbell {
-    event: EventFd,
+    signal: Signal,
     is_notified: AtomicBool,
 }
 
 impl Doorbell {
-    fn new() -> nix::Result<Arc<Self>> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let event = EventFd::from_flags(flags)?;
-        Ok(Arc::new(Self { event, is_notified: AtomicBool::new(false) }))
+    fn new() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self { signal: Signal::new()?, is_notified: AtomicBool::new(false) }))
     }
 
     /// Wakes the receiver after packets were sent.
     fn notify(&self) {
         // AcqRel: partner of `suppress`, which then sees the packets that were sent before.
         if !self.is_notified.swap(true, Ordering::AcqRel) {
-            // A full counter wakes as well.
-            let _ = self.event.write(1);
+            self.signal.set();
         }
     }
 
@@ -47,7 +48,7 @@ impl Doorbell {
         // AcqRel: partner of `notify`.
         let was_notified = self.is_notified.swap(false, Ordering::AcqRel);
         if was_notified {
-            let _ = self.event.read();
+            self.signal.clear();
         }
         was_notified
     }
@@ -56,7 +57,7 @@ impl Doorbell {
 /// Adds doorbells to connected queues: senders notify, and receivers suppress.
 ///
 /// Each `far` queue receives what the `near` queue of the same number sends, and vice versa.
-pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> nix::Result<[Vec<Queues>; 2]> {
+pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<[Vec<Queues>; 2]> {
     let mut connected = [Vec::new(), Vec::new()];
     for (near, far) in near.into_iter().zip(far) {
         let doorbells = [Doorbell::new()?, Doorbell::new()?];
@@ -100,7 +101,7 @@ impl RxQueue for DoorbellRx {
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.doorbell.event.as_fd())
+        Some(self.doorbell.signal.as_fd())
     }
 }
 

@@ -5,6 +5,9 @@
 //! the request and once for nothing, when the thread has just gone to sleep. A
 //! [`ReadInterestStream`] registers for read readiness only. It registers for write readiness when
 //! the send buffer is full, and until there is room again.
+//!
+//! This wakes a Tokio task when a socket is ready. The `Waker` of `shunt-datapath` wakes a thread that
+//! another thread has sent a message to. They share no code.
 
 use std::{
     io::{self, Read, Write},
