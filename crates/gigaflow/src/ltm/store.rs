@@ -131,7 +131,8 @@ impl Store for VecStore {
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(VecSlot::default());
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            #[expect(clippy::expect_used, reason = "that many slots would fill 160 GiB")]
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 slots")
         });
         let own = self.slots.get_mut(slot as usize)?;
         own.held = Some((Arc::clone(traversal), Hits { used: now, ..Hits::default() }));

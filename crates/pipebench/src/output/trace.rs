@@ -64,7 +64,8 @@ impl PacketTrace {
     fn add_frame(&mut self, bytes: &[u8]) -> u32 {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
-        let index = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        #[expect(clippy::expect_used, reason = "that many frames would fill 64 GiB")]
+        let index = u32::try_from(self.frames.len()).expect("fewer than 2^32 frames");
         self.frames.push(start..self.arena.len());
         index
     }

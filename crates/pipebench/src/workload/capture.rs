@@ -19,17 +19,21 @@ use crate::{
 /// `name` appears in errors. Packets are of one flow if all their headers are equal, except those
 /// that change from packet to packet: TTL, TCP flags, type of service.
 ///
-///
 /// # Errors
 ///
 /// If the capture is invalid.
+///
+/// # Panics
+///
+/// If the capture has 2^32 flows, which would fill 100 GiB.
 pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<StatisticRow>, PcapError> {
     let mut reader = PcapReader::new(name, source)?;
     let mut statistics = TrafficStatistics::default();
     // A capture may contain headers chosen to collide, so the hash has a random seed.
     let mut flows: HashMap<Flow, u32> = HashMap::new();
     while let Some(packet) = reader.next_packet()? {
-        let next = u32::try_from(flows.len()).unwrap_or(u32::MAX);
+        #[expect(clippy::expect_used, reason = "that many flows would fill 100 GiB")]
+        let next = u32::try_from(flows.len()).expect("fewer than 2^32 flows");
         let flow = *flows.entry(flow_of(packet.frame)).or_insert(next);
         let bytes = packet.frame.len().saturating_add(CHECK_SEQUENCE);
         statistics.add(packet.time_ns, flow, u32::try_from(bytes).unwrap_or(u32::MAX));
