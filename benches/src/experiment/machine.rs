@@ -8,5 +8,5 @@ pub fn machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let count = text.lines().filter(|line| line.starts_with("processor")).count();
-    format!("{count} x {}", model.map_or("unknown CPU", |(_, name)| name))
+    format!("{count} CPUs of {}", model.map_or("unknown CPU", |(_, name)| name))
 }

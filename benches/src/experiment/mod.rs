@@ -14,6 +14,7 @@ mod report;
 mod row;
 mod run;
 mod table;
+mod title;
 
 pub use command::run_command;
 pub(crate) use command::target;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use shunt_pipebench::pipeline_file::{BUILTIN, Builtin};
 
-use super::{Row, table::number};
+use super::{Row, table::number, title::title};
 
 /// Fewer pipelines get no overview; the table of all rows shows them well enough.
 const PIPELINES_MIN: usize = 3;
@@ -29,7 +29,7 @@ pub(super) fn overview(rows: &[Row]) -> Option<String> {
     let mut text = format!(
         "Measured / published values. Bold: they differ by more than 10 %; the table below gives \
          the reason.\n\n| measurement | {} |\n| --- |{}\n",
-        pipelines.join(" | "),
+        pipelines.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>().join(" | "),
         " --- |".repeat(pipelines.len()),
     );
     for what in lines {
@@ -56,8 +56,12 @@ impl Cell {
         let end = row.name.find([':', ',', ' ']).unwrap_or(row.name.len());
         let (pipeline, detail) = row.name.split_at(end);
         let pipeline = Builtin::find(pipeline)?.name;
-        let unit = if row.unit.is_empty() { String::new() } else { format!(" [{}]", row.unit) };
-        let detail = detail.trim_start_matches([':', ',', ' ']);
+        let unit = if matches!(row.unit, "" | "count") {
+            String::new()
+        } else {
+            format!(" [{}]", row.unit)
+        };
+        let detail = title(detail.trim_start_matches([':', ',', ' ']));
         let comma = if detail.is_empty() { "" } else { ", " };
         let words = format!("{} / {}", number(row.ours.median()), number(published));
         let words = if row.is_far_from_published() { format!("**{words}**") } else { words };
@@ -83,10 +87,10 @@ mod tests {
         let text = overview(&rows).unwrap();
         let table: Vec<&str> = text.lines().skip(2).collect();
         let expected = [
-            "| measurement | ofd | psc | otl |",
+            "| measurement | OFD | PSC | OTL |",
             "| --- | --- | --- | --- |",
-            "| hits, high, 8K [%] | **89.0 / 100** | 95.0 / 100 | - |",
-            "| hits, low [%] | - | - | 100 / 100 |",
+            "| hits, high locality, 8K [%] | **89.0 / 100** | 95.0 / 100 | - |",
+            "| hits, low locality [%] | - | - | 100 / 100 |",
         ];
         assert_eq!(table, expected);
     }

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Experiment, Row, machine, overview, plot, table};
+use super::{Experiment, Row, machine, overview, plot, table, title::title};
 
 /// Completeness of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ impl Report<'_> {
     fn page(&self) -> String {
         let name = self.experiment.name;
         let overview = overview(self.rows).map(|table| table + "\n").unwrap_or_default();
+        let names_pipelines = self.rows.iter().any(|row| title(&row.name).starts_with("pipeline "));
+        let workloads = if names_pipelines { WORKLOADS } else { "" };
         format!(
             "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\nEach \
              value is the median of all rounds; parentheses hold the smallest and the largest \
@@ -127,7 +129,7 @@ impl Report<'_> {
              the time or twice the rate, and below 1 is worse. Its parentheses hold the smallest \
              and the largest ratio of a single round.\nWithout a rival, the ratio is the \
              measured value divided by the published one.\nAll values are from one \
-             run.\n\n{overview}{}",
+             run.\n{workloads}\n{overview}{}",
             self.experiment.title,
             self.experiment.what,
             self.experiment.source,
@@ -137,6 +139,10 @@ impl Report<'_> {
         )
     }
 }
+
+/// The line of a page whose rows name pipelines.
+const WORKLOADS: &str = "[Workloads](../workloads.md#pipelines-and-updates) describes the \
+                         pipelines, localities and updates.\n";
 
 /// Formats JSON with one line per top-level member and per element of it.
 fn json_lines(value: &Value) -> String {
@@ -267,7 +273,7 @@ mod tests {
         assert!(written.iter().all(|path| path.is_file()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
         let page = folder.path().join(format!("{}.md", experiment.name));
-        assert!(fs::read_to_string(&page).unwrap().contains("| a, time | - | 1.00 ns |"));
+        assert!(fs::read_to_string(&page).unwrap().contains("| a: time | - | 1.00 ns |"));
         // The second file cannot be created.
         let before = folder.path().join(format!("{}.md.partial", experiment.name));
         fs::create_dir(&before).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Ratio, Row, Samples, Verdict};
+use super::{Ratio, Row, Samples, Verdict, title::title};
 
 /// Returns the table of all rows.
 #[must_use]
@@ -21,8 +21,8 @@ pub fn table(rows: &[Row]) -> String {
         let ratio = row.ratio().map_or_else(|| beside_published(row), |one| ratio(one, row.why));
         let _ = writeln!(
             text,
-            "| {}, {} | {published} | {} | {rival} | {ratio} | {} |",
-            row.name,
+            "| {}: {} | {published} | {} | {rival} | {ratio} | {} |",
+            title(&row.name),
             row.metric,
             spread(&row.ours, row.unit),
             row.why,
@@ -107,7 +107,8 @@ fn beside_published(row: &Row) -> String {
 /// Formats samples as `115 ns (104 to 116)`.
 fn spread(samples: &Samples, unit: &str) -> String {
     let middle = number(samples.median());
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    // A count is a plain number.
+    let unit = if matches!(unit, "" | "count") { String::new() } else { format!(" {unit}") };
     if samples.0.len() < 2 {
         return format!("{middle}{unit}");
     }
@@ -217,7 +218,7 @@ mod tests {
         let rival = "R: 10.0 ns (9.00 to 11.0)";
         assert_eq!(
             line,
-            format!("| a, time | - | 10.0 ns (10.0 to 10.0) | {rival} | {ratio} |  |")
+            format!("| a: time | - | 10.0 ns (10.0 to 10.0) | {rival} | {ratio} |  |")
         );
     }
 }

@@ -21,9 +21,9 @@ const CAPACITIES: [(&str, usize); 5] =
 const PUBLISHED_CAPACITY: &str = "32K";
 
 pub(in crate::experiments) const HITS: &str =
-    "hits of a megaflow cache, 3 packets per flow (otl: 30)";
+    "hits of a megaflow cache, 3 packets per flow (OTL: 30)";
 pub(in crate::experiments) const MISSES: &str =
-    "misses of a megaflow cache, 3 packets per flow (otl: 30)";
+    "misses of a megaflow cache, 3 packets per flow (OTL: 30)";
 pub(super) const ENTRIES: &str = "final entries of a megaflow cache";
 
 /// Returns the number of each flow's entry.
@@ -54,7 +54,7 @@ pub(in crate::experiments) fn of_packets(
         is_published.then(|| Figure::find(metric, pipeline, locality, "Megaflow 1x32K")).flatten()
     };
     let rows = caches.iter().zip(CAPACITIES).flat_map(|(cache, (capacity, _))| {
-        let name = format!("{pipeline}:{locality}, {capacity}");
+        let name = format!("{pipeline}:{locality}, {capacity} entries");
         let hits = cache.hit_rate();
         let published = figure("hit_rate", capacity).map(|figure| figure.value);
         let one = |metric, unit, better, value: f64| Row {

@@ -236,10 +236,10 @@ const METRICS: [&str; 11] = [
 /// Largest coverage that the counter can hold; greater values are unknown.
 const TOO_MANY: f64 = u128::MAX as f64;
 
-/// Last word of the row name, unit, better direction and value.
+/// Key of the metric, unit, better direction and value.
 type Measured = (&'static str, &'static str, Better, f64);
 
-/// Returns the published metric for the last word of our row name.
+/// Returns the published metric for a key of ours.
 fn metric_of(word: &str) -> Option<&'static str> {
     match word {
         "hit" => Some("hit_rate"),
@@ -270,8 +270,7 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
     let row = |(metric, (word, unit, better, value)): (&'static str, Measured)| {
         let published = metric_of(word).and_then(&published);
         let is_more = published.is_some_and(|published| value > published);
-        let row =
-            Row { better, ours: value.into(), ..Row::new(format!("{name} {word}"), metric, unit) };
+        let row = Row { better, ours: value.into(), ..Row::new(name, metric, unit) };
         row.beside_published(published, why(word, name, is_more))
     };
     let is_known = |row: &Row| row.ours.median() < TOO_MANY;

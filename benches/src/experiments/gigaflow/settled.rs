@@ -35,7 +35,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let name = format!("ols {locality} {name}");
             let Some(cache_case) = cache_case else { continue };
             let share = run.step(&name, |_| late_hits(&bed, cache_case, scale));
-            let row = Row::new(format!("{name} settled hit"), LATE, "%");
+            let row = Row::new(name, LATE, "%");
             rows.push(Row { better: Better::More, ours: share.into(), ..row });
         }
     }

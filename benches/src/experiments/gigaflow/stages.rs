@@ -71,7 +71,7 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
         Figure::find(metric, pipeline, "-", configuration).map(|figure| figure.value)
     };
     let row = |outcome: &Outcome| {
-        let name = format!("{pipeline} high K={}", outcome.stages);
+        let name = format!("{pipeline} high {} stages", outcome.stages);
         let is_four = is_full && outcome.stages == 4;
         let published_value =
             |metric, configuration| published(metric, configuration).filter(|_| is_four);

@@ -258,7 +258,7 @@ pub(super) fn rows_of(size: &str, ours: &[Round], rival: Option<(&str, &[Round])
     };
     let mut rows = Vec::new();
     for kind in Kind::ALL {
-        let name = |what| format!("{} {size} entries {what}", kind.words());
+        let name = |what| format!("{}, {size} entries, {what}", kind.words());
         let at = kind as usize;
         let replies = (REPLY, "us", Better::Less);
         rows.push(row(name("p50"), replies, &|round| round.replies[at].median()));

@@ -47,8 +47,8 @@ pub(super) const ENGINES: &[Engine] = &[
     // Kairo as published; it stores a packet once for each tuple of each table.
     #[cfg(feature = "dbsp")]
     Engine {
-        name: "mirror",
-        new: |pipeline| Box::new(mirror(pipeline, PublishedSettings::default())),
+        name: "published",
+        new: |pipeline| Box::new(published_kairo(pipeline, PublishedSettings::default())),
         clock: Clock::Circuit,
         thousands_max: 102,
     },
@@ -58,7 +58,7 @@ pub(super) const ENGINES: &[Engine] = &[
 ///
 /// So it settles before each change.
 #[cfg(feature = "dbsp")]
-pub(super) fn mirror(pipeline: &Pipeline, settings: PublishedSettings) -> PublishedKairo {
+pub(super) fn published_kairo(pipeline: &Pipeline, settings: PublishedSettings) -> PublishedKairo {
     let apart = PublishedSettings::default().propagation.unwrap_or_default();
     let mut now = Time::ZERO;
     let clock = move || {

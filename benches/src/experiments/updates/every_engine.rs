@@ -29,7 +29,7 @@ const FEWER: &str = "times fewer stale packets, by engine (computed)";
 const MEAN: &str = "one change, mean of P1 to P5, by engine";
 
 /// Name of the published design among the engines.
-const PUBLISHED: &str = "mirror";
+const PUBLISHED: &str = "published";
 
 const WHY_PUBLISHED: &str = "the same design on another machine with other rules; the cost of a \
                              circuit step depends on packets per rule and on rule width, and \

@@ -23,7 +23,7 @@ use shunt_kairo::{PublishedKairo, PublishedSettings};
 use shunt_pipeline::{FlowModCommand, Iterative, Time};
 
 use super::{
-    engines::{RIVAL, mirror},
+    engines::{RIVAL, published_kairo},
     every_engine::measure,
     scene::{BRIDGE, Clock, Scene, Watched},
 };
@@ -119,8 +119,9 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
         let entries = scene.keys.len();
         for (variant, has_gates, has_timer) in OF_LARGE {
             let ours = run.step(&format!("{title} {variant}"), |_| {
-                let mirror = mirror(&scene.pipeline, settings(has_gates, has_timer));
-                measure(&scene, (Box::new(mirror), Clock::Circuit), rounds)
+                let published_kairo =
+                    published_kairo(&scene.pipeline, settings(has_gates, has_timer));
+                measure(&scene, (Box::new(published_kairo), Clock::Circuit), rounds)
             });
             let title =
                 format!("{title} {variant}, {} rules, {entries} entries", scene.changing.len());
@@ -184,8 +185,8 @@ fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]
         now.fetch_add(ns, Ordering::Relaxed);
     };
     let read = move || Time::from_nanoseconds(clock.load(Ordering::Relaxed));
-    let mirror = PublishedKairo::new(&scene.pipeline, &[BRIDGE], settings, read);
-    let mut watched = Watched::new(Box::new(mirror), scene.keys.len(), Clock::Circuit);
+    let published_kairo = PublishedKairo::new(&scene.pipeline, &[BRIDGE], settings, read);
+    let mut watched = Watched::new(Box::new(published_kairo), scene.keys.len(), Clock::Circuit);
     watched.load(scene);
     for rules in updates {
         pass(APART);

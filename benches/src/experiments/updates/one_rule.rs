@@ -156,7 +156,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
         few.map(|(spent, _)| *spent).collect()
     };
     let (spent, evicted) = (list("spent"), list("evicted"));
-    let name = format!("{engine}, one rule {label} entries");
+    let name = format!("{engine}, one rule, {label} entries");
     let kinds = [
         ("", spent.clone()),
         (" with at most 2,000 evictions", few(&spent, &evicted)),
@@ -170,7 +170,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
         for (percent, quantity) in [(50, "p50"), (99, "p99"), (100, "max")] {
             rows.extend(quantile(times, percent).map(|us| Row {
                 ours: us.into(),
-                ..Row::new(format!("{name} {quantity}{word}"), CHANGE, "us")
+                ..Row::new(format!("{name}, {quantity}{word}"), CHANGE, "us")
             }));
         }
     }
@@ -181,7 +181,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
         for (percent, quantity) in [(50, "p50"), (100, "max")] {
             rows.extend(quantile(spent, percent).map(|us| Row {
                 ours: us.into(),
-                ..Row::new(format!("{name} {quantity}"), NEW_MASK, "us")
+                ..Row::new(format!("{name}, {quantity}"), NEW_MASK, "us")
             }));
         }
         rows.push(Row { ours: (*slice).into(), ..Row::new(name, SLICE, "us") });
@@ -190,7 +190,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
         rows.extend(quantile(&evicted, percent).map(|count| Row {
             better: Better::Neither,
             ours: count.into(),
-            ..Row::new(format!("{name} {quantity}"), EVICTED, "count")
+            ..Row::new(format!("{name}, {quantity}"), EVICTED, "count")
         }));
     }
     let one = |key: &str| measured[key].as_f64().map_or_else(Samples::default, Samples::from);
