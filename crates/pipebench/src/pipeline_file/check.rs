@@ -197,7 +197,7 @@ mod tests {
         for builtin in BUILTIN {
             let pipeline = PipelineFile::parse(builtin.json).unwrap();
             let counts = (pipeline.tables.len(), pipeline.traversals.len());
-            let published = pipeline.paper_table_3_1.unwrap();
+            let published = pipeline.published_counts.unwrap();
             assert_eq!(counts, (published.tables, published.traversals), "{}", builtin.name);
             assert_eq!(pipeline.pipeline.to_lowercase(), builtin.name);
             assert!(!pipeline.provenance.is_empty());

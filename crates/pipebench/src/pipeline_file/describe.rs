@@ -13,10 +13,10 @@ impl fmt::Display for PipelineDescription<'_> {
         let pipeline = self.0;
         writeln!(f, "{}", pipeline.heading())?;
         write!(f, "{} tables, {} traversals", pipeline.tables.len(), pipeline.traversals.len())?;
-        if let Some(published) = pipeline.paper_table_3_1 {
+        if let Some(published) = pipeline.published_counts {
             write!(f, " (published: {}, {})", published.tables, published.traversals)?;
         }
-        writeln!(f, "\ndriven fields: {}\n", list(&pipeline.fields8))?;
+        writeln!(f, "\ndriven fields: {}\n", list(&pipeline.driven_fields))?;
         self.write_tables(f)?;
         self.write_edges(f)?;
         self.write_traversals(f)?;
@@ -59,7 +59,7 @@ impl PipelineDescription<'_> {
     ///
     /// `|` marks a partition point, where no field matters both before and after.
     fn write_traversals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let driven = &self.0.fields8;
+        let driven = &self.0.driven_fields;
         writeln!(f, "traversals (`|`: no driven field matters both before and after)")?;
         for traversal in &self.0.traversals {
             let partition_points = traversal.partition_points(driven);

@@ -21,7 +21,7 @@
 //!   ]
 //! }"#;
 //! let pipeline = PipelineFile::parse(text)?;
-//! assert_eq!(pipeline.traversals[0].partition_points(&pipeline.fields8).len(), 1);
+//! assert_eq!(pipeline.traversals[0].partition_points(&pipeline.driven_fields).len(), 1);
 //!
 //! let typo = PipelineFile::parse(&text.replace("eth_src", "eth_scr")).unwrap_err();
 //! assert!(typo.to_string().contains("did you mean `eth_src`?"));
@@ -29,7 +29,7 @@
 //! ```
 //!
 //! Fields have OpenFlow names (`eth_dst`, `ip_src`, `tp_dst`); a register's role is `reg:role`.
-//! `fields8` are the fields that workloads drive; by default they are the eight of Ethernet, IP and
+//! `driven_fields` are the fields that workloads drive; by default they are the eight of Ethernet, IP and
 //! ports.
 
 mod builtin;

@@ -21,10 +21,10 @@ pub struct PipelineFile {
     pub title: String,
     /// Published counts.
     #[serde(default)]
-    pub paper_table_3_1: Option<PublishedCounts>,
+    pub published_counts: Option<PublishedCounts>,
     /// Published number of OpenFlow rules for 10,000 filters.
     #[serde(default)]
-    pub openflow_rules_from_10k_classbench: Option<u32>,
+    pub published_rules: Option<u32>,
     /// Documents that the tables were derived from.
     #[serde(default)]
     pub provenance: Vec<String>,
@@ -33,7 +33,7 @@ pub struct PipelineFile {
     pub notes: Vec<String>,
     /// The fields that workloads drive.
     #[serde(default = "eight_fields")]
-    pub fields8: Vec<Field>,
+    pub driven_fields: Vec<Field>,
     /// Its tables.
     pub tables: Vec<PipelineTable>,
     /// Pairs of tables that may follow each other.
@@ -228,7 +228,7 @@ impl PipelineFile {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "filters are few")]
     pub fn published_rules(&self, filters: usize) -> Option<f64> {
-        let rules = self.openflow_rules_from_10k_classbench?;
+        let rules = self.published_rules?;
         Some(f64::from(rules) * filters as f64 / PUBLISHED_FILTERS)
     }
 

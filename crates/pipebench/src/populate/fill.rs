@@ -237,7 +237,7 @@ impl<'a> Fill<'a> {
             in_port: if own_ports { port } else { 1 },
             fields: looked_at(pipeline, traversal, form),
             base_rules: Vec::new(),
-            partition_points: traversal.partition_points(&pipeline.fields8),
+            partition_points: traversal.partition_points(&pipeline.driven_fields),
         });
         let paths = paths.collect();
         Ok(Self {
@@ -289,7 +289,7 @@ impl<'a> Fill<'a> {
             }
             let later = traversal.steps.get(place..)?;
             let next = later.iter().map(|after| after.table).find(|table| *table != step.table);
-            let fields: Vec<&Field> = step.driven(&self.pipeline.fields8).collect();
+            let fields: Vec<&Field> = step.driven(&self.pipeline.driven_fields).collect();
             let asks_port = place == 0 || self.by_port.contains(&step.table);
             let mut beside = Beside {
                 port: asks_port.then_some(path.in_port),
@@ -392,7 +392,7 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTre
             let after = later.map(|after| after.table).find(|table| *table != step.table);
             next.entry(step.table).or_default().insert(after.ok_or(traversal.terminal));
             // All packets of a workload are IPv4, so their type distinguishes nothing.
-            let fields = step.driven(&pipeline.fields8).map(Field::name);
+            let fields = step.driven(&pipeline.driven_fields).map(Field::name);
             let mut fields: Vec<&str> = fields.filter(|field| *field != TYPE).collect();
             fields.sort_unstable();
             asked.entry(step.table).or_default().insert(fields);
@@ -413,8 +413,9 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTre
 /// All rules there do, so that equal matches of IPv4 packets have equal text.
 fn typed(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let steps = traversals.iter().flat_map(|traversal| &traversal.steps);
-    let asks =
-        |step: &&TraversalStep| step.driven(&pipeline.fields8).any(|field| field.name() == TYPE);
+    let asks = |step: &&TraversalStep| {
+        step.driven(&pipeline.driven_fields).any(|field| field.name() == TYPE)
+    };
     steps.filter(asks).map(|step| step.table).collect()
 }
 
@@ -453,7 +454,7 @@ fn looked_at(
             let mut before = traversal.steps.iter().take(place);
             form == RuleForm::Real && before.any(|before| StepState::rewrites(before, field))
         };
-        let driven = step.driven(&pipeline.fields8).filter(|field| !is_rewritten(field));
+        let driven = step.driven(&pipeline.driven_fields).filter(|field| !is_rewritten(field));
         let mut fields: Vec<FieldId> = driven.filter_map(Field::driven).collect();
         if fields.iter().any(|field| [FieldId::TcpSrc, FieldId::TcpDst].contains(field)) {
             fields.push(FieldId::IpProto);

@@ -185,7 +185,7 @@ impl RulesCommand {
 /// Returns the counts of a filled pipeline, next to published counts.
 fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> String {
     let counts: PopulationCounts = population.counts();
-    let published = pipeline.paper_table_3_1;
+    let published = pipeline.published_counts;
     let number = |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let mut table = TextTable::new([&pipeline.pipeline, "here", "in the file", "published"]);
     let mut row = |what: &str, here: usize, file: Option<usize>, published: Option<usize>| {
