@@ -205,6 +205,36 @@ impl fmt::Display for Prerequisite {
     }
 }
 
+/// The end of the text of a transport protocol: later fragments have no ports.
+pub(crate) const NO_LATER_FRAGMENTS: &str = ", and no later fragments";
+
+impl Prerequisite {
+    /// Returns an example of the condition as match text.
+    #[must_use]
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::Any => "",
+            Self::Ethernet => "packet_type=(0,0)",
+            Self::InPort => "in_port=1",
+            Self::VlanVid => "vlan_vid=0x1000/0x1000",
+            Self::Mpls => "mpls",
+            Self::Pbb => "dl_type=0x88e7",
+            Self::Ipv4 | Self::Ip => "ip",
+            Self::Ipv6 => "ipv6",
+            Self::Arp => "arp",
+            Self::Nsh => "dl_type=0x894f",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmp6",
+            Self::Nd | Self::NdSolicit => "icmp6,icmpv6_type=135,icmpv6_code=0",
+            Self::NdAdvert => "icmp6,icmpv6_type=136,icmpv6_code=0",
+            Self::Ct => "ct_state=+trk-inv",
+        }
+    }
+}
+
 impl FieldId {
     /// Returns the name: the first spelling of `ovs-fields(7)`.
     #[must_use]

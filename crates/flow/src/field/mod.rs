@@ -8,5 +8,6 @@ mod info;
 mod table;
 pub(crate) mod vlan;
 
+pub(crate) use info::NO_LATER_FRAGMENTS;
 pub use info::{Access, FieldInfo, Format, Maskable, Oxm, OxmClass, Prerequisite};
 pub use table::FieldId;

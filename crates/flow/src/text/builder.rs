@@ -9,7 +9,7 @@ use super::{
     protocol::Shorthand,
     value::{FieldName, integer, parse_field_name, parse_tos},
 };
-use crate::{FieldId, Match, draft, draft::MatchDraft};
+use crate::{FieldId, Match, draft, draft::MatchDraft, field::NO_LATER_FRAGMENTS};
 
 /// Parses a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
 /// The empty text matches everything.
@@ -178,10 +178,18 @@ impl MatchItem {
     }
 
     fn unmet(&self) -> MatchError {
-        let mut needs = kin(self.field).map(|field| field.info().prerequisite.to_string());
-        let first = needs.next().unwrap_or_default();
-        let needs = needs.fold(first, |all, one| format!("{all}; or {one}"));
-        MatchError::Unmet { name: self.text.clone(), needs }
+        let name = self.text.clone();
+        // An alias such as `tp_dst` means the field of any of these protocols.
+        let is_alias = !name.starts_with(self.field.name());
+        let of_protocols = kin(self.field).take(if is_alias { usize::MAX } else { 1 });
+        let needs: Vec<String> =
+            of_protocols.map(|field| field.info().prerequisite.to_string()).collect();
+        let first_fragments = needs.iter().any(|one| one.ends_with(NO_LATER_FRAGMENTS));
+        let protocols: Vec<&str> =
+            needs.iter().map(|one| one.trim_end_matches(NO_LATER_FRAGMENTS)).collect();
+        let needs = protocols.join(", or ") + if first_fragments { NO_LATER_FRAGMENTS } else { "" };
+        let example = format!("{},{name}", self.field.info().prerequisite.example());
+        MatchError::Unmet { name, needs, example }
     }
 }
 

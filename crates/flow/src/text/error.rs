@@ -19,7 +19,7 @@ pub enum MatchError {
         nearest: Option<&'static str>,
     },
     /// The field exists in packets, but no match can name it.
-    #[error("`{0}` can be shown, but not matched")]
+    #[error("`{0}` can be shown, but not matched: leave it out")]
     Unmatchable(&'static str),
     /// A field without a value.
     #[error("`{0}` needs a value: write `{0}=` and {1}")]
@@ -28,7 +28,7 @@ pub enum MatchError {
     #[error("`{0}` stands alone: it takes no value")]
     UnexpectedValue(&'static str),
     /// A value that does not have the format of the field.
-    #[error("`{text}` is no value of `{name}`: write {expected}")]
+    #[error("`{text}` is not a value of `{name}`: write {expected}")]
     BadValue {
         /// The field.
         name: &'static str,
@@ -51,7 +51,7 @@ pub enum MatchError {
     #[error("`{0}` can only be matched whole: leave out the mask")]
     Unmaskable(&'static str),
     /// A flag that the field does not have.
-    #[error("`{flag}` is no flag of `{name}`: it has {known}")]
+    #[error("`{flag}` is not a flag of `{name}`: it has {known}")]
     UnknownFlag {
         /// The field.
         name: &'static str,
@@ -77,12 +77,14 @@ pub enum MatchError {
         second: String,
     },
     /// A field without its prerequisite.
-    #[error("`{name}` means nothing without {needs}: add that to the match")]
+    #[error("`{name}` needs {needs}: write {example}")]
     Unmet {
         /// The item as written.
         name: String,
-        /// The prerequisite as match text.
+        /// The prerequisite, in words.
         needs: String,
+        /// The item with a prerequisite, as match text.
+        example: String,
     },
 }
 
@@ -94,17 +96,25 @@ impl MatchError {
     }
 
     pub(super) fn bad_value(field_name: FieldName, text: &str) -> Self {
-        let expected = expected(field_name.field.info().format);
+        let expected = expected(field_name.field);
         Self::BadValue { name: field_name.name, text: text.to_owned(), expected }
     }
 
     pub(super) fn missing_value(field_name: FieldName) -> Self {
-        Self::MissingValue(field_name.name, expected(field_name.field.info().format))
+        Self::MissingValue(field_name.name, expected(field_name.field))
     }
 }
 
-/// Returns a description of the format of values.
-const fn expected(format: Format) -> &'static str {
+/// Returns a description of the values of a field.
+const fn expected(field: FieldId) -> &'static str {
+    match field {
+        FieldId::EthType => "a number, 0x0800, or the name of the protocol alone, ip",
+        FieldId::IpProto => "a number, 6, or the name of the protocol alone, tcp",
+        _ => expected_format(field.info().format),
+    }
+}
+
+const fn expected_format(format: Format) -> &'static str {
     match format {
         Format::Decimal | Format::Hex => "a number, or number/mask: 80, 0x50, 0x50/0xfff0",
         Format::Ethernet => "an address, or address/mask: 00:11:22:33:44:55",

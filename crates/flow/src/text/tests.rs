@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    FieldId, FlowKey, FlowMask, Match, PortNo,
+    FieldId, FlowKey, FlowMask, Match, PortNo, prerequisite,
     testing::{any_match, field_bits, fuzz_match_text, matching::assert_survives},
 };
 
@@ -191,7 +191,7 @@ fn errors_say_how_to_mend_the_match() {
         ("tpc", "no field is called `tpc`: is it `tcp`?"),
         ("reg16=1", "no field is called `reg16`: is it `reg1`?"),
         ("frobnicate=1", "no field is called `frobnicate`"),
-        ("skb_priority=1", "`skb_priority` can be shown, but not matched"),
+        ("skb_priority=1", "`skb_priority` can be shown, but not matched: leave it out"),
         (
             "ip,nw_dst",
             "`nw_dst` needs a value: write `nw_dst=` and an address, address/length or address/mask: 10.0.0.0/8",
@@ -199,11 +199,11 @@ fn errors_say_how_to_mend_the_match() {
         ("tcp=6", "`tcp` stands alone: it takes no value"),
         (
             "ip,nw_dst=10.0.0",
-            "`10.0.0` is no value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
+            "`10.0.0` is not a value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
         ),
         (
             "ip,nw_dst=10.0.0.0/33",
-            "`10.0.0.0/33` is no value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
+            "`10.0.0.0/33` is not a value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
         ),
         (
             "reg0=0x100000000",
@@ -214,24 +214,47 @@ fn errors_say_how_to_mend_the_match() {
         ("dl_type=0x800/0xff00", "`dl_type` can only be matched whole: leave out the mask"),
         (
             "tcp,tcp_flags=+syn+foo",
-            "`foo` is no flag of `tcp_flags`: it has fin, syn, rst, psh, ack, urg, ece, cwr, ns, [200], [400], [800]",
+            "`foo` is not a flag of `tcp_flags`: it has fin, syn, rst, psh, ack, urg, ece, cwr, ns, [200], [400], [800]",
         ),
         ("ct_state=+trk-trk", "`trk` is given twice in `ct_state`: give each flag once"),
         ("tcp,udp", "`udp` contradicts `tcp`: leave out one of them"),
         ("dl_vlan=5,dl_vlan=6", "`dl_vlan=6` contradicts `dl_vlan=5`: leave out one of them"),
-        (
-            "nw_src=1.1.1.1",
-            "`nw_src=1.1.1.1` means nothing without ip; or arp or rarp: add that to the match",
-        ),
+        ("nw_src=1.1.1.1", "`nw_src=1.1.1.1` needs ip, or arp or rarp: write ip,nw_src=1.1.1.1"),
         (
             "nw_frag=later,tcp,tp_dst=80",
-            "`tp_dst=80` means nothing without tcp or tcp6, and no later fragments; or udp or udp6, and no later fragments; or sctp or sctp6, and no later fragments; or icmp; or icmp6: add that to the match",
+            "`tp_dst=80` needs tcp or tcp6, or udp or udp6, or sctp or sctp6, or icmp, or icmp6, and no later fragments: write tcp,tp_dst=80",
+        ),
+        (
+            "tcp_dst=80",
+            "`tcp_dst=80` needs tcp or tcp6, and no later fragments: write tcp,tcp_dst=80",
+        ),
+        (
+            "nd_target=::1",
+            "`nd_target=::1` needs icmp6, icmpv6_type=135 or 136, icmpv6_code=0: write icmp6,icmpv6_type=135,icmpv6_code=0,nd_target=::1",
+        ),
+        (
+            "dl_type=ip",
+            "`ip` is not a value of `dl_type`: write a number, 0x0800, or the name of the protocol alone, ip",
+        ),
+        (
+            "ip,nw_proto=tcp",
+            "`tcp` is not a value of `nw_proto`: write a number, 6, or the name of the protocol alone, tcp",
         ),
         ("icmp,tp_src=300", "`tp_src=300` does not fit `icmp_type`: only the bits 0xff may be set"),
-        ("in_port=p1", "`p1` is no value of `in_port`: write a port's number or name: 1, LOCAL"),
+        ("in_port=p1", "`p1` is not a value of `in_port`: write a port's number or name: 1, LOCAL"),
     ] {
         let error = read(text).expect_err(text);
         assert_eq!(error.to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_example_of_each_prerequisite_meets_it() {
+    for field in FieldId::all() {
+        let example = field.info().prerequisite.example();
+        let matching = read(example).expect(example);
+        let mask = FlowMask::from(matching.mask());
+        assert!(prerequisite::is_met(field, &matching.key(), &mask), "{example}: {field:?}");
     }
 }
 
