@@ -1,6 +1,9 @@
 //! Pages: the commands, files and links that they name exist.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use shunt_tests::repository::{files, metadata};
 
@@ -26,6 +29,13 @@ fn every_command_of_the_readme_exists() {
         }
     }
     assert!(commands >= 2, "the README shows its commands");
+}
+
+#[test]
+fn the_figure_of_the_readme_shows_the_results() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/images/speed.py");
+    let output = Command::new("python3").args([script, "--check"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -112,6 +122,23 @@ fn what_the_pages_link_to_and_name_is_there() {
             let path = shunt_tests::repository::root().join(folder).join(&target);
             assert!(path.exists(), "{page} links to {target}, which is not there");
         }
+    }
+}
+
+/// A task in ARCHITECTURE.md names at most five places.
+#[test]
+fn a_task_has_five_places_at_most() {
+    let pages = files("ARCHITECTURE.md");
+    let (_, page) = pages.iter().find(|(path, _)| path == "ARCHITECTURE.md").unwrap();
+    let section = page.split("## Where would I add").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let tasks: Vec<&str> = section.split("\n**").skip(1).collect();
+    assert!(tasks.len() >= 15, "the page lists tasks");
+    for task in tasks {
+        let title = task.split("**").next().unwrap_or_default();
+        let named: BTreeSet<&str> = paths(task).filter(|path| path.contains('/')).collect();
+        let count = named.len() + task.matches("](docs/").count();
+        assert!((1..=5).contains(&count), "{title} names {count} places: {named:?}");
     }
 }
 

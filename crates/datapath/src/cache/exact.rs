@@ -12,6 +12,8 @@
 //! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
 //! port, so all that is read lies in the last [`INGRESS_WORDS`] words of the key, which are
 //! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
+//! A port that sets hidden state at ingress, such as a tunnel id, needs more words here:
+//! [`ingress_words`] asserts that the others are zero.
 //!
 //! **When to look up.** A hit here costs about as much as one or two probes of the wildcard cache. The
 //! hash covers every word, and a line is three cache lines. So the caches use it only while the wildcard
@@ -91,6 +93,10 @@ const _: () =
 #[inline]
 #[expect(clippy::expect_used, reason = "the range has INGRESS_WORDS words")]
 pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
+    debug_assert!(
+        key.words().iter().take(usize::from(word::BRIDGE)).all(|word| *word == 0),
+        "hidden state at ingress is not compared"
+    );
     key.words().last_chunk().expect("a key has at least that many words")
 }
 

@@ -70,7 +70,7 @@ struct NoBuffer;
 const RESUMES_MAX: usize = 16;
 
 impl<'a> DryRun<'a> {
-    /// Creates a comparison that resumes by the tables of a version.
+    /// Creates a dry run that resumes recirculated packets in the tables of `version`.
     pub(super) const fn new(
         pool: &'a mut Pool,
         pipeline: &'a Pipeline,

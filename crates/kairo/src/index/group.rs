@@ -222,7 +222,7 @@ impl VisitGroup {
             found.extend(overlapping_positions.iter().copied().filter_map(outranked));
             self.rows_scanned(plan) / ROWS_SCANNED_PER_VISIT + overlapping_positions.len()
         } else {
-            found.extend(self.below(query.rank, &tests));
+            found.extend(self.outranked_by(query.rank, &tests));
             self.ranks.count_below(query.rank, usize::MAX)
         };
         SearchOutcome { is_exact: tests.is_exact, examined }
@@ -274,7 +274,7 @@ impl VisitGroup {
     }
 
     /// Returns the visits that a rule of this rank outranks and that pass the tests.
-    fn below(&self, rank: Rank, tests: &ColumnTests) -> impl Iterator<Item = VisitRef> {
+    fn outranked_by(&self, rank: Rank, tests: &ColumnTests) -> impl Iterator<Item = VisitRef> {
         let below = self.ranks.below(rank);
         below.filter(|own| self.columns.pass(tests, own.position)).map(|own| own.visit_ref)
     }

@@ -86,14 +86,14 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
 
-/// Rows filled into projections before a search, per rule of the change.
+/// Maximum number of rows added to projections before a search, per rule of the change.
 ///
 /// The rest of the group is scanned. Without this, a thousand rules of a new mask would scan a
 /// large group a thousand times. The first rule of a mask, if it is alone in its change, fills
 /// none.
-const ROWS_FILLED_PER_RULE: usize = 1024;
+const PROJECTED_ROWS_PER_RULE: usize = 1024;
 
-/// Rules of a change that count for [`ROWS_FILLED_PER_RULE`].
+/// Rules of a change that count for [`PROJECTED_ROWS_PER_RULE`].
 const RULES_COUNTED: usize = 64;
 
 /// Visits that are compared together, so that their memory stays in the L1 cache.
@@ -239,7 +239,7 @@ impl RegionIndex {
         let (table, mask) = ((rule.bridge, rule.table), rule.matching.mask());
         let is_deferred = others == 0 && self.groups.defer_preparation(table, mask, rule.rank());
         if !is_deferred && self.groups.prepare(table, mask, rule.rank()) {
-            self.groups.fill_projections(ROWS_FILLED_PER_RULE * (1 + others).min(RULES_COUNTED));
+            self.groups.fill_projections(PROJECTED_ROWS_PER_RULE * (1 + others).min(RULES_COUNTED));
         }
     }
 
@@ -283,7 +283,7 @@ impl RegionIndex {
             cost += 1 + group.cost(plan, &query, self.groups.hashes(), left);
             if !group.is_filled() && !group.is_rank_scan_cheaper(plan, rule.rank()) {
                 // The search fills projections first.
-                cost += ROWS_FILLED_PER_RULE;
+                cost += PROJECTED_ROWS_PER_RULE;
             }
         }
         cost

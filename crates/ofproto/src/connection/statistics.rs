@@ -15,7 +15,7 @@ use crate::{
     },
     wire::{
         Codec,
-        v13::multipart::{PartWriter, ReplyEntry},
+        codec::{PartWriter, ReplyEntry},
     },
 };
 

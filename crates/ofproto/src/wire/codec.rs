@@ -1,21 +1,21 @@
 //! The OpenFlow versions that the switch speaks.
 //!
-//! A connection does not name a version. It holds the [`Codec`] on which both hellos agreed, and
-//! calls it for everything that depends on the wire format. To add OpenFlow 1.5, write `wire/v15`
-//! beside [`v13`], add a variant and an entry in [`Codec::ALL`], and complete the matches of this
-//! file. Nothing in [`crate::connection`] changes.
+//! A connection holds the [`Codec`] on which both hellos agreed, and calls it for everything that
+//! depends on the wire format. To add OpenFlow 1.5, write `wire/v15` beside [`v13`], add a variant
+//! and an entry in [`Codec::ALL`], and complete the matches of this file. Two files of the
+//! connection use the multipart types that this file exports, [`PartHeader`], [`PartWriter`] and
+//! [`ReplyEntry`]. They are those of [`v13`], so `connection/assembly.rs` and
+//! `connection/statistics.rs` change too.
 
 use std::fmt;
 
 use bytes::Bytes;
 use shunt_pipeline::{PacketInReason, RemovedReason};
 
+pub(crate) use super::v13::multipart::{PartHeader, PartWriter, ReplyEntry};
 use super::{
     ByteReader,
-    v13::{
-        self,
-        multipart::{self, PartHeader, PartWriter},
-    },
+    v13::{self, multipart},
 };
 use crate::{
     error::{ErrorCode, TooLong},

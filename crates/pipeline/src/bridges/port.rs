@@ -68,6 +68,17 @@ pub enum PortKind {
     Unbound,
 }
 
+impl PortKind {
+    /// Returns the datapath port, for a port that receives and sends packets itself.
+    #[must_use]
+    pub const fn datapath(self) -> Option<DatapathPort> {
+        match self {
+            Self::Datapath(port) => Some(port),
+            Self::Patch { .. } | Self::Unbound => None,
+        }
+    }
+}
+
 /// Settings that OpenFlow controllers can change (`ofp_port_config`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortConfig {

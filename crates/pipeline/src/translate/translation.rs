@@ -282,8 +282,10 @@ impl<'a> Translation<'a> {
                 fin_timeout(packet, requests, rule.rule, *idle, *hard)?;
             }
             Action::CheckPktLarger { length, target } => self.check_length(*length, *target)?,
-            // Rules with these are refused.
-            Action::Ct(_) | Action::CtClear | Action::Nat(_) | Action::Sample(_) => {}
+            // `check_action` refuses these: whoever accepts one must translate it here.
+            Action::Ct(_) | Action::CtClear | Action::Nat(_) | Action::Sample(_) => {
+                debug_assert!(false, "{action:?} was accepted, but is not translated");
+            }
         }
         Ok(())
     }

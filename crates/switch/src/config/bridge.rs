@@ -117,6 +117,35 @@ pub enum PortType {
 }
 
 impl PortType {
+    /// The types that a configuration can name; each variant but `Unbound` belongs here.
+    pub const ALL: [Self; 5] = [Self::Null, Self::Pcap, Self::Patch, Self::AfPacket, Self::Tap];
+
+    /// Returns the type with a name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Returns whether all queues of the port receive the same kind of packets.
+    ///
+    /// The other queues then receive the packets of a closed queue.
+    pub(crate) const fn spreads_packets(self) -> bool {
+        match self {
+            Self::AfPacket | Self::Tap => true,
+            Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
+        }
+    }
+
+    /// Returns whether a port that went down is reopened automatically.
+    ///
+    /// A capture file is not: its replay would start again, and its output would be overwritten.
+    pub(crate) const fn is_reopened(self) -> bool {
+        match self {
+            Self::AfPacket | Self::Tap | Self::Null => true,
+            Self::Pcap | Self::Patch | Self::Unbound => false,
+        }
+    }
+
     /// Returns the name in the configuration file and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {

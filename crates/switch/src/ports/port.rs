@@ -82,14 +82,12 @@ impl BridgePort {
 
     /// Returns whether the other queues receive the packets of a closed queue.
     pub(crate) const fn spreads(&self) -> bool {
-        matches!(self.settings.kind, PortType::AfPacket | PortType::Tap)
+        self.settings.kind.spreads_packets()
     }
 
     /// Returns whether the port is reopened automatically.
-    ///
-    /// A capture file is not: its replay would start again, and its output would be overwritten.
     pub(crate) const fn comes_back(&self) -> bool {
-        matches!(self.settings.kind, PortType::AfPacket | PortType::Tap | PortType::Null)
+        self.settings.kind.is_reopened()
     }
 
     /// Returns whether a packet thread found the receive queue broken.

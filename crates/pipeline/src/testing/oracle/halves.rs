@@ -28,7 +28,7 @@ struct Half {
     before: (usize, usize),
 }
 
-/// All halves so far, in the order in which they began.
+/// The halves that a translation has begun, in this order.
 pub(super) struct Halves {
     all: Vec<Half>,
     current: usize,

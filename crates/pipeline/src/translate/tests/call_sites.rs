@@ -135,7 +135,7 @@ struct Spare {
     proof: Proof,
 }
 
-/// The proof that replaces the generated packets.
+/// Evidence that a call is needed, where generated packets do not show it.
 enum Proof {
     /// A test of `tests/pipeline/{masks,reads}.rs` that fails without the call.
     Test(&'static str),
