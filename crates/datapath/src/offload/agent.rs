@@ -194,7 +194,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             Some(since) if self.now.since(since) > within => Debt::Late,
             Some(_) => Debt::Removals,
         };
-        self.status.state = self.judge.judge(self.now, debt);
+        let has_ports = self.ports.as_ref().is_none_or(|ports| !ports.is_empty());
+        self.status.state = self.judge.judge(self.now, debt, has_ports);
         // A device that counts slowly may remove quickly: versions wait for removals only, pulls
         // for counts.
         self.status.counts_late = self.reading.is_late(self.now, within);

@@ -1,7 +1,7 @@
 //! The rule that decides whether an offload device is stale.
 
 use shunt_pipeline::Time;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{OffloadState, StaleReason};
 
@@ -73,7 +73,9 @@ impl StalenessJudge {
     }
 
     /// Returns the state of the device, given its debt.
-    pub(super) fn judge(&mut self, now: Time, debt: Debt) -> OffloadState {
+    ///
+    /// A device without ports was removed or replaced on purpose. Its end is no warning.
+    pub(super) fn judge(&mut self, now: Time, debt: Debt, has_ports: bool) -> OffloadState {
         let owes = debt != Debt::Nothing;
         let why = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
@@ -99,7 +101,11 @@ impl StalenessJudge {
             }
             (Some(why), OffloadState::Connected) => {
                 self.stale_count += 1;
-                warn!(why = why.as_str(), "offload device: stale");
+                if has_ports {
+                    warn!(why = why.as_str(), "offload device: stale");
+                } else {
+                    debug!(why = why.as_str(), "offload device: stale, and without ports");
+                }
                 OffloadState::Stale { since: now, why }
             }
             (Some(why), OffloadState::Stale { since, .. }) => OffloadState::Stale { since, why },
@@ -119,7 +125,7 @@ mod tests {
         let mut judge = StalenessJudge::new(false);
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {
-            let state = judge.judge(now, Debt::Nothing);
+            let state = judge.judge(now, Debt::Nothing, true);
             assert_eq!(state, OffloadState::Stale { since: first, why: StaleReason::NotYet });
         }
     }

@@ -70,13 +70,31 @@ struct PortList {
 
 /// The reason for which a client has no session. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct LastError(Arc<RwLock<Option<String>>>);
+pub struct LastError(Arc<RwLock<SessionEnd>>);
+
+/// The end of the last session.
+#[derive(Debug, Default)]
+struct SessionEnd {
+    reason: Option<String>,
+    is_intended: bool,
+}
 
 impl LastError {
     /// Returns the reason; `None` if a session exists or none was attempted.
     #[must_use]
     pub fn text(&self) -> Option<String> {
-        self.0.read().clone()
+        self.0.read().reason.clone()
+    }
+
+    /// Sets whether the end of the session is intended.
+    ///
+    /// The operator removes or replaces the device. Its errors are then no warnings.
+    pub fn set_intended(&self, is_intended: bool) {
+        self.0.write().is_intended = is_intended;
+    }
+
+    pub(super) fn is_intended(&self) -> bool {
+        self.0.read().is_intended
     }
 
     /// Records a reason; returns whether it is new.
@@ -90,11 +108,11 @@ impl LastError {
         if !text.contains(&why) {
             text += &format!(": {why}");
         }
-        self.0.write().replace(text.clone()) != Some(text)
+        self.0.write().reason.replace(text.clone()) != Some(text)
     }
 
     pub(super) fn clear(&self) {
-        *self.0.write() = None;
+        self.0.write().reason = None;
     }
 }
 

@@ -145,7 +145,11 @@ impl SessionWorker {
                         Ok(()) => return,
                         Err(error) => {
                             self.settings.last_error.note(&error);
-                            warn!(%error, "device lost");
+                            if self.settings.last_error.is_intended() {
+                                debug!(%error, "device removed");
+                            } else {
+                                warn!(%error, "device lost");
+                            }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
                             error
@@ -153,11 +157,12 @@ impl SessionWorker {
                     }
                 }
                 Err(error) => {
-                    if self.settings.last_error.note(&error) {
+                    let is_new = self.settings.last_error.note(&error);
+                    if is_new && !self.settings.last_error.is_intended() {
                         let why = self.settings.last_error.text().unwrap_or_default();
                         warn!(
                             address = self.settings.address,
-                            why, "no session with the device, retrying"
+                            why, "cannot reach the NIC, retrying"
                         );
                     }
                     error

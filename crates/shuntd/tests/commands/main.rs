@@ -5,6 +5,7 @@
 mod clients;
 mod controllers;
 mod evict;
+mod nic;
 mod ports;
 mod run_dir;
 mod trace;

@@ -195,6 +195,8 @@ impl NicFront {
             self.state.lock().config = config.clone();
             return Ok(false);
         }
+        let ending = self.state.lock().error.clone();
+        ending.set_intended(true);
         let is_behind = before.kind == OffloadKind::Embedded || !config.is_none();
         let in_the_way = self.take_embedded_at(config);
         let has_ended = in_the_way.is_some();
@@ -202,7 +204,14 @@ impl NicFront {
             old.end().await;
         }
         let embedded = match config.kind {
-            OffloadKind::Embedded => Some(self.start(config).await?),
+            OffloadKind::Embedded => match self.start(config).await {
+                Ok(embedded) => Some(embedded),
+                Err(error) => {
+                    // The previous NIC stays.
+                    ending.set_intended(false);
+                    return Err(error);
+                }
+            },
             OffloadKind::None | OffloadKind::P4runtime => None,
         };
         let address = match (&embedded, config.kind) {
@@ -222,8 +231,11 @@ impl NicFront {
             std::mem::replace(&mut state.embedded, embedded)
         };
         if before.kind != OffloadKind::None {
-            let (bridge, next) = (&self.bridge.0, config.kind);
-            info!(?next, "bridge {bridge}: NIC replaced as configured; it now counts as lost");
+            let bridge = &self.bridge.0;
+            match config.kind {
+                OffloadKind::None => info!("bridge {bridge}: NIC removed by setting"),
+                kind => info!(?kind, "bridge {bridge}: NIC replaced by setting"),
+            }
         }
         self.connection.handle.set_ports(Some(BTreeSet::new()));
         let before = if old.is_some() || has_ended {

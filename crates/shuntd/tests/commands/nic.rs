@@ -1,0 +1,25 @@
+//! A NIC that the operator removes.
+
+use serde_json::Value;
+
+use crate::{Daemon, until};
+
+/// The end of a NIC that a setting removes is no failure: the log has one line and no warning.
+#[test]
+fn a_nic_is_removed_by_setting_without_a_warning() {
+    let mut daemon = Daemon::start(
+        "[caches.gigaflow.offload]\nkind = \"embedded\"\n[[bridge]]\nname = \"br0\"\n\
+         [[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n",
+    );
+    let state = || -> Value {
+        let caches: Value = serde_json::from_str(&daemon.answer(&["caches", "--json"])).unwrap();
+        caches["nic"]["state"].clone()
+    };
+    assert!(until(|| state() == "connected"), "{}", daemon.log());
+    daemon.answer(&["set", "caches.gigaflow.offload.kind=none"]);
+    let removed = "bridge br0: NIC removed by setting";
+    assert!(until(|| daemon.log().contains(removed)), "{}", daemon.log());
+    daemon.answer(&["exit"]);
+    daemon.process.wait().unwrap();
+    assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
