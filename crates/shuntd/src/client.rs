@@ -1,6 +1,7 @@
 //! `shuntctl`: the command-line client of a running daemon.
 
 use std::{
+    env,
     fs::File,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -9,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use serde_json::Value;
 
 use crate::{
-    render, render_caches, render_evict,
+    open_vswitch, render, render_caches, render_evict,
     rpc::{CallError, RpcClient},
     run_dir, setting,
 };
@@ -45,6 +46,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the threads with their states.
+    Threads {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Add a bridge.
     AddBr {
         /// Name of the bridge: at most 15 bytes.
@@ -61,8 +68,9 @@ enum Command {
         bridge: String,
         /// Name of the port: at most 15 bytes.
         name: String,
-        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
-        /// repeat=once|endless, peer=PORT, vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
+        /// Set type=af_packet|tap|pcap|patch|null (default: af_packet), number=N, device=NAME,
+        /// rx=FILE, tx=FILE, repeat=once|endless, peer=PORT, tag=VLAN, trunks=VLAN,VLAN..,
+        /// vlan_mode=access|trunk|native-tagged|native-untagged.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -97,8 +105,8 @@ enum Command {
     /// All settings change at once, or none if one is refused. The configuration file does not
     /// change.
     Set {
-        /// Set KEY to VALUE; `shuntctl settings` lists the keys, docs/configuration.md
-        /// the values.
+        /// Set KEY to VALUE. `shuntctl settings` lists the keys with their values; the error of an
+        /// invalid value names the valid ones.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -206,7 +214,7 @@ const CAPTURE_INTERVAL: Duration = Duration::from_millis(100);
 /// Runs one command.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -218,6 +226,39 @@ pub fn main() -> ExitCode {
                 }
             }
         }
+    }
+}
+
+/// Prints an error of the command line, with a hint for habits of Open vSwitch, and exits.
+#[expect(clippy::print_stderr, reason = "a command talks to its user")]
+fn refuse(error: &clap::Error) -> ! {
+    let words: Vec<String> = env::args().skip(1).collect();
+    match usage_hint(error.kind(), &words) {
+        Some(hint) => {
+            eprintln!("shuntctl: {hint}");
+            std::process::exit(USAGE_ERROR)
+        }
+        None => error.exit(),
+    }
+}
+
+/// Exit code for an invalid command line.
+const USAGE_ERROR: i32 = 2;
+
+/// Returns the correction of a command line that is usual for Open vSwitch.
+fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
+    let has = |command: &str| words.iter().any(|word| word == command);
+    match error {
+        ErrorKind::InvalidSubcommand => {
+            words.iter().find_map(|word| open_vswitch::command_hint(word))
+        }
+        ErrorKind::UnknownArgument if has("del-port") => {
+            Some("del-port takes a port, without its bridge: shuntctl del-port PORT".to_owned())
+        }
+        ErrorKind::MissingRequiredArgument if has("trace") => {
+            Some("trace takes the bridge before the packet: shuntctl trace BRIDGE FLOW".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -244,6 +285,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Ports { json: false } => {
             shown(&mut client, "shunt/show", &[], false, render::ports)
+        }
+        Command::Threads { json } => {
+            shown(&mut client, "shunt/threads", &[], *json, render::thread_list)
         }
         Command::AddBr { name } => silent(&mut client, "shunt/add-bridge", &[name]),
         Command::DelBr { name } => silent(&mut client, "shunt/del-bridge", &[name]),
@@ -373,7 +417,11 @@ fn capture(
     file: Option<&Path>,
     count: u64,
 ) -> Result<(), CallError> {
-    let broken = |error: io::Error| CallError::Refused(format!("cannot write: {error}"));
+    let target =
+        file.map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
+    let broken = |error: io::Error| {
+        CallError::Refused(format!("cannot write the capture to {target}: {error}"))
+    };
     let mut output: Box<dyn Write> = match file {
         Some(path) => Box::new(File::create(path).map_err(broken)?),
         None => Box::new(io::stdout()),

@@ -9,7 +9,7 @@ use shunt_switch::{Config, ConfigStep};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::trace_log;
+use crate::{open_vswitch, trace_log};
 
 /// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) enum ConfigFileError {
     /// The report shows the error of the system in a line of its own.
     #[error("cannot read the configuration {path}")]
     #[diagnostic(help(
-        "name an existing file with --config FILE; docs/configuration.md has examples"
+        "name an existing file with --config FILE; docs/configuration.md of the source has examples"
     ))]
     Unreadable {
         /// Path of the file.
@@ -131,7 +131,7 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
     })?;
     let senseless = |message, keys: &[ConfigStep]| Mistake {
         message,
-        help: Some("docs/configuration.md explains every key".to_owned()),
+        help: Some("docs/configuration.md of the source explains every key".to_owned()),
         span: span(text, keys).unwrap_or_default(),
     };
     file.switch()
@@ -143,19 +143,39 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
 }
 
 /// Replaces the type names of the TOML parser by words for users.
+///
+/// Ranges are left out, because most keys have a smaller one than their type. The help of an unknown
+/// word lists the valid ones, so the message does not.
 fn in_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 7] = [
+    const WORDS: [(&str, &str); 10] = [
+        ("unknown field", "unknown key"),
+        ("unknown variant", "unknown value"),
+        ("missing field", "missing key"),
         ("map, ", "a table, "),
         ("expected a sequence", "expected a list in brackets"),
-        ("expected u8", "expected a number from 0 to 255"),
-        ("expected u16", "expected a number from 0 to 65535"),
-        ("expected u32", "expected a number from 0 to 4294967295"),
-        ("expected u64", "expected a number that is not negative"),
-        ("expected usize", "expected a number that is not negative"),
+        ("expected u8", EXPECTED_NUMBER),
+        ("expected u16", EXPECTED_NUMBER),
+        ("expected u32", EXPECTED_NUMBER),
+        ("expected u64", EXPECTED_NUMBER),
+        ("expected usize", EXPECTED_NUMBER),
     ];
+    let is_unknown_word = UNKNOWN_WORDS.iter().any(|start| message.starts_with(start));
+    let end = if is_unknown_word {
+        message.find(", expected").unwrap_or(message.len())
+    } else {
+        message.len()
+    };
     let replace = |text: String, (said, meant): &(&str, &str)| text.replace(said, meant);
-    WORDS.iter().fold(message.to_owned(), replace)
+    WORDS.iter().fold(message[..end].to_owned(), replace)
 }
+
+const EXPECTED_NUMBER: &str = "expected a whole number that is not negative and not too large";
+
+/// Names of number types in messages of the TOML parser.
+const NUMBER_TYPES: [&str; 5] = ["u8", "u16", "u32", "u64", "usize"];
+
+/// The starts of messages about words, with the valid words at their ends.
+const UNKNOWN_WORDS: [&str; 2] = ["unknown field", "unknown variant"];
 
 /// Returns the place of a value, or of its innermost enclosing value.
 fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
@@ -192,8 +212,16 @@ fn help(message: &str) -> Option<String> {
                     its ports";
         return Some(text.to_owned());
     }
+    let is_number = NUMBER_TYPES.iter().any(|kind| message.ends_with(&format!("expected {kind}")));
+    if message.starts_with("invalid type: string") && is_number {
+        return Some("write the number without quotes".to_owned());
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let wrong = quoted.next()?;
+    let is_unknown_word = UNKNOWN_WORDS.iter().any(|start| message.starts_with(start));
+    if let Some(hint) = open_vswitch::hint(wrong).filter(|_| is_unknown_word) {
+        return Some(hint.to_owned());
+    }
     let valid: Vec<&str> = quoted.collect();
     match nearest_of(wrong, valid.iter().copied()) {
         Some(nearest) => Some(format!("did you mean `{nearest}`?")),
@@ -263,8 +291,11 @@ mod tests {
     #[test]
     fn a_wrong_type_is_explained_in_words() {
         let (message, _, place) = complaint("[threads]\npacket = \"two\"\n");
-        assert!(message.ends_with("expected a number from 0 to 65535"), "{message}");
+        assert!(message.contains("expected a whole number"), "{message}");
         assert_eq!(place, "\"two\"");
+        let (message, help, _) = complaint("[[bridge]]\n[[bridge.port]]\nnumber = \"1\"\n");
+        assert!(message.contains("expected a whole number"), "{message}");
+        assert_eq!(help.as_deref(), Some("write the number without quotes"));
         let (message, help, _) = complaint("[[bridge.port]]\nname = \"p1\"\n");
         assert!(message.contains("a table, expected a list in brackets"), "{message}");
         assert!(help.unwrap().contains("`[[bridge]]`"));
@@ -275,9 +306,29 @@ mod tests {
     #[test]
     fn a_misspelled_key_is_pointed_at_with_the_nearest_one() {
         let (message, help, place) = complaint("[[bridge]]\nnaem = \"br0\"\n");
-        assert!(message.starts_with("unknown field `naem`"), "{message}");
+        assert_eq!(message, "unknown key `naem`");
         assert_eq!(help.as_deref(), Some("did you mean `name`?"));
         assert_eq!(place, "naem");
+    }
+
+    #[test]
+    fn a_word_of_open_vswitch_has_its_own_help() {
+        for (text, words) in [
+            ("[[bridge]]\nfail_mode = \"secure\"\n", "add the rule `priority=0,actions=NORMAL`"),
+            ("[[bridge]]\n[[bridge.port]]\ntype = \"internal\"\n", "`local = \"tap\"`"),
+            ("[[bridge]]\n[[bridge.port]]\ntype = \"vxlan\"\n", "tunnels do not exist yet"),
+            ("[[bridge]]\n[[bridge.port]]\nofport_request = 1\n", "use `number`"),
+        ] {
+            let (_, help, _) = complaint(text);
+            assert!(help.as_deref().is_some_and(|help| help.contains(words)), "{text}: {help:?}");
+        }
+    }
+
+    #[test]
+    fn valid_words_are_listed_once() {
+        let (message, help, _) = complaint("[[bridge]]\nqqqqqqqq = 1\n");
+        assert_eq!(message, "unknown key `qqqqqqqq`");
+        assert!(help.unwrap().starts_with("valid here: name, datapath_id"));
     }
 
     #[test]
@@ -308,12 +359,12 @@ mod tests {
             ("bridge = [{ name = 'a', mac = 'x' }]\n", "six octets", "'x'"),
             (
                 "[[bridge]]\nname = \"a\"\nlisten = [\"ptcp:1\", \"tcp:1.2.3.4\"]\n",
-                "an address to listen on",
+                "`listen` takes ptcp:PORT",
                 "\"tcp:1.2.3.4\"",
             ),
             (
                 "[[bridge]]\nname = \"a\"\ncontrollers = [\"ssl:1.2.3.4\"]\n",
-                "begins with neither",
+                "TLS",
                 "\"ssl:1.2.3.4\"",
             ),
             (
@@ -324,7 +375,7 @@ mod tests {
             ),
             ("[logging]\nfilter = \"a=b=c\"\n", "logging.filter", "\"a=b=c\""),
             // A missing value has no place of its own.
-            ("[[bridge]]\nmac = \"\"\n", "is not a valid name", "[[bridge]]"),
+            ("[[bridge]]\nmac = \"\"\n", "`name` is missing", "[[bridge]]"),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\ntype = \"pcap\"\n",
                 "needs `rx`",

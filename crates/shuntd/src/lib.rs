@@ -10,6 +10,7 @@ pub mod daemon;
 mod methods;
 mod metrics;
 mod nic;
+mod open_vswitch;
 mod render;
 mod render_caches;
 mod render_evict;

@@ -39,7 +39,7 @@ pub(crate) struct NicArguments {
     /// Without it, packets that miss go to the controller. May be repeated.
     #[arg(long, value_name = "NUMBER=WHAT")]
     representor: Vec<PortArgument>,
-    /// Set the number of stages: 1 to 16.
+    /// Set the number of match-action stages of the P4 program: 1 to 16.
     #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
     stages: u8,
     /// Set the number of entries in each stage: 1 to 1048576.

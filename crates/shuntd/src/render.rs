@@ -6,7 +6,7 @@ use serde_json::Value;
 use shunt_switch::MacStatus;
 
 use crate::{
-    render_caches::caches_line,
+    render_caches::caches_in_interval,
     render_nic::{nic_line, nic_rates},
 };
 
@@ -42,10 +42,10 @@ pub(crate) fn show(bridges: &Value) -> String {
     for bridge in list(bridges) {
         let _ = writeln!(
             text,
-            "bridge {} (datapath id {}, {} rules)",
+            "bridge {} (datapath id {}, {})",
             word(&bridge["name"]),
             word(&bridge["datapath_id"]),
-            bridge["rules"]
+            counted(count(&bridge["rules"]), "rule")
         );
         for controller in list(&bridge["controllers"]) {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
@@ -60,7 +60,7 @@ pub(crate) fn show(bridges: &Value) -> String {
                 "    port {} {} ({}, {}{})",
                 number(port),
                 word(&port["name"]),
-                word(&port["type"]),
+                port_type(port),
                 word(&port["link"]),
                 vlans(port)
             );
@@ -68,6 +68,32 @@ pub(crate) fn show(bridges: &Value) -> String {
     }
     text
 }
+
+/// Returns the type of a port; the local port of most bridges has no device.
+fn port_type(port: &Value) -> &str {
+    match word(&port["type"]) {
+        "unbound" => "no device",
+        kind => kind,
+    }
+}
+
+/// Returns a number with its noun: `1 rule`, `2 rules`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(start)) => format!("{count} {start}ies"),
+        (_, None) => format!("{count} {noun}s"),
+    }
+}
+
+/// Returns a counter as a line: name, value, and remark.
+pub(crate) fn counter_line(name: &str, value: u64, remark: &str) -> String {
+    let line = format!("{name:<NAME_WIDTH$} {value:>14}  {remark}");
+    line.trim_end().to_owned() + "\n"
+}
+
+/// Width of the names of counters.
+const NAME_WIDTH: usize = 25;
 
 /// Returns the VLANs of a port; empty if the port takes all.
 fn vlans(port: &Value) -> String {
@@ -112,6 +138,15 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
         );
     }
     text
+}
+
+/// Returns all threads with their states.
+pub(crate) fn thread_list(all: &Value) -> String {
+    let mut rows = vec![["thread", "state"].map(str::to_owned).to_vec()];
+    for thread in list(all) {
+        rows.push(["name", "state"].map(|key| word(&thread[key]).to_owned()).to_vec());
+    }
+    table(&rows) + &threads(all)
 }
 
 /// Returns the threads that panicked; empty if there are none.
@@ -166,7 +201,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             word(&port["bridge"]).to_owned(),
             number(port),
             word(&port["name"]).to_owned(),
-            word(&port["type"]).to_owned(),
+            port_type(port).to_owned(),
             port["rx_packets"].to_string(),
             port["rx_dropped"].to_string(),
             port["tx_packets"].to_string(),
@@ -196,7 +231,7 @@ pub(crate) fn drops(drops: &Value) -> String {
 pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> String {
     let seconds = seconds.max(1);
     let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
-    let mut text = caches_line(&now.caches);
+    let mut text = caches_in_interval(&before.caches, &now.caches, seconds);
     let dropped =
         |drops: &Value| list(&drops["dropped"]).iter().map(|pair| count(&pair[1])).sum::<u64>();
     let lost = dropped(&now.drops).saturating_sub(dropped(&before.drops)) / seconds;
@@ -302,19 +337,51 @@ br0     1     p1    null  5           0           7           1           up
             let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
             TopSnapshot {
                 bridges: json!([{"ports": [port]}]),
-                caches: json!({"received": packets, "nic": {"traffic": traffic}}),
+                caches: json!({"received": packets, "exact_hits": packets - 5, "entries": 1,
+                    "upcalls": 5, "nic": {"traffic": traffic}}),
                 drops: json!({"dropped": [["rule", packets / 2]]}),
             }
         };
         let shown = top(&look(10), &look(30), 2);
         let expected = "\
+nic hits 100.0 % of 40 packets; 20 packets in 2 s: exact match 100.0 %, megaflow   0.0 %, translated   0.0 %; 1 entry, 0 evicted
 10 packets/s received, 5 dropped/s
 30 packets/s received by the NIC, 20 hits/s in the NIC
 
 bridge  port  name  rx packets/s  rx bytes/s  tx packets/s  tx bytes/s  link
 br0     1     p1    10            600         0             0           up
 ";
-        assert!(shown.ends_with(expected), "{shown}");
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_number_has_its_noun() {
+        let texts =
+            [counted(1, "rule"), counted(0, "rule"), counted(1, "entry"), counted(2, "entry")];
+        assert_eq!(texts, ["1 rule", "0 rules", "1 entry", "2 entries"]);
+    }
+
+    #[test]
+    fn a_local_port_without_device_is_shown_so() {
+        let port =
+            json!({"name": "br0", "number": 0xffff_fffe_u32, "type": "unbound", "link": "up"});
+        let shown =
+            show(&json!([{"name": "br0", "datapath_id": "1", "rules": 1, "ports": [port]}]));
+        let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (no device, up)\n";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn every_thread_is_listed_with_its_state() {
+        let all = json!([{"name": "packet thread 0", "state": "running"},
+            {"name": "eviction thread", "state": "panicked"}]);
+        let expected = "\
+thread           state
+packet thread 0  running
+eviction thread  panicked
+eviction thread: panicked; restart the daemon
+";
+        assert_eq!(thread_list(&all), expected);
     }
 
     #[test]

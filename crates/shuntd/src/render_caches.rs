@@ -5,54 +5,60 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::{
-    render::{count, list, percent, table, word},
+    render::{count, counted, counter_line, list, percent, table, word},
     render_nic::{looked_up, nic},
 };
 
 /// Returns the counters of all caches, one line each.
 pub(crate) fn caches(caches: &Value) -> String {
-    let received = count(&caches["received"]);
-    let mut text = format!("packets       {received:>14}\n");
-    let mut line = |name: &str, count: u64, rest: &str| {
-        let _ = writeln!(text, "{}", format!("{name:<13} {count:>14}  {rest}").trim_end());
-    };
     let hits = |key: &str| count(&caches[key]);
+    let received = hits("received");
+    let mut text = counter_line("packets", received, "");
+    let mut line = |name: &str, count: u64, remark: &str| {
+        text += &counter_line(name, count, remark);
+    };
     let share = |count| percent(count, received);
     let chain = &caches["gigaflow"];
+    let own = |key: &str| count(&chain[key]);
     line("exact match", hits("exact_hits"), &share(hits("exact_hits")));
+    let megaflow = hits("megaflow_hits");
     if chain.is_null() {
-        line("megaflow", hits("megaflow_hits"), &share(hits("megaflow_hits")));
-        line("translated", hits("upcalls"), &share(hits("upcalls")));
-        let probes = caches["probes"].as_f64().unwrap_or_default();
-        let under =
-            format!("{} masks, {probes:.2} masks searched per lookup", count(&caches["masks"]));
-        line("entries", hits("entries"), &under);
+        line("megaflow", megaflow, &share(megaflow));
+        let gigaflow = hits("gigaflow_hits");
+        if gigaflow > 0 {
+            line("gigaflow", gigaflow, &format!("{}, {EARLIER_KIND}", share(gigaflow)));
+        }
     } else {
-        let own = |key: &str| count(&chain[key]);
+        if megaflow > 0 {
+            line("megaflow", megaflow, &format!("{}, {EARLIER_KIND}", share(megaflow)));
+        }
         let entries = chain["entries_per_hit"].as_f64().unwrap_or_default();
-        let rest = format!("{}, {entries:.2} LTM entries per hit", share(own("hits")));
-        line("gigaflow", own("hits"), &rest);
+        let remark = format!("{}, {entries:.2} LTM entries per hit", share(own("hits")));
+        line("gigaflow", own("hits"), &remark);
         let resumed = format!("{} translated from the table where they missed", own("resumed"));
         line("partial hits", own("partial_hits"), &resumed);
-        line("translated", hits("upcalls"), &share(hits("upcalls")));
-        let under = format!("{} masks, {} tags", count(&caches["masks"]), own("tags"));
-        line("entries", hits("entries"), &under);
     }
-    for (name, key) in [
-        ("evicted", "evicted"),
-        ("conflicts", "install_conflicts"),
-        ("expired", "expired"),
-        ("not cached: full", "refused_full"),
-        ("not cached: queue", "refused_ring"),
+    line("translated", hits("upcalls"), &share(hits("upcalls")));
+    let masks = counted(hits("masks"), "mask");
+    let probes = caches["probes"].as_f64().unwrap_or_default();
+    let remark = if chain.is_null() {
+        format!("{masks}, {probes:.2} masks searched per lookup")
+    } else {
+        format!("{masks}, {}", counted(own("tags"), "tag"))
+    };
+    line("entries", hits("entries"), &remark);
+    for (name, key, remark) in [
+        ("evicted", "evicted", "stale after a change"),
+        ("install conflicts", "install_conflicts", "dropped: rules changed during the install"),
+        ("expired", "expired", "without a hit for caches.idle_ms"),
+        ("not cached: cache full", "refused_full", ""),
+        ("not cached: queue full", "refused_ring", "queue to the eviction thread"),
     ] {
-        line(name, hits(key), "");
+        line(name, hits(key), remark);
     }
     if hits("verified") > 0 {
-        line(
-            "verified",
-            hits("verified"),
-            &format!("{} of them differ from the tables", hits("differences")),
-        );
+        let remark = format!("{} of them differ from the tables", hits("differences"));
+        line("verified", hits("verified"), &remark);
     }
     line("version", hits("version"), "");
     if !chain.is_null() {
@@ -64,19 +70,19 @@ pub(crate) fn caches(caches: &Value) -> String {
     text
 }
 
+/// The remark on hits of a type of cache that is not in use any more.
+const EARLIER_KIND: &str = "before caches.kind changed";
+
 /// Returns the LTM entries and stages of Gigaflow caches.
 fn ltm_entries(caches: &Value) -> String {
-    let (mut text, chain) = (String::new(), &caches["gigaflow"]);
+    let (mut text, chain) = ("\n".to_owned(), &caches["gigaflow"]);
     let (created, shared) = (count(&chain["created"]), count(&chain["shared"]));
     #[expect(clippy::cast_precision_loss, reason = "an average for people")]
     let uses = (created + shared) as f64 / created.max(1) as f64;
-    let _ = writeln!(
-        text,
-        "
-LTM entries created   {created:>12}  used by {uses:.2} traversals on average"
-    );
-    let _ = writeln!(text, "sub-traversals shared {shared:>12}  matched an existing LTM entry");
-    let _ = writeln!(text, "evicted for space     {:>12}", count(&chain["evicted_for_space"]));
+    let remark = format!("used by {uses:.2} traversals on average");
+    text += &counter_line("LTM entries created", created, &remark);
+    text += &counter_line("sub-traversals shared", shared, "matched an existing LTM entry");
+    text += &counter_line("evicted for space", count(&chain["evicted_for_space"]), "");
     for (name, key) in [
         ("learns", "learns"),
         ("near a limit", "near_limits"),
@@ -86,11 +92,12 @@ LTM entries created   {created:>12}  used by {uses:.2} traversals on average"
     ] {
         let not_partitioned = count(&chain["not_partitioned"][key]);
         if not_partitioned > 0 {
-            let _ = writeln!(text, "not partitioned: {name:<12} {not_partitioned:>5}");
+            text += &counter_line("not partitioned", not_partitioned, name);
         }
     }
     let mut rows = vec![vec!["thread".to_owned(), "hits".into(), "partial hits".into()]];
-    rows[0].extend(["traversals covered", "(pairwise)", "(published)"].map(str::to_owned));
+    let coverage = ["traversals covered", "pairwise estimate", "published estimate"];
+    rows[0].extend(coverage.map(str::to_owned));
     let stages = list(&chain["stages"]).len();
     rows[0].extend((0..stages).map(|stage| format!("stage {stage}")));
     for (number, own) in list(&caches["gigaflow_threads"]).iter().enumerate() {
@@ -108,32 +115,106 @@ LTM entries created   {created:>12}  used by {uses:.2} traversals on average"
     text + "\n" + &table(&rows)
 }
 
-/// Returns the cache counters in one line.
+/// Returns the cache counters since the start of the daemon, in one line.
 pub(crate) fn caches_line(caches: &Value) -> String {
-    let received = count(&caches["received"]);
-    let share = |value: &Value| percent(count(value), received);
-    let hits = if word(&caches["kind"]) == "gigaflow" {
-        let chain = &caches["gigaflow"];
-        format!(
-            "gigaflow {}, partial hits {}",
-            share(&chain["hits"]),
-            share(&chain["partial_hits"])
-        )
-    } else {
-        format!("megaflow {}", share(&caches["megaflow_hits"]))
+    line(&Value::Null, caches, "since start")
+}
+
+/// Returns the changes of the cache counters between two snapshots, in one line.
+pub(crate) fn caches_in_interval(before: &Value, now: &Value, seconds: u64) -> String {
+    line(before, now, &format!("in {seconds} s"))
+}
+
+/// Returns the hits of each cache between two snapshots, as shares of the packets.
+fn line(before: &Value, now: &Value, when: &str) -> String {
+    let added = |before: &Value, now: &Value, key: &str| {
+        count(&now[key]).saturating_sub(count(&before[key]))
     };
-    let traffic = &caches["nic"]["traffic"];
-    let nic = if traffic.is_object() {
-        let seen = looked_up(traffic);
-        format!("nic {} of {seen}; ", percent(count(&traffic["hits"]), seen))
-    } else {
-        String::new()
-    };
-    format!(
-        "{nic}{received:>9} packets: exact match {}, {hits}, translated {}; {} entries, {} evicted\n",
-        share(&caches["exact_hits"]),
-        share(&caches["upcalls"]),
-        count(&caches["entries"]),
-        count(&caches["evicted"])
-    )
+    let own = |key: &str| added(before, now, key);
+    let received = own("received");
+    let mut parts = vec![("exact match", own("exact_hits"))];
+    let is_gigaflow = word(&now["kind"]) == "gigaflow";
+    let megaflow = own("megaflow_hits");
+    if !is_gigaflow || megaflow > 0 {
+        parts.push(("megaflow", megaflow));
+    }
+    if is_gigaflow {
+        let of_chain = |key: &str| added(&before["gigaflow"], &now["gigaflow"], key);
+        parts.extend([("gigaflow", of_chain("hits")), ("partial hits", of_chain("partial_hits"))]);
+    } else if own("gigaflow_hits") > 0 {
+        parts.push(("gigaflow", own("gigaflow_hits")));
+    }
+    parts.push(("translated", own("upcalls")));
+    let shares = parts.iter().map(|(name, hits)| format!("{name} {}", percent(*hits, received)));
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    let traffic = |caches: &Value| caches["nic"]["traffic"].clone();
+    let (traffic_before, traffic) = (traffic(before), traffic(now));
+    let mut text = String::new();
+    if traffic.is_object() {
+        let seen = looked_up(&traffic).saturating_sub(looked_up(&traffic_before));
+        let hits = percent(added(&traffic_before, &traffic, "hits"), seen);
+        let _ = write!(text, "nic hits {} of {}; ", hits.trim_start(), counted(seen, "packet"));
+    }
+    let (entries, evicted) = (counted(count(&now["entries"]), "entry"), own("evicted"));
+    let packets = counted(received, "packet");
+    let _ = writeln!(text, "{packets} {when}: {shares}; {entries}, {evicted} evicted");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shares(text: &str) -> u64 {
+        let counters = ["exact match", "megaflow", "gigaflow", "translated"];
+        let of = |line: &str| {
+            let name = counters.into_iter().find(|name| line.starts_with(name))?;
+            line[name.len()..].split_whitespace().next()?.parse::<u64>().ok()
+        };
+        text.lines().filter_map(of).sum()
+    }
+
+    /// After a change of `caches.kind` the hits of the earlier cache still count.
+    #[test]
+    fn the_hits_of_all_caches_add_up_to_the_packets() {
+        let gigaflow = json!({"kind": "gigaflow", "received": 266, "exact_hits": 200,
+            "megaflow_hits": 20, "upcalls": 6, "gigaflow": {"hits": 40, "stages": []}});
+        let shown = caches(&gigaflow);
+        assert_eq!(shares(&shown), 266, "{shown}");
+        assert!(shown.contains("7.5 %, before caches.kind changed"), "{shown}");
+        let megaflow = json!({"kind": "megaflow", "received": 266, "exact_hits": 200,
+            "megaflow_hits": 20, "gigaflow_hits": 40, "upcalls": 6, "gigaflow": null});
+        let shown = caches(&megaflow);
+        assert_eq!(shares(&shown), 266, "{shown}");
+        let line = caches_line(&megaflow);
+        let expected = "266 packets since start: exact match  75.2 %, megaflow   7.5 %, \
+                        gigaflow  15.0 %, translated   2.3 %; 0 entries, 0 evicted\n";
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn an_interval_has_its_own_shares() {
+        let before = json!({"received": 100, "exact_hits": 0, "upcalls": 100, "evicted": 6});
+        let now = json!({"received": 110, "exact_hits": 10, "upcalls": 100, "entries": 1,
+            "evicted": 7});
+        let expected = "10 packets in 2 s: exact match 100.0 %, megaflow   0.0 %, \
+                        translated   0.0 %; 1 entry, 1 evicted\n";
+        assert_eq!(caches_in_interval(&before, &now, 2), expected);
+    }
+
+    #[test]
+    fn all_values_are_in_one_column() {
+        let value = json!({"received": 5, "refused_ring": 1, "gigaflow": {"stages": [],
+            "not_partitioned": {"stages_full": 3}}});
+        let shown = caches(&value);
+        let table = shown.split("\nthread").next().unwrap();
+        let end = |line: &str| {
+            let digits = line.find(|c: char| c.is_ascii_digit())?;
+            Some(digits + line[digits..].find(' ').unwrap_or(line.len() - digits))
+        };
+        let ends: Vec<usize> = table.lines().filter_map(end).collect();
+        assert!(ends.iter().all(|own| *own == ends[0]), "{shown}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, list, percent, table, word};
+use crate::render::{count, counter_line, list, percent, table, word};
 
 /// Returns cache entries, one line each.
 pub(crate) fn entries(entries: &Value) -> String {
@@ -68,11 +68,11 @@ fn acks(acks: &Value) -> String {
     }
     let mut text = format!(
         "
-acknowledgements by poll loop iterations since the version was sent: {all}
+acknowledgements by poll loop iterations since the version was sent: {all} (parked threads not counted)
 "
     );
     for (name, own) in ITERATIONS.iter().zip(counts) {
-        let _ = writeln!(text, "  {name:<14} {own:>12}  {}", percent(own, all));
+        text += &counter_line(&format!("  {name}"), own, &percent(own, all));
     }
     text
 }
@@ -84,15 +84,18 @@ pub(crate) const ITERATIONS: [&str; 4] = ["0", "1", "2", "more"];
 fn sizes(evict: &Value) -> String {
     let mut text = String::new();
     for pair in list(&evict["relations"]) {
-        let _ = writeln!(text, "  {:<14} {:>12}", word(&pair[0]), count(&pair[1]));
+        // The other relations are for developers: they are in `--json`.
+        if let Some((name, remark)) = RELATIONS.iter().find(|(name, _)| *name == word(&pair[0])) {
+            text += &counter_line(&format!("  {name}"), count(&pair[1]), remark);
+        }
     }
     for (name, key) in [("engine memory", "engine_bytes"), ("process memory", "resident_bytes")] {
         if let Some(bytes) = evict[key].as_u64() {
-            let _ = writeln!(text, "  {name:<14} {:>12} KiB", bytes / 1024);
+            text += &counter_line(&format!("  {name}"), bytes / 1024, "KiB");
         }
     }
     let (waiting, most) = (count(&evict["waiting"]), count(&evict["waiting_max"]));
-    let _ = writeln!(text, "  {:<14} {waiting:>12} of {most}", "queued changes");
+    text += &counter_line("  queued changes", waiting, &format!("of {most} at most"));
     for owner in list(&evict["owners"]) {
         let (reports, acked) = (count(&owner["reports"]), count(&owner["acked_version"]));
         let name = if owner["is_nic"] == true {
@@ -100,42 +103,44 @@ fn sizes(evict: &Value) -> String {
         } else {
             format!("thread {}", count(&owner["owner"]))
         };
-        let _ = writeln!(
-            text,
-            "  {name:<14} {reports:>12} queued reports, acknowledged version {acked}"
-        );
+        let remark = format!("installs and removals not yet read; acknowledged version {acked}");
+        text += &counter_line(&format!("  {name}"), reports, &remark);
     }
     text
 }
+
+/// Relations of the engine that are shown, with their meanings.
+const RELATIONS: [(&str, &str); 2] =
+    [("entries", "cache entries in the index"), ("visits", "table lookups behind them")];
 
 /// Returns the counts of entries, by cause and by table.
 fn totals(evict: &Value) -> String {
     let mut text = String::new();
     for (name, key) in [
         ("installed", "installed"),
-        ("conflicts", "install_conflicts"),
-        ("removed by owner", "removed"),
+        ("install conflicts", "install_conflicts"),
+        ("removed by packet threads", "removed"),
         ("changes", "changes"),
         ("delayed", "delayed"),
         ("overflows", "overflows"),
         ("faults", "faults"),
         ("evicted", "evicted"),
     ] {
-        let _ = writeln!(text, "{name:<16} {:>12}", count(&evict[key]));
+        text += &counter_line(name, count(&evict[key]), "");
     }
     let all = count(&evict["evicted"]);
     for pair in list(&evict["by_cause"]) {
         let (cause, own) = (word(&pair[0]).replace('_', " "), count(&pair[1]));
-        let _ = writeln!(text, "  {cause:<14} {own:>12}  {}", percent(own, all));
+        text += &counter_line(&format!("  {cause}"), own, &percent(own, all));
     }
     for own in list(&evict["by_table"]) {
-        let place = format!("{} table {}", word(&own["bridge"]), own["table"]);
-        let _ = writeln!(text, "  {place:<14} {:>12}", count(&own["evicted"]));
+        let place = format!("  {} table {}", word(&own["bridge"]), own["table"]);
+        text += &counter_line(&place, count(&own["evicted"]), "");
     }
     let repairs = REPAIRS.map(|(name, key)| (name, count(&evict[key])));
     if repairs.iter().any(|(_, count)| *count > 0) {
         for (name, count) in repairs {
-            let _ = writeln!(text, "{name:<18} {count:>10}");
+            text += &counter_line(name, count, "");
         }
     }
     text
@@ -157,13 +162,14 @@ fn times(title: &str, times: &Value) -> String {
     }
     let [p50, p99, longest] =
         ["p50_ns", "p99_ns", "longest_ns"].map(|key| duration(count(&times[key])));
-    let mut text = format!("\n{title}: {all}, half < {p50}, 99 % < {p99}, longest {longest}\n");
+    let mut text =
+        format!("\n{title}: {all}, half below {p50}, 99 % below {p99}, longest {longest}\n");
     let buckets = list(&times["buckets"]);
     let most = buckets.iter().map(|pair| count(&pair[1])).max().unwrap_or(1).max(1);
     for pair in buckets {
         let (below, own) = (duration(count(&pair[0])), count(&pair[1]));
         let bar = "#".repeat(usize::try_from(own * BAR_MAX / most).unwrap_or_default());
-        let _ = writeln!(text, "{}", format!("  < {below:<8} {own:>10} {bar}").trim_end());
+        text += &counter_line(&format!("  below {below}"), own, &bar);
     }
     text
 }
@@ -175,9 +181,9 @@ const BAR_MAX: u64 = 40;
 fn duration(nanoseconds: u64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let unit = units.into_iter().find(|(_, length)| nanoseconds >= *length);
-    let Some((name, length)) = unit else { return format!("{nanoseconds}ns") };
+    let Some((name, length)) = unit else { return format!("{nanoseconds} ns") };
     let (whole, tenth) = (nanoseconds / length, nanoseconds % length * 10 / length);
-    if whole < 10 { format!("{whole}.{tenth}{name}") } else { format!("{whole}{name}") }
+    if whole < 10 { format!("{whole}.{tenth} {name}") } else { format!("{whole} {name}") }
 }
 
 /// Returns why an entry is valid, or why it was evicted.
@@ -263,10 +269,10 @@ mod tests {
         let value = json!({"count": 5, "p50_ns": 2048, "p99_ns": 8192, "longest_ns": 5000,
             "buckets": [[2048, 4], [4096, 0], [8192, 1]]});
         let expected = "
-title: 5, half < 2.0us, 99 % < 8.1us, longest 5.0us
-  < 2.0us             4 ########################################
-  < 4.0us             0
-  < 8.1us             1 ##########
+title: 5, half below 2.0 us, 99 % below 8.1 us, longest 5.0 us
+  below 2.0 us                         4  ########################################
+  below 4.0 us                         0
+  below 8.1 us                         1  ##########
 ";
         assert_eq!(times("title", &value), expected);
     }
@@ -275,13 +281,25 @@ title: 5, half < 2.0us, 99 % < 8.1us, longest 5.0us
     fn answers_are_shown_by_turns_once_there_are_some() {
         assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
-acknowledgements by poll loop iterations since the version was sent: 8
-  0                         6   75.0 %
-  1                         2   25.0 %
-  2                         0    0.0 %
-  more                      0    0.0 %
+acknowledgements by poll loop iterations since the version was sent: 8 (parked threads not counted)
+  0                                    6   75.0 %
+  1                                    2   25.0 %
+  2                                    0    0.0 %
+  more                                 0    0.0 %
 ";
         assert_eq!(acks(&json!([6, 2, 0, 0])), expected);
+    }
+
+    /// Sizes that only developers understand are in `--json` alone.
+    #[test]
+    fn the_index_is_shown_in_words_of_an_operator() {
+        let value = json!({"engine": "direct", "relations": [["entries", 3], ["visits", 9],
+            ["projections", 7], ["chained", 12]], "owners": [{"owner": 0, "reports": 2}]});
+        let shown = evict(&value);
+        for words in ["table lookups behind them", "2  installs and removals not yet read"] {
+            assert!(shown.contains(words), "{shown}");
+        }
+        assert!(!shown.contains("projections") && !shown.contains("chained"), "{shown}");
     }
 
     #[test]
@@ -303,7 +321,7 @@ acknowledgements by poll loop iterations since the version was sent: 8
             "idle_ms": 1500, "megaflow": "ip", "actions": ["2"], "version": 9, "visits": visits,
             "reads": ["the ports of br0"]});
         let expected = "\
-entry 0.1.2: 3 packets, 180 bytes, idle 1.5s
+entry 0.1.2: 3 packets, 180 bytes, idle 1.5 s
   matches    ip
   actions    2
   installed  under version 9
@@ -322,7 +340,8 @@ It also depends on:
     fn an_entry_that_went_is_explained_by_what_ended_it() {
         let value = json!({"state": "evicted", "entry": "0.1.2", "version": 9, "ago_ms": 20,
             "cause": "group", "delta": "group 3 of br0 changed"});
-        let expected = "entry 0.1.2 was evicted 20ms ago by version 9:\n  group 3 of br0 changed\n";
+        let expected =
+            "entry 0.1.2 was evicted 20 ms ago by version 9:\n  group 3 of br0 changed\n";
         assert_eq!(why(&value), expected);
         let value = json!({"state": "evicted", "cause": "untold", "delta": null});
         assert!(why(&value).contains("does not report which"), "{}", why(&value));

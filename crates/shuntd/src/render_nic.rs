@@ -1,19 +1,18 @@
 //! Tables of the NIC in front of a bridge.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
-use crate::render::{count, list, percent, word};
+use crate::render::{count, counted, counter_line, list, percent, word};
 
 /// Returns the NIC of a bridge and its state in one line.
 pub(crate) fn nic_line(nic: &Value) -> String {
     let rules: u64 = list(&nic["stages"]).iter().map(|stage| count(&stage["entries"])).sum();
     format!(
-        "nic {} {} ({}, {rules} entries)",
+        "nic {} {} ({}, {})",
         word(&nic["kind"]),
         word(&nic["address"]),
-        state(nic)
+        state(nic),
+        counted(rules, "entry")
     )
 }
 
@@ -58,8 +57,8 @@ pub(crate) fn nic_rates(
 /// Returns the counters of the NIC, one line each.
 pub(crate) fn nic(nic: &Value) -> String {
     let mut text = format!("\n{}\n", nic_line(nic));
-    let mut line = |name: &str, count: u64, rest: &str| {
-        let _ = writeln!(text, "{}", format!("{name:<13} {count:>14}  {rest}").trim_end());
+    let mut line = |name: &str, count: u64, remark: &str| {
+        text += &counter_line(name, count, remark);
     };
     let (own, traffic) = (|key: &str| count(&nic[key]), &nic["traffic"]);
     if traffic.is_object() {
@@ -80,7 +79,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     let entries = stages.map(|stage| count(&stage["entries"])).sum();
     line("nic entries", entries, &format!("in stages {}", fills.join(", ")));
     let tags = format!(
-        "{} entries to insert, {} stale entries, {} tags",
+        "entries to insert: {}, stale entries: {}, tags: {}",
         own("waiting"),
         own("stale_entries"),
         own("tags")
@@ -196,6 +195,8 @@ mod tests {
     #[test]
     fn each_nic_counter_has_a_line() {
         let shown = nic(&status());
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = squeezed(&shown);
         for expected in [
             "nic hits                   3   50.0 % of 6 lookups",
             "nic partial                2   33.3 %",
@@ -209,7 +210,7 @@ mod tests {
             "unsupported                4  actions",
             "restored                   1  stale 2 times, 4 versions acknowledged without the NIC",
         ] {
-            assert!(shown.contains(expected), "{expected}: {shown}");
+            assert!(shown.contains(&squeezed(expected)), "{expected}: {shown}");
         }
     }
 }

@@ -5,9 +5,25 @@ use std::path;
 use shunt_flow::text::nearest_of;
 use shunt_switch::config::{PortOptions, PortType, PortVlanMode, Repeat};
 
+use crate::open_vswitch;
+
 /// Keys of a port on the command line.
 const PORT_KEYS: &[&str] =
     &["type", "number", "device", "rx", "tx", "repeat", "peer", "vlan_mode", "tag", "trunks"];
+
+/// A word for each key.
+const EXAMPLES: &[&str] = &[
+    "type=tap",
+    "number=7",
+    "device=eth1",
+    "rx=in.pcap",
+    "tx=out.pcap",
+    "repeat=endless",
+    "peer=port2",
+    "vlan_mode=trunk",
+    "tag=10",
+    "trunks=10,20",
+];
 
 /// Keys of the VLANs of a port.
 const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks"];
@@ -17,14 +33,6 @@ const VLAN_MODES: &[(&str, PortVlanMode)] = &[
     ("trunk", PortVlanMode::Trunk),
     ("native-tagged", PortVlanMode::NativeTagged),
     ("native-untagged", PortVlanMode::NativeUntagged),
-];
-
-const PORT_TYPES: &[(&str, PortType)] = &[
-    ("null", PortType::Null),
-    ("pcap", PortType::Pcap),
-    ("patch", PortType::Patch),
-    ("af_packet", PortType::AfPacket),
-    ("tap", PortType::Tap),
 ];
 
 /// Parses a port from its name and words such as `type=patch peer=p2`.
@@ -116,11 +124,24 @@ pub(crate) fn resolved(word: &str) -> Result<String, String> {
 
 /// Splits `key=value`.
 pub(crate) fn split(word: &str) -> Result<(&str, &str), String> {
-    word.split_once('=').ok_or_else(|| format!("`{word}` is not KEY=VALUE"))
+    word.split_once('=').ok_or_else(|| {
+        let is_type = PortType::find(word).is_some();
+        let example = EXAMPLES
+            .iter()
+            .find(|example| example.split_once('=').is_some_and(|(key, _)| key == word));
+        match example {
+            Some(example) => format!("`{word}` has no value: write KEY=VALUE, such as {example}"),
+            None if is_type => format!("`{word}` has no key: write type={word}"),
+            None => format!("`{word}` is not KEY=VALUE"),
+        }
+    })
 }
 
 /// Returns the message for an unknown word.
 pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
+    if let Some(hint) = open_vswitch::hint(word) {
+        return format!("unknown {what} `{word}`: {hint}");
+    }
     match nearest_of(word, known.iter().copied()) {
         Some(nearest) => format!("unknown {what} `{word}`: did you mean `{nearest}`?"),
         None => format!("unknown {what} `{word}`: valid values: {}", known.join(", ")),
@@ -128,9 +149,8 @@ pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
 }
 
 fn port_type(value: &str) -> Result<PortType, String> {
-    let found = PORT_TYPES.iter().find(|(name, _)| *name == value);
-    let names: Vec<&str> = PORT_TYPES.iter().map(|(name, _)| *name).collect();
-    found.map(|(_, kind)| *kind).ok_or_else(|| unknown("port type", value, &names))
+    let names = PortType::ALL.map(PortType::name);
+    PortType::find(value).ok_or_else(|| unknown("port type", value, &names))
 }
 
 fn repeat(value: &str) -> Result<Repeat, String> {
@@ -181,6 +201,11 @@ mod tests {
         assert_eq!(complaint("tpye=null"), "unknown key `tpye`: did you mean `type`?");
         assert_eq!(complaint("type=nul"), "unknown port type `nul`: did you mean `null`?");
         assert!(complaint("type=zzzzzzzz").contains("valid values: null, pcap"));
-        assert_eq!(complaint("null"), "`null` is not KEY=VALUE");
+        assert_eq!(complaint("null"), "`null` has no key: write type=null");
+        assert_eq!(complaint("tag"), "`tag` has no value: write KEY=VALUE, such as tag=10");
+        assert_eq!(complaint("nil"), "`nil` is not KEY=VALUE");
+        assert_eq!(complaint("type=vxlan"), "unknown port type `vxlan`: tunnels do not exist yet");
+        assert_eq!(EXAMPLES.len(), PORT_KEYS.len());
+        assert!(EXAMPLES.iter().zip(PORT_KEYS).all(|(own, key)| own.starts_with(key)));
     }
 }

@@ -19,6 +19,15 @@ pub enum SwitchError {
         "{0:?} is not a valid name: use 1 to 15 letters, digits, `-`, `_` or `.`, not beginning with `.`"
     )]
     BadName(String),
+    /// A bridge or port has no name.
+    #[error("`name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`")]
+    NoName,
+    /// A port has the name of its bridge, which is the local port.
+    #[error(
+        "{0} is the local port of its bridge already: remove this port, and set `local = \"tap\"` \
+         in the bridge for a TAP device"
+    )]
+    LocalPort(String),
     /// The bridge exists already.
     #[error("bridge {0} exists already: choose another name")]
     BridgeExists(String),
@@ -72,6 +81,9 @@ pub enum SwitchError {
         /// Kind of the object.
         what: &'static str,
     },
+    /// An external NIC has no address.
+    #[error("kind p4runtime needs the `address` of the NIC, such as 192.0.2.7:9559")]
+    NoNicAddress,
     /// The previous NIC is not empty yet.
     #[error("the entries of the previous NIC are still being removed: try again in a few seconds")]
     NicLeaving,

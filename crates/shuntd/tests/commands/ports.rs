@@ -71,6 +71,25 @@ fn a_patch_has_no_peer_until_both_ends_are_there() {
 }
 
 #[test]
+fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    for (arguments, hint) in [
+        (&["del-port", "br0", "a"][..], "shuntctl del-port PORT"),
+        (&["dump-flows", "br0"], "ovs-ofctl -O OpenFlow13 dump-flows unix:RUN_DIR/BRIDGE.mgmt"),
+        (&["list-br"], "run `shuntctl show`"),
+        (&["add-port", "br0", "a", "type=vxlan"], "tunnels do not exist yet"),
+        (&["add-port", "br0", "a", "tag"], "such as tag=10"),
+        (
+            &["capture", "br0", "/nowhere/x.pcap"],
+            "cannot write the capture to /nowhere/x.pcap: No such file",
+        ),
+    ] {
+        let told = daemon.complaint(arguments);
+        assert!(told.contains(hint), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn a_vlan_that_is_none_is_refused_in_a_sentence() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     for (word, setting) in [("tag=9999", "tag"), ("trunks=9999", "trunks")] {

@@ -48,4 +48,7 @@ fn a_trace_takes_a_flow_and_a_frame() {
     assert!(help.contains("<BRIDGE> <FLOW> [FRAME]"), "{help}");
     let frame = "ff".repeat(14);
     assert!(daemon.complaint(&["trace", "br0", "tcp", &frame, &frame]).contains("unexpected"));
+    let told = daemon.complaint(&["trace", "in_port=1,tcp"]);
+    let expected = "trace takes the bridge before the packet: shuntctl trace BRIDGE FLOW";
+    assert_eq!(told, format!("shuntctl: {expected}\n"));
 }

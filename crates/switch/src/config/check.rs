@@ -1,6 +1,6 @@
 //! Checks of a configuration beyond its syntax: ranges, names, exclusive devices and patch ports.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use shunt_datapath::metrics::CHAIN_MAX;
 use shunt_gigaflow::tag::TAG_BITS_MAX;
@@ -11,7 +11,7 @@ use crate::{
         PortVlanMode, Repeat, THREADS_MAX,
     },
     error::SwitchError,
-    openflow::endpoint::ControllerEndpoint,
+    openflow::endpoint::{ControllerEndpoint, EndpointError, EndpointList},
     ports::{exclusive::ExclusiveResource, registry::listed},
 };
 
@@ -64,7 +64,12 @@ impl Config {
             }
             taken.insert(bridge.name.as_str(), NameOwner::Bridge);
             for (at, port) in bridge.ports.iter().enumerate() {
-                if let Some(problem) = is_taken(&taken, &port.name) {
+                let problem = if port.name == bridge.name {
+                    Some(SwitchError::LocalPort(port.name.clone()))
+                } else {
+                    is_taken(&taken, &port.name)
+                };
+                if let Some(problem) = problem {
                     let error = ConfigError::at("name", problem).within("ports", at);
                     return Err(error.within("bridges", index));
                 }
@@ -201,8 +206,8 @@ impl BridgeOptions {
     /// Checks the options that concern this bridge alone.
     fn check(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
-        self.check_addresses("controllers", &self.controllers)?;
-        self.check_addresses("listen", &self.listen)?;
+        self.check_addresses(EndpointList::Controllers, &self.controllers)?;
+        self.check_addresses(EndpointList::Listen, &self.listen)?;
         // The datapath id is derived from the MAC address unless it is given.
         self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
         self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
@@ -227,28 +232,27 @@ impl BridgeOptions {
         PortOptions { name: self.name.clone(), kind, ..PortOptions::default() }
     }
 
-    /// Checks that every address in a list is valid and belongs in this list.
-    fn check_addresses(&self, list: &'static str, texts: &[String]) -> Result<(), ConfigError> {
+    /// Checks that every address in a list is valid, belongs in this list, and is there once.
+    fn check_addresses(&self, list: EndpointList, texts: &[String]) -> Result<(), ConfigError> {
+        let mut taken = HashSet::new();
         for (index, text) in texts.iter().enumerate() {
-            let range = match (self.endpoint(text), list) {
-                (Err(problem), _) => return Err(ConfigError::of_element(list, index, problem)),
-                (Ok(ControllerEndpoint::Listen(_)), "controllers") => {
-                    "an address to connect to: tcp:IP:PORT"
-                }
-                (Ok(ControllerEndpoint::Connect(_)), "listen") => {
-                    "an address to listen on: ptcp:PORT:IP"
-                }
-                (Ok(_), _) => continue,
-            };
-            let problem = SwitchError::Range { setting: list, value: text.clone(), range };
-            return Err(ConfigError::of_element(list, index, problem));
+            let endpoint = self.endpoint(list, text).and_then(|endpoint| {
+                let is_new = taken.insert(endpoint);
+                is_new
+                    .then_some(())
+                    .ok_or_else(|| self.endpoint_error(EndpointError::Repeated(text.clone())))
+            });
+            endpoint.map_err(|problem| ConfigError::of_element(list.key(), index, problem))?;
         }
         Ok(())
     }
 
-    fn endpoint(&self, text: &str) -> Result<ControllerEndpoint, SwitchError> {
-        let wrong = |source| SwitchError::ControllerEndpoint { bridge: self.name.clone(), source };
-        text.parse().map_err(wrong)
+    fn endpoint(&self, list: EndpointList, text: &str) -> Result<ControllerEndpoint, SwitchError> {
+        list.parse(text).map_err(|source| self.endpoint_error(source))
+    }
+
+    fn endpoint_error(&self, source: EndpointError) -> SwitchError {
+        SwitchError::ControllerEndpoint { bridge: self.name.clone(), source }
     }
 
     /// Returns the controllers to connect to, then the addresses to listen on.
@@ -257,7 +261,12 @@ impl BridgeOptions {
     ///
     /// If a text is not an address.
     pub fn endpoints(&self) -> Result<Vec<ControllerEndpoint>, SwitchError> {
-        self.controllers.iter().chain(&self.listen).map(|text| self.endpoint(text)).collect()
+        let of = |list, texts: &[String]| -> Vec<_> {
+            texts.iter().map(|text| self.endpoint(list, text)).collect()
+        };
+        let mut all = of(EndpointList::Controllers, &self.controllers);
+        all.extend(of(EndpointList::Listen, &self.listen));
+        all.into_iter().collect()
     }
 
     /// Returns the datapath id: as configured, or derived from the MAC address.
@@ -388,6 +397,9 @@ impl PortOptions {
 fn check_name(name: &str) -> Result<(), SwitchError> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let length = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if name.is_empty() {
+        return Err(SwitchError::NoName);
+    }
     if length && name.bytes().all(legal) && !name.starts_with('.') {
         Ok(())
     } else {
@@ -519,7 +531,17 @@ mod tests {
         let port_like_bridge = mistake(&[bridge("br0", &[named("br0")])]);
         assert_eq!(
             port_like_bridge,
-            "bridges[0].ports[0].name: bridge br0 exists already: choose another name"
+            "bridges[0].ports[0].name: br0 is the local port of its bridge already: remove this \
+             port, and set `local = \"tap\"` in the bridge for a TAP device"
+        );
+        let port_like_other = mistake(&[bridge("br0", &[]), bridge("br1", &[named("br0")])]);
+        assert_eq!(
+            port_like_other,
+            "bridges[1].ports[0].name: bridge br0 exists already: choose another name"
+        );
+        assert_eq!(
+            mistake(&[bridge("", &[])]),
+            "bridges[0].name: `name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`"
         );
     }
 
@@ -566,9 +588,17 @@ mod tests {
         let listen = place(BridgeOptions { listen: bad(), ..BridgeOptions::default() });
         assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");
         let controllers = place(BridgeOptions { controllers: bad(), ..BridgeOptions::default() });
-        assert!(
-            controllers.starts_with("bridges[0].controllers[0] = ptcp:6653: "),
-            "{controllers}"
+        assert_eq!(
+            controllers,
+            "bridges[0].controllers[0]: bridge br0: `ptcp:6653`: `controllers` takes tcp:IP:PORT, \
+             such as tcp:127.0.0.1:6653"
+        );
+        let twice = vec!["tcp:1.2.3.4".to_owned(), "tcp:1.2.3.4:6653".to_owned()];
+        let twice = place(BridgeOptions { controllers: twice, ..BridgeOptions::default() });
+        assert_eq!(
+            twice,
+            "bridges[0].controllers[1]: bridge br0: `tcp:1.2.3.4:6653` is given twice: remove one \
+             of them"
         );
         let mac = place(BridgeOptions { mac: "1:2".into(), ..BridgeOptions::default() });
         assert!(mac.starts_with("bridges[0].mac = 1:2: it must be "), "{mac}");

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use shunt_p4runtime::program::Program;
 
 use super::NUMBER_MAX;
-use crate::config::{ConfigError, OffloadKind, OffloadOptions, StalePolicy};
+use crate::{
+    config::{ConfigError, OffloadKind, OffloadOptions, StalePolicy},
+    error::SwitchError,
+};
 
 /// Maximum of `drain_ms`: a user who enables a NIC again waits this long.
 const DRAIN_MAX_MS: u64 = 10_000;
@@ -25,6 +28,9 @@ impl OffloadOptions {
         range(setting, entries.to_string(), entries_ok, "from 1 to 1048576")?;
         let (setting, address) = ("caches.gigaflow.offload.address", &self.address);
         let parsed = address.parse::<SocketAddr>();
+        if self.kind == OffloadKind::P4runtime && *address == Self::default().address {
+            return Err(ConfigError::at(setting, SwitchError::NoNicAddress));
+        }
         let is_ok = match self.kind {
             OffloadKind::P4runtime => parsed.is_ok_and(|address| address.port() != 0),
             OffloadKind::Embedded | OffloadKind::None => parsed.is_ok(),
@@ -77,7 +83,12 @@ mod tests {
             let place = format!("caches.gigaflow.offload.{field} = ");
             assert!(text.starts_with(&place), "{place}{text}");
         };
-        is_at(elsewhere("127.0.0.1:0"), "address");
+        assert_eq!(
+            complaint(elsewhere(&OffloadOptions::default().address)),
+            "caches.gigaflow.offload.address: kind p4runtime needs the `address` of the NIC, such as \
+             192.0.2.7:9559"
+        );
+        is_at(elsewhere("127.0.0.2:0"), "address");
         is_at(OffloadOptions { address: "nic0".into(), ..embedded() }, "address");
         is_at(OffloadOptions { stale: StalePolicy::PortsDown, ..elsewhere("[::1]:9559") }, "stale");
         assert_eq!(

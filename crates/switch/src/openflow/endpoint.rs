@@ -23,11 +23,30 @@ pub enum ControllerEndpoint {
 /// A reason why a text is not the address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// The scheme is not supported.
-    #[error(
-        "`{0}` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP (TLS is not supported)"
-    )]
+    /// The scheme is unknown.
+    #[error("`{0}` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP")]
     Scheme(String),
+    /// The scheme needs TLS.
+    #[error("`{text}` needs TLS, which does not exist yet: write {instead}")]
+    Tls {
+        /// The text.
+        text: String,
+        /// The form without TLS.
+        instead: &'static str,
+    },
+    /// The list takes addresses of the other direction.
+    #[error("`{text}`: `{list}` takes {wanted}")]
+    Direction {
+        /// The text.
+        text: String,
+        /// Name of the list.
+        list: &'static str,
+        /// The form of its addresses.
+        wanted: &'static str,
+    },
+    /// The list has the address already.
+    #[error("`{0}` is given twice: remove one of them")]
+    Repeated(String),
     /// The address is not valid.
     #[error("`{text}` is not {wanted}")]
     Address {
@@ -54,7 +73,45 @@ impl FromStr for ControllerEndpoint {
                 wanted: "an address like ptcp:6653 or ptcp:6653:127.0.0.1",
             });
         }
+        let tls = [("ssl:", "tcp:IP:PORT"), ("pssl:", "ptcp:PORT")];
+        if let Some((_, instead)) = tls.iter().find(|(scheme, _)| text.starts_with(scheme)) {
+            return Err(EndpointError::Tls { text: text.to_owned(), instead });
+        }
         Err(EndpointError::Scheme(text.to_owned()))
+    }
+}
+
+/// A list of addresses in the configuration of a bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndpointList {
+    /// Controllers to connect to.
+    Controllers,
+    /// Addresses to listen on.
+    Listen,
+}
+
+impl EndpointList {
+    /// Returns the key of the list in the configuration file.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Controllers => "controllers",
+            Self::Listen => "listen",
+        }
+    }
+
+    /// Parses an address of this list.
+    ///
+    /// The direction is checked first, so that the message shows an address that is valid here.
+    pub(crate) fn parse(self, text: &str) -> Result<ControllerEndpoint, EndpointError> {
+        let (other_scheme, wanted) = match self {
+            Self::Controllers => ("ptcp:", "tcp:IP:PORT, such as tcp:127.0.0.1:6653"),
+            Self::Listen => ("tcp:", "ptcp:PORT, such as ptcp:6653"),
+        };
+        if text.starts_with(other_scheme) {
+            let (text, list) = (text.to_owned(), self.key());
+            return Err(EndpointError::Direction { text, list, wanted });
+        }
+        text.parse()
     }
 }
 
@@ -106,12 +163,27 @@ mod tests {
     #[test]
     fn an_invalid_address_shows_a_valid_one() {
         check(
-            "ssl:1.2.3.4",
-            "`ssl:1.2.3.4` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP (TLS is not supported)",
+            "udp:1.2.3.4",
+            "`udp:1.2.3.4` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP",
         );
+        check(
+            "ssl:1.2.3.4",
+            "`ssl:1.2.3.4` needs TLS, which does not exist yet: write tcp:IP:PORT",
+        );
+        check("pssl:6653", "`pssl:6653` needs TLS, which does not exist yet: write ptcp:PORT");
         check(
             "tcp:localhost",
             "`tcp:localhost` is not an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
+        );
+        let in_list = |list: EndpointList, text: &str| list.parse(text).unwrap_err().to_string();
+        // `tcp:6653` is not an address at all; its direction comes first.
+        assert_eq!(
+            in_list(EndpointList::Listen, "tcp:6653"),
+            "`tcp:6653`: `listen` takes ptcp:PORT, such as ptcp:6653"
+        );
+        assert_eq!(
+            in_list(EndpointList::Controllers, "ptcp:x"),
+            "`ptcp:x`: `controllers` takes tcp:IP:PORT, such as tcp:127.0.0.1:6653"
         );
         check("ptcp:x", "`ptcp:x` is not an address like ptcp:6653 or ptcp:6653:127.0.0.1");
     }

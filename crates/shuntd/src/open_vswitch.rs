@@ -1,0 +1,131 @@
+//! Words of Open vSwitch that Shunt does not have, each with what to write instead.
+
+/// Returns what to write instead of a key or value of Open vSwitch's database.
+pub(crate) fn hint(word: &str) -> Option<&'static str> {
+    let (_, hint) = WORDS.iter().find(|(words, _)| words.contains(&word))?;
+    Some(hint)
+}
+
+/// Returns what to run instead of a command of Open vSwitch's programs.
+pub(crate) fn command_hint(word: &str) -> Option<String> {
+    if OFCTL.contains(&word) {
+        let socket = "unix:RUN_DIR/BRIDGE.mgmt";
+        return Some(format!(
+            "`{word}` is a command of ovs-ofctl: ovs-ofctl -O OpenFlow13 {word} {socket}"
+        ));
+    }
+    let (_, own) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
+    Some(format!("`{word}` is a command of Open vSwitch: {own}"))
+}
+
+const TUNNEL: &str = "tunnels do not exist yet";
+const TREE: &str = "spanning tree does not exist yet";
+const SAMPLES: &str = "sFlow, NetFlow and IPFIX do not exist yet: use `shuntctl ports --json`";
+
+/// Keys and port types, with their hints.
+const WORDS: &[(&[&str], &str)] = &[
+    (&["internal"], "set `local = \"tap\"` in the bridge, or the port type `tap`"),
+    (&["system", "veth"], "the port type of a network device is `af_packet`"),
+    (&["vxlan", "geneve", "gre", "ip6gre", "erspan", "gtpu", "stt", "lisp", "bareudp"], TUNNEL),
+    (&["dpdk"], "DPDK ports do not exist yet: use `af_packet` or `tap`"),
+    (
+        &["dpdkvhostuser", "dpdkvhostuserclient", "vhost_user"],
+        "vhost-user ports do not exist yet: use `tap`",
+    ),
+    (&["afxdp", "af_xdp"], "AF_XDP ports do not exist yet: use `af_packet`"),
+    (
+        &["fail_mode"],
+        "there is no fail mode: add the rule `priority=0,actions=NORMAL` to forward without a \
+         controller",
+    ),
+    (&["protocols"], "remove it: every bridge speaks OpenFlow 1.3"),
+    (&["datapath_type"], "remove it: there is one datapath, in userspace"),
+    (&["ofport", "ofport_request"], "use `number`"),
+    (&["other_config", "external_ids", "options"], "remove it: every option has a key of its own"),
+    (&["stp_enable", "rstp_enable"], TREE),
+    (&["mcast_snooping_enable"], "multicast snooping does not exist yet"),
+    (&["netflow", "sflow", "ipfix"], SAMPLES),
+    (&["mirrors"], "port mirroring does not exist yet: use `shuntctl capture`"),
+    (&["bond_mode", "lacp"], "bonds do not exist yet"),
+    (
+        &["qos", "ingress_policing_rate", "ingress_policing_burst"],
+        "QoS queues do not exist yet: use meters",
+    ),
+];
+
+/// Commands of `ovs-ofctl` that have no other name in `shuntctl`.
+const OFCTL: &[&str] = &[
+    "add-flow",
+    "add-flows",
+    "mod-flows",
+    "del-flows",
+    "replace-flows",
+    "diff-flows",
+    "dump-flows",
+    "dump-aggregate",
+    "add-group",
+    "add-groups",
+    "mod-group",
+    "del-groups",
+    "dump-groups",
+    "dump-group-stats",
+    "dump-group-features",
+    "add-meter",
+    "mod-meter",
+    "del-meters",
+    "dump-meters",
+    "meter-stats",
+    "meter-features",
+    "dump-ports",
+    "dump-ports-desc",
+    "dump-desc",
+    "dump-tables",
+    "dump-table-features",
+    "mod-port",
+    "packet-out",
+    "monitor",
+    "probe",
+    "ping",
+    "get-frags",
+];
+
+/// Commands of `ovs-vsctl` and `ovs-appctl`, with our own.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["list-br", "br-exists", "get-controller"], "run `shuntctl show`"),
+    (
+        &["list-ports", "list-ifaces", "iface-to-br", "port-to-br", "dpif/show"],
+        "run `shuntctl ports`",
+    ),
+    (&["set-controller", "del-controller"], "set `controllers` in the configuration file"),
+    (
+        &["set-fail-mode", "get-fail-mode", "del-fail-mode"],
+        "there is no fail mode: add the rule `priority=0,actions=NORMAL`",
+    ),
+    (&["fdb/show"], "run `shuntctl macs BRIDGE`"),
+    (&["ofproto/trace"], "run `shuntctl trace BRIDGE FLOW`"),
+    (&["dpctl/dump-flows", "dpif/dump-flows"], "run `shuntctl entries`"),
+    (&["coverage/show"], "run `shuntctl caches` or `shuntctl drops`"),
+    (&["vlog/set"], "run `shuntctl set logging.filter=debug`"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_open_vswitch_have_a_hint() {
+        assert_eq!(hint("vxlan"), Some("tunnels do not exist yet"));
+        assert!(hint("internal").unwrap().contains("local = \"tap\""));
+        assert_eq!(hint("af_packet"), None);
+        assert_eq!(
+            command_hint("dump-flows").unwrap(),
+            "`dump-flows` is a command of ovs-ofctl: ovs-ofctl -O OpenFlow13 dump-flows \
+             unix:RUN_DIR/BRIDGE.mgmt"
+        );
+        assert_eq!(
+            command_hint("fdb/show").unwrap(),
+            "`fdb/show` is a command of Open vSwitch: run `shuntctl macs BRIDGE`"
+        );
+        assert_eq!(command_hint("shwo"), None);
+    }
+}
