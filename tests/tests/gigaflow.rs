@@ -211,7 +211,7 @@ fn a_trace_shows_the_sub_traversals() {
     let flow = "in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.9.0.1,tp_dst=1";
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
     for expected in [
-        "Sub-traversals: policy one-to-one, 4 stages, computed for empty stages",
+        "Sub-traversals: policy one-to-one, stages 0 to 3, computed for empty stages",
         "stage 0: table 0; matches bridge br0, ",
         "; then end",
         ">> partitioned after table 0: the policy puts each table in its own sub-traversal",

@@ -35,3 +35,28 @@ pub enum PacketInReason {
     /// A packet-out sent it (OpenFlow 1.4).
     PacketOut,
 }
+
+impl PacketInReason {
+    /// All reasons.
+    pub const ALL: [Self; 6] = [
+        Self::NoMatch,
+        Self::Action,
+        Self::InvalidTtl,
+        Self::ActionSet,
+        Self::Group,
+        Self::PacketOut,
+    ];
+
+    /// Returns the name in the text of rules.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoMatch => "no_match",
+            Self::Action => "action",
+            Self::InvalidTtl => "invalid_ttl",
+            Self::ActionSet => "action_set",
+            Self::Group => "group",
+            Self::PacketOut => "packet_out",
+        }
+    }
+}

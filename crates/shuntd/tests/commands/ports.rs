@@ -102,6 +102,8 @@ fn a_vlan_that_is_none_is_refused_in_a_sentence() {
 #[test]
 fn a_missing_bridge_gives_one_message() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
+    daemon.answer(&["add-port", "br0", "a", "type=null"]);
+    // The port exists, but the missing bridge is the mistake.
     for arguments in [
         &["macs", "br9"][..],
         &["trace", "br9", "tcp"],

@@ -37,8 +37,10 @@ fn an_invalid_frame_is_refused_with_the_rule() {
             assert!(told.contains("a frame has at least 14 bytes"), "{flow:?}: {told}");
         }
     }
-    daemon.answer(&["trace", "br0", &whole]);
-    daemon.answer(&["trace", "br0", "in_port=1", &whole]);
+    let text = daemon.answer(&["trace", "br0", &whole]);
+    assert!(text.contains("Warning: the frame has no ingress port"), "{text}");
+    let text = daemon.answer(&["trace", "br0", "in_port=1", &whole]);
+    assert!(!text.contains("Warning"), "{text}");
 }
 
 #[test]

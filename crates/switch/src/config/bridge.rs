@@ -146,6 +146,22 @@ impl PortType {
         }
     }
 
+    /// Returns whether the port may be added before its device exists.
+    pub(crate) const fn may_wait_for_device(self) -> bool {
+        match self {
+            Self::AfPacket => true,
+            Self::Null | Self::Pcap | Self::Patch | Self::Tap | Self::Unbound => false,
+        }
+    }
+
+    /// Returns whether the switch opens a device for the port.
+    pub(crate) const fn has_backing(self) -> bool {
+        match self {
+            Self::Null | Self::Pcap | Self::AfPacket | Self::Tap => true,
+            Self::Patch | Self::Unbound => false,
+        }
+    }
+
     /// Returns the name in the configuration file and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -209,7 +209,7 @@ impl Structure {
         settings: config::PortOptions,
         number: Option<PortNo>,
     ) -> Result<(), SwitchError> {
-        let (name, may_wait) = (settings.name.clone(), settings.kind == PortType::AfPacket);
+        let (name, may_wait) = (settings.name.clone(), settings.kind.may_wait_for_device());
         let entered = self.insert_port(bridge, settings, number, None).await?;
         match entered.trouble {
             Some(trouble) if may_wait => {
@@ -231,10 +231,8 @@ impl Structure {
         own: Option<Box<dyn Port>>,
     ) -> Result<PortInsertion, SwitchError> {
         let name = settings.name.clone();
-        let backing = match settings.kind {
-            PortType::Patch | PortType::Unbound if own.is_none() => PortBacking::None,
-            _ => PortBacking::Packets,
-        };
+        let has_packets = own.is_some() || settings.kind.has_backing();
+        let backing = if has_packets { PortBacking::Packets } else { PortBacking::None };
         self.reclaim_if_short().await;
         let (threads, now) = (self.plane.threads_count(), self.plane.now());
         let added = self.bridges.lock().add_port(bridge, settings, number, backing, threads, now);

@@ -56,7 +56,7 @@ impl BridgeHost {
             speed_kbps: VIRTUAL_LINK_KBPS,
             ..LinkFeatures::default()
         };
-        let has_link = matches!(port.kind, PortKind::Datapath(_));
+        let has_link = port.kind.datapath().is_some();
         PortDescription::of(port, if has_link { virtual_link } else { LinkFeatures::default() })
     }
 

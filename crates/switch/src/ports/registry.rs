@@ -193,11 +193,11 @@ impl BridgeRegistry {
         threads: u16,
         now: Time,
     ) -> Result<(BridgeId, PortNo), SwitchError> {
+        let ports = &self.find(bridge)?.ports;
         if let Ok((other, port)) = self.find_port(&settings.name) {
             let (name, bridge) = (port.settings.name.clone(), other.settings.name.clone());
             return Err(SwitchError::PortExists { name, bridge });
         }
-        let ports = &self.find(bridge)?.ports;
         let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
         let number = wanted.unwrap_or_else(|| free_number(ports));
         if let Some(other) = ports.get(&number) {

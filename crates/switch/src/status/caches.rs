@@ -21,6 +21,8 @@ pub struct CacheStatus {
     pub exact_hits: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
+    /// Packets that hit the Gigaflow cache up to the end of their traversal.
+    pub gigaflow_hits: u64,
     /// Packets that missed and were translated.
     pub upcalls: u64,
     /// Number of entries.
@@ -102,6 +104,7 @@ impl CacheStatus {
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
+            gigaflow_hits: sum(|c| c.chain.hits.get()),
             upcalls: sum(|c| c.upcalls.get()),
             entries: sum(|c| c.entries.get()),
             masks: sum(|c| c.masks.get()),

@@ -82,8 +82,8 @@ impl<'a> Actions<'a> {
             DatapathAction::OutputIngress { max_len } => format!("{}in_port", cut(max_len)),
             DatapathAction::Punt(punt) => {
                 let pause = if punt.continuation.is_some() { ",pause" } else { "" };
-                let (reason, max_len) = (punt.reason, punt.max_len);
-                format!("userspace(controller(reason={reason:?},max_len={max_len}{pause}))")
+                let (reason, max_len) = (punt.reason.name(), punt.max_len);
+                format!("userspace(controller(reason={reason},max_len={max_len}{pause}))")
             }
             DatapathAction::PushMpls { lse, ethertype } => {
                 let (label, tc, bos, ttl) = (lse >> 12, lse >> 9 & 7, lse >> 8 & 1, lse & 0xff);

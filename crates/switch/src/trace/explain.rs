@@ -30,6 +30,10 @@ use crate::{
     },
 };
 
+/// The warning about a frame without an ingress port.
+const NO_INGRESS: &str = "the frame has no ingress port, so rules with in_port do not match: write \
+                          in_port=PORT before the frame";
+
 /// Maximum number of recirculated packets in a trace.
 const RESUMED_MAX: usize = 64;
 
@@ -69,7 +73,10 @@ impl<'a> Tracer<'a> {
         let id = self.bridges.id(bridge)?;
         let names = BridgeNames::new(self.pipeline, id);
         let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
-        let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
+        let warning = match flow.in_port {
+            Some(port) => missing_ingress(port, &names),
+            None => flow.frame.is_some().then(|| NO_INGRESS.to_owned()),
+        };
         let packet = flow.packet(id, self.vlan_limit);
         let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id, caches).ok());
         let mut trace = tries.ok_or(TraceError::TablesChanged)?;

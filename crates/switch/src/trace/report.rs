@@ -139,7 +139,15 @@ impl Trace {
         text.extend(self.meters.iter().map(|meter| format!("Meter: {meter}\n")));
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
-        text += &format!("Megaflow: {}\n", self.megaflow);
+        let megaflow = if self.megaflow.is_empty() { "any packet" } else { &self.megaflow };
+        text += &format!("Megaflow: {megaflow}\n");
+        let has = |word: &str| self.actions.iter().any(|action| action.contains(word));
+        for (word, carrier) in [("userspace(", "a packet-in"), ("recirc(", "a recirculation")] {
+            if has(word) {
+                text +=
+                    &format!("     >> {carrier} keeps {KEPT_STATE}, so the megaflow matches it\n");
+            }
+        }
         for (title, own) in [
             ("Sub-traversals", &self.sub_traversals),
             ("Sub-traversals in the NIC", &self.nic_sub_traversals),
@@ -169,6 +177,9 @@ impl TraceVisit {
         text + &noted(&self.notes)
     }
 }
+
+/// State of a packet that megaflows with packet-ins and recirculations depend on.
+const KEPT_STATE: &str = "the state of the packet (registers, metadata, tunnel)";
 
 /// Returns notes, one line each.
 fn noted(notes: &[String]) -> String {

@@ -245,9 +245,9 @@ impl TraceSubTraversals {
     pub(crate) fn to_text(&self, title: &str) -> String {
         let megaflow =
             self.not_partitioned.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        let Self { policy, stages, .. } = self;
+        let (policy, last) = (&self.policy, self.stages.saturating_sub(1));
         let mut text = format!(
-            "{title}: policy {policy}, {stages} stages, computed for empty stages{megaflow}\n"
+            "{title}: policy {policy}, stages 0 to {last}, computed for empty stages{megaflow}\n"
         );
         if let Some(why) = &self.not_offloaded {
             text += &format!("  not offloaded: {why}\n");

@@ -71,6 +71,22 @@ Datapath actions: p2
 }
 
 #[tokio::test]
+async fn a_trace_explains_the_fields_of_a_packet_in() {
+    let bench = bench(&["priority=0,actions=CONTROLLER:65535"]).await;
+    let text = trace(&bench, "in_port=p1");
+    let expected = "so the megaflow matches it\n\
+                    Datapath actions: userspace(controller(reason=no_match,max_len=65535))\n";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[tokio::test]
+async fn a_megaflow_without_fields_covers_any_packet() {
+    let bench = bench(&["actions=drop"]).await;
+    let text = trace(&bench, "in_port=p1,tcp");
+    assert!(text.contains("Megaflow: any packet\n"), "{text}");
+}
+
+#[tokio::test]
 async fn a_trace_shows_what_the_switch_would_learn() {
     let learn = "learn(table=1,priority=7,idle_timeout=60,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
                  output:NXM_OF_IN_PORT[])";
@@ -131,6 +147,7 @@ async fn a_trace_goes_on_with_what_a_pop_uncovers() {
     pop_mpls:0x0800,resubmit(,1)
 
 Megaflow: CARRIED
+     >> a recirculation keeps the state of the packet (registers, metadata, tunnel), so the megaflow matches it
 Datapath actions: pop_mpls(eth_type=0x0800),recirc(0x1)
 
 {line}

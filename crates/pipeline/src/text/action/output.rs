@@ -150,17 +150,16 @@ fn plain() -> ControllerAction {
 }
 
 fn reason(value: TextSlice<'_>) -> Result<PacketInReason, RuleTextError> {
-    let named = REASONS.into_iter().find(|(name, _)| *name == value.text());
+    let named = PacketInReason::ALL.into_iter().find(|reason| reason.name() == value.text());
     let form = "reason=no_match|action|invalid_ttl|action_set|group|packet_out";
-    named.map(|(_, reason)| reason).ok_or_else(|| value.bad("controller", form))
+    named.ok_or_else(|| value.bad("controller", form))
 }
 
 /// Prints a packet-in.
 pub(super) fn format_controller(action: &ControllerAction) -> String {
     let mut items = Vec::new();
     if action.reason != PacketInReason::Action {
-        let name = REASONS.into_iter().find(|(_, reason)| *reason == action.reason);
-        items.extend(name.map(|(name, _)| format!("reason={name}")));
+        items.push(format!("reason={}", action.reason.name()));
     }
     if action.max_len != WHOLE_PACKET {
         items.push(format!("max_len={}", action.max_len));
@@ -234,15 +233,6 @@ fn single_port(
 
 /// Bytes of a packet-in when the rule names no number (`OFPCML_NO_BUFFER`).
 const WHOLE_PACKET: u16 = u16::MAX;
-/// Names of the reasons of packet-ins.
-const REASONS: [(&str, PacketInReason); 6] = [
-    ("no_match", PacketInReason::NoMatch),
-    ("action", PacketInReason::Action),
-    ("invalid_ttl", PacketInReason::InvalidTtl),
-    ("action_set", PacketInReason::ActionSet),
-    ("group", PacketInReason::Group),
-    ("packet_out", PacketInReason::PacketOut),
-];
 const TRUNCATED_FORM: &str = "output(port=PORT,max_len=BYTES) with at least 14 bytes";
 const CONTROLLER_FORM: &str =
     "controller(max_len=BYTES,id=ID,reason=REASON,userdata=HEX,pause,meter_id=METER)";
