@@ -352,7 +352,7 @@ mod tests {
             ),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = 'a'\n",
-                "bridge a exists already",
+                "a is the local port of its bridge already",
                 "'a'",
             ),
             ("[eviction]\nrepair_rate = 0\n", "at least 1", "0"),

@@ -145,7 +145,7 @@ impl Trace {
         for (word, carrier) in [("userspace(", "a packet-in"), ("recirc(", "a recirculation")] {
             if has(word) {
                 text +=
-                    &format!("     >> {carrier} keeps {KEPT_STATE}, so the megaflow matches it\n");
+                    &format!("     ({carrier} keeps {KEPT_STATE}, so the megaflow matches them)\n");
             }
         }
         for (title, own) in [
@@ -179,7 +179,7 @@ impl TraceVisit {
 }
 
 /// State of a packet that megaflows with packet-ins and recirculations depend on.
-const KEPT_STATE: &str = "the state of the packet (registers, metadata, tunnel)";
+const KEPT_STATE: &str = "registers, metadata and tunnel fields of the packet";
 
 /// Returns notes, one line each.
 fn noted(notes: &[String]) -> String {

@@ -302,7 +302,7 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
     until(|| trouble().starts_with("cannot connect to the device: ")).await;
     assert!(trouble().contains("refused"), "{}", trouble());
     let error = set(&bench, "address", "127.0.0.1:0").await;
-    assert!(error.unwrap_err().to_string().contains("the address and the port of a NIC"));
+    assert!(error.unwrap_err().to_string().contains("needs the `address` of the NIC"));
     let error = set(&bench, "stale", "ports-down").await;
     assert!(error.unwrap_err().to_string().contains("report for an external NIC"));
 }

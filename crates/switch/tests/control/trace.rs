@@ -74,7 +74,7 @@ Datapath actions: p2
 async fn a_trace_explains_the_fields_of_a_packet_in() {
     let bench = bench(&["priority=0,actions=CONTROLLER:65535"]).await;
     let text = trace(&bench, "in_port=p1");
-    let expected = "so the megaflow matches it\n\
+    let expected = "so the megaflow matches them)\n\
                     Datapath actions: userspace(controller(reason=no_match,max_len=65535))\n";
     assert!(text.ends_with(expected), "{text}");
 }
@@ -147,7 +147,7 @@ async fn a_trace_goes_on_with_what_a_pop_uncovers() {
     pop_mpls:0x0800,resubmit(,1)
 
 Megaflow: CARRIED
-     >> a recirculation keeps the state of the packet (registers, metadata, tunnel), so the megaflow matches it
+     (a recirculation keeps registers, metadata and tunnel fields of the packet, so the megaflow matches them)
 Datapath actions: pop_mpls(eth_type=0x0800),recirc(0x1)
 
 {line}
