@@ -140,7 +140,7 @@ impl Report<'_> {
     }
 }
 
-/// The line of a page whose rows name pipelines.
+/// The line of a page with rows of pipelines.
 const WORKLOADS: &str = "[Workloads](../workloads.md#pipelines-and-updates) describes the \
                          pipelines, localities and updates.\n";
 

@@ -57,7 +57,7 @@ pub(super) fn title(name: &str) -> String {
     parts.join(", ")
 }
 
-/// Returns the words of the longest short name that the text starts with, and the rest.
+/// Returns the words of the longest leading short name, and the rest.
 fn leading_word(text: &str) -> Option<(&'static str, &str)> {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with([':', ',', ' ']);
     let leading = WORDS.iter().filter_map(|(short, words)| {

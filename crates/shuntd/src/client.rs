@@ -68,8 +68,9 @@ enum Command {
         bridge: String,
         /// Name of the port: at most 15 bytes.
         name: String,
-        /// Set type=af_packet|tap|pcap|patch|null (default: af_packet), number=N, device=NAME,
-        /// rx=FILE, tx=FILE, repeat=once|endless, peer=PORT, tag=VLAN, trunks=VLAN,VLAN..,
+        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
+        /// repeat=once|endless, peer=PORT. The default type is af_packet.
+        /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -105,8 +106,10 @@ enum Command {
     /// All settings change at once, or none if one is refused. The configuration file does not
     /// change.
     Set {
-        /// Set KEY to VALUE. `shuntctl settings` lists the keys with their values; the error of an
-        /// invalid value names the valid ones.
+        /// Set KEY to VALUE.
+        ///
+        /// `shuntctl settings` lists the keys with their values. The error of an invalid value
+        /// names the valid ones.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -229,7 +232,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints an error of the command line, with a hint for habits of Open vSwitch, and exits.
+/// Prints an error of the command line and exits.
 #[expect(clippy::print_stderr, reason = "a command talks to its user")]
 fn refuse(error: &clap::Error) -> ! {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -86,7 +86,7 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
 
-/// Maximum number of rows added to projections before a search, per rule of the change.
+/// Rows added to projections before a search, per rule of the change.
 ///
 /// The rest of the group is scanned. Without this, a thousand rules of a new mask would scan a
 /// large group a thousand times. The first rule of a mask, if it is alone in its change, fills

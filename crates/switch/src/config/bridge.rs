@@ -117,7 +117,7 @@ pub enum PortType {
 }
 
 impl PortType {
-    /// The types that a configuration can name; each variant but `Unbound` belongs here.
+    /// The types that a configuration can name: all but `Unbound`.
     pub const ALL: [Self; 5] = [Self::Null, Self::Pcap, Self::Patch, Self::AfPacket, Self::Tap];
 
     /// Returns the type with a name.

@@ -1,6 +1,6 @@
 //! Checks of a configuration beyond its syntax: ranges, names, exclusive devices and patch ports.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use shunt_datapath::metrics::CHAIN_MAX;
 use shunt_gigaflow::tag::TAG_BITS_MAX;
@@ -11,7 +11,7 @@ use crate::{
         PortVlanMode, Repeat, THREADS_MAX,
     },
     error::SwitchError,
-    openflow::endpoint::{ControllerEndpoint, EndpointError, EndpointList},
+    openflow::endpoint::EndpointList,
     ports::{exclusive::ExclusiveResource, registry::listed},
 };
 
@@ -230,43 +230,6 @@ impl BridgeOptions {
             LocalPort::Tap => PortType::Tap,
         };
         PortOptions { name: self.name.clone(), kind, ..PortOptions::default() }
-    }
-
-    /// Checks that every address in a list is valid, belongs in this list, and is there once.
-    fn check_addresses(&self, list: EndpointList, texts: &[String]) -> Result<(), ConfigError> {
-        let mut taken = HashSet::new();
-        for (index, text) in texts.iter().enumerate() {
-            let endpoint = self.endpoint(list, text).and_then(|endpoint| {
-                let is_new = taken.insert(endpoint);
-                is_new
-                    .then_some(())
-                    .ok_or_else(|| self.endpoint_error(EndpointError::Repeated(text.clone())))
-            });
-            endpoint.map_err(|problem| ConfigError::of_element(list.key(), index, problem))?;
-        }
-        Ok(())
-    }
-
-    fn endpoint(&self, list: EndpointList, text: &str) -> Result<ControllerEndpoint, SwitchError> {
-        list.parse(text).map_err(|source| self.endpoint_error(source))
-    }
-
-    fn endpoint_error(&self, source: EndpointError) -> SwitchError {
-        SwitchError::ControllerEndpoint { bridge: self.name.clone(), source }
-    }
-
-    /// Returns the controllers to connect to, then the addresses to listen on.
-    ///
-    /// # Errors
-    ///
-    /// If a text is not an address.
-    pub fn endpoints(&self) -> Result<Vec<ControllerEndpoint>, SwitchError> {
-        let of = |list, texts: &[String]| -> Vec<_> {
-            texts.iter().map(|text| self.endpoint(list, text)).collect()
-        };
-        let mut all = of(EndpointList::Controllers, &self.controllers);
-        all.extend(of(EndpointList::Listen, &self.listen));
-        all.into_iter().collect()
     }
 
     /// Returns the datapath id: as configured, or derived from the MAC address.

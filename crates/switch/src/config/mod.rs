@@ -6,6 +6,7 @@
 mod bridge;
 mod caches;
 mod check;
+mod endpoints;
 mod error;
 pub(crate) mod setting;
 mod switch;
