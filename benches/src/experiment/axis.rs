@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_that_are_far_apart_are_all_seen() {
+    fn bars_of_very_different_values_are_all_visible() {
         let even = Axis::of([10.0, 40.0], 40.0);
         assert_eq!((even.part(0.0), even.part(20.0), even.part(40.0)), (0.0, 0.5, 1.0));
         let powers = Axis::of([10.0, 1e7], 1e7);

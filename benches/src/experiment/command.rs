@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_none_is_refused() {
+    fn an_invalid_shard_is_refused() {
         for text in ["0/3", "4/3", "3", "a/b", ""] {
             assert!(shard_numbers(text).is_err(), "{text}");
         }
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_nobody_has_is_refused_with_the_nearest() {
+    fn an_unknown_option_gets_a_suggestion() {
         let check = |text: &str| {
             let words = words(text);
             check_options(&named(&words).unwrap(), &words)

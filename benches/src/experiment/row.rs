@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_and_removing_are_one_sample() {
+    fn adding_and_removing_make_one_sample() {
         assert_eq!(Samples(vec![1.0, 3.0, 10.0, 20.0]).in_pairs(), Samples(vec![2.0, 15.0]));
     }
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_nothing_there_is_no_ratio() {
+    fn a_row_without_a_rival_has_no_ratio() {
         // Zero in two rounds of three is the best result; the third round alone would look worse.
         let best = row(Better::Less, &[0.0, 0.0, 5.0], &[7.0, 8.0, 1.0]);
         assert_eq!(best.ratio(), None);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_are_aligned_with_worse_rows_first() {
+    fn rows_of_two_builds_are_compared_worst_first() {
         let row = |name: &str, ours: f64| Row {
             ours: Samples(vec![ours; 5]),
             rival: Some((String::new(), Samples(vec![100.0; 5]))),

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_of_the_essay_holds() {
+    fn the_documented_walk_is_correct() {
         let trie = trie(&[("10.0.0.0", 8), ("10.1.0.0", 16), ("192.168.0.0", 16)]);
         let found = trie.prefixes(ip("10.2.0.1"));
         assert_eq!(found, Prefixes { held_lengths: 1 << 7, proof_bits: 15 });
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_on_the_other_side_of_the_only_prefix_is_excluded_by_one_bit() {
+    fn one_bit_excludes_the_other_half() {
         let trie = trie(&[("192.248.2.0", 24)]);
         assert_eq!(trie.prefixes(ip("10.231.0.166")).absence(24), Some(1));
     }
@@ -334,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_length_is_answered_as_a_list_would(
+        fn prefix_lengths_equal_those_of_a_list(
             set in prop::collection::vec((prefix(), any::<bool>()), 0..40),
             values in prop::collection::vec((prefix(), any::<u128>()), 1..20),
         ) {

@@ -55,7 +55,7 @@ fn check(rules: &[&[Item]], packet: &[Item], answer: Option<usize>, depends_on: 
 }
 
 #[test]
-fn the_example_of_the_essay_holds() {
+fn the_documented_example_is_correct() {
     let network = (Ipv4Dst, ip([10, 1, 0, 0]), ones(16));
     let rules: &[&[Item]] = &[
         &[IP, TCP, network, (TcpDst, 80, ALL)],
@@ -71,7 +71,7 @@ fn the_example_of_the_essay_holds() {
 }
 
 #[test]
-fn an_address_without_a_rule_is_excluded_by_the_bits_that_set_it_apart() {
+fn an_unmatched_address_is_excluded_by_few_bits() {
     let rules: &[&[Item]] = &[
         &[IP, UDP, UNTAGGED, (Ipv4Src, ip([192, 248, 2, 0]), ones(24)), (NwTtl, 64, ALL)],
         &[IP, UDP, (Ipv4Src, ip([192, 248, 2, 0]), ones(24)), (NwTtl, 64, ALL)],
@@ -85,7 +85,7 @@ fn an_address_without_a_rule_is_excluded_by_the_bits_that_set_it_apart() {
 }
 
 #[test]
-fn an_address_near_a_whole_address_is_excluded_at_the_bit_where_they_part() {
+fn an_address_is_excluded_at_its_first_different_bit() {
     // Open vSwitch: nw_src=172.14.3.53,nw_dst=192.221.0.0/25
     let source = (Ipv4Src, ip([172, 14, 3, 53]), ALL);
     let rules: &[&[Item]] =
@@ -95,7 +95,7 @@ fn an_address_near_a_whole_address_is_excluded_at_the_bit_where_they_part() {
 }
 
 #[test]
-fn an_address_that_has_the_prefix_is_excluded_by_what_differs_behind_it() {
+fn a_longer_prefix_is_excluded_by_its_own_bits() {
     // Open vSwitch: sctp,nw_dst=100.198.0.0/16
     let network = (Ipv4Dst, ip([100, 198, 0, 0]), ones(16));
     let packet = [IP, (IpProto, 132, ALL), (Ipv4Dst, ip([100, 198, 3, 33]), ALL)];
@@ -103,7 +103,7 @@ fn an_address_that_has_the_prefix_is_excluded_by_what_differs_behind_it() {
 }
 
 #[test]
-fn ports_without_a_rule_are_excluded_by_the_bits_that_set_them_apart() {
+fn unmatched_ports_are_excluded_by_few_bits() {
     // Open vSwitch: nw_ecn=0,tp_src=0x0/0x8000
     let rules: &[&[Item]] = &[
         &[IP, UDP, (IpEcn, 0, ALL), (UdpSrc, 45499, ALL)],
@@ -120,7 +120,7 @@ fn ports_without_a_rule_are_excluded_by_the_bits_that_set_them_apart() {
 }
 
 #[test]
-fn destination_ports_are_excluded_by_their_own_bits_where_rules_have_no_source_port() {
+fn destination_ports_are_excluded_by_their_own_bits() {
     let rules: &[&[Item]] = &[&[IP, TCP, (TcpDst, 80, ALL)], &[IP, TCP, (TcpDst, 443, ALL)]];
     let packet = [IP, TCP, (TcpSrc, 7, ALL), (TcpDst, 22, ALL)];
     // 22 = 0b0_0001_0110 differs from 80 = 0b0_0101_0000 at the tenth bit of 16.
@@ -128,7 +128,7 @@ fn destination_ports_are_excluded_by_their_own_bits_where_rules_have_no_source_p
 }
 
 #[test]
-fn a_miss_at_an_early_stage_leaves_later_layers_out() {
+fn a_miss_at_an_early_stage_consults_no_later_layers() {
     // Open vSwitch: in_port=p3, without addresses or ToS
     let rules: &[&[Item]] = &[
         &[(InPort, 5, ALL), IP, UDP, (NwTos, 32, ALL), (Ipv4Src, ip([172, 14, 3, 53]), ALL)],
@@ -141,7 +141,7 @@ fn a_miss_at_an_early_stage_leaves_later_layers_out() {
 }
 
 #[test]
-fn a_subtable_below_the_answer_is_not_looked_at() {
+fn a_subtable_below_the_result_is_not_probed() {
     let rules: &[&[Item]] = &[&[IP, TCP], &[IP, TCP, (Ipv4Dst, ip([100, 198, 0, 0]), ones(16))]];
     let packet = [IP, TCP, (Ipv4Dst, ip([100, 198, 3, 33]), ALL)];
     check(rules, &packet, Some(0), &[IP, TCP]);
@@ -175,7 +175,7 @@ fn a_mask_with_holes_is_excluded_by_its_leading_ones() {
 }
 
 #[test]
-fn of_two_addresses_that_prove_the_same_the_cheaper_one_does() {
+fn the_cheaper_of_two_proofs_is_used() {
     let rules: &[&[Item]] =
         &[&[IP, (Ipv4Src, ip([10, 0, 0, 0]), ones(8)), (Ipv4Dst, ip([192, 168, 0, 0]), ones(16))]];
     let packet = [IP, (Ipv4Src, ip([11, 0, 0, 0]), ALL), (Ipv4Dst, ip([10, 0, 0, 1]), ALL)];
@@ -200,7 +200,7 @@ fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
 }
 
 #[test]
-fn what_the_mask_proves_already_needs_no_other_proof() {
+fn a_proof_in_the_mask_is_reused() {
     // The network of the result is in the mask, and proves that no rule has the address of the
     // second rule. Its port would be another proof.
     for field in [Ipv4Src, Ipv4Dst] {
@@ -216,7 +216,7 @@ fn what_the_mask_proves_already_needs_no_other_proof() {
 }
 
 #[test]
-fn a_proof_serves_all_that_it_excludes() {
+fn one_proof_excludes_several_subtables() {
     let host = (Ipv4Dst, ip([192, 168, 7, 1]), ALL);
     let rules: &[&[Item]] = &[&[IP, host], &[(InPort, 1, ALL), IP, host]];
     let packet = [(InPort, 2, ALL), IP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL)];
@@ -224,7 +224,7 @@ fn a_proof_serves_all_that_it_excludes() {
 }
 
 #[test]
-fn what_an_address_excludes_is_not_proved_by_all_words_of_its_layer() {
+fn an_address_proves_absence_without_other_words() {
     let rules: &[&[Item]] = &[&[IP, TCP, (Ipv4Dst, ip([192, 168, 7, 1]), ALL), (TcpDst, 80, ALL)]];
     let packet = [IP, TCP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL), (TcpDst, 80, ALL)];
     check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
@@ -236,7 +236,7 @@ fn elsewhere(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
 }
 
 #[test]
-fn one_address_that_no_rule_has_leaves_the_other_out() {
+fn one_unmatched_address_is_proof_enough() {
     let (source, target) = ((Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL));
     let held = elsewhere(Ipv4Src, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
@@ -257,7 +257,7 @@ fn a_lone_address_is_proved_with_its_layer() {
 }
 
 #[test]
-fn of_two_addresses_that_no_rule_has_the_one_that_is_looked_at_already_is_the_proof() {
+fn an_address_in_the_mask_is_the_proof() {
     let target = (Ipv4Dst, ip([10, 0, 0, 9]), ALL);
     let rules: &[&[Item]] = &[
         &[IP, UDP, target],

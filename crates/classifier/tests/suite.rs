@@ -15,20 +15,20 @@ suite!(
     an_empty_table_answers_nothing_and_depends_on_nothing,
     a_rule_without_a_mask_matches_every_key,
     the_higher_priority_wins_whichever_came_first,
-    of_equal_priorities_the_older_wins_across_masks_and_within_one_value,
+    of_equal_priorities_the_older_rule_wins,
     every_priority_is_a_priority,
-    the_answer_depends_on_what_the_rule_looks_at,
+    the_result_depends_on_the_consulted_bits,
     a_strict_find_asks_for_mask_value_and_priority,
     a_version_sees_what_was_added_before_and_removed_after_it,
     a_rule_that_a_version_adds_and_removes_is_never_seen,
     a_rule_that_replaces_another_keeps_its_place,
     only_the_rule_that_lives_is_removed,
-    reclaiming_forgets_what_no_version_sees_and_nothing_else,
+    reclaiming_frees_only_invisible_objects,
     versions_may_end_out_of_order,
     a_table_can_be_emptied_and_filled_again,
     matches_come_one_after_another_down_to_a_floor,
-    matches_say_above_which_priority_none_is_to_come,
-    a_match_that_is_not_asked_for_leaves_no_bits,
+    matches_report_the_remaining_maximum_priority,
+    an_unused_match_adds_no_bits,
     rules_overlap_where_a_packet_can_match_both,
     rules_within_a_match_are_those_of_no_other_packet,
 );
@@ -102,9 +102,7 @@ fn the_higher_priority_wins_whichever_came_first(table: &mut impl Classifier<u32
     assert_eq!(answer(table, &packet_to(0x0b01_0303), V[0]), None);
 }
 
-fn of_equal_priorities_the_older_wins_across_masks_and_within_one_value(
-    table: &mut impl Classifier<u32>,
-) {
+fn of_equal_priorities_the_older_rule_wins(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 3), V[0], 3);
     table.insert(prefix(0x0a01_0200, 24), rank(5, 2), V[0], 2);
     table.insert(prefix(0x0a01_0000, 16), rank(5, 1), V[0], 1);
@@ -127,7 +125,7 @@ fn every_priority_is_a_priority(table: &mut impl Classifier<u32>) {
     assert_eq!(answer(table, &packet, V[0]), None);
 }
 
-fn the_answer_depends_on_what_the_rule_looks_at(table: &mut impl Classifier<u32>) {
+fn the_result_depends_on_the_consulted_bits(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
     table.insert(exact(&[(FieldId::InPort, 1)]), rank(4, 1), V[0], 2);
     let mut mask = FlowMask::EMPTY;
@@ -194,7 +192,7 @@ fn only_the_rule_that_lives_is_removed(table: &mut impl Classifier<u32>) {
     assert_eq!(table.remove(&matching, rank(5, 0), V[2]), None);
 }
 
-fn reclaiming_forgets_what_no_version_sees_and_nothing_else(table: &mut impl Classifier<u32>) {
+fn reclaiming_frees_only_invisible_objects(table: &mut impl Classifier<u32>) {
     for (age, length) in [(0u32, 8), (1, 9), (2, 10), (3, 11)] {
         let matching = prefix(0x0a00_0000, length);
         table.insert(matching.clone(), rank(5, age.into()), V[0], age);
@@ -257,7 +255,7 @@ fn matches_come_one_after_another_down_to_a_floor(table: &mut impl Classifier<u3
     assert_eq!([next(5), next(2), next(0), next(0)], [None, None, Some((1, 5)), None]);
 }
 
-fn matches_say_above_which_priority_none_is_to_come(table: &mut impl Classifier<u32>) {
+fn matches_report_the_remaining_maximum_priority(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
     table.insert(prefix(0x0a00_0000, 8), rank(7, 1), V[0], 2);
     table.insert(prefix(0x0b00_0000, 8), rank(9, 2), V[0], 3);
@@ -277,7 +275,7 @@ fn matches_say_above_which_priority_none_is_to_come(table: &mut impl Classifier<
     assert_eq!(found, [2, 1, 4]);
 }
 
-fn a_match_that_is_not_asked_for_leaves_no_bits(table: &mut impl Classifier<u32>) {
+fn an_unused_match_adds_no_bits(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a00_0000, 8), rank(7, 0), V[0], 1);
     table.insert(prefix(0x0a01_0000, 16), rank(5, 1), V[0], 2);
     let packet = packet_to(0x0a01_0203);

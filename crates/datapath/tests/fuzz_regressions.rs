@@ -20,6 +20,6 @@ fn every_capture_is_refused_or_read() {
 }
 
 #[test]
-fn every_offload_is_refused_or_done() {
+fn every_offload_is_refused_or_completed() {
     check("offload", fuzz_offload);
 }

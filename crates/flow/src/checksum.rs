@@ -200,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn an_updated_checksum_is_exact_while_the_bytes_are_not_all_zero(
+        fn an_updated_checksum_is_exact_for_nonzero_bytes(
             (mut bytes, place, new) in changes(),
         ) {
             bytes.push(1);
@@ -227,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn a_crc_by_difference_equals_a_recomputed_one(
+        fn an_incremental_crc_equals_a_recomputed_one(
             bytes in proptest::collection::vec(any::<u8>(), 4..300),
             place in any::<prop::sample::Index>(), new in any::<[u8; 4]>(),
         ) {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_a_key_turns_about_half_of_the_hash() {
+    fn every_key_bit_flips_half_of_the_hash() {
         let hasher = KeyHasher::new(1);
         let words = [0_u64; 18];
         let plain = hasher.hash(&words);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pushed_tag_shifts_every_layer_that_there_is_and_a_pop_undoes_it() {
+    fn a_pushed_tag_shifts_all_layers() {
         let layers = Layers::with_network(14).and_transport(34, 60, Route::Via);
         let pushed = layers.shifted(4);
         assert_eq!(pushed.payload(), Some(18));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pushed_label_shifts_what_lies_behind_it_and_a_pop_undoes_it() {
+    fn a_pushed_label_shifts_later_layers() {
         let layers = Layers::with_network(14).and_transport(34, 60, Route::Via);
         let pushed = layers.shifted_payload(4);
         assert_eq!(pushed.payload(), Some(14));

@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_packet_has_the_fields_that_the_manual_says(field in any_field(), key in any_key()) {
+        fn every_packet_has_the_documented_fields(field in any_field(), key in any_key()) {
             prop_assert_eq!(consult(field, &key, &mut FlowMask::EMPTY.clone()), exists(field, &key));
         }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_under_half_a_prerequisite_is_illegal() {
+    fn a_field_with_a_partial_prerequisite_is_illegal() {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::EthType, 0x0800);
         mask.add_bits(FieldId::EthType, 0xff00);

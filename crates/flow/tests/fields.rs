@@ -209,7 +209,7 @@ fn the_name_of_a_number_tells_its_class() {
 }
 
 #[test]
-fn what_actions_write_can_be_sent() {
+fn every_writable_field_has_a_wire_number() {
     // The tag of OpenFlow 1.0 is written through `vlan_vid` and `vlan_pcp`.
     let only_words = [FieldId::DlVlan, FieldId::DlVlanPcp];
     for field in FieldId::all().filter(|field| field.info().access == Access::ReadWrite) {
@@ -245,7 +245,7 @@ fn fields_of_the_packet_lie_in_the_header_words() {
 }
 
 #[test]
-fn only_kin_share_bits() {
+fn only_related_fields_share_bits() {
     for a in FieldId::all() {
         for b in FieldId::all().filter(|b| *b > a) {
             let differs = a.info().prerequisite != b.info().prerequisite;

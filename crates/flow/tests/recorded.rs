@@ -50,7 +50,7 @@ fn a_match_is_printed_and_sent_as_open_vswitch_does() {
 }
 
 #[test]
-fn entries_get_the_answer_that_open_vswitch_gives() {
+fn entries_get_the_result_of_open_vswitch() {
     for line in lines(include_str!("data/oxm-replies.tsv")) {
         let (wire, expected) = line.split_once('\t').expect("two columns");
         let reply = match decode_match(&bytes(wire)) {

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_depends_on_the_start_and_on_every_step() {
+    fn an_identity_depends_on_start_and_steps() {
         let identity = |start, seen: &[u64]| {
             let mut outline = TraversalOutline::new();
             outline.begin(StateId::new(start));

@@ -83,7 +83,7 @@ fn each_start_is_decided_by_itself() {
 }
 
 #[test]
-fn a_start_that_has_no_round_in_a_season_is_decided_too() {
+fn a_start_without_a_round_is_decided_too() {
     let (starts, mut numbers) = (u64::from(2 * SEASON), Numbers(3));
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     // The megaflow of each start fits, and its sub-traversals do not.
@@ -100,7 +100,7 @@ fn a_start_that_has_no_round_in_a_season_is_decided_too() {
 }
 
 #[test]
-fn misses_fill_but_never_decide() {
+fn misses_never_decide_the_duel() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     for number in 0..100 * u64::from(ROUND) {
         adaptive.observe(&outline(0, number, number), ProbeResult::Missed);

@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn joint_is_the_best_of_all_partitions_in_all_stages(
+    fn joint_finds_the_best_partition(
         outline in plain::outline(8),
         stages in plain::stages(5, 8),
     ) {
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_is_the_best_of_all_partitions_that_end_in_the_last_stages(
+    fn disjoint_is_the_best_of_its_partitions(
         outline in plain::outline(8),
         stages in plain::stages(5, 8),
     ) {

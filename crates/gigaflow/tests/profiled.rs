@@ -36,7 +36,7 @@ fn recombined() -> impl Iterator<Item = TraversalOutline> {
 }
 
 #[test]
-fn steps_that_recombine_are_separated() {
+fn steps_that_combine_freely_are_separated() {
     let counts = partition(&mut ProfiledPolicy::default(), recombined());
     assert!(counts[..4000].iter().all(|count| *count == 1), "partitioned by fields until measured");
     assert!(counts[10_000..].iter().all(|count| *count == 2));

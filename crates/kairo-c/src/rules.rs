@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_of_one_rule_share_it_and_another_revision_is_another() {
+    fn visits_share_their_rule_revision() {
         let mut engine = CacheEngine::new(1, 1);
         let mut decider = |id, revision| {
             let visit = engine.visit(0, NOTHING, NOTHING, Some(&described(id, revision)));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_no_visit_has_take_no_memory_for_ever() {
+    fn unvisited_rules_keep_memory_bounded() {
         let mut rules = SharedRules::default();
         let mut shared = |id| {
             let described = described(id, 0);

@@ -26,7 +26,7 @@ fn library() -> PathBuf {
 }
 
 #[test]
-fn a_program_in_c_keeps_its_cache_right_and_sees_every_structure_as_it_is() {
+fn a_c_program_uses_the_engine_correctly() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("cache");
@@ -58,7 +58,7 @@ fn a_program_in_c_keeps_its_cache_right_and_sees_every_structure_as_it_is() {
 }
 
 #[test]
-fn every_function_of_the_library_is_in_the_header_and_in_the_program() {
+fn the_header_and_the_program_name_every_function() {
     let functions: Vec<&str> = BORDER
         .split("extern \"C\" fn ")
         .skip(1)

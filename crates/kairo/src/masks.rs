@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_keeps_its_whole_bytes_and_the_rest_of_a_half_goes() {
+    fn a_prefix_is_shortened_to_whole_bytes() {
         assert_eq!(whole(0xfff0_0000_0000_0000, HIGH), 0xff00_0000_0000_0000);
         assert_eq!(whole(0xffff_ff80, LOW), 0xffff_ff00);
         assert_eq!(whole(0xffff_ffff, LOW), 0xffff_ffff);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_stays() {
+    fn bits_that_are_no_prefix_stay() {
         assert_eq!(whole(0x0fff_ffff, LOW), 0x0fff_ffff);
         assert_eq!(whole(0x1000 << 32, HIGH), 0x1000 << 32);
         assert_eq!(whole(0, LOW), 0);

@@ -323,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rewritten_frame_equals_one_that_is_built_anew(
+        fn a_rewritten_frame_equals_a_newly_built_one(
             from in headers(), middle in headers(), to in headers(),
         ) {
             // A rewrite does not change the protocols of a packet.

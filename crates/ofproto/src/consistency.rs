@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_holds_two_parsed_tags() {
+    fn a_key_holds_two_parsed_tags() {
         let push = || Action::PushVlan { ethertype: 0x8100 };
         assert_eq!(check("", vec![push(), push()]), Ok(()));
         assert_eq!(check("", vec![push(), push(), push()]), Err(ErrorCode::ActionTag));

@@ -128,7 +128,7 @@ mod tests {
         }
 
         #[test]
-        fn masks_and_prefixes_are_as_of_numbers(value: u64, mask: u64, prefix in 0usize..=64) {
+        fn masks_and_prefixes_equal_those_of_integers(value: u64, mask: u64, prefix in 0usize..=64) {
             let [value_bytes, mask_bytes] = [value, mask].map(|number| encode(number.into()));
             prop_assert_eq!(is_within(&value_bytes, &mask_bytes), value & !mask == 0);
             let low = if prefix == 0 { u64::MAX } else { (1u64 << (64 - prefix)).wrapping_sub(1) };

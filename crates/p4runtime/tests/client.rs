@@ -218,7 +218,7 @@ async fn each_operation_has_its_own_result() {
 }
 
 #[tokio::test]
-async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
+async fn a_modify_replaces_the_actions_of_an_entry() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     done(&world, &mut target, vec![insert(1)]).await;

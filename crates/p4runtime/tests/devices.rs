@@ -339,7 +339,7 @@ async fn an_endless_read_loses_the_device() {
 }
 
 #[tokio::test]
-async fn what_is_to_go_while_a_device_is_away_is_not_put_back() {
+async fn entries_removed_during_a_disconnect_stay_removed() {
     let mut world = World::new().await;
     world.submit(inserts(0..4)).await;
     let room = world.target.room(StageId::new(0).unwrap());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_those_asked_for() {
+    fn means_are_the_requested_ones() {
         let gap = Exponential::new(5.0).unwrap();
         let size = LogNormal::with_mean(10.0, 5.0).unwrap();
         let (gaps, sizes) = (mean(|stream| gap.sample(stream)), mean(|stream| size.sample(stream)));

@@ -117,7 +117,7 @@ fn our_own_sets_lie_among_the_original_ones_of_their_family() {
 }
 
 #[test]
-fn a_set_is_the_same_for_ever() {
+fn filter_sets_never_change() {
     let firsts = BuiltinSet::ALL.map(|set| {
         let filters = make(&set.parameters(), 1000, 1);
         assert_eq!(text(&filters), text(&make(&set.parameters(), 1000, 1)));

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_key_is_pointed_at_with_the_nearest_one() {
+    fn a_misspelled_key_gets_a_position_and_suggestion() {
         let (message, help, place) = complaint("[[bridge]]\nnaem = \"br0\"\n");
         assert_eq!(message, "unknown key `naem`");
         assert_eq!(help.as_deref(), Some("did you mean `name`?"));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_was_not_built_is_pointed_at() {
+    fn an_engine_that_was_not_built_is_reported() {
         for name in ["visits", "relational"] {
             let text = format!("[eviction]\nengine = \"{name}\"\n");
             if cfg!(feature = "dbsp") {

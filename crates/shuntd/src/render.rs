@@ -400,7 +400,7 @@ eviction thread: panicked; restart the daemon
     }
 
     #[test]
-    fn a_controller_is_shown_with_how_it_stands() {
+    fn a_controller_is_shown_with_its_state() {
         let controllers = json!([
             {"target": "tcp:1.2.3.4", "state": "connected", "role": "master"},
             {"target": "tcp:1.2.3.5", "state": "waiting", "reason": "connection refused", "retry_in_s": 4},
@@ -419,7 +419,7 @@ eviction thread: panicked; restart the daemon
     }
 
     #[test]
-    fn a_thread_that_is_gone_is_named() {
+    fn an_ended_thread_is_named() {
         let thread = |name, state| json!({"name": name, "state": state});
         let (one, two) = ("packet thread 0", "packet thread 1");
         let both = json!([thread(one, "running"), thread(two, "panicked")]);

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_shown_with_bars_in_proportion() {
+    fn times_are_shown_with_proportional_bars() {
         let value = json!({"count": 5, "p50_ns": 2048, "p99_ns": 8192, "longest_ns": 5000,
             "buckets": [[2048, 4], [4096, 0], [8192, 1]]});
         let expected = "
@@ -278,7 +278,7 @@ title: 5, half below 2.0 us, 99 % below 8.1 us, longest 5.0 us
     }
 
     #[test]
-    fn answers_are_shown_by_turns_once_there_are_some() {
+    fn acknowledgements_are_shown_by_iterations() {
         assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
 acknowledgements by poll loop iterations since the version was sent: 8 (parked threads not counted)
@@ -337,7 +337,7 @@ It also depends on:
     }
 
     #[test]
-    fn an_entry_that_went_is_explained_by_what_ended_it() {
+    fn an_evicted_entry_is_explained_by_its_cause() {
         let value = json!({"state": "evicted", "entry": "0.1.2", "version": 9, "ago_ms": 20,
             "cause": "group", "delta": "group 3 of br0 changed"});
         let expected =

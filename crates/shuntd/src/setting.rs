@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_is_that_of_whoever_wrote_it() {
+    fn a_path_is_relative_to_its_configuration_file() {
         let here = std::env::current_dir().unwrap();
         let whole = |path: &str| here.join(path).to_str().unwrap().to_owned();
         assert_eq!(resolved("rx=in.pcap"), Ok(format!("rx={}", whole("in.pcap"))));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_word_is_answered_with_the_nearest() {
+    fn a_misspelled_word_gets_a_suggestion() {
         let complaint = |text: &str| port("x", &words(text)).unwrap_err();
         assert_eq!(complaint("tpye=null"), "unknown key `tpye`: did you mean `type`?");
         assert_eq!(complaint("type=nul"), "unknown port type `nul`: did you mean `null`?");

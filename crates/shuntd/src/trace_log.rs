@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_levels_and_parts_with_levels() {
+    fn a_log_filter_has_levels_and_targets() {
         for filter in ["info", "off", "warn,shunt_ofproto=debug"] {
             assert_eq!(check(filter), Ok(()), "{filter}");
         }

@@ -218,7 +218,7 @@ fn a_port_can_be_taken_down_and_up() {
 }
 
 #[test]
-fn an_idle_rule_goes() {
+fn an_idle_rule_expires() {
     let daemon = daemon();
     let rule = "idle_timeout=1,priority=9,udp,actions=output:1";
     ofctl(&daemon, "add-flow", &[rule]);

@@ -91,7 +91,7 @@ impl Drop for Monitor {
 }
 
 #[test]
-fn a_packet_that_pauses_goes_on_when_ovs_ofctl_sends_it_back() {
+fn ovs_ofctl_resumes_a_paused_packet() {
     let daemon = daemon();
     for rule in [
         "table=0,actions=set_field:7->reg0,controller(pause,userdata=01.02),resubmit(,1)",

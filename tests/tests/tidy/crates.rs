@@ -142,7 +142,7 @@ fn no_dependency_comes_from_git_or_without_a_version() {
 }
 
 #[test]
-fn the_page_of_dependencies_names_each_direct_one_and_no_other() {
+fn the_dependency_page_is_complete() {
     let metadata = metadata();
     let mut used = BTreeSet::new();
     for package in packages(&metadata) {

@@ -56,7 +56,7 @@ fn assert_none(differences: &[String]) {
 }
 
 #[test]
-fn every_case_is_played_or_named_as_missing() {
+fn every_case_runs_or_is_named_as_missing() {
     let (recording, missing) = (Recording::read(), missing());
     let played: BTreeSet<&String> = recording.cases.iter().map(|case| &case.id).collect();
     assert!(recording.provenance.contains("Open vSwitch 3.1.0"));
@@ -137,7 +137,7 @@ fn play(case: &Case, kind: CacheKind) -> Vec<String> {
 }
 
 #[test]
-fn packets_meet_the_recorded_rules_in_the_recorded_order() {
+fn packets_match_the_recorded_rules_in_order() {
     let differences: Vec<String> =
         Recording::read_all().with_text().flat_map(|case| trace(&case)).collect();
     assert_none(&differences);

@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_is_none_is_refused() {
+    fn an_invalid_commit_is_refused() {
         let failure = run_command(&words_of("no-such-commit --quick")).unwrap_err().to_string();
         assert_eq!(failure, "`no-such-commit` is not a commit of this repository");
     }
 
     #[test]
-    fn this_tree_has_all_that_is_built_of_a_base() {
+    fn this_tree_has_all_programs_of_a_base_build() {
         let all = words(&root()).join(" ");
         assert!(
             all.contains("--package shunt-kernels --package shunt-benches --bin kernels"),

@@ -73,7 +73,7 @@ fn mutants_are_described_in_source_text() {
 }
 
 #[test]
-fn a_function_that_gives_something_one_by_one_may_give_nothing() {
+fn iterators_may_be_mutated_to_empty() {
     assert_mutants(
         "fn all() -> impl Iterator<Item = u8> { 0..3 }",
         &["all: returns an empty iterator"],
@@ -106,7 +106,7 @@ fn omitted_mutants_keep_the_numbering() {
 }
 
 #[test]
-fn a_complaint_is_about_the_smallest_mutant_around_it() {
+fn an_error_names_the_smallest_enclosing_mutant() {
     let source = "fn sum(a: u8, b: u8) -> bool { a + b < 9 }";
     let (descriptions, edited) = mutants(source, &OmittedMutants::default());
     let start = edited.text.find("l__ - r__").expect("there is a difference");

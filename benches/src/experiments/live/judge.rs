@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_keeps_its_word_has_no_violations() {
+    fn a_correct_switch_has_no_violations() {
         // Rule 1 is in force from packet 90, before it is confirmed, and rule 2 from packet 185.
         let arrivals: Vec<_> =
             (0..300).map(|number| by_rule(number, (number >= 90).into())).collect();

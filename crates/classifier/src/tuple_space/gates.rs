@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_asked_once_and_those_beyond_the_first_each_time() {
+    fn gates_below_256_are_checked_once() {
         let mut gate_answers = GateAnswers::default();
         for (id, is_open) in [(0, true), (1, false), (65, true), (66, false), (255, true)] {
             assert_eq!(times_checked(&mut gate_answers, id, is_open), 1, "gate {id}");

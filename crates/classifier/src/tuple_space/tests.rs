@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn hashes_that_are_all_the_same_cost_time_and_no_answer(ops in testing::ops(60), keys in keys()) {
+    fn equal_hashes_change_no_result(ops in testing::ops(60), keys in keys()) {
         let mut table = TupleSpace::new(7);
         table.hashing = Hashing::colliding();
         let life = Life::with(table, &ops);
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mask_has_bits_beyond_those_of_the_rules_that_rank_at_or_above_the_answer(
+    fn masks_have_only_bits_of_higher_or_equal_rules(
         ops in testing::ops(60),
         keys in keys(),
     ) {
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_reclaimed_leaves_no_trace(ops in testing::ops(60), keys in keys()) {
+    fn reclaimed_rules_leave_no_trace(ops in testing::ops(60), keys in keys()) {
         let mut life = Life::of(&ops);
         life.apply(&TableOp::Reclaim(0));
         let mut fresh = TupleSpace::new(7);
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_that_agree_under_the_mask_have_the_same_matches_down_to_the_same_floors(
+    fn keys_that_agree_under_the_mask_match_alike(
         ops in testing::ops(60),
         keys in keys(),
         floors in prop::collection::vec(testing::priority(), 1..8),
@@ -320,7 +320,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_of_hundreds_of_masks_answers_as_the_oracle_while_it_shrinks() {
+fn a_shrinking_table_equals_the_oracle() {
     let rules = workload::rules(900, 300, Priorities::Random);
     let packets = workload::packets(200, &rules);
     let (mut table, mut oracle) = (TupleSpace::new(3), Linear::new());
@@ -364,7 +364,7 @@ fn behind_port(port: u128, field: FieldId) -> (FlowKey, Match) {
 }
 
 #[test]
-fn a_gate_closes_behind_its_last_rule_and_is_given_back_with_its_last_subtable() {
+fn a_gate_is_freed_with_its_last_subtable() {
     let mut table = TupleSpace::new(5);
     let rank = |age| Rank { priority: Priority::DEFAULT, age };
     let (key, matching) = behind_port(1, FieldId::IpProto);
@@ -397,7 +397,7 @@ fn masks_that_begin_alike_share_a_gate() {
 }
 
 #[test]
-fn rules_that_come_and_go_leave_neither_values_nor_subtables() {
+fn removed_rules_leave_no_values_or_subtables() {
     let mut table = TupleSpace::new(5);
     let stays = behind_port(1, FieldId::IpProto).1;
     let rank = |age| Rank { priority: Priority::DEFAULT, age };

@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_a_hash_depends_on_both_of_its_halves() {
+    fn the_stored_hash_depends_on_both_halves() {
         assert_eq!(half(0x1234_5678_0000_0000), 0x1234_5678);
         assert_eq!(half(0x0000_0000_1234_5678), 0x1234_5678);
         assert_eq!(half(u64::MAX), 0);
     }
 
     #[test]
-    fn a_table_is_given_low_bits_and_high_ones() {
+    fn a_hash_is_spread_over_low_and_high_bits() {
         assert_eq!(spread(0x8000_0001), 0x8000_0001_8000_0001);
     }
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bit_of_a_word_changes_half_of_the_hash() {
+    fn each_word_bit_flips_half_of_the_hash() {
         let hashing = Hashing::new(&FixedState::with_seed(11));
         let mut mask = FlowMask::EMPTY;
         mask.add_field(FieldId::Metadata);

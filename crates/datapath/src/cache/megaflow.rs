@@ -537,7 +537,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_an_entry_exactly_where_a_live_one_covers_the_key(ops in ops(), seed: u64) {
+        fn a_lookup_finds_exactly_the_live_entries(ops in ops(), seed: u64) {
             let cache = MegaflowCache::new(KeyHasher::new(seed), seed);
             let mut model = Model { cache, entries: Vec::new() };
             ops.iter().for_each(|op| model.run(op));

@@ -147,7 +147,7 @@ mod of_whom {
     }
 
     #[test]
-    fn a_batch_left_behind_does_not_grow() {
+    fn an_unmerged_batch_does_not_grow() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         for version in 1..=u64::try_from(crate::evict::coordinator::CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn all_evictions_count_and_the_last_are_kept() {
+    fn evictions_are_counted_and_the_last_kept() {
         let mut record = EvictionHistory::default();
         let entries: Vec<_> = (0..3000).map(entry).collect();
         let object = Delta::Changed(Object::Ports(BridgeId::new(1)));

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traffic_that_repeats_is_drawn_from_wherever_it_is() {
+    fn every_position_of_a_burst_is_sampled() {
         let coordinator = Arc::new(Waker::new().unwrap());
         let (.., mut threads) =
             offload_endpoint(OwnerId(1), Version::new(1), 1, coordinator).unwrap();

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_not_there_yet_since_somebody_asks_and_not_since_the_switch_began() {
+    fn a_device_is_stale_from_the_first_check() {
         let mut judge = StalenessJudge::new(false);
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {

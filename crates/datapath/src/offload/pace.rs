@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_allowed_as_are_answered_in_two_moments_and_a_batch_at_least() {
+    fn the_limit_follows_the_speed_of_the_device() {
         let (mut pace, mut now) = (Pace::default(), Time::ZERO);
         let mut after = |acked: usize, milliseconds| {
             (0..acked).for_each(|_| pace.answer());

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_says_what_a_share_of_times_does_not_exceed() {
+    fn a_histogram_returns_quantiles() {
         let mut latency = LatencyHistogram::default();
         assert_eq!(latency.quantile(0.5), Duration::ZERO);
         for microseconds in [0, 1, 3, 100, 1_000_000_000] {

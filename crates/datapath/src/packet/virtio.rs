@@ -385,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_let_through_stays_inside_its_frame(
+        fn an_accepted_checksum_is_inside_the_frame(
             virtio in offloads(), frame in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             if let Ok(taken) = VirtioHeader::receive(virtio.encode(), &frame) {

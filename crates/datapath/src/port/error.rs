@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_who_has_to_do_what() {
+    fn an_error_names_the_object_and_the_advice() {
         let message = |errno| {
             let source = io::Error::from_raw_os_error(errno);
             PortError::device("open", "eth0", "CAP_NET_RAW", source).to_string()

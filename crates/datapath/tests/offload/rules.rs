@@ -436,7 +436,7 @@ fn a_failed_removal_is_retried_and_holds_its_version() {
 }
 
 #[test]
-fn a_failed_removal_delays_only_entries_that_lead_to_its_slot() {
+fn a_failed_removal_delays_only_dependent_entries() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle);

@@ -223,7 +223,7 @@ fn a_port_continues_after_its_device_was_down() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named() {
+fn a_missing_device_is_named() {
     in_namespace(|| {
         let Err(error) = open(&PortSpec::AfPacket { device: "eth7".to_owned() }, 0) else {
             panic!("it was opened")
@@ -296,7 +296,7 @@ fn frames_and_their_tags_cross_a_tap() {
 }
 
 #[test]
-fn a_tap_that_was_made_here_goes_with_its_last_queue() {
+fn a_created_tap_is_removed_with_its_last_queue() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let mut queues = tap.split(4).unwrap();
@@ -350,7 +350,7 @@ fn a_tap_without_buffers_refuses_and_goes_on() {
 }
 
 #[test]
-fn a_checksum_left_to_the_device_is_made() {
+fn an_offloaded_checksum_is_completed() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));

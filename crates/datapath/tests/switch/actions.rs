@@ -131,7 +131,7 @@ fn without_actions_a_packet_is_dropped_by_policy() {
 }
 
 #[test]
-fn a_packet_for_the_controller_says_where_it_comes_from() {
+fn a_packet_in_names_its_ingress_port() {
     let frame = udp().build();
     let controller = Action::Controller(Box::new(ControllerAction {
         meter: None,

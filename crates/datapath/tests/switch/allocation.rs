@@ -54,13 +54,13 @@ fn check(exact: ExactConfig) {
 }
 
 #[test]
-fn a_warm_burst_allocates_nothing_whichever_cache_answers() {
+fn a_warm_burst_allocates_nothing_in_any_cache() {
     check(ExactConfig { lines: 8192, insert_inverse: 1 });
     check(ExactConfig { lines: 8192, insert_inverse: 0 });
 }
 
 #[test]
-fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
+fn a_warm_burst_between_pcap_and_null_allocates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.pcap");
     let spec = |rx: Option<&Path>, tx: Option<&Path>| PortSpec::Pcap {
@@ -148,7 +148,7 @@ fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
 }
 
 #[test]
-fn a_warm_burst_allocates_nothing_whatever_is_done_to_it() {
+fn a_warm_burst_allocates_nothing_for_any_action() {
     let set = |field: FieldId| Action::SetField { field, value: 9, mask: field.value_max() };
     let uncovered = || vec![Action::PopMpls { ethertype: 0x0800 }, set(FieldId::NwTtl), output(3)];
     for (name, label, actions) in elaborate() {

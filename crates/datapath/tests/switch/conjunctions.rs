@@ -54,7 +54,7 @@ fn check(rules: &[&str], port: Option<u32>, cases: &[Case<'_>]) {
 }
 
 #[test]
-fn a_rule_between_the_clauses_and_the_rule_of_the_conjunction_takes_its_entry() {
+fn a_rule_between_clause_and_conjunction_evicts() {
     check(
         &["priority=20,conj_id=7,actions=output:3"],
         Some(3),
@@ -69,7 +69,7 @@ fn a_rule_between_the_clauses_and_the_rule_of_the_conjunction_takes_its_entry() 
 }
 
 #[test]
-fn the_lookup_behind_a_conjunction_ranks_as_the_rule_that_it_found() {
+fn the_second_lookup_has_the_rank_of_its_rule() {
     check(
         &["priority=5,conj_id=7,actions=output:3"],
         Some(3),
@@ -85,7 +85,7 @@ fn the_lookup_behind_a_conjunction_ranks_as_the_rule_that_it_found() {
 }
 
 #[test]
-fn a_clause_that_comes_or_goes_takes_the_entries_that_it_decides() {
+fn a_changed_clause_evicts_the_entries_it_decides() {
     let other = "priority=11,conj_id=9,actions=output:4";
     check(
         &["priority=20,conj_id=7,actions=output:3", "priority=1,ip,actions=output:2", other],
@@ -107,7 +107,7 @@ fn a_clause_that_comes_or_goes_takes_the_entries_that_it_decides() {
 }
 
 #[test]
-fn a_conjunction_that_leads_to_no_rule_has_looked_for_one() {
+fn a_conjunction_without_a_rule_is_looked_up() {
     // No packet behind a conjunction matches this rule: the second lookup finds nothing, and the
     // first continues.
     let other = "priority=1,conj_id=0,ip,actions=output:2";

@@ -228,7 +228,7 @@ fn a_packet_without_room_for_its_learn_request_is_dropped() {
 }
 
 #[test]
-fn two_claimants_of_a_host_do_not_starve_their_queue() {
+fn an_address_at_two_ports_stalls_no_queue() {
     let mut switch = plain();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(7, 8)));

@@ -64,7 +64,7 @@ fn only_meter(switch: &Switch) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_rate_is_kept_whichever_cache_answers_and_the_rule_counts_all() {
+fn a_meter_limits_hits_of_every_cache() {
     let mut switch = metered(1, [limit(5)], everything(vec![pass(1), output(2)]));
     let frame = udp(0);
     for (wait, expected) in [(0, 5), (200, 1), (600, 3), (5000, 5)] {
@@ -97,7 +97,7 @@ fn segments() -> (Vec<u8>, VirtioHeader) {
 }
 
 #[test]
-fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
+fn a_tso_packet_is_metered_with_all_its_bytes() {
     let (frame, virtio) = segments();
     let rate = u32::try_from(frame.len()).unwrap() * 8 * 5 / 2 / 1000;
     let bands = [MeterBand { kind: MeterBandKind::Drop, rate, burst_size: 0 }].into();
@@ -118,7 +118,7 @@ fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
 }
 
 #[test]
-fn controllers_get_the_segments_that_a_wire_would() {
+fn controllers_get_segments_as_on_a_wire() {
     let (frame, virtio) = segments();
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[everything(vec![Action::Controller(Box::new(ControllerAction {
@@ -158,7 +158,7 @@ fn copies_sent_before_a_meter_stay_sent() {
 }
 
 #[test]
-fn a_meter_ends_only_the_copy_that_it_stands_in() {
+fn a_meter_drops_only_its_own_copy() {
     let ttl = Action::SetField { field: FieldId::NwTtl, value: 9, mask: 0xff };
     let push = Action::PushVlan { ethertype: 0x8100 };
     let clone = Action::Clone([ttl, push, pass(1), output(2)].into());
@@ -232,7 +232,7 @@ fn a_remark_raises_the_drop_precedence_and_keeps_the_checksum_right() {
 }
 
 #[test]
-fn a_remark_before_a_clone_outlives_what_the_clone_writes() {
+fn a_remark_before_a_clone_survives_the_clone() {
     let dscp = Action::SetField { field: FieldId::IpDscp, value: 46, mask: 0x3f };
     let clone = Action::Clone([dscp, output(2)].into());
     let remark = meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
@@ -292,7 +292,7 @@ fn packets_use_the_changed_meter() {
 }
 
 #[test]
-fn a_meter_behind_a_pop_changes_the_packet_that_it_uncovered() {
+fn a_meter_after_a_pop_changes_the_inner_packet() {
     let remark = meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let mut switch = metered(1, [remark], everything(vec![pop, pass(1), output(2)]));
@@ -304,7 +304,7 @@ fn a_meter_behind_a_pop_changes_the_packet_that_it_uncovered() {
 }
 
 #[test]
-fn a_metered_copy_that_is_recirculated_leaves_before_what_follows_it() {
+fn a_recirculated_metered_copy_is_sent_in_order() {
     let ttl = Action::SetField { field: FieldId::NwTtl, value: 9, mask: 0xff };
     let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
     let check = Action::CheckPktLarger { length: 9, target };

@@ -262,7 +262,7 @@ fn entries_that_would_learn_are_not_repaired() {
 }
 
 #[test]
-fn a_rule_that_takes_everything_leaves_one_entry_for_all() {
+fn a_match_all_rule_gives_one_entry() {
     let mut switch = switch(Repair::On, 10);
     switch.apply(&[rule(9, Match::any(), vec![output(3)])]);
     assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 1, 9, 0], 1));

@@ -110,7 +110,7 @@ fn finished() -> Result<RxReport, PortError> {
 }
 
 #[test]
-fn a_queue_that_gives_nothing_any_more_wakes_nobody() {
+fn an_ended_queue_wakes_no_thread() {
     for trick in [gone as Trick, finished] {
         let mut switch = Switch::new(1, 0, ThreadConfig::default());
         let port = rigged(1, trick);

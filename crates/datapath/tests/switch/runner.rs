@@ -117,7 +117,7 @@ impl Threads {
 }
 
 #[test]
-fn a_thread_that_panics_holds_up_no_version() {
+fn a_panicked_thread_delays_no_version() {
     let mut threads = start();
     threads.change(1);
     for (left, dead) in [(1, 0), (0, 1)] {

@@ -38,7 +38,7 @@ fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
 }
 
 #[test]
-fn a_packet_that_waits_behind_a_miss_is_one_hit() {
+fn a_packet_queued_behind_a_miss_counts_one_hit() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     let learning = "table=7,actions=learn(table=8,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
     let learning = parse_rule(FlowModCommand::Add, learning, &NoPortNames).unwrap();

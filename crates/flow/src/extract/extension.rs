@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_in_the_order_of_the_standard_set_their_bits_alone() {
+    fn ordered_extension_headers_set_only_their_bits() {
         assert_eq!(bits(&[6]), 0);
         assert_eq!(bits(&[59]), 0b0_0000_0001);
         assert_eq!(bits(&[0, 60, 43, 44, 51, 60, 6]), 0b0_0111_1100);
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_out_of_order_are_told() {
+    fn extension_headers_out_of_order_are_flagged() {
         assert_eq!(bits(&[44, 43, 6]), 0b1_0011_0000);
         assert_eq!(bits(&[60, 0, 6]), 0b1_0000_1000);
         assert_eq!(bits(&[44, 60, 51, 6]), 0b1_0001_1100);
     }
 
     #[test]
-    fn extension_headers_that_come_too_often_are_told() {
+    fn repeated_extension_headers_are_flagged() {
         assert_eq!(bits(&[0, 0, 6]), 0b0_1100_0000);
         assert_eq!(bits(&[44, 44, 6]), 0b0_1001_0000);
         assert_eq!(bits(&[60, 60, 60, 6]), 0b0_1000_1000);

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_key_of_a_built_packet_says_what_was_built(packet in packets()) {
+    fn the_key_of_a_built_packet_has_its_values(packet in packets()) {
         let frame = packet.build();
         for limit in [VlanLimit::One, VlanLimit::Two] {
             let (mut key, _) = key_of(&frame, limit);
@@ -82,7 +82,7 @@ fn a_second_tag_is_payload_unless_two_are_asked_for() {
 }
 
 #[test]
-fn a_neighbour_message_that_names_an_address_twice_has_type_and_code_alone() {
+fn a_duplicate_neighbour_option_clears_its_fields() {
     let packet = PacketBuilder::ipv6([1; 16], [2; 16]).icmp(135, 0);
     let target = [4_u8; 16];
     let option = [1, 1, 2, 0, 0, 0, 0, 9];

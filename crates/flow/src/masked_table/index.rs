@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_list_holds(
+        fn the_index_equals_a_list(
             ops in prop::collection::vec(prop_oneof![
                 3 => tags().prop_map(IndexOp::Insert),
                 2 => (0..64_usize).prop_map(IndexOp::Remove),

@@ -94,7 +94,7 @@ fn every_number_of_every_field_is_found_again() {
 }
 
 #[test]
-fn a_port_of_16_bits_with_a_mask_of_ones_is_the_whole_port() {
+fn a_fully_masked_16_bit_port_is_exact() {
     let masked = decode_match(&[0x00, 0x00, 0x01, 0x04, 0xff, 0xfe, 0xff, 0xff]);
     assert_eq!(masked, decode_match(&[0x80, 0x00, 0x00, 0x04, 0xff, 0xff, 0xff, 0xfe]));
     assert!(masked.is_ok());
@@ -109,7 +109,7 @@ fn a_field_without_a_number_writes_nothing() {
 }
 
 #[test]
-fn a_tag_mask_that_vlan_vid_cannot_say_travels_as_tci() {
+fn a_mask_beyond_vlan_vid_is_sent_as_tci() {
     let matching = crate::text::parse_match("vlan_tci=0x4005/0x6fff", &crate::text::NoPortNames);
     let matching = matching.expect("a tag control mask is legal");
     assert_eq!(wire(&matching), [0x00, 0x00, 0x09, 0x04, 0x40, 0x05, 0x6f, 0xff]);
@@ -126,7 +126,7 @@ fn ports_of_later_fragments_are_refused_in_any_order() {
 }
 
 #[test]
-fn a_tunnel_option_that_nothing_binds_is_refused_as_no_field() {
+fn an_unmapped_tunnel_option_is_refused() {
     for entry in [
         &[0x00, 0x01, 0x50, 0x04, 0, 0, 0, 1][..],
         &[0x00, 0x01, 0x51, 0x08, 0, 0, 0, 1, 0, 0, 0, 0xff],

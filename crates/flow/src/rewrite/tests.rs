@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pushed_label_is_the_outermost_and_a_pop_brings_back_what_was(
+    fn a_pop_undoes_a_pushed_label(
         packet in packets(), entry in any::<u32>(),
     ) {
         let frame = packet.build();
@@ -192,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn a_completed_checksum_is_the_one_of_the_whole_packet(packet in packets()) {
+    fn a_completed_checksum_covers_the_whole_packet(packet in packets()) {
         let packet = packet.padded(0);
         let complete = packet.clone().checksums(Checksums::Complete).build();
         let mut partial = packet.checksums(Checksums::Partial).build();
@@ -214,7 +214,7 @@ fn a_udp_checksum_of_zero_stays_zero() {
 }
 
 #[test]
-fn a_udp_checksum_that_comes_out_as_zero_is_written_as_its_other_name() {
+fn a_computed_udp_checksum_of_zero_becomes_ffff() {
     let frame = PacketBuilder::ipv4([1; 4], [2; 4]).udp(0, 4).build();
     let set = set_of(FieldId::UdpSrc, checksum(&frame, 40).into());
     let (frame, _) = written(frame, &set, ChecksumState::Complete);
@@ -222,7 +222,7 @@ fn a_udp_checksum_that_comes_out_as_zero_is_written_as_its_other_name() {
 }
 
 #[test]
-fn what_is_no_field_to_write_stays() {
+fn fields_that_cannot_be_written_stay() {
     let labels = PacketBuilder::ethernet(0).mpls(16, 0, 64).build();
     let set = set_of(FieldId::MplsBos, 0);
     assert_eq!(written(labels.clone(), &set, ChecksumState::Complete).0, labels);
@@ -234,7 +234,7 @@ fn what_is_no_field_to_write_stays() {
 }
 
 #[test]
-fn tcp_options_beyond_the_packet_leave_no_ports_to_read_or_to_write() {
+fn truncated_tcp_options_hide_the_ports() {
     let mut frame = PacketBuilder::ipv4([1; 4], [2; 4]).tcp(1, 2).build();
     frame[46] = 0x60;
     assert_eq!(key_of(&frame).0.field(FieldId::TcpDst), 0);
@@ -253,7 +253,7 @@ fn a_later_fragment_keeps_its_payload() {
 }
 
 #[test]
-fn a_header_that_is_cut_short_changes_in_the_key_alone() {
+fn a_truncated_header_changes_only_in_the_key() {
     let frame = PacketBuilder::ipv4([1; 4], [2; 4]).protocol(6).payload([0; 10]).build();
     let (rewritten, key) =
         written(frame.clone(), &set_of(FieldId::TcpDst, 80), ChecksumState::Complete);

@@ -124,7 +124,7 @@ fn the_tos_byte_is_read_as_ovs_ofctl_reads_it() {
 }
 
 #[test]
-fn a_tunnel_option_is_read_as_it_is_printed_and_matches_no_packet_without_it() {
+fn a_tunnel_option_round_trips_as_text() {
     for (text, expected) in [
         ("tun_metadata0=0x1234/0xffff", "tun_metadata0=0x1234/0xffff"),
         ("tun_metadata0=0", "tun_metadata0=0"),
@@ -154,7 +154,7 @@ fn a_tunnel_option_is_read_as_it_is_printed_and_matches_no_packet_without_it() {
 }
 
 #[test]
-fn a_match_that_asks_nothing_is_empty() {
+fn a_match_without_fields_is_empty() {
     for text in
         ["", " , ", "eth", "packet_type=(0,0)", "reg0=*", "dl_src=*,tcp_dst=*", "tun_id=5/0"]
     {
@@ -175,7 +175,7 @@ fn forms_of_the_same_tag_are_one_match() {
 }
 
 #[test]
-fn ports_go_by_their_names() {
+fn ports_are_read_and_printed_by_name() {
     let matching = parse_match("in_port=\"to the left\"", &TwoPorts).expect("a known port");
     assert_eq!(matching, read("in_port=2").expect("a number"));
     assert_eq!(format_match(&matching, &TwoPorts), "in_port=\"to the left\"");
@@ -265,7 +265,7 @@ fn a_name_of_a_megabyte_is_like_no_other() {
 }
 
 #[test]
-fn values_in_actions_are_written_as_open_vswitch_writes_them() {
+fn values_in_actions_print_as_in_open_vswitch() {
     // `ovs-ofctl -O OpenFlow15 parse-flow 'tcp,actions=set_field:VALUE->FIELD'`, Open vSwitch 3.1.
     for (field, text, expected) in [
         (FieldId::Reg0, "5", "0x5"),
@@ -293,7 +293,7 @@ fn values_in_actions_are_written_as_open_vswitch_writes_them() {
 }
 
 #[test]
-fn bits_that_were_consulted_are_told_from_a_value() {
+fn consulted_bits_differ_from_written_values() {
     let (key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     mask.add_bits(FieldId::EthType, 0x8000);
     assert_eq!(format_match(&Match::new(&key, &mask), &NoPortNames), "dl_type=0x0000/0x8000");
@@ -302,7 +302,7 @@ fn bits_that_were_consulted_are_told_from_a_value() {
 }
 
 #[test]
-fn a_word_was_meant_if_at_most_a_third_of_the_shorter_is_wrong() {
+fn a_suggestion_differs_in_at_most_a_third() {
     let known = ["flood", "Normal", "local"];
     for (word, meant) in [
         ("floda", Some("flood")),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn if_few_packets_miss_few_are_sampled() {
+    fn few_misses_mean_few_samples() {
         let count = sampled(32, 1_000_000, 100);
         assert!(count < 10_000 / 4, "{count}");
     }

@@ -57,7 +57,7 @@ fn a_sub_traversal_takes_only_its_share_of_a_bound() {
 }
 
 #[test]
-fn a_rest_near_a_bound_starts_over() {
+fn a_partial_hit_near_a_bound_starts_over() {
     let mut bench = Bench { resumes: true, ..bench([900, 1], [3500, 1]) };
     bench.send(&flow("a", 2));
     // The packet matches the first entry, and its rest alone would be within the bound.

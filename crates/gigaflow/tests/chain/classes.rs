@@ -66,7 +66,7 @@ fn a_register_that_a_later_table_reads_is_in_the_tag() {
 }
 
 #[test]
-fn what_a_resubmit_comes_back_to_is_in_the_tag() {
+fn the_actions_after_a_resubmit_are_in_the_tag() {
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=resubmit(,1),resubmit(,2)",
         "table=0,dl_src=00:00:00:00:00:0b,actions=resubmit(,1),resubmit(,3)",

@@ -44,7 +44,7 @@ fn a_hit_counts_once_for_the_rules_of_every_entry() {
 }
 
 #[test]
-fn an_idle_entry_goes_alone() {
+fn an_idle_entry_expires_alone() {
     let mut bench = Bench::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
     bench.send(&flow("a", 1));
     bench.send(&flow("a", 2));

@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_chain_holds_what_a_map_does(
+        fn the_chains_equal_a_map(
             ops in prop::collection::vec((0u32..200, prop::option::of(0u32..40)), 1..600),
         ) {
             let (mut chains, mut model) = (Chains::new(), BTreeMap::<u32, u32>::new());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_divides_a_bucket_reads_no_chain_whole() {
+    fn dividing_a_bucket_reads_few_positions() {
         let mut chains = Chains::new();
         (0..10_000).for_each(|position| chains.insert(position, position % 2 * 7));
         let buckets = 0..chains.heads.len();

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_test_is_the_one_that_fewest_pass_and_not_that_of_most_bits() {
+    fn the_most_selective_test_is_first() {
         // All rows have the same sixteen bits in one column, and few have the same eight bits in
         // the other.
         let group = mask(&[0xffff, 0xff, 0, 0, 0, 0]);

@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_rule_outranks_is_below_it_and_what_it_decided_is_its_own(
+        fn outranked_and_decided_rows_equal_the_model(
             ops in prop::collection::vec((0u32..40, 0u16..4, 1u64..4), 1..200),
             (priority, rule) in (0u16..5, 1u64..4),
         ) {

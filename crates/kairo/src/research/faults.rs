@@ -112,7 +112,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() 
     assert_eq!(scene.engine.stats().errors, 1);
 }
 
-fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>() {
+fn the_change_after_a_fault_evicts_lost_entries<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
     while scene.engine.run_maintenance() {}
@@ -122,7 +122,7 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>
     assert_eq!(scene.evicted(&change), [entry(0), entry(2)]);
 }
 
-fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
+fn an_engine_can_move_to_another_thread<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     while scene.engine.run_maintenance() {}
     let change = scene.last_change();
@@ -130,7 +130,7 @@ fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
 }
 
-fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircuit>() {
+fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(1);
     let Change { version, deltas } = scene.last_change();
@@ -139,7 +139,7 @@ fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircui
     assert_eq!(scene.engine.len(), 0);
 }
 
-fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
+fn a_fault_while_entries_are_added_loses_none<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(0);
     let traversal = scene.traversal();
@@ -152,7 +152,7 @@ fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
     assert_eq!(scene.engine.len(), 0);
 }
 
-fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircuit>() {
+fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(0);
     let change = scene.new_rule();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
@@ -161,7 +161,7 @@ fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircu
     assert_eq!(scene.engine.causes(), [CauseRun { cause, count: 3 }]);
 }
 
-fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InCircuit>() {
+fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(0);
     // No entry visits the table of this rule.
     let rule = scene.rule("table=1,arp,actions=drop");
@@ -176,7 +176,7 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
     assert_eq!(scene.engine.stats().overflows, 1);
 }
 
-fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
+fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     let evict_with = |examined_max, is_bridge_changed| {
         // This rule makes every lookup consult the Ethernet type, so that no entry covers ARP.
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
@@ -233,12 +233,12 @@ macro_rules! of_each {
 
 of_each!(
     a_fault_in_a_step_evicts_every_entry_and_the_next_step_works,
-    what_a_fault_between_changes_has_lost_goes_with_the_next_change,
-    an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others,
-    a_fault_while_entries_are_taken_in_loses_none,
-    a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet,
+    the_change_after_a_fault_evicts_lost_entries,
+    a_fault_also_evicts_pending_evictions,
+    a_fault_while_entries_are_added_loses_none,
+    a_too_large_change_evicts_pending_entries,
     a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
-    beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at,
-    beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas,
-    an_engine_goes_on_in_another_thread
+    beyond_the_bound_only_objects_are_examined,
+    beyond_the_bound_objects_keep_their_delta_number,
+    an_engine_can_move_to_another_thread
 );

@@ -120,7 +120,7 @@ fn a_rule_inside_a_wildcard_entry_evicts_it() {
 }
 
 #[test]
-fn a_rule_beside_an_entry_or_below_it_leaves_it() {
+fn disjoint_and_lower_rules_evict_nothing() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     switch.install(0x0a01_0203);
     assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
@@ -145,7 +145,7 @@ fn an_entry_installed_after_the_update_it_missed_is_late() {
 }
 
 #[test]
-fn a_change_of_an_older_version_counts_as_one_of_the_last() {
+fn a_change_of_an_older_version_gets_the_newest() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
     ports[1].config = PortConfig { no_fwd: true, ..PortConfig::default() };
@@ -171,7 +171,7 @@ fn equal_priority_follows_translate() {
 }
 
 #[test]
-fn a_rule_that_goes_takes_the_entries_that_it_decided_and_no_others() {
+fn a_removed_rule_evicts_exactly_its_entries() {
     let mut switch = Switch::new(&[
         "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2",
         "priority=10,ip,nw_dst=11.0.0.0/8,actions=output:2",
@@ -198,7 +198,7 @@ fn a_rule_added_and_removed_in_one_bundle_evicts_nothing() {
 }
 
 #[test]
-fn a_rule_that_comes_changes_and_goes_at_once_evicts_nothing() {
+fn a_rule_added_and_removed_together_evicts_nothing() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     switch.install(0x0a01_0203);
     let rule = "priority=20,ip,nw_dst=10.1.0.0/16";
@@ -225,7 +225,7 @@ fn a_rewritten_field_is_a_constant_of_the_entry() {
 }
 
 #[test]
-fn what_an_earlier_table_consulted_narrows_the_region_of_a_later() {
+fn earlier_tables_narrow_later_regions() {
     let mut switch = Switch::new(&[
         "priority=10,ip,nw_dst=10.0.0.0/8,actions=goto_table:1",
         "table=1,priority=10,ip,actions=output:2",
@@ -271,7 +271,7 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
 
 /// More bits than the columns of an index hold.
 #[test]
-fn whatever_a_rule_asks_of_wide_visits_it_evicts_those_that_it_meets_and_no_others() {
+fn a_rule_evicts_exactly_the_wide_visits_it_overlaps() {
     let wide = "priority=1,tcp6,actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_XXREG0[],\
                 move:NXM_NX_IPV6_DST[]->NXM_NX_XXREG1[],move:NXM_OF_ETH_SRC[]->NXM_NX_XXREG2[0..47],\
                 move:NXM_OF_ETH_DST[]->NXM_NX_XXREG2[48..95],\
@@ -310,7 +310,7 @@ fn whatever_a_rule_asks_of_wide_visits_it_evicts_those_that_it_meets_and_no_othe
 }
 
 #[test]
-fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
+fn a_too_large_change_evicts_only_its_tables() {
     let rules = [
         "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2",
         "priority=10,ip,nw_dst=11.0.0.0/8,actions=goto_table:1",
@@ -330,7 +330,7 @@ fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
 }
 
 #[test]
-fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
+fn an_emptied_table_takes_no_memory() {
     let mut switch = Switch::with(direct, &[SPREAD]);
     let size = |switch: &mut Switch<Direct>| {
         while switch.engine.run_maintenance() {}
@@ -348,7 +348,7 @@ fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
 }
 
 #[test]
-fn an_engine_tells_which_delta_ended_which_entries() {
+fn an_engine_names_the_delta_of_each_eviction() {
     let rules = ["ip,nw_dst=10.1.0.0/16,actions=2", "ip,nw_dst=10.2.0.0/16,actions=2"];
     let mut switch = Switch::with(direct, &rules);
     let entries = [0x0a01_0001, 0x0a02_0001, 0x0a03_0001].map(|to| switch.install(to));
@@ -402,7 +402,7 @@ fn assert_state_grows_and_shrinks<E: Evictor>(engine: impl Fn(Version) -> E) {
 }
 
 #[test]
-fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
+fn statistics_of_an_engine_follow_its_entries() {
     assert_state_grows_and_shrinks(direct);
     #[cfg(feature = "dbsp")]
     assert_state_grows_and_shrinks(|version| Visits::new(version, 1));
@@ -412,7 +412,7 @@ fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
 
 #[cfg(feature = "dbsp")]
 #[test]
-fn a_relation_in_a_circuit_says_of_each_row_that_it_is_there_and_that_it_goes() {
+fn a_relation_emits_insertions_and_removals() {
     let by_prints = |version| Relational::new(version, 1).with_scan_threshold(0);
     let mut switch = Switch::with(by_prints, &[SPREAD]);
     let all = |switch: &Switch<Relational>| {

@@ -60,7 +60,7 @@ fn a_rule_for_one_destination_is_quick() {
 }
 
 #[test]
-fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
+fn the_first_rule_of_a_mask_sorts_no_visits() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
     let mut switch = full(SPREAD);
@@ -80,7 +80,7 @@ fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
 }
 
 #[test]
-fn beyond_so_many_looks_the_tables_that_are_left_are_flushed() {
+fn beyond_the_bound_the_remaining_tables_are_flushed() {
     let rules = [SPREAD, "table=1,ip,actions=output:2", "ipv6,actions=goto_table:1"];
     let switch = |examined_max| {
         let engine = |version| direct(version).with_examined_max(examined_max);
@@ -141,7 +141,7 @@ fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
 }
 
 #[test]
-fn what_ends_many_entries_is_not_quick() {
+fn a_change_that_evicts_many_is_not_quick() {
     let all = MANY as usize;
     assert_eq!(change(&mut full(SPREAD), ADD, "priority=9,actions=drop"), (false, all));
     assert_eq!(change(&mut full(SPREAD), DELETE, "priority=1,ip"), (false, all));
@@ -169,7 +169,7 @@ fn many_changes_that_are_quick_one_by_one_are_not_together() {
 }
 
 #[test]
-fn a_rule_that_outranks_nothing_is_quick_however_many_visits_it_meets() {
+fn a_rule_that_outranks_nothing_is_quick() {
     let rule = SPREAD.replace("priority=1,", "priority=100,");
     let mut switch = full(&rule);
     change(&mut switch, ADD, "priority=40,ip,actions=drop");
@@ -179,7 +179,7 @@ fn a_rule_that_outranks_nothing_is_quick_however_many_visits_it_meets() {
 }
 
 #[test]
-fn a_rule_that_goes_and_comes_again_needs_no_new_order_of_visits() {
+fn a_rule_added_again_keeps_the_visit_order() {
     let many: Vec<String> = (0..8)
         .map(|net| format!("priority=5,ip,nw_dst=10.0.{net}.0/24,actions=output:2"))
         .collect();

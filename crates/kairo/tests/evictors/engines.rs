@@ -174,7 +174,7 @@ const fn name_of(op: &Op) -> &'static str {
 /// Long sequences over few pipelines, so that state lives long.
 /// `SHUNT_CHANGES` sets their number.
 #[test]
-fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
+fn every_engine_equals_the_definition_over_long_sequences() {
     let lives = || (generate::world(), prop::collection::vec(event(), 100..400));
     let met = live_through(1, lives, |(world, events), met| {
         let mut scene = Scene::new(&world);
@@ -213,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn what_survives_a_change_is_right_for_its_whole_region() {
+fn entries_that_remain_are_right_for_their_region() {
     let lives = || {
         let packets = prop::collection::vec(generate::packet(), 8);
         (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))

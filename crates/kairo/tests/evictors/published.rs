@@ -137,7 +137,7 @@ fn a_sample_packet_does_not_stand_for_its_region() {
 }
 
 #[test]
-fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
+fn a_rule_may_overtake_a_packet_in_a_batch() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
     let of_the_packet = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
     let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
@@ -193,7 +193,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
 }
 
 #[test]
-fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
+fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
     let rules = [
         "ip,actions=goto_table:1",
         "table=1,ip,actions=set_field:7->reg1,goto_table:2",
@@ -214,7 +214,7 @@ fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
 }
 
 #[test]
-fn what_the_mirror_knows_nothing_of_goes_with_any_change_of_its_tables() {
+fn the_published_engine_evicts_unmodelled_entries_by_table() {
     let rules = [
         // There is another lookup after a resubmit that has returned.
         "ip,nw_dst=10.0.0.1,actions=resubmit(,1),resubmit(,2)",
@@ -399,7 +399,7 @@ impl Exact {
 
 /// A hundredth of the usual number of changes, because the circuit is built often.
 #[test]
-fn entries_of_one_packet_go_exactly_if_its_path_changes() {
+fn one_packet_entries_are_evicted_exactly_when_stale() {
     let lives = || {
         let rules = prop::collection::vec(rule(), 4..20);
         (rules, prop::collection::vec(event(), 1..24), any::<bool>())
@@ -415,7 +415,7 @@ fn entries_of_one_packet_go_exactly_if_its_path_changes() {
 }
 
 #[test]
-fn no_entry_of_one_packet_stays_that_a_change_of_any_kind_makes_stale() {
+fn no_stale_one_packet_entry_stays() {
     let lives = || {
         let packets = prop::collection::vec(generate::packet(), 8);
         (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))

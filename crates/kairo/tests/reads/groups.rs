@@ -55,14 +55,14 @@ fn a_watched_group_that_changes() {
 }
 
 #[test]
-fn a_watched_group_that_goes() {
+fn a_watched_group_that_is_removed() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(DELETE, "group_id=2")]);
 }
 
 #[test]
-fn a_watched_group_that_is_not_there_yet() {
+fn a_watched_group_that_does_not_exist_yet() {
     let switch = switch(&[WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(ADD, IS_LIVE)]);
@@ -78,7 +78,7 @@ fn a_group_that_a_watched_group_watches() {
 }
 
 #[test]
-fn a_port_that_a_bucket_watches_and_does_not_send_to() {
+fn a_watched_port_without_an_output() {
     let switch =
         switch(&["group_id=1,type=ff,bucket=watch_port:4,output:2,bucket=watch_port:3,output:3"]);
     let entry = switch.translate(&any_packet());
@@ -128,7 +128,7 @@ fn a_meter() {
 }
 
 #[test]
-fn a_meter_of_packet_ins_that_is_not_there_yet() {
+fn a_missing_meter_of_packet_ins() {
     let switch = Switch::new();
     switch.add("actions=controller(max_len=64,meter_id=1)");
     let entry = switch.translate(&any_packet());

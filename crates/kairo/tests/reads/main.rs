@@ -53,15 +53,15 @@ kinds! {
         the_ports_of_a_flood,
         the_ports_that_normal_floods_to,
         the_vlans_of_the_ports_that_normal_floods_to,
-        more_ports_than_are_told_apart,
+        more_ports_than_are_recorded_individually,
     ];
     Port: [
         the_ports,
-        a_port_that_is_not_there_yet,
+        a_port_that_does_not_exist_yet,
         the_peer_of_a_patch,
-        the_port_that_a_packet_came_in_by_where_some_port_receives_nothing,
-        the_port_that_a_packet_goes_back_to_where_some_port_sends_nothing,
-        a_port_that_a_bucket_watches_and_does_not_send_to,
+        the_ingress_port_with_a_no_recv_port,
+        the_ingress_port_with_a_no_fwd_port,
+        a_watched_port_without_an_output,
         a_port_that_a_bucket_watches_until_its_link_comes_up,
         a_port_that_a_bucket_of_a_select_group_watches,
         a_port_that_a_watched_group_watches,
@@ -70,19 +70,19 @@ kinds! {
         the_vlans_of_the_port_that_normal_sends_to,
     ];
     PortFilters: [
-        whether_any_port_drops_what_it_receives,
-        whether_any_port_drops_what_goes_out_of_it,
+        the_port_filters_of_received_packets,
+        the_port_filters_of_sent_packets,
     ];
-    Bridge: [a_bridge_that_is_not_there_yet];
+    Bridge: [a_bridge_that_does_not_exist_yet];
     Group: [
         a_group,
         a_group_that_a_bucket_sends_to,
         a_watched_group_that_changes,
-        a_watched_group_that_goes,
-        a_watched_group_that_is_not_there_yet,
+        a_watched_group_that_is_removed,
+        a_watched_group_that_does_not_exist_yet,
         a_group_that_a_watched_group_watches,
     ];
-    Meter: [a_meter, a_meter_of_packet_ins_that_is_not_there_yet];
+    Meter: [a_meter, a_missing_meter_of_packet_ins];
     Mac: [
         an_address_that_is_not_known_yet,
         an_address_that_moves_to_another_port,
@@ -92,8 +92,8 @@ kinds! {
         the_source_of_a_packet_that_moves_to_another_port,
         the_source_of_a_packet_that_ages_out,
     ];
-    Live: [what_hidden_state_can_be_read_behind_a_cut];
-    Learned: [a_rule_that_a_packet_has_taught, how_many_rules_a_limit_counts];
+    Live: [the_hidden_state_readable_after_a_partition_point];
+    Learned: [a_rule_that_a_packet_learned, the_number_of_rules_under_a_limit];
 }
 
 const BRIDGE: BridgeId = BridgeId::new(1);
@@ -194,7 +194,7 @@ fn any_packet() -> FlowKey {
 }
 
 #[test]
-fn every_kind_is_taken_away_by_the_tests_that_are_named_for_it_and_by_no_others() {
+fn every_kind_of_read_is_removed_by_its_tests() {
     let sources = [
         include_str!("ports.rs"),
         include_str!("groups.rs"),

@@ -25,7 +25,7 @@ fn the_ports() {
 }
 
 #[test]
-fn a_port_that_is_not_there_yet() {
+fn a_port_that_does_not_exist_yet() {
     let switch = Switch::new();
     switch.add("actions=output:9");
     let entry = switch.translate(&any_packet());
@@ -57,7 +57,7 @@ fn the_ports_of_a_flood() {
 }
 
 #[test]
-fn more_ports_than_are_told_apart() {
+fn more_ports_than_are_recorded_individually() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports.extend((5..=40).map(PortInfo::datapath)));
     let outputs: Vec<_> = (2..=40).map(|port| format!("output:{port}")).collect();
@@ -69,7 +69,7 @@ fn more_ports_than_are_told_apart() {
 }
 
 #[test]
-fn whether_any_port_drops_what_it_receives() {
+fn the_port_filters_of_received_packets() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -79,7 +79,7 @@ fn whether_any_port_drops_what_it_receives() {
 }
 
 #[test]
-fn the_port_that_a_packet_came_in_by_where_some_port_receives_nothing() {
+fn the_ingress_port_with_a_no_recv_port() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_recv());
     switch.add("actions=output:2");
@@ -90,7 +90,7 @@ fn the_port_that_a_packet_came_in_by_where_some_port_receives_nothing() {
 }
 
 #[test]
-fn whether_any_port_drops_what_goes_out_of_it() {
+fn the_port_filters_of_sent_packets() {
     let switch = Switch::new();
     switch.add("actions=goto_table:1");
     switch.add("table=1,actions=in_port");
@@ -104,7 +104,7 @@ fn whether_any_port_drops_what_goes_out_of_it() {
 }
 
 #[test]
-fn the_port_that_a_packet_goes_back_to_where_some_port_sends_nothing() {
+fn the_ingress_port_with_a_no_fwd_port() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_fwd());
     switch.add("actions=in_port");
@@ -126,7 +126,7 @@ fn the_ports_that_a_bundle_chooses_among() {
 }
 
 #[test]
-fn a_port_that_comes_goes_or_loses_its_link_ends_no_entry_that_has_nothing_to_do_with_it() {
+fn a_port_change_evicts_only_entries_that_read_it() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let mut engine = Direct::new(switch.0.version(), 1);
@@ -146,7 +146,7 @@ fn a_port_that_comes_goes_or_loses_its_link_ends_no_entry_that_has_nothing_to_do
 }
 
 #[test]
-fn a_bridge_that_is_not_there_yet() {
+fn a_bridge_that_does_not_exist_yet() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     let entry = switch.translate(&any_packet());

@@ -5,7 +5,7 @@ use shunt_pipeline::FlowModCommand;
 use crate::{Kind, Switch, any_packet, packet};
 
 #[test]
-fn a_rule_that_a_packet_has_taught() {
+fn a_rule_that_a_packet_learned() {
     let switch = Switch::new();
     switch.add(
         "actions=learn(table=1,cookie=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])",
@@ -19,7 +19,7 @@ fn a_rule_that_a_packet_has_taught() {
 }
 
 #[test]
-fn how_many_rules_a_limit_counts() {
+fn the_number_of_rules_under_a_limit() {
     let switch = Switch::new();
     switch.add("actions=learn(table=1,cookie=5,limit=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])");
     switch.learn(&packet(1, [3, 2]));
@@ -31,7 +31,7 @@ fn how_many_rules_a_limit_counts() {
 }
 
 #[test]
-fn what_hidden_state_can_be_read_behind_a_cut() {
+fn the_hidden_state_readable_after_a_partition_point() {
     let switch = Switch::new();
     switch.add("actions=load:5->NXM_NX_REG5[],goto_table:1");
     switch.add("table=1,actions=output:2");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_hello_offers_every_version_up_to_its_own() {
+    fn a_hello_without_bitmap_offers_all_lower_versions() {
         for version in 0..=255 {
             let agreed = agreement(Hello { version, bitmap: None }) == AGREED;
             assert_eq!(agreed, version >= 4, "version {version}");

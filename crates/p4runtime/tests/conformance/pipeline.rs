@@ -29,13 +29,13 @@ async fn capabilities_name_a_version() {
 }
 
 #[tokio::test]
-async fn before_a_pipeline_is_set_there_is_none_to_get() {
+async fn without_a_pipeline_get_fails() {
     let world = World::new().await;
     assert_eq!(get(&mut world.peer().await, ResponseType::All).await, None);
 }
 
 #[tokio::test]
-async fn before_a_pipeline_is_set_nothing_is_written_or_read() {
+async fn without_a_pipeline_writes_and_reads_are_refused() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     let refused = peer.write(Vec::new()).await.unwrap_err();
@@ -108,7 +108,7 @@ async fn a_verify_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_saved_program_runs_after_its_commit() {
+async fn a_saved_program_is_active_after_its_commit() {
     let world = World::new().await;
     let (mut peer, _stream) = world.primary().await;
     assert_eq!(peer.set(Action::VerifyAndSave, Some(config(3))).await, Ok(()));

@@ -184,7 +184,7 @@ async fn an_invalid_insert_returns_its_error() {
 }
 
 #[tokio::test]
-async fn an_entry_is_itself_by_match_and_priority() {
+async fn an_entry_is_identified_by_match_and_priority() {
     let world = World::new().await;
     let (mut peer, _stream) = world.ready().await;
     let shorter = with(|entry| entry.priority = 2);

@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_spread_is_one_too() {
+    fn the_widest_spread_is_accepted() {
         assert!(spike(0, 0).smooth(64).rows().count() > 60);
     }
 
     #[test]
-    fn lengths_stay_those_of_addresses() {
+    fn prefix_lengths_stay_within_addresses() {
         let mut stream = Seed::new(1).stream("lengths");
         for (total, source) in [(0, 0), (64, 32), (32, 32), (32, 0), (1, 1)] {
             let chooser = spike(total, source).smooth(8).chooser().unwrap();

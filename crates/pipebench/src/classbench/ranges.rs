@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn no_fewer_masks_would_do(a: u16, b: u16) {
+        fn the_number_of_masks_is_minimal(a: u16, b: u16) {
             let range = PortRange::new(a.min(b), a.max(b)).unwrap();
             let expected = fewest(range.low.into(), range.high.into(), 0, 65_535);
             prop_assert_eq!(range.masks().count(), expected);

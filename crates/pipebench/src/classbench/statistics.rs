@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_recur_the_less_the_more_fields_they_have() {
+    fn tuples_with_more_fields_recur_less() {
         let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
                     @10.0.0.0/8\t2.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n";
         let [one, two, .., five] = tuple_recurrence(&read_filters(text).unwrap());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_without_loops_is_taken() {
+    fn a_graph_without_loops_is_accepted() {
         assert!(file("0 1 2", r#"[[0,1],[1,2],[0,2],[1,1,"again"]]"#, &[0, 1, 1, 2]).is_ok());
     }
 

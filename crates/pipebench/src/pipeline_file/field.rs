@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_fields_can_be_driven() {
+    fn eight_fields_can_be_matched() {
         assert_eq!(KNOWN.iter().filter(|(_, field)| field.is_some()).count(), 8);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     use crate::pipeline_file::BUILTIN;
 
     #[test]
-    fn every_table_stands_below_all_that_lead_to_it() {
+    fn every_table_is_below_its_predecessors() {
         for builtin in BUILTIN {
             let pipeline = PipelineFile::parse(builtin.json).unwrap();
             let grid_cells = grid_cells(&pipeline);

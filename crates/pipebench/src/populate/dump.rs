@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_stand_as_they_are_but_for_what_was_counted() {
+    fn a_dump_keeps_rules_without_counters() {
         let dump = SwitchDump::read(DUMP).unwrap();
         let lines: Vec<(u8, String)> = dump.lines().collect();
         let expected = "cookie=0x1,table=0,priority=100,in_port=1 actions=resubmit(,8)";

@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_asked_of_protocols_that_have_them() {
+    fn port_matches_need_a_protocol_with_ports() {
         let line = "@0.0.0.0/0\t0.0.0.0/0\t1 : 2\t1 : 2\t0x01/0xFF";
         assert_eq!(texts(line, &["ip_src", "ip_proto", "tp_src", "tp_dst"]), ["ip,nw_proto=1"]);
         assert_eq!(texts(&line.replace("0x01", "0x11"), &["tp_src", "tp_dst"]).len(), 4);
     }
 
     #[test]
-    fn ports_of_any_protocol_are_asked_of_tcp_and_of_udp() {
+    fn protocol_independent_ports_apply_to_tcp_and_udp() {
         let line = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x00/0x00";
         let expected = ["tcp,nw_src=10.0.0.0/8,tp_dst=80", "udp,nw_src=10.0.0.0/8,tp_dst=80"];
         assert_eq!(texts(line, &["ip_src", "ip_proto", "tp_dst"]), expected);

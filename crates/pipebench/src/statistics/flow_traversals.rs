@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_goes_to_a_controller_alone_is_not_forwarded() {
+    fn a_packet_in_alone_is_not_forwarded() {
         let rules =
             ["priority=9,ip,nw_dst=10.0.0.0/8,actions=controller", "priority=1,actions=output:2"];
         let flows = [flow(0x0a00_0001, 1), flow(0, 3)];
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_in_by_ports_of_any_number() {
+    fn packets_arrive_on_ports_of_any_number() {
         let mut key = flow(1, 1).key();
         key.set_in_port(PortNo::new(1000));
         let flows = [Flow::new(&key, 0)];

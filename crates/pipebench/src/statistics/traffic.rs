@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_is_no_trouble() {
+    fn no_packets_give_zero_statistics() {
         assert!(of(&[]).rows().iter().all(|row| row.value == 0.0));
     }
 }

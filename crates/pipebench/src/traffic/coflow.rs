@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_coflows_as_in_proportion_to_the_published() {
+    fn the_number_of_coflows_is_proportional() {
         let flows = made(0.5);
         let bases =
             flows.iter().filter(|flow| matches!(flow.role, CoflowRole::Base { .. })).count();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn coflowiness_is_the_share_with_a_common_endpoint() {
+    fn the_coflow_share_counts_common_endpoints() {
         for coflowiness in [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
             let (mut base, mut shared, mut associated) = ((0, 0), 0, 0);
             for flow in made(coflowiness) {

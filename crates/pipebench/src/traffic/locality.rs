@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn high_locality_weighs_a_tuple_by_the_square_of_its_recurrence() {
+    fn high_locality_weighs_tuples_by_squared_recurrence() {
         let (high, low) = (share_of_first(Locality::High), share_of_first(Locality::Low));
         assert!((high - 9.0 / 12.0).abs() < 0.02, "{high}");
         assert!((low - 1.0 / 4.0).abs() < 0.02, "{low}");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_recur_in_some_fields_weigh_as_much_as_those_do() {
+    fn the_weight_of_a_rule_is_that_of_its_fields() {
         let pair =
             |address, port| vec![exact(FieldId::Ipv4Dst, address), exact(FieldId::TcpDst, port)];
         let rules = [pair(1, 1), pair(1, 2), pair(1, 3), pair(2, 1), pair(3, 1), pair(3, 1)];

@@ -262,7 +262,7 @@ mod tests {
         }
 
         #[test]
-        fn a_heap_gives_the_order_that_sorting_all_places_gives(
+        fn a_heap_order_equals_a_sort(
             sizes in prop::collection::vec(1_u32..20, 1..20), active in prop::option::of(1_u32..10),
         ) {
             // Slots of one tick leave no choice, so the order is known without the heap.

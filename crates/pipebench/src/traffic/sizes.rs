@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_a_zipf_has_half_the_packets_of_the_first() {
+    fn the_second_zipf_rank_has_half_the_packets() {
         let mut sizes = sampled(FlowSizes::Zipf { hundredths: 100 }, 1000);
         assert!(fit(&mut sizes, 1_000_000));
         sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -326,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sizes_are_scaled_to_exactly_so_many_packets(
+        fn sizes_are_scaled_to_the_exact_packet_count(
             sizes in prop::collection::vec(1_u32..5000, 1..100), more in 0_u64..1_000_000,
         ) {
             let (mut scaled, packets) = (sizes.clone(), sizes.len() as u64 + more);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_of_nothing_or_a_set_of_nothing_ends() {
+    fn an_update_plan_without_rules_is_empty() {
         assert_eq!(plan(UpdateKind::Flapping, 0, &[1, 1], 1000).batches, []);
         assert!(plan(UpdateKind::Pruning, 1, &[], 5).changing.is_empty());
     }

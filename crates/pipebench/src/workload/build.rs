@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn late_updates_get_a_working_name() {
+    fn late_updates_suggest_a_valid_name() {
         let base = "classbench-acl:low:500:rules=300:packets=50k:updates=p2";
         let message = workload(&format!("{base}@10s")).unwrap_err().to_string();
         let said = |from: &str, to: &str| {

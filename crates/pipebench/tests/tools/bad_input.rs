@@ -227,7 +227,7 @@ fn an_unreadable_dump_is_refused_with_position() {
 }
 
 #[test]
-fn a_bad_line_among_the_rules_of_a_switch_makes_no_workload() {
+fn a_dump_with_a_bad_line_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dump = "NXST_FLOW reply (xid=0x4):\n \
         table=0, priority=9,in_port=3 actions=resubmit(,8)\n \
@@ -241,7 +241,7 @@ fn a_bad_line_among_the_rules_of_a_switch_makes_no_workload() {
 }
 
 #[test]
-fn a_pipeline_without_a_title_is_headed_by_its_name() {
+fn an_untitled_pipeline_is_shown_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "mine.json", PIPELINE);
     assert!(answer(&["describe", &path]).starts_with("mine\n2 tables, 1 traversals\n"));

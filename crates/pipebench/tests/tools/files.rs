@@ -293,7 +293,7 @@ fn the_pipeline_of_the_page_is_a_workload_as_it_stands() {
 }
 
 #[test]
-fn an_edge_that_leads_nowhere_is_pointed_at() {
+fn an_edge_to_a_missing_table_is_reported() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
     let page = fs::read_to_string(page).unwrap().replace("[0, 1]", "[0, 9]");
     let folder = tempfile::tempdir().unwrap();

@@ -96,7 +96,7 @@ fn every_help_example_works() {
 }
 
 #[test]
-fn every_name_of_the_help_and_of_the_page_is_one() {
+fn every_name_in_help_and_pages_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     create_inputs(folder.path());
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");

@@ -83,7 +83,7 @@ fn unsent_updates_are_reported() {
 }
 
 #[test]
-fn a_device_that_is_down_or_not_there_is_named() {
+fn a_device_that_is_down_or_missing_is_named() {
     let script = format!(
         "{CABLE} ip link set left down; {PROGRAM} live coflow:low:100 --port left --packets 1 || true; \
          {PROGRAM} live coflow:low:100 --port none --packets 1 || true"
@@ -95,7 +95,7 @@ fn a_device_that_is_down_or_not_there_is_named() {
 }
 
 #[test]
-fn a_rate_that_is_none_is_refused_before_anything_is_sent() {
+fn an_invalid_rate_is_refused_before_sending() {
     let output = pipebench(&["live", "coflow:low:100", "--port", "lo", "--rate", "fast"]);
     assert!(!output.status.success());
     assert!(errors(&output).contains("rate=fast"), "{}", errors(&output));

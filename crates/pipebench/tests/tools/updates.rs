@@ -56,7 +56,7 @@ fn batches_are_played_one_by_one_onto_another_switch() {
 }
 
 #[test]
-fn one_batch_can_be_had_alone() {
+fn one_batch_can_be_printed_alone() {
     let name =
         "classbench-acl:low:500:rules=400:packets=600:rate=10k:gaps=constant:updates=p2@19ms";
     let second = answer(&["updates", name, "--batch", "2"]);

@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_forgotten_is_the_oldest_of_the_port_with_most(
+        fn the_largest_port_loses_its_oldest_address(
             ops in prop::collection::vec(op(), 1..100),
         ) {
             let mut ages = Ages::default();

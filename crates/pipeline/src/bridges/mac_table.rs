@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_what_was_not_seen_for_longest() {
+    fn a_full_table_forgets_the_oldest_address() {
         let mut table = MacTable::default();
         seen(&mut table, 1, 1, 1);
         seen(&mut table, 2, 1, 2);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_when_its_time_is_over_and_not_before() {
+    fn an_address_expires_exactly_at_its_timeout() {
         let mut table = MacTable::default();
         seen(&mut table, 1, 1, 1);
         let ageing = Duration::from_secs(10);

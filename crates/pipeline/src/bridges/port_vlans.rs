@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn an_access_port_takes_frames_without_a_tag_and_gives_them_its_vlan() {
+    fn an_access_port_puts_untagged_frames_in_its_vlan() {
         let port = port(VlanMode::Access(7));
         assert_eq!((port.admit(0), port.admit(7), port.admit(10)), (Some(7), None, None));
         assert_eq!((port.carries(7), port.carries(10), port.id_on_wire(7)), (true, false, 0));
     }
 
     #[test]
-    fn a_trunk_takes_the_vlans_that_it_carries() {
+    fn a_trunk_accepts_only_its_vlans() {
         let trunk = port(VlanMode::Trunk);
         assert_eq!((trunk.admit(0), trunk.admit(20), trunk.admit(7)), (Some(0), Some(20), None));
         assert_eq!(PortVlans::default().admit(7), Some(7));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_native_vlan_is_that_of_frames_without_a_tag() {
+    fn untagged_frames_are_in_the_native_vlan() {
         let tagged = port(VlanMode::NativeTagged(7));
         assert_eq!((tagged.admit(0), tagged.admit(7), tagged.id_on_wire(7)), (Some(7), Some(7), 7));
         let untagged = port(VlanMode::NativeUntagged(7));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_contents_have_one_number_while_somebody_names_them() {
+    fn equal_contents_share_a_number_while_used() {
         let continuations = Continuations::new(1);
         let one = continuations.intern(frozen(1), None);
         let two = continuations.intern(frozen(2), None);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_was_changed_or_replaced_is_another() {
+    fn a_replaced_rule_has_a_new_identity() {
         let (bridge, pipeline) = (BridgeId::new(1), crate::Pipeline::new(1));
         pipeline.add_bridge(bridge, crate::BridgeSettings::default());
         let rule_after = |command| {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_alive_is_not_given_again() {
+    fn a_number_in_use_is_not_reused() {
         let continuations = Continuations::new(1);
         let one = continuations.intern(frozen(1), None);
         continuations.interned.lock().last = u32::MAX;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_goes_on_with_what_was_kept_and_no_other_hidden_state() {
+    fn a_resumed_packet_has_only_its_saved_state() {
         let port = PortNo::new(3);
         let next =
             Continuations::new(1).intern(FrozenState { in_port: Some(port), ..frozen(7) }, None);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_names_takes_no_room() {
+    fn unused_continuations_are_freed() {
         let continuations = Continuations::new(1);
         let kept = continuations.intern(frozen(0), None);
         for bridge in 1..1000 {

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_action_set_reads_is_live_where_it_is_written() {
+    fn fields_read_by_an_action_set_are_live() {
         for (text, expected) in [
             ("output:2", &[][..]),
             ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),

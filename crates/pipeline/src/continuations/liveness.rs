@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_live_is_hidden_state_and_never_a_name_or_a_header() {
+    fn only_hidden_state_is_live() {
         let mut needs = LiveFields::default();
         needs.add_everything();
         let live = ReadableFields::default().live(&needs);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_batch_makes_nothing_live() {
+    fn a_refused_batch_changes_no_liveness() {
         let pipeline = pipeline();
         let make = |mods: Vec<Modification>| pipeline.modify(BRIDGE, mods, Time::ZERO);
         make(vec![add_rule("table=1,ip,actions=drop")]).unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_has_what_was_live_then() {
+    fn each_version_has_its_own_liveness() {
         let rule = |text: &str| {
             let change = pipeline().modify(BRIDGE, [add_rule(text)], Time::ZERO).unwrap();
             let rule = |delta: &Delta| match delta {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_reads_is_live_in_those_that_lead_there() {
+    fn fields_of_later_tables_are_live() {
         let rules = |texts: &[&str]| {
             let pipeline = pipeline();
             let mut readable = ReadableFields::default();

@@ -164,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_as_an_entry_has_three_numbers(text in "[0-9.+x]{0,12}") {
+        fn an_entry_id_has_three_numbers(text in "[0-9.+x]{0,12}") {
             let numbers: Option<Vec<u32>> =
                 text.split('.').map(|part| if part.contains('+') { None } else { part.parse().ok() }).collect();
             let is_entry = numbers.is_some_and(|own| own.len() == 3 && own[0] <= 0xffff);

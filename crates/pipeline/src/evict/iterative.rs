@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_that_goes_takes_its_entries_with_it() {
+    fn removing_a_bridge_evicts_its_entries() {
         let twin = Twin::new(&[]);
         let keys = generate::BRIDGES.map(|id| {
             let mut key = FlowKey::ZERO;

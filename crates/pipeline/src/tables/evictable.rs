@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_first_is_what_a_look_at_all_rules_says(
+        fn the_evicted_rule_is_that_of_a_scan(
             ops in prop::collection::vec(op(), 1..60),
         ) {
             let pipeline = Pipeline::new(1);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_is_one() {
+    fn equal_values_are_stored_once() {
         let mut interner = Interner::new(1);
         let two = [1, 1].map(|table| interner.instructions(&instructions(table)));
         assert!(Arc::ptr_eq(&two[0], &two[1]));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_forgotten_and_the_rest_is_kept() {
+    fn unused_values_are_forgotten_and_used_ones_kept() {
         let mut interner = Interner::new(1);
         let (mine, my_match) =
             (interner.instructions(&instructions(7)), interner.matching(&matching(3, 3)));

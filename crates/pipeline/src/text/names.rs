@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_action_is_both_there_and_not_yet() {
+    fn no_action_is_both_supported_and_refused() {
         assert!(ACTIONS.iter().all(|name| find_later(name).is_none()));
         assert_eq!(find_later("DECAP"), Some("decap"));
     }

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_behind_a_parenthesis_belongs_to_the_argument() {
+    fn an_arrow_after_a_parenthesis_is_an_argument() {
         let expected = [
             ("a", Some("b)->c(d,e)f")),
             ("g", None),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parenthesis_that_stays_open_is_found() {
+    fn an_unclosed_parenthesis_is_reported() {
         for text in ["a(b", "a:(b,c", "a((b)"] {
             let error = TextSlice::whole(text).items().next().unwrap().unwrap_err();
             assert_eq!(error.problem, RuleTextProblem::Unclosed, "{text}");

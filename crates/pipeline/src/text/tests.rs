@@ -185,7 +185,7 @@ fn without_a_table_a_rule_is_added_to_the_first_and_chosen_from_all() {
 }
 
 #[test]
-fn a_cookie_is_given_to_a_new_rule_and_chooses_old_ones() {
+fn a_cookie_marks_new_rules_and_selects_old_ones() {
     use FlowModCommand::{Add, Delete, Modify};
     let cookie = |command, text| {
         let rule = parsed(command, text);
@@ -201,7 +201,7 @@ fn a_cookie_is_given_to_a_new_rule_and_chooses_old_ones() {
 
 /// Work that grew with the square of the text would not end here.
 #[test]
-fn a_megabyte_of_anything_is_read_or_refused_at_once() {
+fn a_megabyte_of_any_bytes_is_handled_quickly() {
     let around = |before: &str, part: &str, behind: &str| {
         let text = before.to_owned() + &part.repeat(1_000_000 / part.len()) + behind;
         drop(parse_rule(FlowModCommand::Add, &text, &NoPortNames));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_gave_is_changed_in_place_and_undone() {
+    fn a_change_within_a_version_can_be_undone() {
         let [old, new] = [1, 2].map(Version::new);
         let mut history = Versioned::new();
         history.set(Arc::new('a'), old);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_saw_is_undone_as_if_it_had_never_been() {
+    fn an_unpublished_change_is_undone_completely() {
         let [old, new] = [1, 2].map(Version::new);
         let mut table = VersionedMap::new();
         table.set('a', Arc::new(1), old);

@@ -49,7 +49,7 @@ fn shape(traversal: &Traversal) -> Vec<(u128, usize, bool)> {
 }
 
 #[test]
-fn a_packet_that_matches_every_clause_finds_the_rule_of_the_id() {
+fn a_packet_that_matches_all_clauses_hits_the_conjunction() {
     let switch = switch(&["priority=0,actions=output:4"]);
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "3");
     assert_eq!(switch.run(&packet("10.0.1.9", "10.0.0.2")), "3");
@@ -59,7 +59,7 @@ fn a_packet_that_matches_every_clause_finds_the_rule_of_the_id() {
 }
 
 #[test]
-fn a_rule_of_the_clauses_priority_or_above_wins() {
+fn a_rule_at_the_clause_priority_wins() {
     for (priority, port) in [(9, "3"), (10, "4"), (11, "4")] {
         let rule = format!("priority={priority},ip,actions=output:4");
         let switch = switch(&[&rule]);
@@ -85,7 +85,7 @@ fn a_conjunction_without_a_rule_is_ignored() {
 }
 
 #[test]
-fn a_rule_above_that_of_the_id_wins_in_the_second_lookup() {
+fn a_higher_rule_wins_in_the_second_lookup() {
     let switch =
         Switch::new(&["conj_id=7,priority=1,actions=output:3", "priority=9,actions=output:4"]);
     let clauses = [clause("priority=10,ip", &[(7, 0, 2)]), clause("priority=10,tcp", &[(7, 1, 2)])];
@@ -94,14 +94,14 @@ fn a_rule_above_that_of_the_id_wins_in_the_second_lookup() {
 }
 
 #[test]
-fn the_rule_of_the_id_is_found_as_any_other_and_clauses_are_not() {
+fn clauses_are_not_found_by_their_conj_id() {
     let switch = switch(&["priority=20,conj_id=7,ip,nw_dst=10.0.0.2,actions=output:4"]);
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
     assert_eq!(switch.run("tcp,in_port=1,nw_src=10.0.0.1,nw_dst=1.1.1.1,tp_dst=80"), "3");
 }
 
 #[test]
-fn a_rule_can_be_a_clause_of_several_and_the_lowest_id_is_first() {
+fn the_lowest_conjunction_id_wins() {
     let switch = Switch::new(&["conj_id=5,actions=output:2", "conj_id=6,actions=output:3"]);
     let clauses = [
         clause("priority=10,ip,nw_src=10.0.0.1", &[(6, 0, 2), (5, 0, 2)]),
@@ -116,7 +116,7 @@ fn a_rule_can_be_a_clause_of_several_and_the_lowest_id_is_first() {
 }
 
 #[test]
-fn clauses_of_other_priorities_or_numbers_do_not_help() {
+fn only_clauses_of_one_conjunction_count() {
     let switch = Switch::new(&["conj_id=5,actions=output:2"]);
     let clauses = [
         clause("priority=10,ip", &[(5, 0, 2)]),
@@ -148,7 +148,7 @@ fn a_conjunction_ranks_below_the_rules_of_its_priority() {
 }
 
 #[test]
-fn a_conjunction_is_one_lookup_and_its_clauses_count_nothing() {
+fn a_conjunction_counts_as_one_lookup() {
     let switch = switch(&[]);
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     switch.pipeline.credit(&traversal, 2, 120, Time::ZERO);
@@ -230,7 +230,7 @@ fn a_mask_is_that_of_open_vswitch_or_wider() {
 }
 
 #[test]
-fn what_ranks_below_a_conjunction_is_not_looked_at() {
+fn rules_below_a_conjunction_are_not_consulted() {
     let switch = switch(&["priority=9,tcp,nw_tos=4,tp_src=7,actions=output:4"]);
     let of_none = [clause("priority=8,udp,nw_ttl=7", &[(9, 0, 2)])];
     switch.pipeline.apply(BRIDGE, &of_none, Time::ZERO).expect("legal");

@@ -25,7 +25,7 @@ fn hit(switch: &Switch, packets: u64) {
 }
 
 #[test]
-fn an_addition_of_the_same_match_and_priority_replaces() {
+fn adding_the_same_match_and_priority_replaces() {
     let switch = Switch::new(&["cookie=1,tcp,actions=output:1"]);
     let old = only_rule(&switch);
     let change = switch.add(&["cookie=2,tcp,actions=output:2"]);
@@ -162,7 +162,7 @@ fn an_overlap_is_refused_if_asked() {
 }
 
 #[test]
-fn goto_leads_up() {
+fn goto_leads_to_higher_tables() {
     let switch = Switch::new(&[]);
     let mut request = add("table=3,actions=goto_table:4");
     request.instructions.goto = TableId::new(3);
@@ -179,7 +179,7 @@ fn a_rule_is_added_to_one_table() {
 }
 
 #[test]
-fn a_full_table_refuses_and_lets_replace() {
+fn a_full_table_refuses_additions_but_not_replacements() {
     let switch = Switch::new(&[]);
     let rules_max = [(TableId::FIRST, 2)].into();
     let settings = BridgeSettings { rules_max, ..BridgeSettings::default() };
@@ -195,7 +195,7 @@ fn a_full_table_refuses_and_lets_replace() {
 }
 
 #[test]
-fn a_full_table_evicts_what_is_least_important_then_what_ends_first() {
+fn a_full_table_evicts_by_importance_then_expiry() {
     let switch = Switch::new(&[]);
     let rules_max = [(TableId::FIRST, 4)].into();
     let overflow = Overflow::Evict;
@@ -244,7 +244,7 @@ fn a_refused_batch_of_many_holds_changes_nothing() {
 }
 
 #[test]
-fn a_bridge_that_is_not_there_refuses() {
+fn requests_to_a_missing_bridge_are_refused() {
     let switch = Switch::new(&[]);
     let nowhere = BridgeId::new(9);
     let rejected = switch.pipeline.apply(nowhere, &[add("actions=drop")], Time::ZERO);

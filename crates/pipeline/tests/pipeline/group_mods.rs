@@ -71,7 +71,7 @@ fn a_modified_group_keeps_its_age_and_counts_from_zero() {
 }
 
 #[test]
-fn a_group_is_what_its_kind_allows() {
+fn a_group_needs_buckets_that_fit_its_kind() {
     let switch = Switch::new(&[]);
     let bad = |kind, buckets| refused_group(&switch, add_group(1, kind, buckets));
     let one = || bucket(vec![output(1)]);
@@ -93,7 +93,7 @@ fn a_group_is_what_its_kind_allows() {
 }
 
 #[test]
-fn a_bucket_names_a_group_that_is_there_and_leads_nowhere_back() {
+fn a_bucket_names_an_existing_group_without_a_loop() {
     let switch = Switch::new(&[]);
     let to = |number, target| add_group(number, GroupKind::All, vec![bucket(vec![group(target)])]);
     let missing = GroupModError::NoSuchGroup(GroupId::new(2));
@@ -111,7 +111,7 @@ fn a_bucket_names_a_group_that_is_there_and_leads_nowhere_back() {
 }
 
 #[test]
-fn what_a_bucket_watches_need_not_be_there() {
+fn a_bucket_may_watch_missing_objects() {
     let switch = Switch::new(&[]);
     let watch = Bucket { watch_group: Some(GroupId::new(9)), ..watching(77, vec![]) };
     switch.make([add_group(1, GroupKind::FastFailover, vec![watch])]);
@@ -119,7 +119,7 @@ fn what_a_bucket_watches_need_not_be_there() {
 }
 
 #[test]
-fn a_group_takes_the_rules_that_name_it_with_it() {
+fn removing_a_group_removes_its_rules() {
     let switch = Switch::new(&["cookie=9,arp,actions=drop"]);
     switch.make([all(1), all(2)]);
     let mut in_set = rule("cookie=1,table=1,tcp", vec![]);
@@ -141,7 +141,7 @@ fn a_group_takes_the_rules_that_name_it_with_it() {
 }
 
 #[test]
-fn to_delete_what_is_not_there_changes_nothing() {
+fn deleting_missing_objects_changes_nothing() {
     let switch = Switch::new(&[]);
     let meter = meter_mod(MeterCommand::Delete, 1, vec![]);
     assert!(switch.make([delete_group(1), meter]).deltas.is_empty());
@@ -188,7 +188,7 @@ fn a_rule_names_groups_and_meters_that_are_there() {
 }
 
 #[test]
-fn a_meter_is_added_once_modified_if_there_and_takes_its_rules_with_it() {
+fn a_meter_is_added_modified_and_removed_with_rules() {
     let switch = Switch::new(&["cookie=9,arp,actions=drop"]);
     let refused = |request| match switch.modify([request]) {
         Err(ModificationError::Meter(error)) => error,
@@ -248,7 +248,7 @@ fn later_requests_of_a_batch_see_earlier_ones() {
 }
 
 #[test]
-fn a_bridge_that_goes_takes_its_groups_and_meters() {
+fn removing_a_bridge_removes_groups_and_meters() {
     let switch = Switch::new(&[]);
     switch.make([all(1), add_meter(1)]);
     let change = switch.pipeline.remove_bridge(BRIDGE);
@@ -259,7 +259,7 @@ fn a_bridge_that_goes_takes_its_groups_and_meters() {
 }
 
 #[test]
-fn what_the_switch_cannot_do_is_refused() {
+fn unsupported_actions_of_groups_are_refused() {
     let switch = Switch::new(&[]);
     let refused =
         switch.modify([rule("tcp", vec![Action::Clone([Action::CtClear].into())]).into()]);
@@ -270,7 +270,7 @@ fn what_the_switch_cannot_do_is_refused() {
 }
 
 #[test]
-fn a_conjunction_stands_alone() {
+fn a_conjunction_excludes_other_actions() {
     let switch = Switch::new(&[]);
     let clause = || Action::Conjunction { id: 1, clause: 0, clauses_count: 2 };
     let send = |actions| switch.modify([rule("tcp", actions).into()]);

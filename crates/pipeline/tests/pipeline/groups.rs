@@ -98,7 +98,7 @@ fn exit_and_a_used_up_ttl_end_a_bucket_and_nothing_else() {
 }
 
 #[test]
-fn fast_failover_takes_the_first_live_bucket_and_none_without_one() {
+fn fast_failover_uses_the_first_live_bucket() {
     let buckets = vec![
         watching(2, vec![output(2)]),
         watching(3, vec![output(3)]),
@@ -175,7 +175,7 @@ fn buckets_that_multiply_are_stopped() {
 }
 
 #[test]
-fn select_takes_its_buckets_as_often_as_their_weights_say() {
+fn select_uses_buckets_by_weight() {
     let buckets =
         [(1, 2), (3, 3), (0, 4)].map(|(weight, port)| weighted(weight, vec![output(port)]));
     let switch = to_group(GroupKind::Select, buckets.to_vec());
@@ -231,7 +231,7 @@ fn all_fragments_of_a_packet_take_one_bucket() {
 }
 
 #[test]
-fn select_by_named_fields_looks_at_nothing_else() {
+fn select_by_fields_consults_only_those() {
     let switch = Switch::new(&[]);
     let buckets = (2..=4).map(|port| weighted(1, vec![output(port)])).collect();
     let mut request = group_mod(GroupCommand::Add, 1, GroupKind::Select, buckets);
@@ -383,7 +383,7 @@ fn multipath_writes_the_bits_that_it_names() {
 }
 
 #[test]
-fn behind_a_group_actions_are_those_of_the_rule_again() {
+fn actions_after_a_group_belong_to_the_rule() {
     let switch = Switch::new(&[]);
     let punt = Action::Output { port: PortNo::CONTROLLER, max_len: 99 };
     switch.make([
@@ -394,7 +394,7 @@ fn behind_a_group_actions_are_those_of_the_rule_again() {
 }
 
 #[test]
-fn a_group_that_many_buckets_watch_is_looked_at_once() {
+fn a_group_watched_by_many_buckets_is_checked_once() {
     let switch = Switch::new(&[]);
     let watcher = |group| Bucket { watch_group: Some(GroupId::new(group)), ..bucket(vec![]) };
     let last = add_group(60, GroupKind::FastFailover, vec![watching(9, vec![])]);
@@ -407,7 +407,7 @@ fn a_group_that_many_buckets_watch_is_looked_at_once() {
 }
 
 #[test]
-fn what_chooses_a_bucket_is_looked_at_whatever_the_packet_is() {
+fn fields_that_choose_a_bucket_are_always_consulted() {
     let buckets = (2..=4).map(|port| weighted(1, vec![output(port)])).collect();
     let switch = to_group(GroupKind::Select, buckets);
     let mask = |packet| switch.translate(packet).mask;

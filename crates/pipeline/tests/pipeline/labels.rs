@@ -61,7 +61,7 @@ fn stacks() -> [FlowKey; 4] {
 }
 
 #[test]
-fn the_first_label_takes_class_and_ttl_from_ip_and_is_explicit_null() {
+fn the_first_label_copies_class_and_ttl() {
     let cases = [
         ("ip,nw_tos=184,nw_ttl=7", "push(8847,0/6/7.) 2"),
         ("ip,nw_tos=184,nw_ttl=0", "push(8847,0/6/64.) 2"),
@@ -75,7 +75,7 @@ fn the_first_label_takes_class_and_ttl_from_ip_and_is_explicit_null() {
 }
 
 #[test]
-fn a_further_label_is_a_copy_of_the_outermost_above_it() {
+fn a_pushed_label_copies_the_outermost_label() {
     let [one, two, ..] = stacks();
     assert_eq!(run(&[push(0x8848), OUTPUT], &one), "push(8848,16/3/9) 2");
     assert_eq!(run(&[push(0x8847), OUTPUT], &two), "push(8847,16/3/9) 2");
@@ -93,7 +93,7 @@ fn a_fourth_label_drops_the_whole_packet() {
 }
 
 #[test]
-fn a_pop_takes_one_label_and_none_where_there_is_none() {
+fn a_pop_removes_one_label_if_present() {
     let [one, two, three, more] = stacks();
     assert_eq!(run(&[pop(0x0800), OUTPUT], &one), "pop(800) 2");
     assert_eq!(run(&[pop(0x8847), OUTPUT, pop(0x0800), output(3)], &two), "pop(8847) 2 pop(800) 3");
@@ -108,7 +108,7 @@ fn a_pop_takes_one_label_and_none_where_there_is_none() {
 }
 
 #[test]
-fn a_pop_to_what_is_no_label_takes_all_labels() {
+fn a_pop_to_another_type_removes_all_labels() {
     let [_, two, three, more] = stacks();
     assert_eq!(run(&[pop(0x0800), OUTPUT], &two), "pop(800) pop(800) 2");
     assert_eq!(run(&[pop(0x86dd), OUTPUT], &three), "pop(86dd) pop(86dd) pop(86dd) 2");
@@ -118,7 +118,7 @@ fn a_pop_to_what_is_no_label_takes_all_labels() {
 }
 
 #[test]
-fn what_was_rewritten_is_in_the_packet_before_a_label_hides_it() {
+fn rewrites_are_emitted_before_a_label_is_pushed() {
     let actions = [set(FieldId::NwTtl, 5), push(0x8847), OUTPUT, set(FieldId::NwTtl, 6), OUTPUT];
     assert_eq!(run(&actions, &key("ip,nw_ttl=9")), "set(nw_ttl=5) push(8847,0/0/5.) 2 2");
 }
@@ -232,7 +232,7 @@ fn values_leave_the_stack_in_reverse_order() {
 }
 
 #[test]
-fn a_clone_and_a_peer_bridge_leave_the_stack_as_it_was() {
+fn clones_and_peer_bridges_keep_the_stack() {
     let reg = |number| Subfield { field: number, offset: 0, width: 16 };
     let actions = [
         set(FieldId::Reg0, 3),
@@ -248,7 +248,7 @@ fn a_clone_and_a_peer_bridge_leave_the_stack_as_it_was() {
 }
 
 #[test]
-fn a_stack_that_grows_without_end_drops_the_packet() {
+fn a_stack_overflow_drops_the_packet() {
     let push = Action::Push(Subfield::whole(FieldId::Xxreg0));
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
     assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
@@ -282,7 +282,7 @@ fn too_many_labels_end_only_their_bucket() {
 }
 
 #[test]
-fn a_label_that_a_clone_pushed_and_rewrote_is_gone_behind_it() {
+fn a_label_pushed_in_a_clone_is_removed_after_it() {
     let label = set(FieldId::MplsLabel, 5);
     let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
     let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
@@ -301,7 +301,7 @@ fn a_label_that_a_pop_uncovers_can_be_rewritten() {
 }
 
 #[test]
-fn labels_move_down_by_one_and_what_is_beside_them_stays() {
+fn pushing_shifts_labels_and_keeps_other_bits() {
     let rule = |actions: &str| format!("table=0,actions={actions},goto_table:1");
     let switch = Switch::new(&[&rule("push_mpls:0x8847"), "table=1,actions=output:2"]);
     let second = |packet: &FlowKey| {
@@ -343,7 +343,7 @@ fn a_pushed_label_is_written_whole_and_hides_the_payload() {
 }
 
 #[test]
-fn labels_between_which_a_ttl_is_copied_are_looked_at() {
+fn labels_of_a_ttl_copy_are_consulted() {
     let switch = Switch::of_actions(&[Action::CopyTtlIn, OUTPUT]);
     let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
     assert_eq!(traversal.mask.word(usize::from(word::MPLS)), u64::MAX);

@@ -93,7 +93,7 @@ fn only_later_packets_match_a_learned_rule() {
 }
 
 #[test]
-fn what_is_known_is_refreshed_and_no_learning() {
+fn a_known_rule_is_refreshed_and_not_learned() {
     let switch = Switch::new(&[]);
     switch.apply(&[rule("actions=output:1", &[learn(|action| action.hard_timeout = 10)])]);
     switch.receive(PACKET, at(0));
@@ -141,7 +141,7 @@ fn learning_over_a_rule_changes_actions_and_cookie() {
 }
 
 #[test]
-fn what_is_consulted_to_learn_is_in_the_mask() {
+fn bits_consulted_to_learn_are_in_the_mask() {
     let switch = Switch::new(&[]);
     switch.apply(&[rule("actions=output:1", &[learn(|_| {})])]);
     let traversal = switch.translate(PACKET);
@@ -225,7 +225,7 @@ fn a_removed_rule_learns_nothing_more() {
 }
 
 #[test]
-fn what_the_last_owner_learned_goes_with_it() {
+fn rules_learned_by_the_last_owner_are_removed() {
     let switch = Switch::new(&[
         "table=1,priority=3,cookie=5,actions=drop",
         "table=1,priority=3,cookie=6,arp,actions=drop",
@@ -279,7 +279,7 @@ fn learned_rules_send_to_ports_and_to_nothing_else() {
 }
 
 #[test]
-fn a_fin_lowers_the_timeouts_of_the_rule_that_says_so() {
+fn a_fin_lowers_timeouts_of_rules_with_fin_timeout() {
     let switch = Switch::new(&[]);
     let fin = |idle, hard| Action::FinTimeout { idle, hard };
     switch.apply(&[

@@ -27,7 +27,7 @@ pub(crate) fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBa
 }
 
 #[test]
-fn a_band_lets_its_burst_through_at_once_and_then_its_rate() {
+fn a_band_passes_its_burst_and_then_its_rate() {
     let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(3, 5)]));
     let passed = |now| (0..100).filter(|_| meter.admit(now, 60) == MeterVerdict::Pass).count();
     assert_eq!((passed(after(0)), passed(after(333_333)), passed(after(333_334))), (5, 0, 1));
@@ -44,7 +44,7 @@ fn kilobits_are_a_thousand_bits_of_frames() {
 }
 
 #[test]
-fn without_a_burst_a_band_takes_at_once_what_a_second_brings() {
+fn without_a_burst_a_band_passes_one_second() {
     let mut of_flag = config(MeterUnit::Packets, vec![drop_band(7, 2)]);
     of_flag.burst = false;
     for config in [of_flag, config(MeterUnit::Packets, vec![drop_band(7, 0)])] {
@@ -67,7 +67,7 @@ fn the_exceeded_band_with_the_highest_rate_acts() {
 }
 
 #[test]
-fn threads_together_get_what_one_would_have_got() {
+fn a_meter_shared_by_threads_keeps_its_rate() {
     let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(1000, 5000)]));
     let passed = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -97,7 +97,7 @@ proptest! {
     ///
     /// The results differ by at most one tick per packet.
     #[test]
-    fn a_band_is_a_bucket_that_fills_at_its_rate(
+    fn a_meter_band_fills_at_its_rate(
         rate in 1_u32..100_000_000,
         burst in 1_u32..1_000_000,
         arrivals in prop::collection::vec((0_u64..2_000_000, 60_usize..1600), 1..200),
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn no_meter_is_too_fast_or_too_slow_to_be_asked(
+    fn no_rate_or_time_overflows_a_meter(
         rate in any::<u32>(),
         burst_size in any::<u32>(),
         packets in any::<bool>(),
@@ -174,7 +174,7 @@ fn a_rule_passes_its_meter_before_its_actions() {
 }
 
 #[test]
-fn a_meter_ends_only_the_copy_that_it_stands_in() {
+fn a_meter_drops_only_its_own_copy() {
     let clone = Action::Clone([set_ttl(9), pass(), output(2)].into());
     let switch = metered(vec![clone, output(3)]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "copy(set(nw_ttl=9) meter(1) 2) 3");
@@ -188,7 +188,7 @@ fn a_meter_ends_only_the_copy_that_it_stands_in() {
 }
 
 #[test]
-fn a_dscp_that_a_clone_writes_behind_a_remark_is_left_to_a_copy() {
+fn a_dscp_written_in_a_clone_affects_a_copy_only() {
     let dscp = Action::SetField { field: FieldId::IpDscp, value: 0, mask: 0x3f };
     let clone = Action::Clone([dscp, set_ttl(9), output(2)].into());
     let switch = metered(vec![pass(), clone, output(3)]);
@@ -198,7 +198,7 @@ fn a_dscp_that_a_clone_writes_behind_a_remark_is_left_to_a_copy() {
 }
 
 #[test]
-fn copies_nest_as_deep_as_the_datapath_takes_them() {
+fn copies_nest_up_to_the_datapath_limit() {
     let nested = |depth| {
         let inner = vec![pass(), output(2)];
         (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), pass()])
@@ -252,7 +252,7 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
 }
 
 #[test]
-fn behind_a_copy_the_packet_lacks_what_it_lacked_before() {
+fn a_copy_adds_no_headers_to_the_original() {
     let set = |field: FieldId, value| Action::SetField { field, value, mask: field.value_max() };
     let copy = |inner: &[Action]| Action::Clone([&[pass()], inner].concat().into());
     let (source, target) = (set(FieldId::EthSrc, 5), set(FieldId::EthDst, 6));

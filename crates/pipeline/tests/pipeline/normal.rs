@@ -56,7 +56,7 @@ fn tagged(packet: &str, tci: u64) -> String {
 }
 
 #[test]
-fn a_packet_to_an_unknown_address_is_flooded_and_its_source_learned() {
+fn an_unknown_destination_floods_and_learns_the_source() {
     let switch = plain();
     assert_eq!(send(&switch, A_TO_B, 1), "2 3 4 100");
     assert_eq!(known(&switch), [(0, 0x0a, 1)]);
@@ -85,14 +85,14 @@ fn an_address_moves_to_the_port_where_it_was_seen_last() {
 }
 
 #[test]
-fn a_packet_to_its_own_port_goes_nowhere() {
+fn a_packet_to_its_ingress_port_is_dropped() {
     let switch = plain();
     send(&switch, A_TO_B, 1);
     assert_eq!(send(&switch, &B_TO_A.replace("in_port=2", "in_port=1"), 2), "");
 }
 
 #[test]
-fn a_packet_to_its_own_address_goes_nowhere_although_nobody_knows_it_yet() {
+fn a_packet_to_its_own_source_is_dropped() {
     let switch = plain();
     let own = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0a";
     assert_eq!(send(&switch, own, 1), "");
@@ -137,7 +137,7 @@ fn a_controller_may_send_to_reserved_addresses() {
 }
 
 #[test]
-fn a_frame_with_a_tag_that_nobody_has_read_goes_nowhere() {
+fn a_frame_with_an_unparsed_tag_is_dropped() {
     let switch = plain();
     for ethertype in ["0x8100", "0x88a8"] {
         assert_eq!(send(&switch, &format!("{A_TO_B},dl_type={ethertype}"), 1), "");
@@ -149,7 +149,7 @@ fn a_frame_with_a_tag_that_nobody_has_read_goes_nowhere() {
 }
 
 #[test]
-fn an_access_port_gets_no_tag_and_none_of_another_vlan_below_one() {
+fn an_access_port_sends_only_untagged_frames() {
     let switch = switch([
         PortVlans::default(),
         mode(VlanMode::Access(5)),
@@ -168,7 +168,7 @@ fn an_access_port_gets_no_tag_and_none_of_another_vlan_below_one() {
 }
 
 #[test]
-fn an_access_port_adds_and_takes_away_the_tag_of_its_vlan() {
+fn an_access_port_adds_and_removes_its_vlan_tag() {
     let access = || mode(VlanMode::Access(5));
     let other = mode(VlanMode::Access(6));
     let switch = switch([access(), PortVlans::default(), access(), other]);
@@ -186,7 +186,7 @@ fn an_access_port_drops_tagged_frames() {
 }
 
 #[test]
-fn a_trunk_takes_and_gets_only_the_vlans_that_it_carries() {
+fn a_trunk_sends_and_receives_only_its_vlans() {
     let trunk = |vlan| PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) };
     let switch = switch([trunk(5), trunk(5), trunk(6), PortVlans::default()]);
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "2 4 100");
@@ -195,7 +195,7 @@ fn a_trunk_takes_and_gets_only_the_vlans_that_it_carries() {
 }
 
 #[test]
-fn a_native_vlan_goes_without_a_tag_where_the_port_says_so() {
+fn native_untagged_sends_without_a_tag() {
     let native = [VlanMode::NativeUntagged(5), VlanMode::NativeTagged(5)].map(mode);
     let [untagged, tagged_too] = native;
     let switch = switch([untagged.clone(), untagged, tagged_too, mode(VlanMode::Access(5))]);
@@ -216,7 +216,7 @@ fn a_priority_stays_but_not_on_an_access_port() {
 }
 
 #[test]
-fn a_priority_goes_with_the_tag_of_a_native_vlan() {
+fn a_native_vlan_tag_carries_the_priority() {
     let switch = switch([
         PortVlans::default(),
         mode(VlanMode::NativeUntagged(5)),
@@ -228,7 +228,7 @@ fn a_priority_goes_with_the_tag_of_a_native_vlan() {
 }
 
 #[test]
-fn ports_that_are_not_flooded_still_get_what_is_for_them() {
+fn no_flood_ports_get_known_unicast() {
     let switch = plain();
     let config = shunt_pipeline::PortConfig { no_flood: true, ..Default::default() };
     switch.configure(2, config);
@@ -249,7 +249,7 @@ fn a_packet_out_is_flooded_and_learns_nothing() {
 }
 
 #[test]
-fn an_address_is_forgotten_when_it_ages_unless_a_hit_came_in_time() {
+fn hits_keep_an_address_from_ageing() {
     let switch = plain();
     send(&switch, A_TO_B, 0);
     send(&switch, B_TO_A, 0);
@@ -281,7 +281,7 @@ fn a_late_refresh_neither_moves_nor_adds_an_address() {
 }
 
 #[test]
-fn the_addresses_of_a_port_go_with_it() {
+fn a_removed_port_loses_its_addresses() {
     let switch = plain();
     send(&switch, A_TO_B, 0);
     switch.set_ports(ports().into_iter().filter(|port| port.number != PortNo::new(1)).collect());
@@ -289,7 +289,7 @@ fn the_addresses_of_a_port_go_with_it() {
 }
 
 #[test]
-fn the_addresses_of_a_port_go_when_its_vlans_change() {
+fn changed_vlans_remove_the_addresses_of_a_port() {
     let switch = plain();
     send(&switch, A_TO_B, 0);
     send(&switch, B_TO_A, 0);
@@ -304,7 +304,7 @@ fn the_addresses_of_a_port_go_when_its_vlans_change() {
 }
 
 #[test]
-fn an_address_in_a_vlan_that_its_port_has_no_more_is_not_learned() {
+fn an_address_of_a_removed_vlan_is_not_learned() {
     let switch = plain();
     let learn_requests = switch.translate(A_TO_B).learnings;
     let mut all = ports();
@@ -315,7 +315,7 @@ fn an_address_in_a_vlan_that_its_port_has_no_more_is_not_learned() {
 }
 
 #[test]
-fn a_full_table_learns_all_the_same_and_forgets_the_oldest() {
+fn a_full_table_replaces_its_oldest_address() {
     let switch = plain();
     let settings = BridgeSettings { macs_max: 1, ..BridgeSettings::default() };
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
@@ -333,7 +333,7 @@ fn a_flush_removes_all_addresses_and_reports_them() {
 }
 
 #[test]
-fn addresses_vlan_and_ingress_decide_and_both_addresses_are_read() {
+fn normal_consults_addresses_vlan_and_ingress() {
     let switch = plain();
     let Traversal { mask, reads, .. } = switch.translate(A_TO_B);
     for field in [FieldId::EthSrc, FieldId::EthDst, FieldId::VlanTci, FieldId::InPort] {

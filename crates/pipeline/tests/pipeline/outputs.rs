@@ -18,7 +18,7 @@ fn an_output_to_a_missing_port_is_left_out() {
 }
 
 #[test]
-fn the_ingress_port_is_left_to_whoever_executes() {
+fn the_ingress_port_is_decided_at_execution() {
     let switch = Switch::new(&["actions=output:1,output:2"]);
     let traversal = switch.translate("in_port=1");
     assert_eq!(switch.run("in_port=1"), "1 2");
@@ -35,7 +35,7 @@ fn a_rewritten_in_port_is_compared_in_translation() {
 }
 
 #[test]
-fn in_port_goes_back_without_asking_which_port_it_is() {
+fn in_port_output_consults_no_port_number() {
     let switch = Switch::new(&["actions=in_port"]);
     let traversal = switch.translate("in_port=1");
     assert_eq!(switch.run("in_port=1"), "back");
@@ -46,7 +46,7 @@ fn in_port_goes_back_without_asking_which_port_it_is() {
 }
 
 #[test]
-fn a_flood_leaves_out_what_is_set_not_to_flood_and_all_does_not() {
+fn flood_skips_no_flood_ports_and_all_does_not() {
     let switch = Switch::new(&["in_port=1,actions=flood", "in_port=2,actions=all"]);
     switch.configure(3, PortConfig { no_flood: true, ..PortConfig::default() });
     assert_eq!(switch.run("in_port=1"), "1 2 4 100");
@@ -63,7 +63,7 @@ fn ports_that_are_down_or_forward_nothing_are_left_out() {
 }
 
 #[test]
-fn what_comes_in_by_a_port_that_receives_nothing_is_dropped() {
+fn packets_of_a_no_recv_port_are_dropped() {
     let switch = Switch::new(&["actions=output:3"]);
     switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
     switch.configure(2, PortConfig { port_down: true, ..PortConfig::default() });
@@ -94,7 +94,7 @@ fn only_datapath_ports_truncate() {
 }
 
 #[test]
-fn a_table_miss_rule_says_no_match_and_another_says_action() {
+fn packet_in_reasons_depend_on_the_rule() {
     let switch = Switch::new(&[
         "cookie=1,priority=0,actions=controller",
         "cookie=2,in_port=2,actions=controller",
@@ -151,7 +151,7 @@ fn only_a_packet_out_goes_through_the_tables() {
 }
 
 #[test]
-fn what_a_packet_out_puts_into_the_action_set_is_executed() {
+fn the_action_set_of_a_packet_out_is_executed() {
     let switch = Switch::new(&["actions=write_actions(output:3)"]);
     assert_eq!(switch.packet_out("in_port=2", "output:1,output:TABLE,output:4"), "1! 4! 3!");
 }

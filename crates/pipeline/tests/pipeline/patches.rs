@@ -32,7 +32,7 @@ fn set_peer_ports(switch: &Switch, first: PortInfo) {
 }
 
 #[test]
-fn a_packet_comes_in_at_the_peer_and_is_put_back_afterwards() {
+fn a_packet_is_restored_after_a_peer_bridge() {
     let switch = pair(
         &["actions=load:7->NXM_NX_REG0[],output:5,output:NXM_NX_REG1[],output:2"],
         &["in_port=1,reg0=0,actions=set_field:02:00:00:00:00:01->eth_dst,\
@@ -71,7 +71,7 @@ fn exit_in_the_peer_does_not_end_the_outer_bridge() {
 }
 
 #[test]
-fn a_flood_goes_on_after_a_patch() {
+fn a_flood_continues_through_a_patch() {
     let switch = pair(&["actions=flood"], &["actions=flood"]);
     assert_eq!(switch.run("in_port=1"), "1 2 3 4 22! 100");
 }
@@ -94,7 +94,7 @@ fn a_patch_without_a_peer_drops() {
 }
 
 #[test]
-fn bridges_that_send_to_each_other_for_ever_are_stopped() {
+fn a_loop_between_bridges_is_stopped() {
     let bounce = "in_port=5,actions=output:2,in_port";
     let switch = pair(&["priority=1,actions=output:5", bounce], &["actions=in_port"]);
     assert_eq!(
@@ -104,7 +104,7 @@ fn bridges_that_send_to_each_other_for_ever_are_stopped() {
 }
 
 #[test]
-fn a_peer_sees_nothing_of_the_state_of_the_bridge_before_it() {
+fn a_peer_bridge_starts_with_clean_state() {
     let switch = pair(
         &["actions=load:7->NXM_NX_REG0[],push:NXM_NX_REG0[],output:5"],
         &["actions=load:2->NXM_NX_REG1[],pop:NXM_NX_REG1[],output:NXM_NX_REG1[]"],
@@ -138,7 +138,7 @@ fn packet_ins_show_the_rule_of_the_right_bridge() {
 }
 
 #[test]
-fn what_is_looked_at_behind_a_patch_is_of_the_rule_before_it() {
+fn bits_after_a_patch_belong_to_the_outer_rule() {
     let rules = ["actions=output:5,move:NXM_OF_ETH_DST[0..7]->NXM_NX_REG1[0..7],output:2"];
     let visits = pair(&rules, &["actions=drop"]).translate("in_port=1").visits;
     let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthDst));

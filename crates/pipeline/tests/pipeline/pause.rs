@@ -111,7 +111,7 @@ fn the_action_set_waits_too() {
 }
 
 #[test]
-fn a_packet_may_pause_as_often_as_a_controller_sends_it_back() {
+fn a_packet_may_pause_any_number_of_times() {
     let rule = format!("actions={}output:2", "controller(pause),".repeat(20));
     let switch = Switch::new(&[&rule]);
     let mut punt = switch.pause("in_port=1");
@@ -125,7 +125,7 @@ fn a_packet_may_pause_as_often_as_a_controller_sends_it_back() {
 }
 
 #[test]
-fn what_is_left_decides_with_what_the_packet_was_matched_by() {
+fn paused_actions_add_to_the_mask() {
     let switch = Switch::new(&["actions=controller(pause),output:NXM_NX_REG5[]"]);
     let traversal = switch.translate("reg5=2");
     assert_eq!(

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn the_bridge_and_that_it_is_the_first_round() {
+fn the_bridge_and_the_recirculation_id_are_consulted() {
     let traversal = run(&[output(2)], "in_port=1");
     assert_eq!(traversal.mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_eq!(traversal.visits[0].mask.word(usize::from(word::BRIDGE)), u64::MAX);
@@ -47,7 +47,7 @@ fn the_ports_of_a_bridge() {
 }
 
 #[test]
-fn of_very_many_ports_all_ports_are_read() {
+fn with_many_ports_the_port_set_is_read() {
     let outputs: Vec<Action> = (2..2000).map(output).collect();
     let reads = run(&outputs, "in_port=1").reads;
     assert!(reads.contains(&Object::Ports(BRIDGE)), "{reads:?}");
@@ -126,7 +126,7 @@ fn the_meter_or_its_absence() {
 }
 
 #[test]
-fn where_addresses_are_or_that_nobody_knows() {
+fn locations_of_addresses_are_read() {
     let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
     let back = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
     let switch = Switch::of_actions(&[NORMAL]);
@@ -187,7 +187,7 @@ fn the_liveness_at_a_partition_point() {
 }
 
 #[test]
-fn how_many_rules_of_a_cookie_there_are_where_that_is_limited() {
+fn the_number_of_rules_with_a_limited_cookie() {
     let switch = Switch::of_actions(&[learn(|action| action.limit = 1)]);
     let traversal = switch.translate("in_port=3,dl_dst=02:00:00:00:00:02");
     let change = switch.add(&["table=1,priority=9,cookie=5,in_port=4,actions=drop"]);

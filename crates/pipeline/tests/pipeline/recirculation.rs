@@ -114,7 +114,7 @@ fn a_lookup_after_a_pop_returns_to_its_rule() {
 }
 
 #[test]
-fn hidden_state_the_action_set_and_the_stack_go_along() {
+fn a_recirculation_keeps_state_action_set_and_stack() {
     let switch = Switch::new(&[
         "table=1,reg0=5,metadata=7,actions=goto_table:2",
         "table=2,actions=output:NXM_NX_REG1[]",
@@ -173,7 +173,7 @@ fn equal_continuations_of_different_rules_are_one() {
 }
 
 #[test]
-fn a_learn_behind_a_recirculation_needs_its_rule() {
+fn a_learn_after_a_recirculation_needs_its_rule() {
     let switch = switch(&[POP, resubmit(1), learn(|_| {})], &["table=1,actions=output:2"]);
     let [next] = &continuations(&first(&switch))[..] else { panic!("there is one recirculation") };
     let learnings_again = || resume(&switch, next, "ip,in_port=1").learnings;
@@ -227,7 +227,7 @@ fn an_action_set_survives_a_recirculation() {
 }
 
 #[test]
-fn a_packet_that_goes_on_is_looked_up_as_if_it_had_no_name() {
+fn a_resumed_packet_is_looked_up_without_its_name() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
     let again = resume(&switch, &continuations(&first(&switch))[0], "ip");
     assert_eq!(again.visits[0].key.field(FieldId::RecircId), 0);
@@ -269,7 +269,7 @@ fn a_fin_behind_a_recirculation_lowers_the_right_timeouts() {
 }
 
 #[test]
-fn a_continuation_does_not_change_when_the_rule_does_that_it_came_from() {
+fn a_continuation_outlives_changes_of_its_rule() {
     let switch = switch(&[POP, resubmit(1), output(3)], &["table=1,actions=output:2"]);
     let old = first(&switch);
     switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("the rule exists");
@@ -305,7 +305,7 @@ fn a_resumed_packet_depends_on_its_name_and_not_on_its_hidden_words() {
 }
 
 #[test]
-fn a_packet_is_parsed_again_six_times_and_no_more() {
+fn a_packet_is_recirculated_at_most_six_times() {
     let switch = switch(&[check(9), resubmit(0)], &[]);
     let mut traversal = first(&switch);
     for _ in 0..6 {
@@ -333,7 +333,7 @@ fn tags_are_changed_once_the_headers_are_parsed() {
 }
 
 #[test]
-fn a_move_from_or_to_what_was_uncovered_waits_for_it() {
+fn a_move_of_an_uncovered_field_waits_for_parsing() {
     let whole = Subfield::whole;
     for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Dst)] {
         let moved = Action::Move { source: whole(source), target: whole(target) };
@@ -362,7 +362,7 @@ fn a_recirculated_action_set_continues_with_its_rest() {
 }
 
 #[test]
-fn a_list_of_actions_that_is_done_is_not_kept() {
+fn a_finished_action_list_is_not_kept() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
     let steps = format!("{:?}", continuations(&first(&switch))[0]);
     assert!(!steps.contains("([])"), "{steps}");

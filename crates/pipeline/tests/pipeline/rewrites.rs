@@ -6,7 +6,7 @@ use shunt_pipeline::{Action, DatapathAction, Subfield};
 use crate::{build::output, switch::Switch};
 
 #[test]
-fn a_port_is_written_whatever_the_protocol_and_where_there_is_none_nothing() {
+fn a_port_write_needs_a_protocol_with_ports() {
     let actions = [Action::SetTpSrc(7), Action::SetTpDst(9), output(2)];
     let switch = Switch::of_actions(&actions);
     for (packet, expected) in [
@@ -163,13 +163,13 @@ fn nothing_is_moved_from_a_field_that_the_packet_lacks_or_to_one() {
 }
 
 #[test]
-fn a_port_of_16_bits_is_the_reserved_one_that_it_stands_for() {
+fn a_16_bit_port_maps_to_its_reserved_port() {
     let switch = Switch::new(&["actions=load:0xfffe->NXM_OF_IN_PORT[],in_port"]);
     assert_eq!(switch.run("in_port=1"), "100!");
 }
 
 #[test]
-fn the_queue_goes_along_with_the_packet_until_it_is_popped() {
+fn the_queue_is_kept_until_it_is_popped() {
     let switch = Switch::new(&[
         "actions=set_queue:7,goto_table:1",
         "table=1,actions=pop_queue,goto_table:2",
@@ -181,7 +181,7 @@ fn the_queue_goes_along_with_the_packet_until_it_is_popped() {
 }
 
 #[test]
-fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
+fn a_write_before_a_clone_is_emitted_once() {
     let write = "set_field:02:00:00:00:00:05->eth_src";
     let other = "set_field:02:00:00:00:00:06->eth_dst";
     let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
@@ -196,7 +196,7 @@ fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
 }
 
 #[test]
-fn a_traversal_has_as_many_actions_as_it_may_and_no_more() {
+fn the_actions_of_a_traversal_are_bounded() {
     let error_of = |count| Switch::of_actions(&vec![output(2); count]).translate("ip").error;
     assert_eq!(error_of(1 << 16), None);
     assert_eq!(error_of((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
@@ -212,7 +212,7 @@ fn outputs_to_ports_that_are_not_there_are_bounded_too() {
 const TOO_MANY: &str = "more than 65536 datapath actions";
 
 #[test]
-fn an_action_set_has_as_many_writes_as_a_traversal_actions() {
+fn writes_to_an_action_set_are_bounded() {
     let error_of = |count| {
         let load = Action::SetField { field: FieldId::Reg0, value: 1, mask: 1 };
         let switch = Switch::new(&[]);

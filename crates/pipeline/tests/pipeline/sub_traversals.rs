@@ -175,7 +175,7 @@ fn a_tail_call_and_a_goto_give_one_state() {
 }
 
 #[test]
-fn how_deep_a_rule_stands_goes_along_where_it_leads_on() {
+fn the_depth_of_a_rule_is_carried_over() {
     let next = |left: &str| {
         let switch = Switch::new(&[
             "table=0,actions=write_actions(resubmit(,1))",
@@ -190,7 +190,7 @@ fn how_deep_a_rule_stands_goes_along_where_it_leads_on() {
 }
 
 #[test]
-fn what_is_looked_at_behind_a_lookup_is_no_bit_of_its_visit() {
+fn bits_after_a_lookup_are_not_its_own() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),move:NXM_OF_ETH_DST[0..7]->NXM_NX_REG1[0..7]",
         "table=1,actions=output:2",
@@ -280,7 +280,7 @@ fn a_packet_in_keeps_the_states_of_rules_apart() {
 }
 
 #[test]
-fn a_port_that_was_written_goes_along_and_one_that_was_not_does_not() {
+fn only_a_written_port_is_carried_over() {
     let switch = Switch::new(&[
         "table=0,dl_type=0x800,actions=load:3->NXM_OF_IN_PORT[],goto_table:1",
         "table=0,dl_type=0x806,actions=load:4->NXM_OF_IN_PORT[],goto_table:1",
@@ -369,7 +369,7 @@ fn each_version_has_plain_continuations_of_its_own() {
 }
 
 #[test]
-fn how_deep_a_lookup_stands_is_part_of_its_state() {
+fn the_depth_of_a_lookup_is_state() {
     let switch = Switch::new(&[
         "in_port=1,actions=resubmit(,1)",
         "in_port=2,actions=resubmit(,2)",

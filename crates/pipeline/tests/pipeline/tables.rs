@@ -14,7 +14,7 @@ fn a_table_miss_drops() {
 }
 
 #[test]
-fn a_fragment_is_looked_up_without_ports_the_first_one_too() {
+fn every_fragment_is_looked_up_without_ports() {
     let switch = Switch::new(&[
         "priority=3,tcp,tp_dst=80,actions=output:2",
         "priority=2,tcp,tp_dst=0,actions=output:3,move:NXM_OF_TCP_DST[]->NXM_NX_REG0[0..15],\
@@ -29,7 +29,7 @@ fn a_fragment_is_looked_up_without_ports_the_first_one_too() {
 }
 
 #[test]
-fn a_bridge_that_is_not_there_has_no_port() {
+fn a_missing_bridge_has_no_port() {
     let switch = Switch::new(&[]);
     let mut key = crate::switch::key("in_port=1");
     key.set_bridge(9);
@@ -86,7 +86,7 @@ fn goto_into_an_empty_table_still_runs_the_set() {
 }
 
 #[test]
-fn what_the_action_set_reads_belongs_to_the_last_visit() {
+fn fields_read_by_the_set_belong_to_the_last_visit() {
     let switch = Switch::new(&[
         "ip,actions=write_actions(dec_ttl,output:2),goto_table:1",
         "table=1,actions=drop",
@@ -157,7 +157,7 @@ fn a_clone_executes_its_copy_of_the_action_set() {
 }
 
 #[test]
-fn what_a_clone_puts_back_is_consulted_only_if_it_leaves_again() {
+fn a_restored_field_is_consulted_only_for_an_output() {
     let rewrites = "clone(set_field:02:00:00:00:00:01->eth_dst,output:2)";
     let consulted = |actions: String| {
         let switch = Switch::new(&[&format!("actions={actions}")]);

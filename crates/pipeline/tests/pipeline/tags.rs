@@ -42,7 +42,7 @@ fn a_third_tag_takes_the_place_of_the_innermost() {
 }
 
 #[test]
-fn a_pop_takes_one_tag_and_none_from_an_untagged_packet() {
+fn a_pop_removes_one_tag_if_present() {
     let output = |port| Action::Output { port: PortNo::new(port), max_len: 0 };
     let switch = Switch::of_actions(&[Action::PopVlan, output(2), Action::PopVlan, output(3)]);
     assert_eq!(run(&switch, TWO), "pop 2 pop 3");
@@ -51,7 +51,7 @@ fn a_pop_takes_one_tag_and_none_from_an_untagged_packet() {
 }
 
 #[test]
-fn a_push_and_a_pop_come_to_nothing() {
+fn a_push_and_a_pop_cancel_out() {
     let switch = Switch::new(&["actions=push_vlan:0x8100,pop_vlan,output:2"]);
     assert_eq!(run(&switch, ONE), "2");
 }
@@ -67,7 +67,7 @@ fn a_rewritten_vlan_id_consults_only_the_present_bit() {
 }
 
 #[test]
-fn vlan_vid_and_vlan_tci_make_and_take_a_tag_by_their_present_bit() {
+fn the_present_bit_adds_and_removes_a_tag() {
     let of_vid = |value, mask| {
         let vid = Action::SetField { field: FieldId::VlanVid, value, mask };
         let output = Action::Output { port: PortNo::new(2), max_len: 0 };
@@ -84,14 +84,14 @@ fn vlan_vid_and_vlan_tci_make_and_take_a_tag_by_their_present_bit() {
 }
 
 #[test]
-fn a_tag_that_a_clone_took_is_put_back_whole() {
+fn a_tag_popped_in_a_clone_is_restored() {
     let switch = Switch::new(&["vlan_tci=0x1000/0x1000,actions=clone(pop_vlan,output:2),output:3"]);
     assert_eq!(run(&switch, ONE), "pop 2 push(8100,3005) 3");
     assert_eq!(run(&switch, TWO), "pop 2 push(88a8,3005) 3");
 }
 
 #[test]
-fn a_tag_that_a_clone_rewrote_is_put_back_whole() {
+fn a_tag_rewritten_in_a_clone_is_restored_whole() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=clone(set_field:4103->vlan_vid,output:2),output:3",
     ]);
@@ -107,7 +107,7 @@ fn a_tag_rewritten_in_a_clone_is_put_back() {
 }
 
 #[test]
-fn a_pop_that_uncovers_an_unparsed_tag_goes_on_with_what_was_parsed() {
+fn a_pop_above_an_unparsed_tag_keeps_the_parsed_key() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=pop_vlan,output:2,resubmit(,1)",
         "table=1,dl_type=0x8100,actions=output:3",
@@ -119,7 +119,7 @@ fn a_pop_that_uncovers_an_unparsed_tag_goes_on_with_what_was_parsed() {
 }
 
 #[test]
-fn of_three_tags_that_are_pushed_the_last_two_stay() {
+fn of_three_pushed_tags_the_last_two_stay() {
     let switch =
         Switch::new(&["actions=push_vlan:0x8100,push_vlan:0x88a8,push_vlan:0x8100,output:2"]);
     assert_eq!(run(&switch, 0), "push(88a8,1000) push(8100,1000) 2");
@@ -135,7 +135,7 @@ fn tags_that_stay_are_neither_popped_nor_pushed_again() {
 }
 
 #[test]
-fn a_tag_that_was_rewritten_and_then_covered_is_pushed_whole() {
+fn a_covered_rewritten_tag_is_pushed_whole() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,push_vlan:0x88a8,output:2",
     ]);
@@ -151,7 +151,7 @@ fn a_tag_that_a_pop_uncovers_can_be_rewritten() {
 }
 
 #[test]
-fn a_tag_that_a_clone_pushed_and_rewrote_is_gone_behind_it() {
+fn a_tag_pushed_in_a_clone_is_removed_after_it() {
     let switch = Switch::new(&[
         "actions=clone(push_vlan:0x8100,output:2,load:0x1007->NXM_OF_VLAN_TCI[],output:2),output:3",
     ]);

@@ -110,7 +110,7 @@ fn a_version_is_kept_until_what_it_sees_is_reclaimed() {
 }
 
 #[test]
-fn what_is_reclaimed_no_newer_version_misses() {
+fn reclaimed_rules_are_invisible_to_newer_versions() {
     let switch = Switch::new(&["actions=output:2"]);
     for port in [3, 4, 2] {
         let rule = format!("actions=output:{port}");
@@ -139,7 +139,7 @@ fn versions_count_up_one_by_one() {
 }
 
 #[test]
-fn a_bridge_that_goes_takes_its_rules_and_ports() {
+fn removing_a_bridge_removes_rules_and_ports() {
     let switch = Switch::new(&["actions=output:2", "table=3,actions=output:2"]);
     let old = switch.pipeline.version();
     let change = switch.pipeline.remove_bridge(BRIDGE);

@@ -65,7 +65,7 @@ fn rules_are_printed_as_open_vswitch_prints_them() {
 }
 
 #[test]
-fn rules_that_are_printed_otherwise_are_known() {
+fn rules_printed_differently_are_listed() {
     for pair in recorded("different") {
         assert_ne!(pair["canonical"], pair["ours"], "a difference is one");
         check(pair["input"].as_str().unwrap(), pair["ours"].as_str().unwrap());
@@ -73,7 +73,7 @@ fn rules_that_are_printed_otherwise_are_known() {
 }
 
 #[test]
-fn rules_that_open_vswitch_alone_refuses_are_known() {
+fn rules_that_only_open_vswitch_refuses_are_listed() {
     for pair in recorded("looser") {
         check(pair["input"].as_str().unwrap(), pair["ours"].as_str().unwrap());
     }
@@ -89,7 +89,7 @@ fn check_refused(list: &str) {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_by_name() {
+fn unsupported_actions_are_refused_by_name() {
     check_refused("refused");
 }
 
@@ -99,7 +99,7 @@ fn what_open_vswitch_refuses_is_refused_and_the_place_is_named() {
 }
 
 #[test]
-fn what_open_vswitch_overlooks_is_refused() {
+fn errors_that_open_vswitch_ignores_are_refused() {
     check_refused("stricter");
 }
 

@@ -24,7 +24,7 @@ fn served(socket: &Path) -> Option<UnixStream> {
 }
 
 #[test]
-fn sixty_four_clients_are_served_and_the_next_when_one_has_gone() {
+fn the_control_socket_serves_64_clients_at_once() {
     let daemon = Daemon::start("");
     let socket = daemon.socket();
     // The client that waited for the daemon may still hold its place.

@@ -41,7 +41,7 @@ fn an_entry_is_listed_by_name_and_explained() {
 }
 
 #[test]
-fn an_entry_that_there_is_not_is_refused_with_a_hint() {
+fn a_missing_entry_is_refused_with_a_hint() {
     let daemon = Daemon::start("");
     let told = daemon.complaint(&["why", "0.9.9"]);
     let expected = "no entry 0.9.9: its slot is empty (idle entries are removed), and it is not among \

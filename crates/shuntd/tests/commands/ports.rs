@@ -58,7 +58,7 @@ fn a_port_that_is_added_has_a_file_of_its_own() {
 }
 
 #[test]
-fn a_patch_has_no_peer_until_both_ends_are_there() {
+fn a_patch_needs_both_ends() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     daemon.answer(&["add-port", "br0", "a", "type=patch", "peer=b"]);
     let show = daemon.answer(&["show"]);

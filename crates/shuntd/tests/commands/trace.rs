@@ -17,7 +17,7 @@ fn an_unknown_port_name_lists_the_existing_ports() {
 }
 
 #[test]
-fn a_packet_that_comes_in_by_no_port_is_traced_with_a_warning() {
+fn a_trace_without_ingress_port_gives_a_warning() {
     let daemon = daemon();
     let warned = |flow| daemon.answer(&["trace", "br0", flow]).contains("Warning: ");
     let text = daemon.answer(&["trace", "br0", "in_port=7,tcp"]);

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_range_has_its_place_once() {
+    fn a_value_out_of_range_has_one_position() {
         let mut config = Config::default();
         let complaint = |config: &Config| config.check().unwrap_err().to_string();
         config.caches.idle_ms = 0;
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_a_device_can_be_called() {
+    fn device_names_are_checked() {
         for (name, ok) in
             [("br0", true), ("a.b-c_d", true), ("", false), ("sixteen-bytes-oo", false)]
         {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_given_once_in_the_daemon_to_bridge_or_port() {
+    fn names_of_bridges_and_ports_are_unique() {
         let (p1, p2) = (named("p1"), named("p2"));
         let again = bridge("br1", &[p2.clone(), p1.clone()]);
         let twice = mistake(&[bridge("br0", &[p1]), again]);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_once_in_a_bridge() {
+    fn port_numbers_are_unique_in_a_bridge() {
         let port = |name, number| PortOptions { number, ..named(name) };
         let twice = mistake(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
         assert!(
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_has_its_place() {
+    fn a_mistake_has_a_position() {
         let place =
             |bridge: BridgeOptions| mistake(&[BridgeOptions { name: "br0".into(), ..bridge }]);
         let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn no_device_is_there_before_the_previous_one_is_empty() {
+    fn a_device_starts_after_the_previous_is_empty() {
         let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device_events(&mut exchange);

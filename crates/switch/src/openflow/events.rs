@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_changes_while_somebody_waits_is_heard_of() {
+    fn a_waiting_watcher_sees_a_port_change() {
         let changed = ChangedPorts::default();
         let mut take = pin!(changed.take());
         let mut context = Context::from_waker(Waker::noop());

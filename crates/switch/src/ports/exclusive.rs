@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_same_by_whatever_path() {
+    fn a_file_is_recognised_by_any_path() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out.pcap");
         let before = writes(&file);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_only_reads_has_nothing_for_itself() {
+    fn a_port_that_only_reads_needs_no_exclusive_resource() {
         let port =
             PortOptions { kind: PortType::Pcap, rx: "in.pcap".into(), ..PortOptions::default() };
         assert_eq!(ExclusiveResource::of(&port), None);

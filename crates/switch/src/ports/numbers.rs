@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_rests_until_no_thread_is_at_a_version_that_knows_it() {
+    fn a_number_is_reused_after_all_threads_adopted() {
         let mut numbers = NumberPool::new(2);
         let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
         numbers.give_back(second, Version::new(7));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_alone_makes_an_access_port() {
+    fn a_tag_setting_alone_means_an_access_port() {
         let port = PortOptions { tag: Some(5), ..PortOptions::default() };
         assert_eq!(port.vlans().mode, VlanMode::Access(5));
         assert_eq!(PortOptions::default().vlans(), PortVlans::default());

@@ -88,7 +88,7 @@ async fn each_circuit_evicts_megaflows_and_ltm_entries() {
 
 /// Checks that a failed circuit evicts all entries.
 /// Also checks that the switch uses the new rules.
-async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Version, u64) -> E) {
+async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);
     let engine: EngineMaker = Box::new(move |pipeline| {
@@ -119,10 +119,10 @@ async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Versi
 
 #[tokio::test]
 async fn a_fault_of_the_visits_circuit_evicts_all_entries() {
-    a_fault_flushes_and_the_switch_goes_on(Visits::new).await;
+    a_fault_flushes_the_caches_only(Visits::new).await;
 }
 
 #[tokio::test]
 async fn a_fault_of_the_relational_circuit_evicts_all_entries() {
-    a_fault_flushes_and_the_switch_goes_on(Relational::new).await;
+    a_fault_flushes_the_caches_only(Relational::new).await;
 }

@@ -66,7 +66,7 @@ async fn a_slow_controller_receives_every_flow_removed() {
 }
 
 #[tokio::test]
-async fn a_controller_that_does_not_read_holds_up_nobody() {
+async fn a_controller_that_does_not_read_blocks_nobody() {
     const COUNT: u64 = 80_000;
     let bench = Bench::start(1).await;
     let (_deaf, mut reader) = (bench.controller().await, bench.controller().await);

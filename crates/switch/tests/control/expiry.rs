@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_expires_while_a_thread_may_have_counts_to_hand_in() {
+async fn nothing_expires_before_all_counts_are_credited() {
     let tables = Arc::<OnceLock<Arc<Pipeline>>>::default();
     let own = Arc::clone(&tables);
     let engine = move |pipeline: Arc<Pipeline>| -> Box<dyn shunt_pipeline::Evictor> {
@@ -50,7 +50,7 @@ async fn nothing_expires_while_a_thread_may_have_counts_to_hand_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_thread_may_still_meet_is_not_forgotten() {
+async fn state_that_a_thread_may_use_is_kept() {
     let gate = Arc::<Gate>::default();
     let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
     bench.add_bridge("br0").await;

@@ -267,7 +267,7 @@ async fn an_embedded_nic_is_replaced_on_the_same_socket() {
 }
 
 #[tokio::test]
-async fn a_bridge_that_comes_again_has_its_nic_again() {
+async fn a_bridge_added_again_gets_its_nic_back() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
     world.warm(&frame(), 1).await;

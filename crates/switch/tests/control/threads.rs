@@ -202,7 +202,7 @@ async fn without_packet_threads_every_port_is_down() {
 }
 
 #[tokio::test]
-async fn a_port_that_breaks_goes_down_and_its_number_stays() {
+async fn a_broken_port_goes_down_and_keeps_its_number() {
     let bench = Bench::start(2).await;
     let broken = bench.add_port("p1", 0).await;
     let number = bench.port("p1").number;

@@ -39,7 +39,7 @@ fn digits(frame: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_trace_shows_which_clauses_met_which_conjunction() {
+async fn a_trace_shows_the_clauses_of_a_conjunction() {
     let bench = bench(&[
         "priority=10,ip,nw_src=10.0.0.1,actions=conjunction(7,1/2)",
         "priority=10,tcp,tp_dst=80,actions=conjunction(7,2/2)",
@@ -128,7 +128,7 @@ Datapath actions: meter(3),p2,p3
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_with_what_a_pop_uncovers() {
+async fn a_trace_continues_after_a_pop() {
     let bench = bench(&[
         "mpls,actions=pop_mpls:0x0800,resubmit(,1)",
         "table=1,udp,tp_dst=53,actions=dec_ttl,output:p2",
@@ -186,7 +186,7 @@ async fn a_trace_follows_both_branches_without_a_frame() {
 }
 
 #[tokio::test]
-async fn a_field_is_named_by_what_the_packet_is() {
+async fn a_field_is_named_by_the_protocol() {
     let bench = bench(&[
         "in_port=p1,dl_type=0x894f,actions=set_field:9->nsh_ttl,output:p2",
         "in_port=p1,udp,actions=set_field:9->udp_dst,output:p2",
@@ -223,7 +223,7 @@ async fn a_trace_warns_of_missing_ports() {
 }
 
 #[tokio::test]
-async fn a_copy_changes_nothing_of_the_packet_behind_it() {
+async fn a_copy_does_not_change_the_original() {
     let bench =
         bench(&["actions=clone(push_vlan:0x8100,set_field:4103->vlan_vid,output:p2),output:p3"])
             .await;

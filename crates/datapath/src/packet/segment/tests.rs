@@ -266,7 +266,7 @@ fn more_segments_than_the_bound_are_refused() {
 }
 
 #[test]
-fn a_pool_that_runs_out_midway_gets_every_segment_back() {
+fn an_exhausted_pool_gets_all_segments_back() {
     let (mut pool, mut out) = (Pool::new(), Vec::new());
     let packet = tcp(100).packet(&mut pool);
     let held: Vec<_> = std::iter::from_fn(|| pool.take(60, DatapathPort::default())).collect();

@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_nothing_leads_to_are_left_out() {
+    fn unreachable_tables_are_left_out() {
         let plan = plan(&[(0, 2), (1, 2)], 4);
         let places: Vec<_> = plan.nodes.iter().map(|node| node.table_key.1.number()).collect();
         assert_eq!(places, [0, 2]);
     }
 
     #[test]
-    fn a_cycle_is_entered_in_its_first_layer_and_left_from_any() {
+    fn a_cycle_has_one_entry_layer() {
         let plan = plan(&[(0, 5), (5, 3), (3, 5), (3, 9)], 2);
         // Table 5 is in the first layer, table 3 in the second.
         assert_eq!(path(&plan, &[0, 5, 3, 9]), Some(vec![0, 1, 2, 3]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_leads_to_itself_has_a_copy_for_each_time() {
+    fn a_table_that_leads_to_itself_is_copied() {
         let plan = plan(&[(0, 0), (0, 1)], 3);
         assert_eq!(path(&plan, &[0, 0, 0, 1]), Some(vec![0, 1, 2, 3]));
         assert_eq!(path(&plan, &[0, 1]), Some(vec![0, 3]));
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_way_leads_up_and_every_short_way_is_there(
+        fn every_short_path_is_in_the_plan(
             edges in prop::collection::vec((0u8..6, 0u8..6), 0..12),
             turns in prop::collection::vec(any::<prop::sample::Index>(), 3),
         ) {

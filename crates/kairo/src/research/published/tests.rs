@@ -107,7 +107,7 @@ mod gates {
     }
 
     #[test]
-    fn when_the_timer_expires_all_that_is_held_goes_on_and_nothing_is_evicted() {
+    fn an_expired_timer_releases_held_rows_without_evictions() {
         let mut scene = scene();
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         assert_ne!(scene.held()[1], 0);
@@ -119,7 +119,7 @@ mod gates {
     }
 
     #[test]
-    fn when_a_batch_is_there_all_that_is_held_goes_on() {
+    fn a_complete_batch_releases_all_held_rows() {
         let settings =
             PublishedSettings { batch: 3, propagation: None, ..PublishedSettings::default() };
         let mut scene = GateScene::new(settings, 3);
@@ -143,7 +143,7 @@ mod gates {
     }
 
     #[test]
-    fn an_update_of_an_earlier_table_is_held_apart_from_that_of_a_later() {
+    fn updates_of_two_tables_are_held_separately() {
         let mut scene = scene();
         assert_eq!(scene.update(&[(2, 0)]), [0]);
         assert_eq!(scene.update(&[(1, 1)]), [1]);
@@ -152,7 +152,7 @@ mod gates {
     }
 
     #[test]
-    fn an_update_of_a_later_table_takes_along_what_an_earlier_one_held() {
+    fn a_later_update_releases_earlier_held_rows() {
         let mut scene = scene();
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         assert_eq!(scene.update(&[(2, 1)]), [1]);
@@ -169,7 +169,7 @@ mod gates {
     }
 
     #[test]
-    fn without_gates_nothing_is_held_and_the_same_is_evicted() {
+    fn without_gates_the_same_entries_are_evicted() {
         let settings = PublishedSettings { has_gates: false, ..PublishedSettings::default() };
         let mut scene = GateScene::new(settings, 4);
         assert_eq!(scene.update(&[(1, 0)]), [0]);
@@ -178,7 +178,7 @@ mod gates {
     }
 
     #[test]
-    fn without_a_timer_what_is_held_stays() {
+    fn without_a_timer_held_rows_stay() {
         let settings =
             PublishedSettings { propagation: None, batch: 4, ..PublishedSettings::default() };
         let mut scene = GateScene::new(settings, 4);
@@ -189,7 +189,7 @@ mod gates {
 }
 
 #[test]
-fn a_tuple_that_is_new_needs_no_other_circuit() {
+fn a_new_tuple_needs_no_new_circuit() {
     let mut scene = GateScene::new(PublishedSettings::default(), 4);
     assert_eq!(scene.update(&[(1, 0)]), [0]);
     scene.wait(60);
@@ -198,7 +198,7 @@ fn a_tuple_that_is_new_needs_no_other_circuit() {
 }
 
 #[test]
-fn a_way_that_is_new_has_the_circuit_built_anew_after_the_evictions() {
+fn a_new_path_rebuilds_the_circuit_after_the_evictions() {
     let mut scene = GateScene::new(PublishedSettings::default(), 4);
     // The rule leads from the last table to a new one.
     assert_eq!(scene.update(&[(3, 0)]), [0]);
@@ -236,7 +236,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
 }
 
 #[test]
-fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
+fn the_change_after_a_fault_evicts_lost_entries() {
     let mut scene = GateScene::new(PublishedSettings::default(), 2);
     scene.install(2);
     scene.engine.shared().is_failing = true;
@@ -247,7 +247,7 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
 }
 
 #[test]
-fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
+fn a_late_install_stays_late() {
     let mut scene = GateScene::new(PublishedSettings::default(), 0);
     let late = scene.traversal(0);
     scene.engine.apply(&[], late.version.next());
@@ -256,7 +256,7 @@ fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
 }
 
 #[test]
-fn rules_that_come_and_go_leave_nothing_behind() {
+fn removed_rules_leave_nothing() {
     let mut scene = GateScene::new(PublishedSettings::default(), 2);
     for _ in 0..3 {
         assert_eq!(scene.update(&[(1, 0)]), [0]);

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_its_memory_is_what_dbsp_says_of_its_batches_about() {
+    fn estimated_memory_is_close_to_that_of_dbsp() {
         let twin = Twin::new(&[]);
         let mut engine = Relational::new(twin.pipeline.version(), 1);
         let mut key = FlowKey::ZERO;

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_the_panic_said() {
+    fn an_error_has_the_panic_message() {
         let prefix = "a step of the circuit panicked: ";
         assert_eq!(message(|| panic!("plainly")), format!("{prefix}plainly"));
         assert_eq!(message(|| panic!("at {}", 7)), format!("{prefix}at 7"));

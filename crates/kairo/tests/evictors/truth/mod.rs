@@ -306,11 +306,11 @@ fn check(can_write: bool) {
 }
 
 #[test]
-fn exactly_the_entries_go_whose_packets_meet_something_else() {
+fn exactly_the_stale_entries_are_evicted() {
     check(false);
 }
 
 #[test]
-fn no_entry_stays_whose_packets_meet_something_else_through_rewritten_headers() {
+fn no_entry_stale_by_rewritten_headers_stays() {
     check(true);
 }

@@ -256,7 +256,7 @@ fn a_paused_packet_resumes() {
 }
 
 #[test]
-fn a_packet_that_did_not_pause_here_is_stale() {
+fn a_packet_of_another_pause_is_stale() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let packet = paused(&mut harness);
     let mut forged = packet.clone();

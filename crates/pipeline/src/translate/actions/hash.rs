@@ -174,7 +174,7 @@ mod tests {
     /// The highest bits choose buckets and links. So each bit of each value must reach
     /// all bits of the hash: it changes about half of them.
     #[test]
-    fn every_bit_of_every_value_changes_about_half_of_the_hash() {
+    fn every_value_bit_flips_half_of_the_hash() {
         for value in [0, 1, 0x0a00_0001, u128::MAX] {
             for bit in 0..128 {
                 let hashes = [value, value ^ 1 << bit].map(|value| Hash::of(7).with(value));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn many_links_are_chosen_by_a_remainder() {
+    fn with_many_links_a_remainder_chooses() {
         let hashes = || (0..100).map(|packet| Hash::of(7).with(packet));
         let choice = |links_count: u16| {
             [MultipathAlgorithm::HighestRandomWeight, MultipathAlgorithm::ModuloN].map(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fitting_argument_is_the_modulus() {
+    fn a_matching_argument_is_the_modulus() {
         for (argument, modulus) in [(4, 8), (5, 5), (6, 6), (10, 10), (11, 11), (12, 8), (0, 8)] {
             let action = action(MultipathAlgorithm::IterativeHash, 4, argument);
             for hash in (0..100).map(|packet| Hash::of(7).with(packet)) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_widest_number_are_counted() {
+    fn links_with_the_largest_number_are_counted() {
         for algorithm in ALGORITHMS {
             let action = action(algorithm, u16::MAX, u32::MAX);
             assert!((0..100).all(|packet| choose(&action, Hash::of(packet)) <= u16::MAX.into()));

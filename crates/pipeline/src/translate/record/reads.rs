@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_is_among_the_reads_once(
+        fn every_read_object_is_recorded_once(
             objects in prop::collection::vec(object(), 0..400),
         ) {
             let reads = reads(objects.iter().copied());
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_taken_leaves_no_trace(
+        fn taking_the_reads_leaves_none(
             first in prop::collection::vec(object(), 0..300),
             second in prop::collection::vec(object(), 0..300),
         ) {

@@ -160,7 +160,7 @@ const SPARE: &[Spare] = &[
     spare(
         "working_packet/action_builder.rs",
         "self.pending.words()",
-        "what_a_clone_has_written_and_is_put_back",
+        "a_field_restored_after_a_clone",
     ),
     spare(
         "working_packet/action_builder.rs",
@@ -169,12 +169,12 @@ const SPARE: &[Spare] = &[
     ),
     // Packets that agree are generated in one bridge, never recirculated; no change is one of
     // settings.
-    spare("translate/entry.rs", "word::BRIDGE", "the_bridge_and_that_it_is_the_first_round"),
-    spare("translate/entry.rs", "FieldId::RecircId", "the_bridge_and_that_it_is_the_first_round"),
+    spare("translate/entry.rs", "word::BRIDGE", "the_bridge_and_the_recirculation_id_are_consulted"),
+    spare("translate/entry.rs", "FieldId::RecircId", "the_bridge_and_the_recirculation_id_are_consulted"),
     spare(
         "translate/bridge_view.rs",
         "Object::Bridge(id)",
-        "the_bridge_and_that_it_is_the_first_round",
+        "the_bridge_and_the_recirculation_id_are_consulted",
     ),
     // No generated change is one of a single port.
     spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "the_ports_of_a_bridge"),
@@ -189,7 +189,7 @@ const SPARE: &[Spare] = &[
     spare(
         "actions/learn.rs",
         "read(counted)",
-        "how_many_rules_of_a_cookie_there_are_where_that_is_limited",
+        "the_number_of_rules_with_a_limited_cookie",
     ),
     spare(
         "working_packet/mpls.rs",
@@ -197,7 +197,7 @@ const SPARE: &[Spare] = &[
         "labels_that_are_pushed_popped_and_put_back",
     ),
     // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
-    spare("actions/normal.rs", "FieldId::EthType, bit", "that_a_type_is_not_that_of_a_tag"),
+    spare("actions/normal.rs", "FieldId::EthType, bit", "an_ethernet_type_that_is_no_tag"),
     spare(
         "partition/live_state.rs",
         "Object::Live(state.bridge.id())",
@@ -206,7 +206,7 @@ const SPARE: &[Spare] = &[
     spare(
         "working_packet/vlan.rs",
         "VLAN, INNER",
-        "tags_that_are_pushed_over_popped_and_looked_for",
+        "tags_that_are_pushed_popped_and_matched",
     ),
 ];
 
@@ -217,7 +217,7 @@ const TESTS: [&str; 2] = [
 ];
 
 #[test]
-fn what_generated_packets_do_not_need_has_a_test_by_name() {
+fn calls_without_generated_packets_have_a_test() {
     let lines = lines();
     for spare in SPARE {
         let Spare { file, words, proof } = spare;

@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn what_reads_no_object_that_changed_stays_as_it_was(
+    fn unread_objects_change_no_translation(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 8),
         ops in prop::collection::vec(generate::op(), 1..6),
@@ -109,7 +109,7 @@ proptest! {
 /// The coverage of the laws above: packets of generated worlds use every feature
 /// often enough, also after they were parsed again.
 #[test]
-fn the_generated_worlds_reach_every_feature() {
+fn generated_switches_reach_every_feature() {
     let mut runner = runner();
     let mut counts: BTreeMap<Feature, usize> = BTreeMap::new();
     for _ in 0..600 {
