@@ -73,14 +73,14 @@ pub struct Account {
 
 /// CPU time and wall time since the start.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
+pub struct TimeSpent {
     /// Nanoseconds that the threads ran.
     pub run_ns: f64,
     /// Seconds of wall time.
     pub seconds: f64,
 }
 
-impl Spent {
+impl TimeSpent {
     /// Returns the share of one CPU in percent.
     #[must_use]
     pub fn share(self) -> f64 {
@@ -97,9 +97,9 @@ impl Account {
 
     /// Returns the time spent since the start.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> TimeSpent {
         let seconds = self.since.elapsed().as_secs_f64();
-        Spent { run_ns: process_ns(self.id).saturating_sub(self.run_ns) as f64, seconds }
+        TimeSpent { run_ns: process_ns(self.id).saturating_sub(self.run_ns) as f64, seconds }
     }
 }
 

@@ -6,7 +6,7 @@
 
 #![expect(clippy::panic, reason = "an experiment that cannot be set up panics with the reason")]
 #![expect(clippy::disallowed_methods, reason = "experiments measure time")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "they print for their user")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "experiments print their results")]
 
 pub mod capture;
 pub mod controller;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::repository::root;
 
-/// Maximum time for anything that should happen soon, on a busy machine.
+/// Maximum time for any expected event, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
 /// A running `shuntd`.
@@ -184,7 +184,7 @@ pub fn text(output: &Output) -> String {
 /// # Panics
 ///
 /// If it succeeded.
-pub fn complaint(output: &Output) -> String {
+pub fn error_text(output: &Output) -> String {
     let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
     assert!(!output.status.success(), "no error output: {out}{err}");
     err

@@ -186,7 +186,7 @@ impl<'a> Token<'a> {
             .map(|marker| &self.text[..marker.len()])
     }
 
-    /// Returns what is between the first and the last quote.
+    /// Returns the text between the first and the last quote.
     fn string_body(&self) -> &'a str {
         let (begin, end) = (self.text.find('"'), self.text.rfind('"'));
         begin.zip(end).and_then(|(begin, end)| self.text.get(begin + 1..end)).unwrap_or_default()

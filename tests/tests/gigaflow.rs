@@ -11,7 +11,7 @@ use serde_json::Value;
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{Daemon, complaint, text, until},
+    daemon::{Daemon, error_text, text, until},
 };
 
 /// Sender check, rewrite, forward: all sources and destinations share entries.
@@ -241,7 +241,7 @@ fn invalid_settings_are_refused_with_advice() {
         ("caches.gigaflow.tag_bits=25", "from 1 to 24"),
         ("caches.gigaflow.polcy=joint", "caches.gigaflow.policy"),
     ] {
-        let words = complaint(&rig.daemon.shuntctl(&["set", setting]));
+        let words = error_text(&rig.daemon.shuntctl(&["set", setting]));
         assert!(words.contains(expected), "{setting}: {words}");
     }
     assert_eq!(rig.caches()["kind"], "megaflow", "nothing has changed");

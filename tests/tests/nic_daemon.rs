@@ -146,13 +146,15 @@ impl Drop for Nic {
 }
 
 /// Starts a daemon behind this NIC, with traffic.
-fn behind(nic: &Nic) -> Daemon {
+fn daemon_behind(nic: &Nic) -> Daemon {
     let address = nic.address();
-    fed(&format!("[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"))
+    daemon_with_traffic(&format!(
+        "[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"
+    ))
 }
 
 /// Starts a daemon with traffic.
-fn fed(target: &str) -> Daemon {
+fn daemon_with_traffic(target: &str) -> Daemon {
     let daemon = Daemon::start(&format!("{target}[[bridge]]\nname = \"br0\"\n"));
     load(&daemon);
     fs::write(daemon.run_dir().join("in"), capture::written(frames())).unwrap();
@@ -172,7 +174,7 @@ fn has(daemon: &Daemon, expected: u64) -> bool {
 #[test]
 fn a_released_external_nic_is_empty() {
     let nics = [(); 2].map(|()| Nic::start("127.0.0.1:0", |program| Command::new(program)));
-    let daemon = fed("");
+    let daemon = daemon_with_traffic("");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
     let address = format!("caches.gigaflow.offload.address={}", nics[0].address());
     let words =
@@ -202,7 +204,7 @@ fn a_released_external_nic_is_empty() {
 fn a_returning_nic_is_synchronised() {
     let nic = Nic::start("127.0.0.1:0", |program| Command::new(program));
     let address = nic.address();
-    let daemon = behind(&nic);
+    let daemon = daemon_behind(&nic);
     let nic_of = || caches(&daemon)["nic"].clone();
     let has = |expected| has(&daemon, expected);
     // Sender check, an output, an output with a pushed tag, a drop; the NIC refuses two outputs.

@@ -68,9 +68,9 @@ fn run(tool: &str, nic: &Nic) -> Option<String> {
     command.arg(root().join("tests/tools").join(tool)).arg(nic.find_address().unwrap_or_default());
     command.arg(root().join("p4/gigaflow.p4info.txtpb")).arg(root().join("p4/gigaflow.json"));
     let answer = output(&mut command);
-    let [said, complaint] =
+    let [said, error_text] =
         [&answer.stdout, &answer.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(answer.status.success(), "{said}{complaint}\n{}", nic.log());
+    assert!(answer.status.success(), "{said}{error_text}\n{}", nic.log());
     Some(said)
 }
 

@@ -42,7 +42,7 @@ def main():
                 print(f"FAILED {number} {title}: {name}: expected {expected} got {got}")
         print(f"# {title}: {count} of {group.__doc__}", flush=True)
     print(f"{number - failed} passed, {failed} failed", flush=True)
-    # Streams that others hold wait for ever.
+    # Streams that others hold wait forever.
     os._exit(1 if failed or number == 0 else 0)
 
 

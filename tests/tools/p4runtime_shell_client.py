@@ -183,7 +183,7 @@ def main():
     for name, step in steps:
         step()
         print("ok", name, flush=True)
-    # Threads of the shell wait for ever.
+    # Threads of the shell wait forever.
     os._exit(0)
 
 

@@ -19,7 +19,7 @@ const PACKAGES: &[&str] =
 /// Options for the eviction engines that run as dbsp circuits.
 const DBSP: &[&str] = &["--features", "shunt-benches/dbsp,shuntd/dbsp"];
 
-/// Packages for `--list` and `--help`: the program that knows the experiments.
+/// Packages for `--list` and `--help`: the program with the list of experiments.
 const LIST: &[&str] = &["--package", "shunt-benches", "--bin", "experiments"];
 
 /// Runs the named experiments.
@@ -27,7 +27,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.first().is_some_and(|name| name == "regress") {
         return regress::run_command(&arguments[1..]);
     }
-    if arguments.iter().all(|word| ASKS.contains(&word.as_str())) {
+    if arguments.iter().all(|word| QUERY_OPTIONS.contains(&word.as_str())) {
         println!("building the experiment program for its list, once:");
         build(LIST)?;
         return run_experiments(arguments, None);
@@ -43,7 +43,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
 }
 
 /// Options that measure nothing.
-const ASKS: [&str; 3] = ["--list", "--help", "-h"];
+const QUERY_OPTIONS: [&str; 3] = ["--list", "--help", "-h"];
 
 fn build(packages: &[&str]) -> Result<(), TaskError> {
     run(cargo(&["build", "--release"]).args(packages))

@@ -101,7 +101,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 /// Commands that print their own `--help`.
-const HELP_THEMSELVES: [&str; 2] = ["bench", "pipebench"];
+const OWN_HELP: [&str; 2] = ["bench", "pipebench"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let asks_for_help = rest.iter().any(|word| ["--help", "-h"].contains(&word.as_str()));
-    if asks_for_help && !HELP_THEMSELVES.contains(&command.name) {
+    if asks_for_help && !OWN_HELP.contains(&command.name) {
         println!("cargo xtask {} {}\n    {}", command.name, command.arguments, command.what);
         return ExitCode::SUCCESS;
     }

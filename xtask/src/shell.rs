@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-/// A message for people that says why a command of the project failed.
+/// The message that explains why a command of the project failed.
 #[derive(Debug)]
 pub(crate) struct TaskError(pub(crate) String);
 
@@ -52,7 +52,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs a program to its end with inherited output.
 pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
-    let status = command.status().map_err(|error| could_not(command, &error))?;
+    let status = command.status().map_err(|error| run_failure(command, &error))?;
     if status.success() {
         Ok(())
     } else {
@@ -66,7 +66,7 @@ pub(crate) fn run_watched(
     mut watch: impl FnMut(&str),
 ) -> Result<(), TaskError> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| could_not(command, &error))?;
+    let mut child = child.map_err(|error| run_failure(command, &error))?;
     let (lines, written) = mpsc::channel();
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|pipe| Box::new(pipe) as _),
@@ -100,7 +100,7 @@ pub(crate) fn run_watched(
 /// The error contains its error output.
 pub(crate) fn output(command: &mut Command) -> Result<String, TaskError> {
     let output =
-        command.stdin(Stdio::null()).output().map_err(|error| could_not(command, &error))?;
+        command.stdin(Stdio::null()).output().map_err(|error| run_failure(command, &error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -141,6 +141,6 @@ fn line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn could_not(command: &Command, error: &std::io::Error) -> TaskError {
+fn run_failure(command: &Command, error: &std::io::Error) -> TaskError {
     TaskError::new(format!("cannot run `{}`: {error}", line(command)))
 }

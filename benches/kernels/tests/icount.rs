@@ -121,7 +121,7 @@ fn committed() -> (String, BTreeMap<String, f64>) {
 }
 
 /// Returns why counts of this machine are not comparable with others.
-fn obstacle() -> Option<String> {
+fn reason_to_skip() -> Option<String> {
     if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
         return Some("instruction counts need x86-64 with glibc".to_owned());
     }
@@ -129,8 +129,8 @@ fn obstacle() -> Option<String> {
     valgrind.err().map(|_| "valgrind is not installed".to_owned())
 }
 
-/// Prints what was not tested; the harness hides only what passing tests *print*.
-fn say(what: &str) {
+/// Prints which part was not tested; the harness hides only the output of passing tests.
+fn print_skip(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(io::stderr(), "{what}");
 }
@@ -142,20 +142,22 @@ fn say(what: &str) {
                                        icount`"
 )]
 fn no_kernel_needs_more_instructions_than_it_did() {
-    if let Some(obstacle) = obstacle() {
-        return say(&format!("SKIPPED: {obstacle}"));
+    if let Some(reason_to_skip) = reason_to_skip() {
+        return print_skip(&format!("SKIPPED: {reason_to_skip}"));
     }
     let (libc, (libc_then, committed)) = (libc(), committed());
     let is_blessed = std::env::var_os("SHUNT_BLESS").is_some();
     if libc != libc_then && !is_blessed {
-        return say(&format!(
+        return print_skip(&format!(
             "SKIPPED: the committed counts are for {libc_then}, and this machine \
                              has {libc}"
         ));
     }
     let counts = match counts() {
         Ok(counts) => counts,
-        Err(names) => return say(&format!("SKIPPED: processor-specific functions ran: {names:?}")),
+        Err(names) => {
+            return print_skip(&format!("SKIPPED: processor-specific functions ran: {names:?}"));
+        }
     };
     if is_blessed {
         let lines = counts.iter().map(|(name, count)| format!("{name} = {count:.1}\n"));
@@ -173,7 +175,7 @@ fn no_kernel_needs_more_instructions_than_it_did() {
     };
     let shrunk = changed(|count, before| count < before * (1.0 - TOLERANCE));
     if !shrunk.is_empty() {
-        say(&format!("fewer instructions than before: {shrunk:?}; keep them with --bless"));
+        print_skip(&format!("fewer instructions than before: {shrunk:?}; keep them with --bless"));
     }
     let grown = changed(|count, before| count > before * (1.0 + TOLERANCE));
     let advice = "if the change is worth it: cargo xtask test icount --bless";

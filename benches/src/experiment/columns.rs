@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plot::WIDTH;
 
-/// A drawn panel.
+/// A panel of a plot.
 pub(super) struct Block {
     pub(super) body: String,
     pub(super) height: f64,

@@ -97,7 +97,7 @@ impl Report<'_> {
                 "value": rounded(row.ours.median()),
                 "rival": rival.map(|(name, _)| name),
                 "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
-                "ratio": beside(row).map(rounded),
+                "ratio": comparison(row).map(rounded),
                 "published": row.published,
             })
         });
@@ -169,7 +169,7 @@ fn json_lines(value: &Value) -> String {
 }
 
 /// Returns the ratio to the rival, or else to the published value.
-fn beside(row: &Row) -> Option<f64> {
+fn comparison(row: &Row) -> Option<f64> {
     row.ratio().map(|ratio| ratio.middle).or_else(|| row.part_of_published())
 }
 

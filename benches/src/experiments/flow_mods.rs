@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use super::tables;
 use crate::{
-    cpu::{self, Account, Spent},
+    cpu::{self, Account, TimeSpent},
     experiment::{Better, Row, Run, Samples},
     switch::{Contender, Setup, Switch},
 };
@@ -183,7 +183,7 @@ fn measure(contender: &Contender, folder: &Path, files: &Files) -> Round {
     Round { change_kinds: [bundle, added, changed, removed], bytes }
 }
 
-fn figures(spent: Spent, count: usize) -> Figures {
+fn figures(spent: TimeSpent, count: usize) -> Figures {
     let count = count as f64;
     Figures {
         rate: count / spent.seconds,

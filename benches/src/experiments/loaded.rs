@@ -39,7 +39,7 @@ const BRIDGE: BridgeId = BridgeId::new(1);
 const PORTS: u32 = 64;
 
 /// A rule for a port that no bridge of the experiments has.
-pub(crate) const ELSEWHERE: &str = "table=0,priority=1,in_port=60000,actions=drop";
+pub(crate) const UNUSED_PORT_RULE: &str = "table=0,priority=1,in_port=60000,actions=drop";
 
 /// Returns the published number of packets: misses divided by the miss rate.
 fn published_packets(pipeline: &str) -> usize {
@@ -95,8 +95,8 @@ impl Loaded {
 
     /// Adds a rule that no packet of any workload matches.
     pub(crate) fn change(&self) -> Change {
-        let rule = parse_rule(FlowModCommand::Add, ELSEWHERE, &NoPortNames);
-        let rule = rule.unwrap_or_else(|error| panic!("{ELSEWHERE}: {error}"));
+        let rule = parse_rule(FlowModCommand::Add, UNUSED_PORT_RULE, &NoPortNames);
+        let rule = rule.unwrap_or_else(|error| panic!("{UNUSED_PORT_RULE}: {error}"));
         self.add(&[rule])
     }
 

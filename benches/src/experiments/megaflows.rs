@@ -7,7 +7,7 @@
 use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;
 
-use super::classifier::{Ours, class_bench, start_rival, synthetic};
+use super::classifier::{OurTable, class_bench, start_rival, synthetic};
 use crate::experiment::{Row, Run, Samples};
 
 const TABLES: &[&str] =
@@ -55,7 +55,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
         "specific" => synthetic(1000, 100, Priorities::Specific, count),
         name => class_bench(name, count),
     };
-    let (entries, masks) = Ours::new(&workload).megaflows();
+    let (entries, masks) = OurTable::new(&workload).megaflows();
     let rival = start_rival(run, &workload).map(|mut rival| rival.ask::<usize>("megaflows"));
     let name = workload.title();
     println!("{}", json!({ "name": name, "ours": [entries, masks], "rival": rival }));

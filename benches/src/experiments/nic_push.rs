@@ -2,7 +2,7 @@
 //!
 //! Client and server are those of the switch, in one process, with gRPC over a socket between them.
 //! The rate includes the whole path: encode, send, check, insert into the NIC's stages, reply, and
-//! notify the owner. CPU is that of both ends.
+//! notify the owner. CPU time is the sum of both ends.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         // Single-rule batches would take minutes for all rules.
         let rules = rules(if batch == 1 { all / 20 } else { all });
         let measured: Vec<Measured> = (0..rounds)
-            .map(|_| run.step(&format!("batches of {batch}"), |_| Bed::new(batch).measure(&rules)))
+            .map(|_| {
+                run.step(&format!("batches of {batch}"), |_| Testbed::new(batch).measure(&rules))
+            })
             .collect();
         let row = |metric, unit, better, of: fn(&Measured) -> f64| Row {
             better,
@@ -85,13 +87,13 @@ struct Measured {
 }
 
 /// A NIC with a client.
-struct Bed {
+struct Testbed {
     target: P4RuntimeDevice,
     news: mpsc::Receiver<()>,
     _runtime: Runtime,
 }
 
-impl Bed {
+impl Testbed {
     fn new(batch: usize) -> Self {
         let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
         let program = Program::new(STAGES, 65_536).unwrap_or_else(|error| panic!("{error}"));
@@ -116,12 +118,12 @@ impl Bed {
         let target = P4RuntimeDevice::new(settings, runtime.handle(), move || {
             let _ = wake.try_send(());
         });
-        let mut bed = Self { target, news, _runtime: runtime };
-        while !bed.heard().contains(&OffloadEvent::Restored) {}
-        bed
+        let mut testbed = Self { target, news, _runtime: runtime };
+        while !testbed.take_events().contains(&OffloadEvent::Restored) {}
+        testbed
     }
 
-    fn heard(&mut self) -> Vec<OffloadEvent> {
+    fn take_events(&mut self) -> Vec<OffloadEvent> {
         let mut events = Vec::new();
         let news = self.news.recv_timeout(Duration::from_secs(10));
         news.unwrap_or_else(|_| panic!("the NIC does not reply"));
@@ -150,7 +152,7 @@ impl Bed {
         let (start, mut replied) = (Instant::now(), 0);
         while replied < count {
             self.target.submit(&mut left).unwrap_or_else(|error| panic!("{error}"));
-            for event in self.heard() {
+            for event in self.take_events() {
                 match event {
                     OffloadEvent::Completed { result: Ok(()), .. } => replied += 1,
                     OffloadEvent::Counted { .. } => {}

@@ -19,7 +19,7 @@ use super::{
     windows::Sink,
 };
 use crate::{
-    cpu::{Account, Spent},
+    cpu::{Account, TimeSpent},
     experiment::{Row, Run, Samples},
     switch::{Contender, PortSpec, Setup, Switch, is_root, output},
 };
@@ -129,7 +129,7 @@ impl Lab {
         self.send(WARM_UP);
         let account = Account::open(self.switch.id());
         let arrived = self.send(packets);
-        let Spent { run_ns, .. } = account.spent();
+        let TimeSpent { run_ns, .. } = account.spent();
         assert!(arrived > packets / 2, "{}: {arrived} of {packets} packets arrived", case.name);
         run_ns / 1e3 / f64::from(arrived)
     }

@@ -14,7 +14,7 @@ use shunt_pipebench::{output::LivePort, traffic::ScheduledPacket, workload::Work
 
 use super::{
     cables::Cables,
-    loaded::{ELSEWHERE, Loaded, PIPELINES, workload},
+    loaded::{Loaded, PIPELINES, UNUSED_PORT_RULE, workload},
     windows::Sink,
 };
 use crate::{
@@ -42,7 +42,7 @@ const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
 const ENTRIES: &str = "entries of these flows";
 const ARRIVED: &str = "first packets that arrived";
-const JUDGED: &str = "CPU to revalidate all entries after one change, iterative engine";
+const REVALIDATION_CPU: &str = "CPU to revalidate all entries after one change, iterative engine";
 const CHANGED: &str = "CPU of the default eviction engine after one change";
 
 /// Runs all pipelines.
@@ -65,19 +65,29 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{name}, {}", contender.name());
                 measured.push(run.step(&what, |folder| {
-                    Bed::new((contender, None), folder, &traffic).measure(&traffic, sizes)
+                    Testbed::new((contender, None), folder, &traffic).measure(&traffic, sizes)
                 }));
             }
             iterative.push(run.step(&format!("{name}, iterative engine"), |folder| {
                 let engine = Some("iterative");
-                Bed::new((&contenders[0], engine), folder, &traffic).measure(&traffic, sizes)
+                Testbed::new((&contenders[0], engine), folder, &traffic).measure(&traffic, sizes)
             }));
         }
         measured.push(iterative);
         let rival = contenders.get(1).map(Contender::name);
         rows.extend(pipeline_rows(pipeline, sizes, &measured, rival.as_deref()));
     }
-    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ENTRIES, ARRIVED, JUDGED, CHANGED];
+    let order = [
+        LOAD_RATE,
+        LOAD_CPU,
+        LOAD_BYTES,
+        SET_UP,
+        BYTES,
+        ENTRIES,
+        ARRIVED,
+        REVALIDATION_CPU,
+        CHANGED,
+    ];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -115,7 +125,7 @@ impl Traffic {
 }
 
 /// A switch with a virtual device at each port.
-struct Bed {
+struct Testbed {
     switch: Box<dyn Switch>,
     /// The far ends by port number from 1; `None` for ports without packets.
     senders: Vec<Option<LivePort>>,
@@ -144,7 +154,7 @@ struct AtSize {
     judged_ms: f64,
 }
 
-impl Bed {
+impl Testbed {
     fn new(
         (contender, engine): (&Contender, Option<&'static str>),
         folder: &Path,
@@ -193,7 +203,8 @@ impl Bed {
                 bytes: bytes / arrived_in_all.max(1.0),
                 entries: self.switch.cached() as f64,
                 arrived: 100.0 * arrived / (end - sent).max(1) as f64,
-                judged_ms: Samples((0..CHANGES).map(|_| self.judge() / 1e6).collect()).median(),
+                judged_ms: Samples((0..CHANGES).map(|_| self.revalidate() / 1e6).collect())
+                    .median(),
             });
             sent = end;
         }
@@ -203,10 +214,10 @@ impl Bed {
     /// Returns the CPU nanoseconds to revalidate all entries after a change.
     ///
     /// The idle CPU of the same time is subtracted.
-    fn judge(&self) -> f64 {
+    fn revalidate(&self) -> f64 {
         let idle = self.spent(|| ());
-        let judged = self.spent(|| drop(self.switch.ofctl(&[], "add-flow", &[ELSEWHERE])));
-        self.spent(|| drop(self.switch.ofctl(&["--strict"], "del-flows", &[ELSEWHERE_MATCH])));
+        let judged = self.spent(|| drop(self.switch.ofctl(&[], "add-flow", &[UNUSED_PORT_RULE])));
+        self.spent(|| drop(self.switch.ofctl(&["--strict"], "del-flows", &[UNUSED_PORT_MATCH])));
         (judged - idle).max(0.0)
     }
 
@@ -214,7 +225,7 @@ impl Bed {
     fn spent(&self, change: impl FnOnce()) -> f64 {
         let before = self.switch.evicting_ns();
         change();
-        self.switch.await_judgement();
+        self.switch.await_revalidation();
         self.switch.evicting_ns().saturating_sub(before) as f64
     }
 
@@ -235,7 +246,7 @@ impl Bed {
 }
 
 /// The match for `del-flows --strict`.
-const ELSEWHERE_MATCH: &str = "table=0,priority=1,in_port=60000";
+const UNUSED_PORT_MATCH: &str = "table=0,priority=1,in_port=60000";
 
 /// Returns why ours is worse for a metric.
 fn why_worse(metric: &str) -> &'static str {
@@ -244,7 +255,7 @@ fn why_worse(metric: &str) -> &'static str {
             "an entry stores the mask of each visited table, here up to thirty; with these the \
              eviction engine finds it without checking others"
         }
-        JUDGED => {
+        REVALIDATION_CPU => {
             "each table's mask is stored, which this engine does not use; and ours includes the \
              cost of the connection"
         }
@@ -283,7 +294,12 @@ fn pipeline_rows(
             row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),
             row(name(), (ENTRIES, "count", Better::Neither), &at(|one| one.entries)),
             row(name(), (ARRIVED, "%", Better::Neither), &at(|one| one.arrived)),
-            row_of(iterative, name(), (JUDGED, "ms", Better::Less), &at(|one| one.judged_ms)),
+            row_of(
+                iterative,
+                name(),
+                (REVALIDATION_CPU, "ms", Better::Less),
+                &at(|one| one.judged_ms),
+            ),
             row(name(), (CHANGED, "ms", Better::Less), &at(|one| one.judged_ms)),
         ]);
     }

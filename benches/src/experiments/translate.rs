@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Translations between two clock readings.
-const TURNS: usize = 2_000;
+const TRANSLATIONS_PER_READING: usize = 2_000;
 
 /// A measured operation.
 struct Subject {
@@ -38,8 +38,8 @@ pub(crate) fn rows(run: &mut Run) -> Vec<Row> {
     for _ in 0..steps(run) {
         run.step("translations", |_| {
             for Subject { call, samples, .. } in &mut subjects {
-                let ns = cpu::timed(|| (0..TURNS).for_each(|_| call()));
-                samples.0.push(ns as f64 / TURNS as f64);
+                let ns = cpu::timed(|| (0..TRANSLATIONS_PER_READING).for_each(|_| call()));
+                samples.0.push(ns as f64 / TRANSLATIONS_PER_READING as f64);
             }
         });
     }

@@ -30,8 +30,8 @@ impl HugePages {
 
     /// Returns whether this system provides enough.
     pub(super) fn are_here() -> bool {
-        static ARE_HERE: OnceLock<bool> = OnceLock::new();
-        *ARE_HERE.get_or_init(|| Self::ask().are_enough)
+        static PREPARED: OnceLock<bool> = OnceLock::new();
+        *PREPARED.get_or_init(|| Self::ask().are_enough)
     }
 }
 

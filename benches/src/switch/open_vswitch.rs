@@ -233,15 +233,15 @@ impl Switch for OpenVSwitch {
         &["revalidator"]
     }
 
-    fn await_judgement(&self) {
+    fn await_revalidation(&self) {
         // It replies when a revalidation round ends. That round may have begun before the change,
         // and the next one before all threads knew of it.
         for _ in 0..3 {
-            self.await_look();
+            self.await_revalidation_round();
         }
     }
 
-    fn await_look(&self) {
+    fn await_revalidation_round(&self) {
         self.control(&["revalidator/wait"]);
     }
 

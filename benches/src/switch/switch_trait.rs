@@ -88,10 +88,10 @@ pub trait Switch: Sync {
     }
 
     /// Waits until every cached flow is revalidated, if replies do not guarantee it.
-    fn await_judgement(&self) {}
+    fn await_revalidation(&self) {}
 
     /// Waits until a revalidation round has ended, if the switch has periodic ones.
-    fn await_look(&self) {}
+    fn await_revalidation_round(&self) {}
 
     /// Restores the initial flow limit if the switch has lowered it.
     fn allow_flows(&self) {}

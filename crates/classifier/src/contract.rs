@@ -62,7 +62,7 @@ impl PartialOrd for Rank {
 /// A table of rules that finds the highest-ranking match for a key and a version.
 ///
 /// `R` is the value that a lookup returns, usually an `Arc` of a rule. All implementations return
-/// the same; `Linear` is the one that is obviously right.
+/// the same; `Linear` is the obviously correct one.
 pub trait Classifier<R> {
     /// Adds a rule that versions from `added` on see.
     ///

@@ -1,7 +1,7 @@
 //! A binary prefix trie that finds the prefix lengths of a value in a set, and proves the others
 //! absent.
 //!
-//! A classifier asks: the address of the packet is 10.1.2.3; can a rule with a `/16` match? One
+//! A classifier must decide: the address of the packet is 10.1.2.3; can a rule with a `/16` match? One
 //! walk answers for all lengths. It also gives the number of leading bits of the address that prove
 //! the answer, so a cache entry made of the answer needs only those bits.
 //!

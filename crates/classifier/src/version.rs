@@ -1,7 +1,7 @@
 //! Versions: numbers over shared tables, not copies of them.
 //!
 //! Every object that a translation can consult has a [`Lifetime`]. A translation at a version skips
-//! the objects that this version does not see. Publishing a version costs time for what changed.
+//! the objects that this version does not see. The cost of publishing a version depends on the size of the change.
 
 use std::fmt;
 

@@ -231,14 +231,14 @@ fn an_address_proves_absence_without_other_words() {
 }
 
 /// A rule that no packet from port 2 matches; it adds an address to the tries.
-fn elsewhere(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
+fn other_port_rule(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
     [(InPort, 1, ALL), IP, (field, ip(octets), ALL)]
 }
 
 #[test]
 fn one_unmatched_address_is_proof_enough() {
     let (source, target) = ((Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL));
-    let held = elsewhere(Ipv4Src, [10, 0, 0, 9]);
+    let held = other_port_rule(Ipv4Src, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
     let depends_on = [(InPort, 0, ALL), IP, (Ipv4Src, 0, ALL)];
     // After the last stage, and within it.
@@ -250,7 +250,7 @@ fn one_unmatched_address_is_proof_enough() {
 #[test]
 fn a_lone_address_is_proved_with_its_layer() {
     let rule = [IP, UDP, (Ipv4Dst, ip([10, 0, 0, 2]), ALL), (UdpDst, 53, ALL)];
-    let held = elsewhere(Ipv4Dst, [10, 0, 0, 9]);
+    let held = other_port_rule(Ipv4Dst, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, UDP, (Ipv4Dst, ip([10, 0, 0, 9]), ALL)];
     let depends_on = [(InPort, 0, ALL), IP, (IpProto, 0, ALL), (Ipv4Dst, 0, ALL)];
     check(&[&rule, &held], &packet, None, &depends_on);
@@ -262,7 +262,7 @@ fn an_address_in_the_mask_is_the_proof() {
     let rules: &[&[Item]] = &[
         &[IP, UDP, target],
         &[IP, (Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL)],
-        &elsewhere(Ipv4Src, [10, 0, 0, 8]),
+        &other_port_rule(Ipv4Src, [10, 0, 0, 8]),
     ];
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 8]), ALL), target];
     check(rules, &packet, None, &[(InPort, 0, ALL), IP, TCP, (Ipv4Dst, 0, ALL)]);

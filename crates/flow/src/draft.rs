@@ -9,8 +9,8 @@
 //! - a tunnel option implies its presence, even if no bit of it is matched;
 //! - a later fragment is a fragment, and a packet that is no fragment is no later one.
 //!
-//! Open vSwitch does all but the last when a match passes through OXM. The last one unites forms
-//! that Open vSwitch prints alike.
+//! Open vSwitch does all but the last when a match passes through OXM. The last one merges
+//! matches that Open vSwitch prints in the same form.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Match,
@@ -56,7 +56,7 @@ impl MatchDraft {
     }
 
     /// Returns whether this match has the prerequisite of `field`.
-    pub(crate) fn meets(&self, field: FieldId) -> bool {
+    pub(crate) fn has_prerequisite(&self, field: FieldId) -> bool {
         prerequisite::is_met(field, &self.key, &self.mask)
     }
 

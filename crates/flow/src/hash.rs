@@ -1,6 +1,6 @@
 //! The hash of flow keys: seeded, a few instructions per word, without a dependency chain.
 //!
-//! Words are taken in pairs. Each word is mixed with its own secret, and the 128-bit products of
+//! Words are hashed in pairs. Each word is mixed with its own secret, and the 128-bit products of
 //! the pairs are added. This is the NH family of Black, Halevi, Krawczyk, Krovetz and Rogaway
 //! (UMAC: Fast and Secure Message Authentication). Two given keys of one length collide with
 //! probability 2^-64 over the choice of the secrets. The products do not depend on each other, so a
@@ -73,7 +73,7 @@ impl KeyHasher {
         self.folded(sum)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is returned by itself")]
     const fn folded(&self, sum: u128) -> u64 {
         let (high, low) = ((sum >> 64) as u64, sum as u64);
         let product = (high ^ self.fold[0]) as u128 * (low ^ self.fold[1]) as u128;

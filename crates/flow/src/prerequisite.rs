@@ -1,6 +1,6 @@
 //! Prerequisites: the conditions under which a field exists, in a match or in a packet.
 //!
-//! `tcp_dst` and `udp_dst` are the same bits of a key, and only the protocol tells which field they
+//! `tcp_dst` and `udp_dst` are the same bits of a key, and the protocol decides which field they
 //! are. Therefore OpenFlow lets a match name a field only together with the fields that make it
 //! exist (OpenFlow 1.3.5, 7.2.3.6). An action on a field does nothing to a packet without it. One
 //! set of rules answers three questions:

@@ -14,7 +14,7 @@ use shunt_gigaflow::{
 
 const STAGES_COUNT: u8 = 4;
 const ENTRIES_COUNT: usize = 32_000;
-const WAYS_COUNT: u64 = 256;
+const OUTLINES_COUNT: u64 = 256;
 
 /// Stages that index their entries by identity.
 struct IndexedStages {
@@ -59,7 +59,7 @@ fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
         }
         outline
     };
-    (0..WAYS_COUNT).map(outline).collect()
+    (0..OUTLINES_COUNT).map(outline).collect()
 }
 
 /// Returns full stages with the partitions of every other traversal.

@@ -37,7 +37,7 @@
 //! # Seasons
 //!
 //! A directory never evicts. It sees few of the hits, so its oldest entries are not those of the cache.
-//! Instead both directories are cleared every [`SEASON`] rounds. Decisions, leads and unfinished rounds
+//! Instead both directories are cleared every [`CLEARED_AFTER_ROUNDS`] rounds. Decisions, leads and unfinished rounds
 //! stay: with many starts, no start finishes a round in one season. Hits count only if one of the
 //! directories was full in the season.
 
@@ -130,7 +130,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
             duel.score(sample);
         }
         self.samples_count += 1;
-        if self.samples_count == ROUND * SEASON {
+        if self.samples_count == ROUND * CLEARED_AFTER_ROUNDS {
             self.restart();
         }
     }
@@ -379,7 +379,7 @@ pub const LEAD_MAX: u32 = ROUND / 4;
 const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 
 /// Number of rounds of all starts after which the directories are cleared.
-pub const SEASON: u32 = 64;
+pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
 /// Greatest number of starts with a duel. All other starts use sub-traversals.
 const DUELS_MAX: usize = 1024;

@@ -39,7 +39,7 @@ use crate::{
     ltm::{Eviction, Ltm, Store, Walk},
     outline::TraversalOutline,
     partition::{AnyPolicy, MegaflowPolicy, PolicyName, StageSet, StageView as _},
-    tag::{Reuse, TagName, TagSpace, is_hiding},
+    tag::{Reuse, TagName, TagSpace, has_other_hidden_state},
 };
 
 mod fill;
@@ -256,7 +256,7 @@ impl Gigaflow {
     ///
     /// - its bridge caches megaflows;
     /// - no stage behind the last entry of the walk can take the rest of the traversal;
-    /// - the rest learns, recirculates or comes near to a bound.
+    /// - the rest learns, recirculates or comes near a bound.
     pub fn resume(
         &mut self,
         store: &mut impl Store,
@@ -355,7 +355,7 @@ impl Gigaflow {
             self.counts.learning += 1;
             return noted.traversal;
         }
-        if miss.start.is_none() && is_hiding(miss.key) {
+        if miss.start.is_none() && has_other_hidden_state(miss.key) {
             // No tag names hidden state that a packet brings along.
             self.counts.without_tags += 1;
             return noted.traversal;

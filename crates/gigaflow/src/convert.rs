@@ -10,7 +10,7 @@ use crate::{
     outline::{FieldSet, OutlineStep, StateId, TraversalOutline, fold},
 };
 
-/// Writes the outline of a traversal. `seed` goes into all identities.
+/// Writes the outline of a traversal. `seed` is part of the hash of all identities.
 pub fn outline_of(noted: &NotedTraversal, seed: u64, outline: &mut TraversalOutline) {
     let traversal = &noted.traversal;
     outline.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));

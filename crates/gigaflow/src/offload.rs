@@ -41,7 +41,7 @@ pub trait OffloadDevice {
     /// Returns whether it is connected, as of the last poll.
     ///
     /// A device that never connected is lost too.
-    fn is_there(&self) -> bool;
+    fn is_connected(&self) -> bool;
 
     /// Returns the number of free entries of a stage.
     ///

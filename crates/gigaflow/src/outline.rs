@@ -15,8 +15,8 @@
 //! # Identities
 //!
 //! Two sub-traversals are one cache entry if they begin at the same state and all their steps matched
-//! the same. Policies compare identities, which are hashes of exactly this. The hashes of the steps come
-//! from the caller, with a seed of its own. An identity never decides which entry a packet matches. If
+//! the same. Policies compare identities, which are hashes of exactly this. The caller computes the
+//! hashes of the steps with its own seed. An identity never decides which entry a packet matches. If
 //! two sub-traversals have the same identity by chance, they lose some sharing or some room in a stage,
 //! and nothing else.
 

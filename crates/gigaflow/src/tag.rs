@@ -6,7 +6,7 @@
 //! bridge without hidden state. The second is a [`Continuation`], which holds by value everything that
 //! the rest of the traversal can read or do. This is the next table, registers and metadata, the action
 //! set, and the tables that resubmits return to. A tag is never just a table, and never a reference to a
-//! rule or a group. Partition points with equal states have the same tag, whatever came before. This is
+//! rule or a group. Partition points with equal states have the same tag, regardless of the earlier tables. This is
 //! what allows flows to share entries.
 //!
 //! A tag is never written into a header. A packet that arrives gets the tag of its bridge from
@@ -104,7 +104,7 @@ impl TagSpace {
     /// A packet that arrives with hidden state has no tag.
     #[must_use]
     pub fn start_of(&self, key: &FlowKey) -> Option<Tag> {
-        if is_hiding(key) {
+        if has_other_hidden_state(key) {
             return None;
         }
         let words = key.words();
@@ -217,7 +217,7 @@ impl TagSpace {
 }
 
 /// Returns whether a packet has hidden state other than bridge and recirculation.
-pub(crate) fn is_hiding(key: &FlowKey) -> bool {
+pub(crate) fn has_other_hidden_state(key: &FlowKey) -> bool {
     let words = key.words();
     let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);
     let id = u32::try_from(key.field(FieldId::RecircId)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The duel takes the granularity that hits more, changes rarely, and changes back.
 
 use shunt_gigaflow::{
-    adaptive::{Adaptive, Capacity, Granularity, ProbeResult, ROUND, SEASON},
+    adaptive::{Adaptive, CLEARED_AFTER_ROUNDS, Capacity, Granularity, ProbeResult, ROUND},
     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
     partition::{JointPolicy, PartitionPolicy},
     testing::{plain::PlainStages, workload::RecordedWorkload},
@@ -69,7 +69,7 @@ fn a_change_is_reverted_when_the_traffic_changes_back() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 8 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
-    recombine(&mut adaptive, 0, (SEASON + 8) * ROUND);
+    recombine(&mut adaptive, 0, (CLEARED_AFTER_ROUNDS + 8) * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
 }
 
@@ -77,14 +77,14 @@ fn a_change_is_reverted_when_the_traffic_changes_back() {
 fn each_start_is_decided_by_itself() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 6 * ROUND);
-    recombine(&mut adaptive, 10, (SEASON + 8) * ROUND);
+    recombine(&mut adaptive, 10, (CLEARED_AFTER_ROUNDS + 8) * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
     assert_eq!(adaptive.granularity(StateId::new(10)), Granularity::SubTraversals);
 }
 
 #[test]
 fn a_start_without_a_round_is_decided_too() {
-    let (starts, mut numbers) = (u64::from(2 * SEASON), Numbers(3));
+    let (starts, mut numbers) = (u64::from(2 * CLEARED_AFTER_ROUNDS), Numbers(3));
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     // The megaflow of each start fits, and its sub-traversals do not.
     for _ in 0..3 * starts * u64::from(ROUND) {
@@ -95,7 +95,7 @@ fn a_start_without_a_round_is_decided_too() {
     }
     let is_whole =
         |start: &u32| adaptive.granularity(StateId::new(10 * start)) == Granularity::Megaflows;
-    let whole = (0..2 * SEASON).filter(is_whole).count();
+    let whole = (0..2 * CLEARED_AFTER_ROUNDS).filter(is_whole).count();
     assert!(whole > 16, "{whole} of {starts}");
 }
 

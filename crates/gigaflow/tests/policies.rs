@@ -72,7 +72,7 @@ fn check_disjoint(all: &[Vec<Placement>], outline: &PlainOutline, stages: &Plain
 ///
 /// A step consults no field, one of three fields, or two of them. In outlines of more than six steps it
 /// consults no field or one of two fields, since there would be too many outlines.
-fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
+fn all_outlines(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
     let [a, b, c] = [Coupling::EthSrc, Coupling::IpSrc, Coupling::TpDst];
     let kinds = [&[][..], &[a], &[b], &[a, b], &[c]].map(FieldSet::of);
     let base = if steps_count > 6 { 3 } else { kinds.len() };
@@ -88,7 +88,7 @@ fn all_short_traversals_are_partitioned_as_by_brute_force() {
         let stages = PlainStages::empty(stages_count);
         let any = PlainOutline::open(&vec![FieldSet::EMPTY; steps_count as usize]);
         let all = brute::partitions(&any, &stages);
-        for outline in all_ways(steps_count) {
+        for outline in all_outlines(steps_count) {
             check_joint(&all, &outline, &stages);
             check_disjoint(&all, &outline, &stages);
         }

@@ -24,13 +24,13 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-struct Bed {
+struct Testbed {
     pipeline: Pipeline,
     flows: Vec<FlowKey>,
     packets: Vec<usize>,
 }
 
-impl Bed {
+impl Testbed {
     fn new(name: &str) -> Self {
         let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
         let pipeline = Pipeline::new(1);
@@ -126,13 +126,13 @@ fn initials(fields: FieldSet) -> String {
 }
 
 fn compare(name: &str) {
-    let bed = Bed::new(name);
-    let steps = bed.steps();
+    let testbed = Testbed::new(name);
+    let steps = testbed.steps();
     for policy in [PolicyName::Megaflow, PolicyName::Disjoint, PolicyName::Joint] {
         for (stages_count, stage_entries_max) in [(1, 400), (4, 100), (4, 10_000)] {
             let capacity = Capacity { stages_count, stage_entries_max };
             let expected = model::replay(&steps, capacity, &mut policy.policy(1));
-            let (hits, entries) = bed.replay(policy, capacity);
+            let (hits, entries) = testbed.replay(policy, capacity);
             let differs = hits.iter().zip(&expected.hits).position(|(own, model)| own != model);
             assert_eq!(differs, None, "{name} {policy} {capacity:?}");
             assert_eq!(entries, expected.entries, "{name} {policy} {capacity:?}");

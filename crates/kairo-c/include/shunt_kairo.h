@@ -86,7 +86,7 @@ typedef struct kairo_delta {
     uint64_t object;        /* the object, if one changed */
 } kairo_delta;
 
-/* Creates an engine without entries, at a version of the rules. The seed goes into every hash. With a secret
+/* Creates an engine without entries, at a version of the rules. The seed is part of every hash. With a secret
  * seed, senders cannot choose packets that collide. */
 kairo *kairo_new(uint64_t version, uint64_t seed);
 

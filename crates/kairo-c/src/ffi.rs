@@ -1,4 +1,4 @@
-#![expect(unsafe_code, reason = "the border to C is made of raw pointers")]
+#![expect(unsafe_code, reason = "the C interface passes raw pointers")]
 //! The C interface: the structures and functions of `include/shunt_kairo.h`, which documents them.
 //!
 //! The caller guarantees its pointers: a pointer that is not null refers to what the header says,
@@ -116,7 +116,7 @@ impl KairoEntry {
 
 /// Creates an engine without entries, at a version; free it with [`kairo_free`].
 ///
-/// The seed goes into every hash. With a secret seed, senders cannot choose packets that collide.
+/// The seed is part of every hash. With a secret seed, senders cannot choose packets that collide.
 #[unsafe(no_mangle)]
 pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
     Box::into_raw(Box::new(Kairo(CacheEngine::new(version, seed))))

@@ -4,7 +4,7 @@
 //!
 //! `cargo run -p shunt-kairo --no-default-features --example foreign_cache`
 
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// An engine that watches entries by their visits and reads.
 ///
-/// A change costs time for what it touches, not for what is cached. Entries that were translated at
+/// The cost of a change depends on the affected entries, not on the size of the cache. Entries that were translated at
 /// the version of a change, or later, already include the change and stay.
 pub struct Direct {
     version: Version,
@@ -52,7 +52,7 @@ const RETIRED_USUAL: usize = 1024;
 const RETIRED_MAX: usize = 4096;
 
 impl Direct {
-    /// Creates an engine without entries, at `version`. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed is part of every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         let (index, bound) = (RegionIndex::new(seed), ChangeBound::new(DELTAS_MAX));

@@ -23,7 +23,7 @@ struct SlotOwner {
     is_watched: bool,
 }
 
-const _: () = assert!(size_of::<SlotOwner>() == 16, "it is all that is read of an entry that ends");
+const _: () = assert!(size_of::<SlotOwner>() == 16, "evicting an entry reads only this struct");
 
 /// All entries, watched or retired.
 pub(crate) struct WatchedEntries<L> {

@@ -26,7 +26,7 @@ impl MatchWord {
     }
 
     /// Returns whether a packet of the entry has this value at the table of `visit`.
-    /// The value is that before the table changes the packet.
+    /// The value is compared before the actions of the table.
     ///
     /// An entry fixes two kinds of bits: those that its mask holds of the packet that arrived, and
     /// those that actions wrote before this table. A bit that differs from the packet that arrived
@@ -60,9 +60,9 @@ pub(crate) fn is_overlapped(traversal: &Traversal, visit: &Visit, matching: &Mat
 }
 
 /// Returns whether `rule` outranks a visit's decider and overlaps its region.
-/// The decider is that of `visit`.
+/// A decider is the rule that decided a visit.
 #[cfg(feature = "dbsp")]
-pub(crate) fn is_taken_over(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
+pub(crate) fn is_outranked_by(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     visit.rank().is_none_or(|rank| rank < rule.rank())
         && is_overlapped(traversal, visit, &rule.matching)
 }

@@ -44,14 +44,14 @@ const PRIORITIES: [i32; 6] = [1, 2, 65535, 65536, 70000, i32::MAX];
 
 /// An entry as its controller defines it.
 #[derive(Clone, Debug)]
-struct Meant {
+struct IntendedEntry {
     stage: u8,
     priority: i32,
     rule: LtmRule,
     is_punt: bool,
 }
 
-fn meant() -> impl Strategy<Value = Meant> {
+fn intended_entry() -> impl Strategy<Value = IntendedEntry> {
     let rewrite = (header(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask));
     let matching = (header(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask));
     let priority = prop::sample::select(&PRIORITIES[..]);
@@ -71,7 +71,7 @@ fn meant() -> impl Strategy<Value = Meant> {
                 rewrite,
                 next: if end == 0 { Next::Tag(Tag::new(last)) } else { Next::End },
             };
-            Meant { stage, priority, rule, is_punt: end == 3 }
+            IntendedEntry { stage, priority, rule, is_punt: end == 3 }
         },
     )
 }
@@ -81,24 +81,26 @@ fn program() -> Program {
 }
 
 /// Returns the entry as the NIC decodes it.
-fn decoded(meant: &Meant) -> Decoded {
+fn decoded(intended_entry: &IntendedEntry) -> Decoded {
     let ports = Ports((0..3).map(|n| (DatapathPort::new(n), n.try_into().unwrap())).collect());
-    let stage = StageId::new(meant.stage).unwrap();
-    let entry = encode(&program(), &ports, stage, &meant.rule).unwrap();
+    let stage = StageId::new(intended_entry.stage).unwrap();
+    let entry = encode(&program(), &ports, stage, &intended_entry.rule).unwrap();
     let punt = Action { action_id: PUNT_ACTION.id, params: Vec::new() };
     let punt = TableAction { r#type: Some(table_action::Type::Action(punt)) };
-    let action = if meant.is_punt { Some(punt) } else { entry.action.clone() };
-    decode(&program(), &TableEntry { priority: meant.priority, action, ..entry }).unwrap()
+    let action = if intended_entry.is_punt { Some(punt) } else { entry.action.clone() };
+    decode(&program(), &TableEntry { priority: intended_entry.priority, action, ..entry }).unwrap()
 }
 
 /// Returns whether two entries have the same key.
-fn is_same(left: &Meant, right: &Meant) -> bool {
-    let key = |meant: &Meant| (meant.stage, meant.rule.tag, meant.priority);
+fn is_same(left: &IntendedEntry, right: &IntendedEntry) -> bool {
+    let key = |intended_entry: &IntendedEntry| {
+        (intended_entry.stage, intended_entry.rule.tag, intended_entry.priority)
+    };
     key(left) == key(right) && left.rule.matching == right.rule.matching
 }
 
 /// Walks a packet by searching all entries at each stage.
-fn slow(entries: &[Meant], key: &FlowKey) -> Option<NicVerdict> {
+fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
     let told = |reason, tag: Tag, last_stage| NicVerdict::Punt {
         reason,
@@ -106,14 +108,19 @@ fn slow(entries: &[Meant], key: &FlowKey) -> Option<NicVerdict> {
         last_stage,
     };
     for stage in 0..STAGES {
-        let fits = |meant: &&Meant| {
-            meant.stage == stage && meant.rule.tag == tag && meant.rule.matching.matches(&now)
+        let fits = |intended_entry: &&IntendedEntry| {
+            intended_entry.stage == stage
+                && intended_entry.rule.tag == tag
+                && intended_entry.rule.matching.matches(&now)
         };
         let found: Vec<_> = entries.iter().filter(fits).collect();
-        let Some(highest) = found.iter().map(|meant| meant.priority).max() else { continue };
-        let best: Vec<_> = found.into_iter().filter(|meant| meant.priority == highest).collect();
+        let Some(highest) = found.iter().map(|intended_entry| intended_entry.priority).max() else {
+            continue;
+        };
+        let best: Vec<_> =
+            found.into_iter().filter(|intended_entry| intended_entry.priority == highest).collect();
         // Among several of equal priority any is correct.
-        let [Meant { rule, is_punt, .. }] = best[..] else { return None };
+        let [IntendedEntry { rule, is_punt, .. }] = best[..] else { return None };
         last_stage = stage + 1;
         if *is_punt {
             return Some(told(2, tag, last_stage));
@@ -150,24 +157,24 @@ fn no(number: usize) -> EntryNo {
 proptest! {
     #[test]
     fn a_walk_matches_the_best_entry_of_each_stage(
-        drawn in prop::collection::vec(meant(), 0..24),
+        drawn in prop::collection::vec(intended_entry(), 0..24),
         gone in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
-        again in prop::collection::vec(meant(), 0..6),
+        again in prop::collection::vec(intended_entry(), 0..6),
         packets in prop::collection::vec(header(), 1..12),
     ) {
         let mut chain = chain();
-        let mut entries: Vec<(EntryNo, Meant)> = Vec::new();
+        let mut entries: Vec<(EntryNo, IntendedEntry)> = Vec::new();
         let mut number = 0;
-        let mut add = |chain: &mut NicChain, entries: &mut Vec<(EntryNo, Meant)>, meant: Meant| {
+        let mut add = |chain: &mut NicChain, entries: &mut Vec<(EntryNo, IntendedEntry)>, intended_entry: IntendedEntry| {
             number += 1;
-            let is_there = entries.iter().any(|(_, other)| is_same(other, &meant));
-            let taken = chain.insert(no(number), decoded(&meant));
+            let is_there = entries.iter().any(|(_, other)| is_same(other, &intended_entry));
+            let taken = chain.insert(no(number), decoded(&intended_entry));
             assert_eq!(taken.is_err(), is_there);
             if !is_there {
-                entries.push((no(number), meant));
+                entries.push((no(number), intended_entry));
             }
         };
-        drawn.into_iter().for_each(|meant| add(&mut chain, &mut entries, meant));
+        drawn.into_iter().for_each(|intended_entry| add(&mut chain, &mut entries, intended_entry));
         for index in gone {
             if !entries.is_empty() {
                 let (no, _) = entries.remove(index.index(entries.len()));
@@ -175,9 +182,9 @@ proptest! {
             }
         }
         // The next entries reuse the slots of the removed ones.
-        again.into_iter().for_each(|meant| add(&mut chain, &mut entries, meant));
+        again.into_iter().for_each(|intended_entry| add(&mut chain, &mut entries, intended_entry));
         prop_assert_eq!(chain.len(), entries.len());
-        let left: Vec<Meant> = entries.into_iter().map(|(_, meant)| meant).collect();
+        let left: Vec<IntendedEntry> = entries.into_iter().map(|(_, intended_entry)| intended_entry).collect();
         for key in packets {
             if let Some(expected) = slow(&left, &key) {
                 prop_assert_eq!(chain.walk(&key, &mut NicWalk::default()), expected);

@@ -149,7 +149,7 @@ pub enum EntityError {
     /// The entry matches more bits than the device supports.
     #[error("the entry matches more bits than a key of the device has")]
     KeyBits,
-    /// The device has lost an entry that the server knows.
+    /// The device has lost an entry that the server has stored.
     #[error("the device has lost the entry")]
     Lost,
     /// A negative counter.

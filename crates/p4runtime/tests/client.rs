@@ -425,7 +425,7 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // An update with a lost result is undone before the device is restored.
-    while !target.is_there() {
+    while !target.is_connected() {
         target.poll(&mut events);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

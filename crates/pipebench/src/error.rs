@@ -10,7 +10,7 @@ use crate::{
 #[non_exhaustive]
 pub enum DistributionError {
     /// There is nothing to choose from.
-    #[error("a distribution needs at least one value of positive weight")]
+    #[error("a distribution needs at least one value with a positive weight")]
     Empty,
     /// A weight, mean or exponent outside its range.
     #[error("{what} is {value}, and must be {expected}")]
@@ -81,9 +81,9 @@ pub enum TrafficError {
     },
     /// There is nothing to sample flows from.
     #[error(
-        "there is nothing to sample flows from: no rule of the first table matches IPv4 packets, \
-         or no traversal has a rule in each of its tables (few filters leave some without: give \
-         more)"
+        "no flows can be sampled: no rule of the first table matches IPv4 packets, \
+         or no traversal has a rule in each of its tables (with few filters some tables have \
+         none: use more)"
     )]
     NoSource,
     /// Invalid parameters of a distribution.
@@ -304,7 +304,7 @@ pub enum WorkloadError {
         path: String,
     },
     /// A file with content that its name contradicts.
-    #[error("{path} is {what}, by its beginning: choose a name that {instead}")]
+    #[error("the content of {path} is {what}: choose a name that {instead}")]
     Misnamed {
         /// The file.
         path: String,

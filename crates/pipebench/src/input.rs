@@ -104,7 +104,7 @@ impl Input {
     pub fn read(path: &str) -> Result<Self, InputError> {
         let bytes = read_to(path, BYTES_MAX).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => {
-                InputError::Missing { path: path.to_owned(), nearest: meant(path) }
+                InputError::Missing { path: path.to_owned(), nearest: probable_source(path) }
             }
             io::ErrorKind::FileTooLarge => InputError::TooLarge { path: path.to_owned() },
             _ => InputError::Unreadable { path: path.to_owned(), source },
@@ -146,7 +146,7 @@ impl Input {
             Some('-') => InputKind::Parameters,
             Some('@') => InputKind::Filters,
             _ if is_reply || beginning.contains("actions=") => InputKind::Rules,
-            // The parser of filters reports what it expects.
+            // The parser of filters reports the expected text.
             _ => InputKind::Filters,
         }
     }
@@ -188,7 +188,7 @@ pub fn is_capture(beginning: &[u8]) -> bool {
 /// Returns the source that a path probably means.
 ///
 /// A dot in place of a colon makes a name look like a file.
-fn meant(path: &str) -> Option<&'static str> {
+fn probable_source(path: &str) -> Option<&'static str> {
     let word = path.split('.').next().filter(|_| !path.contains('/'))?;
     nearest_of(word, SOURCES.iter().map(|source| source.word))
 }

@@ -151,7 +151,7 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
         assert!(psc.contains(action), "{action}");
     }
     let ols = text(&real("ols", 300));
-    // Later tables match what earlier ones load.
+    // Later tables match registers that earlier tables load.
     let loads = |line: &&str| line.contains("->reg");
     let asks = |line: &&str| line.split("actions").next().unwrap().contains(",reg");
     assert!(ols.lines().any(|line| loads(&line)) && ols.lines().any(|line| asks(&line)), "{ols}");

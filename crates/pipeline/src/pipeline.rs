@@ -88,7 +88,7 @@ const MODS_PER_HOLD: usize = 64;
 impl Pipeline {
     /// Makes a daemon without bridges, at [`Version::ZERO`].
     ///
-    /// `seed` goes into the hashes of the tables.
+    /// `seed` is part of the hashes of the tables.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let control = ControlState { next_rule: RuleId::new(1), deadlines: Deadlines::default() };
@@ -376,7 +376,7 @@ impl Pipeline {
             let found = bridge
                 .table(rule.table)
                 .and_then(|existing| existing.find_exact(&rule.matching, rule.priority, version));
-            // The rule may have another revision. A rule with another id has timeouts of its own.
+            // The rule may have another revision. A rule with another id has its own timeouts.
             if let Some(current) = found.filter(|found| found.id == rule.id).cloned() {
                 deadlines.requeue(&current);
                 bridge.requeue(&current);

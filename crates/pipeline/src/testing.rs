@@ -4,7 +4,7 @@
 //! * [`World`]: bridges as plain lists; applies requests one by one.
 //! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. It
 //!   shares no code with the translation that it tests.
-//! * [`execute`]: what datapath actions do to one concrete packet.
+//! * [`execute`]: executes datapath actions on one concrete packet.
 //! * [`merged`]: a traversal from its sub-traversals.
 //! * [`Twin`]: a pipeline and a world that go through the same changes, of any kind or built by
 //!   [`bridge_with_rules`].

@@ -221,7 +221,7 @@ pub fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             match error {
                 CallError::Refused(_) => ExitCode::FAILURE,
                 CallError::NoDaemon { .. } | CallError::Unreachable { .. } | CallError::Broken => {

@@ -59,7 +59,7 @@ impl Default for Logging {
 pub(crate) enum ConfigFileError {
     /// The file cannot be read.
     ///
-    /// The report shows the error of the system in a line of its own.
+    /// The report shows the error of the system in a separate line.
     #[error("cannot read the configuration {path}")]
     #[diagnostic(help(
         "name an existing file with --config FILE; docs/configuration.md of the source has examples"
@@ -236,7 +236,7 @@ mod documented_defaults;
 mod tests {
     use super::*;
 
-    fn complaint(text: &str) -> (String, Option<String>, String) {
+    fn error_text(text: &str) -> (String, Option<String>, String) {
         let Err(ConfigFileError::Text { message, help, span, .. }) =
             parse("shunt.toml", text.into())
         else {
@@ -299,7 +299,7 @@ mod tests {
         let (message, help, _) = complaint("[[bridge.port]]\nname = \"p1\"\n");
         assert!(message.contains("a table, expected a list in brackets"), "{message}");
         assert!(help.unwrap().contains("`[[bridge]]`"));
-        let (_, help, _) = complaint("[[bridge]\n");
+        let (_, help, _) = error_text("[[bridge]\n");
         assert_ne!(help.as_deref(), Some("valid here: "));
     }
 
@@ -382,7 +382,7 @@ mod tests {
                 "[[bridge.port]]",
             ),
         ] {
-            let (message, help, pointed) = complaint(text);
+            let (message, help, pointed) = error_text(text);
             assert!(message.contains(words), "{text}: {message}");
             assert_eq!(pointed, place, "{text}");
             assert!(help.is_some(), "{text}");
@@ -397,7 +397,7 @@ mod tests {
                 assert!(parse("shunt.toml", text).is_ok());
                 continue;
             }
-            let (message, help, place) = complaint(&text);
+            let (message, help, place) = error_text(&text);
             let words = format!(
                 "this build does not contain the engine `{name}`: build it with the feature dbsp"
             );

@@ -77,7 +77,7 @@ enum DaemonError {
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
-    // The report shows the error of the system in a line of its own.
+    // The report shows the error of the system in a separate line.
     #[error("cannot {doing}")]
     System { doing: String, source: io::Error },
 }
@@ -113,14 +113,14 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            complain(error);
+            print_error(error);
             code
         }
     }
 }
 
 #[expect(clippy::print_stderr, reason = "the reason why a daemon does not start is for its user")]
-fn complain(error: DaemonError) {
+fn print_error(error: DaemonError) {
     eprintln!("{:?}", Report::new(error));
 }
 

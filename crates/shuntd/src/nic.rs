@@ -1,4 +1,4 @@
-//! `shuntd nic`: the embedded NIC as a program of its own, for any P4Runtime controller.
+//! `shuntd nic`: the embedded NIC as a separate program, for any P4Runtime controller.
 
 use std::{
     collections::BTreeMap,
@@ -157,7 +157,7 @@ fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the edge is where clocks are read")]
+#[expect(clippy::disallowed_methods, reason = "only the daemon reads clocks")]
 fn now() -> Now {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -64,7 +64,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     if traffic.is_object() {
         let packets = |key: &str| count(&traffic[key]);
         line("nic packets", packets("received"), "");
-        let seen = looked_up(traffic);
+        let seen = lookups_count(traffic);
         let share = |key: &str| format!("{} of {seen} lookups", percent(packets(key), seen));
         line("nic hits", packets("hits"), &share("hits"));
         line("nic misses", packets("missed"), &share("missed"));
@@ -122,13 +122,13 @@ pub(crate) fn nic(nic: &Value) -> String {
 
 /// Returns the average number of traversals that use an LTM entry.
 fn uses(created: u64, shared: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+    #[expect(clippy::cast_precision_loss, reason = "an average for display")]
     let uses = (created + shared) as f64 / created.max(1) as f64;
     format!("used by {uses:.2} traversals on average")
 }
 
 /// Returns the number of lookups in a NIC, with dropped misses.
-pub(crate) fn looked_up(traffic: &Value) -> u64 {
+pub(crate) fn lookups_count(traffic: &Value) -> u64 {
     let lost =
         dropped(traffic).filter(|(reason, _)| ["representor", "controller"].contains(reason));
     let lost: u64 = lost.map(|(_, count)| count).sum();

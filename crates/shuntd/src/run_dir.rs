@@ -1,8 +1,8 @@
 //! The run directory of a daemon: pid file, lock and sockets.
 //!
 //! A daemon owns the directory while it holds a lock on `shuntd.pid`. The system releases the lock
-//! when the process ends in any way, so files of a killed daemon block nobody. The pid file tells
-//! users and clients the process id, which is part of the socket name.
+//! when the process ends in any way, so files of a killed daemon block nobody. The pid file holds
+//! the process id, which is part of the socket name.
 
 use std::{
     fs::{self, File, TryLockError},

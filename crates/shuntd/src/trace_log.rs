@@ -74,8 +74,8 @@ mod tests {
             assert_eq!(check(filter), Ok(()), "{filter}");
         }
         for filter in ["infoo", "any:any:dbg", "info,shunt_ofproto", "a=loud"] {
-            let complaint = check(filter).unwrap_err();
-            assert!(complaint.contains("logging.filter"), "{filter}: {complaint}");
+            let error_text = check(filter).unwrap_err();
+            assert!(error_text.contains("logging.filter"), "{filter}: {error_text}");
         }
     }
 }

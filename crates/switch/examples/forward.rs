@@ -14,7 +14,7 @@ use shunt_switch::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut files = env::args().skip(1).map(Into::into);
     let (Some(rx), Some(tx)) = (files.next(), files.next()) else {
-        return Err("say which: forward IN.pcap OUT.pcap".into());
+        return Err("usage: forward IN.pcap OUT.pcap".into());
     };
     let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
     let switch =

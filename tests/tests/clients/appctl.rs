@@ -1,6 +1,6 @@
 //! The control socket with `ovs-appctl`.
 
-use shunt_tests::daemon::{complaint, text};
+use shunt_tests::daemon::{error_text, text};
 
 use crate::daemon;
 
@@ -35,10 +35,10 @@ fn a_trace_lists_the_matched_rules() {
 #[test]
 fn appctl_errors_name_the_mistake() {
     let daemon = daemon();
-    let words = complaint(&daemon.ovs_appctl(&["no/such"]));
+    let words = error_text(&daemon.ovs_appctl(&["no/such"]));
     assert!(words.contains("\"no/such\" is not a valid command"), "{words}");
-    let words = complaint(&daemon.ovs_appctl(&["fdb/show", "nosuch"]));
+    let words = error_text(&daemon.ovs_appctl(&["fdb/show", "nosuch"]));
     assert!(words.contains("nosuch"), "{words}");
-    let words = complaint(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_prot=1"]));
+    let words = error_text(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_prot=1"]));
     assert!(words.contains("in_port"), "the error names the nearest field: {words}");
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_tests::daemon::{Daemon, binary, complaint, output, text};
+use shunt_tests::daemon::{Daemon, binary, error_text, output, text};
 
 use crate::daemon;
 
@@ -107,7 +107,7 @@ fn a_configuration_typo_has_position_and_suggestion() {
         fs::write(&file, text).unwrap();
         let mut command = Command::new(binary("shuntd"));
         command.arg("--config").arg(&file).arg("--run-dir").arg(folder.path());
-        let words = complaint(&output(&mut command));
+        let words = error_text(&output(&mut command));
         assert!(words.contains(expected), "{text}: {words}");
     }
 }

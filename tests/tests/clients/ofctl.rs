@@ -1,6 +1,6 @@
 //! Operator tasks with `ovs-ofctl`, and its output.
 
-use shunt_tests::daemon::{Daemon, complaint, text};
+use shunt_tests::daemon::{Daemon, error_text, text};
 
 use crate::daemon;
 
@@ -119,15 +119,15 @@ fn replace_flows_and_diff_flows_agree() {
     let wanted = "priority=5,ip,actions=output:2\npriority=7,ipv6,actions=output:3\n";
     std::fs::write(&file, wanted).unwrap();
     let path = file.to_string_lossy();
-    let differ = complaint_or_text(&daemon, &path);
+    let differ = error_or_text(&daemon, &path);
     assert!(differ.contains("-priority=6,arp"), "{differ}");
     ofctl(&daemon, "replace-flows", &[&path]);
-    assert_eq!(complaint_or_text(&daemon, &path), "");
+    assert_eq!(error_or_text(&daemon, &path), "");
     assert_eq!(rules(&daemon).len(), 2);
 }
 
 /// Runs `diff-flows`, which exits with 2 if there are differences.
-fn complaint_or_text(daemon: &Daemon, file: &str) -> String {
+fn error_or_text(daemon: &Daemon, file: &str) -> String {
     let output = daemon.ovs_ofctl("br0", "diff-flows", &[file]);
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -144,7 +144,7 @@ fn a_bundle_is_all_or_nothing() {
     let with_overlap = "priority=3,ipv6,actions=output:1\n\
                         check_overlap,priority=1,ip,nw_dst=10.0.0.1,actions=output:2\n";
     std::fs::write(&file, with_overlap).unwrap();
-    let words = complaint(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &path]));
+    let words = error_text(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &path]));
     assert!(words.contains("OFPFMFC_OVERLAP"), "{words}");
     assert_eq!(rules(&daemon).len(), 2, "a failed bundle leaves nothing");
 }
@@ -160,7 +160,7 @@ fn missing_objects_are_refused_with_the_right_error() {
         ("actions=sample(probability=1,collector_set_id=1)", "OFPBAC_BAD_VENDOR_TYPE"),
         ("actions=set_field:1->tun_metadata0", "OFPBAC_BAD_SET_TYPE"),
     ] {
-        let words = complaint(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
+        let words = error_text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
         assert!(words.contains(code), "{rule}: {words}");
     }
     assert!(rules(&daemon).is_empty());
@@ -213,7 +213,7 @@ fn a_port_can_be_taken_down_and_up() {
     assert!(ofctl(&daemon, "show", &[]).contains("PORT_DOWN"));
     ofctl(&daemon, "mod-port", &["p2", "up"]);
     assert!(!ofctl(&daemon, "show", &[]).contains("PORT_DOWN"));
-    let words = complaint(&daemon.ovs_ofctl("br0", "mod-port", &["nosuch", "down"]));
+    let words = error_text(&daemon.ovs_ofctl("br0", "mod-port", &["nosuch", "down"]));
     assert!(words.contains("nosuch"), "{words}");
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{complaint, text, until},
+    daemon::{error_text, text, until},
 };
 
 use crate::daemon;
@@ -59,7 +59,7 @@ fn caches_drops_and_ports_are_shown() {
 fn settings_can_be_changed() {
     let daemon = daemon();
     text(&daemon.shuntctl(&["set", "caches.idle_ms=2000"]));
-    let words = complaint(&daemon.shuntctl(&["set", "caches.idel_ms=2000"]));
+    let words = error_text(&daemon.shuntctl(&["set", "caches.idel_ms=2000"]));
     assert!(words.contains("idle_ms"), "the error names the nearest setting: {words}");
 }
 
@@ -151,7 +151,7 @@ fn entries_are_explained_before_and_after_eviction() {
     let place = serde_json::json!([{"bridge": "br0", "table": 3, "evicted": 1}]);
     assert_eq!(evict["by_table"], place);
 
-    let words = complaint(&daemon.shuntctl(&["why", "0.77.0"]));
+    let words = error_text(&daemon.shuntctl(&["why", "0.77.0"]));
     assert!(words.contains("its slot is empty"), "{words}");
 }
 
@@ -167,7 +167,7 @@ fn mistakes_are_reported_with_advice() {
         (&["del-port", "nosuch"], "nosuch"),
         (&["trace", "br0", "tcp,tp_dts=80"], "tp_dst"),
     ] {
-        let words = complaint(&daemon.shuntctl(arguments));
+        let words = error_text(&daemon.shuntctl(arguments));
         assert!(words.contains(expected), "{arguments:?}: {words}");
     }
 }

@@ -3,7 +3,7 @@
 //! Random worlds of rules, groups, meters and learn actions are built, changed and removed while
 //! packets flow. Every thread compares some of its hits with the tables.
 //!
-//! The test does not know what a packet should do. It checks invariants of the switch:
+//! The test does not know the expected output of a packet. It checks invariants of the switch:
 //!
 //! - No cached result differs from the tables (law 1).
 //! - Every packet has exactly one end.
@@ -94,7 +94,7 @@ fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
             changer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
         progress.versions += versions.into_inner();
-        rig.come_to_rest();
+        rig.await_idle();
         rig.check();
         at_rest.push(resident_bytes());
     }
@@ -109,7 +109,7 @@ fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
     }
 }
 
-/// Asserts that memory at rest does not grow.
+/// Asserts that the memory of an idle switch does not grow.
 ///
 /// One world may need more than all before it, and freed memory is not always returned. But a leak
 /// also shows after every later world.

@@ -97,7 +97,7 @@ impl Rig {
     }
 
     /// Waits until every packet sent by hosts has ended and was received.
-    pub(crate) fn come_to_rest(&mut self) {
+    pub(crate) fn await_idle(&mut self) {
         #[expect(clippy::disallowed_methods, reason = "packet threads need real time")]
         let start = Instant::now();
         loop {
@@ -114,7 +114,7 @@ impl Rig {
         }
     }
 
-    /// Asserts everything that must hold at rest.
+    /// Asserts all invariants of an idle switch.
     pub(crate) fn check(&self) {
         let (caches, fates) = (self.switch.caches(), self.switch.drops());
         assert_eq!(caches.differences, 0, "the log names them: {caches:?}");

@@ -41,10 +41,10 @@ impl Expected {
         }
         for (name, verdict) in verdicts {
             let is_excused = self.need_not_pass.values().any(|names| names.contains(name));
-            if let Err(complaint) = verdict
+            if let Err(error_text) = verdict
                 && !is_excused
             {
-                mistakes.push(format!("{name}: {complaint}"));
+                mistakes.push(format!("{name}: {error_text}"));
             }
         }
         mistakes

@@ -35,10 +35,10 @@ pub(crate) fn verdicts(log: &str) -> BTreeMap<String, Verdict> {
                 verdicts.insert(last.clone(), verdict);
             }
             8 => {
-                if let Some(Err(complaint)) = verdicts.get_mut(&last)
-                    && complaint.is_empty()
+                if let Some(Err(error_text)) = verdicts.get_mut(&last)
+                    && error_text.is_empty()
                 {
-                    words.clone_into(complaint);
+                    words.clone_into(error_text);
                 }
             }
             _ => {}

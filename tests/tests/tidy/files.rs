@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_tests::repository::{files, read};
 
-/// Lines above which a source file is surely two things.
+/// Number of lines above which a source file must be divided.
 const FILE_LINES_MAX: usize = 1000;
 
 /// Number of lines above which a file should be two files.
@@ -12,7 +12,7 @@ const FILE_LINES_MAX: usize = 1000;
 const FILE_LINES_ASK: usize = 600;
 const FILES_OVER_ASK_MAX: usize = 4;
 
-/// Beginnings of paths that are somebody's own.
+/// Beginnings of paths that exist on one machine only.
 const FOREIGN_WORDS: &[&str] = &["/root/", "/home/"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The words of the project: what comments, messages and pages may not say.
+//! Words that comments, messages and pages must not contain.
 //!
 //! The rules keep prose readable for engineers who know Open vSwitch or Rust and not Shunt, and who
 //! read English as a second language. Code in backticks and quoted words are exempt.
@@ -44,7 +44,7 @@ const BANNED: &[&str] = &[
 ];
 
 /// Words that once were the project's own.
-/// The field has a name for each of these things.
+/// The field has a standard word for each of these.
 const PRIVATE: &[&str] = &[
     "desk",
     "desks",
@@ -151,7 +151,7 @@ fn sentences_begin_with_their_subject() {
     expect_none(&findings, "a sentence begins with its subject, not with a noun clause");
 }
 
-/// Removes what stands in double quotes: the words of others.
+/// Removes double-quoted text, which quotes others.
 fn without_quotes(sentence: &str) -> String {
     let parts = sentence.split(['"', '“', '”']).enumerate();
     parts.map(|(at, part)| if at % 2 == 0 { part } else { "X" }).collect()

@@ -157,11 +157,11 @@ impl Case {
     }
 
     /// Returns the case without its results.
-    pub(crate) fn given(&self) -> Self {
+    pub(crate) fn without_results(&self) -> Self {
         let (dump, counters, flows_after) = Default::default();
-        let mut given = Self { dump, counters, flows_after, ..self.clone() };
-        given.packets.iter_mut().for_each(|packet| packet.expect = Expect::default());
-        given
+        let mut without_results = Self { dump, counters, flows_after, ..self.clone() };
+        without_results.packets.iter_mut().for_each(|packet| packet.expect = Expect::default());
+        without_results
     }
 
     /// Returns whether some port does not receive at some time.

@@ -50,8 +50,9 @@ fn cases_match_open_vswitch() {
             } else {
                 shrink(case, found, &mut rival)
             };
-            let given = serde_json::to_string_pretty(&case.given()).unwrap_or_default();
-            println!("{} differs:\n{}\n{given}\n", case.id, found.join("\n"));
+            let without_results =
+                serde_json::to_string_pretty(&case.without_results()).unwrap_or_default();
+            println!("{} differs:\n{}\n{without_results}\n", case.id, found.join("\n"));
             unlike.push(case.id);
         }
     }

@@ -178,7 +178,7 @@ fn packets_equal_under_a_mask_have_equal_results() {
     for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);
         for (index, packet) in case.packets.iter().enumerate() {
-            let found = tables.find_astray(&case, packet);
+            let found = tables.find_mask_violation(&case, packet);
             astray.extend(found.map(|other| format!("{} packet {index}: {other}", case.id)));
         }
     }

@@ -31,7 +31,7 @@ const OUTER_TAG: u64 = 0xffff_ffff_0000_0000;
 const INNER_TAG: u64 = 0x0000_0000_ffff_ffff;
 const TPIDS: u64 = 0xffff_0000_ffff_0000;
 /// Number of frame bytes with flipped bits.
-const TURNED_BYTES: usize = 64;
+const FLIPPED_BYTES: usize = 64;
 
 /// The tables of a case, without a datapath.
 pub(crate) struct Tables {
@@ -81,7 +81,11 @@ impl Tables {
     /// Returns a packet with equal masked bits and another result, if there is one.
     ///
     /// It is near a recorded packet.
-    pub(crate) fn find_astray(&self, case: &Case, packet: &RecordedPacket) -> Option<String> {
+    pub(crate) fn find_mask_violation(
+        &self,
+        case: &Case,
+        packet: &RecordedPacket,
+    ) -> Option<String> {
         let traversal = self.translate(packet);
         let mut near = neighbours(case, packet);
         let astray = near.find(|key| {
@@ -93,7 +97,7 @@ impl Tables {
 
     /// Compares a mask with the recorded one of Open vSwitch, a match.
     ///
-    /// Returns what is narrower.
+    /// Returns the masks that are narrower.
     pub(crate) fn compare(
         &self,
         traversal: &Traversal,
@@ -200,7 +204,7 @@ fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = Flow
         moved.set_in_port(PortNo::new(port));
         moved
     });
-    let bits = 0..frame.len().min(TURNED_BYTES) * 8;
+    let bits = 0..frame.len().min(FLIPPED_BYTES) * 8;
     let turned = bits.map(move |bit| {
         let mut frame = frame.clone();
         frame[bit / 8] ^= 0x80 >> (bit % 8);

@@ -41,13 +41,13 @@ struct Play<'a> {
 pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         for _ in 1..TRIES {
-            let (played, was_slow) = play_out(case, rival);
+            let (played, was_slow) = replay_once(case, rival);
             if !was_slow {
                 return played;
             }
             println!("{}: learning packets arrive too fast for this machine, retrying", case.id);
         }
-        play_out(case, rival).0
+        replay_once(case, rival).0
     }));
     match outcome {
         Ok(played) => Some(played),
@@ -64,7 +64,7 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
 ///
 /// Returns the differences, the case, and whether Shunt dropped a packet because its port exceeded
 /// the stall budget. Learning runs beside the packet threads, and is slow on a busy machine.
-fn play_out(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
+fn replay_once(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     let mut rig = Rig::new(CacheKind::Megaflow);
     rival.reset();
     rig.set_ports(case);
@@ -244,7 +244,7 @@ impl Play<'_> {
         // Some rules and groups are accepted over OpenFlow only.
         let Ok(tables) = Tables::read(&self.case) else { return };
         for (index, packet) in self.case.packets.iter().enumerate() {
-            if let Some(other) = tables.find_astray(&self.case, packet) {
+            if let Some(other) = tables.find_mask_violation(&self.case, packet) {
                 self.found.push(format!("mask of packet {index} is too wide: {other}"));
             }
         }

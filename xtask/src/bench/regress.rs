@@ -79,7 +79,7 @@ fn base_build(folder: &Path, commit: &str, name: &str) -> Result<PathBuf, TaskEr
 
 /// Extracts the files of a commit with new times.
 ///
-/// Cargo decides by times what to build.
+/// Cargo decides by file times which crates to build.
 fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), TaskError> {
     let _ = fs::remove_dir_all(tree);
     fs::create_dir_all(tree)?;

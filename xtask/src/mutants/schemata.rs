@@ -141,7 +141,8 @@ impl<'s> Schemata<'s> {
                 let (before, after) = (Edit::at(open.end, "{"), Edit::at(close.start, after));
                 return self.wrap(vec![id], before, after, |own| own.visit_block(block));
             }
-        } else if !inner.is_empty() && !MAKERS.contains(&signature.ident.to_string().as_str()) {
+        } else if !inner.is_empty() && !CONSTRUCTORS.contains(&signature.ident.to_string().as_str())
+        {
             let mut edit = Edit::at(open.end, "");
             for value in values(ty).into_iter().filter(|value| *value != inner) {
                 if let Some(id) = self.mutant(&open, format!("returns `{value}`")) {
@@ -503,7 +504,7 @@ fn is_skipped(attributes: &[Attribute]) -> bool {
 const UNTRIED: &[&str] = &["Debug", "Display"];
 
 /// Functions with an obvious return value, which is not a mutation.
-const MAKERS: &[&str] = &["new", "default"];
+const CONSTRUCTORS: &[&str] = &["new", "default"];
 
 /// Maximum characters of source text in a mutant's description.
 const TEXT_MAX: usize = 60;

@@ -59,7 +59,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let name = format!("{pipeline}:high:{MANY}");
         rows.push(run.step(&format!("{name}, revalidation"), |_| {
             let loaded = Loaded::new(&workload(&name));
-            let row = judged(pipeline, &loaded, &loaded.keys, MANY_ROUNDS);
+            let row = measure_revalidation(pipeline, &loaded, &loaded.keys, MANY_ROUNDS);
             row.beside_published(many(pipeline), WHY_MANY)
         }));
     }
@@ -84,13 +84,13 @@ fn many(pipeline: &str) -> Option<f64> {
 
 fn of_revalidation(pipeline: &str, loaded: &Loaded, rounds: usize) -> Vec<Row> {
     let sizes = SIZES.into_iter().filter_map(|size| loaded.keys.get(..size));
-    sizes.map(|keys| judged(pipeline, loaded, keys, rounds)).collect()
+    sizes.map(|keys| measure_revalidation(pipeline, loaded, keys, rounds)).collect()
 }
 
 /// Measures the revalidation of all entries by the iterative engine.
 ///
 /// The change before it is unrelated to the entries.
-fn judged(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], rounds: usize) -> Row {
+fn measure_revalidation(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], rounds: usize) -> Row {
     let mut ours = Samples::default();
     for _ in 0..rounds {
         let traversals: Vec<_> = keys.iter().map(|key| loaded.translate(key)).collect();

@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;
 
-use super::{Ours, Rival, Workload, workload};
+use super::{OurTable, Rival, Workload, workload};
 use crate::experiment::{Better, Row, Run, Samples, target};
 
 /// Values of one round of one classifier, in the order of [`METRICS`].
@@ -92,7 +92,7 @@ fn why_worse(metric: &str) -> &'static str {
 /// Runs one table, and prints the values of each round.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
     let workload = workload_of(run, part);
-    let mut ours = Ours::new(&workload);
+    let mut ours = OurTable::new(&workload);
     let mut rival = start_rival(run, &workload);
     if let Some(rival) = &mut rival {
         assert_eq!(rival.ask::<i32>("answers"), ours.answers(), "both return the same rules");

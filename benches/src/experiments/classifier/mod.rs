@@ -9,6 +9,6 @@ mod rival;
 mod workload;
 
 pub(crate) use measure::{prepare, run, run_part, start_rival};
-pub(crate) use ours::Ours;
+pub(crate) use ours::OurTable;
 pub(crate) use rival::Rival;
 pub(crate) use workload::{Workload, class_bench, synthetic};

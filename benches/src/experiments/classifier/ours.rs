@@ -17,13 +17,13 @@ type Table = TupleSpace<u64>;
 const COPIES: u64 = 8;
 
 /// A table filled with the rules of a workload.
-pub(crate) struct Ours<'a> {
+pub(crate) struct OurTable<'a> {
     workload: &'a Workload,
     table: Table,
     bytes: f64,
 }
 
-impl<'a> Ours<'a> {
+impl<'a> OurTable<'a> {
     pub(crate) fn new(workload: &'a Workload) -> Self {
         let table = filled(workload);
         // The first table reuses memory that workload generation has freed.

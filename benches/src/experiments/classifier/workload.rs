@@ -85,7 +85,7 @@ pub(crate) fn class_bench(name: &str, packets_count: usize) -> Workload {
         .collect();
     let mut random = SplitMix64(1);
     let packet = |_| {
-        let mut packet = anything(&mut random);
+        let mut packet = random_packet(&mut random);
         if random.below(10) > 0 {
             let matches = &lines[random.below(lines.len())];
             match_rule(&mut packet, &matches[random.below(matches.len())]);
@@ -102,7 +102,7 @@ fn kind_and_thousands(name: &str) -> Option<(BuiltinSet, u32)> {
 }
 
 /// Returns a random IPv4 packet of a protocol with ports.
-fn anything(random: &mut SplitMix64) -> FlowKey {
+fn random_packet(random: &mut SplitMix64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, 1);
     key.set_field(FieldId::EthType, 0x0800);

@@ -7,7 +7,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipebench::published::Figure;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::experiment::{Better, Row, Run};
 
 /// Windows of the run; new flows arrive with the seventh.
@@ -57,10 +57,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let scale = run.either(1, 10);
     let (flows, packets, rules) = (50_000 / scale, 600_000 / scale, 10_000 / scale);
     let name = format!("psc:high:{flows}:arrival={flows}@50%:packets={packets}:rules={rules}");
-    let bed = run.step(&name, |_| Bed::new(&name));
+    let testbed = run.step(&name, |_| Testbed::new(&name));
     let mut rows = Vec::new();
     for cache_case in CACHE_CASES {
-        let series = run.step(cache_case.name, |_| series(&bed, cache_case, scale));
+        let series = run.step(cache_case.name, |_| series(&testbed, cache_case, scale));
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
         let (before, after) = series.split_at(WINDOWS / 2);
         for (word, value) in [("before", mean(before)), ("after", mean(after))] {
@@ -86,7 +86,7 @@ const WHY: &str = "the published run does not state how long flows last and how 
                    here all flows send until the end";
 
 /// Returns the hit rate of each window in percent.
-fn series(bed: &Bed, cache_case: &CacheCase, scale: usize) -> Vec<f64> {
+fn series(testbed: &Testbed, cache_case: &CacheCase, scale: usize) -> Vec<f64> {
     let entries = STAGE_ENTRIES / scale;
     let plain = if cache_case.is_megaflow {
         config(1, 4 * entries, PolicyName::Megaflow)
@@ -96,8 +96,8 @@ fn series(bed: &Bed, cache_case: &CacheCase, scale: usize) -> Vec<f64> {
     let is_duel = !cache_case.is_megaflow && cache_case.eviction == Eviction::LeastRecent;
     let fallback = if is_duel { Fallback::OneIn(32) } else { Fallback::Off };
     let config = Config { eviction: cache_case.eviction, fallback, ..plain };
-    let mut replay = Replay::new(bed, config, Resume::StartOver);
-    let end = |window: usize| window * bed.packets.len() / WINDOWS;
+    let mut replay = Replay::new(testbed, config, Resume::StartOver);
+    let end = |window: usize| window * testbed.packets.len() / WINDOWS;
     let share = |window| {
         let packets = end(window)..end(window + 1);
         let count = packets.len().max(1) as f64;

@@ -2,12 +2,12 @@
 
 use shunt_gigaflow::partition::PolicyName;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::experiment::{Row, Run};
 
 const CORES: [u64; 5] = [1, 2, 4, 8, 16];
 
-const EACH: &str = "misses per core, by number of cores";
+const MISSES_PER_CORE: &str = "misses per core, by number of cores";
 const ALL: &str = "misses of all cores, by number of cores";
 
 const MEGAFLOWS: &str = "megaflow 32K";
@@ -15,12 +15,13 @@ const MEGAFLOWS: &str = "megaflow 32K";
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(1 + CORES.len());
     let scale = run.either(1, 10);
-    let bed = run.step("psc high", |_| Bed::published("psc", "high", scale));
+    let testbed = run.step("psc high", |_| Testbed::published("psc", "high", scale));
     let mut rows = Vec::new();
     for cores in CORES {
         let title = format!("psc high {cores} cores");
-        let [gigaflow, megaflow] = run.step(&title, |_| misses(&bed, cores, STAGE_ENTRIES / scale));
-        for (metric, parts) in [(EACH, cores as f64), (ALL, 1.0)] {
+        let [gigaflow, megaflow] =
+            run.step(&title, |_| misses(&testbed, cores, STAGE_ENTRIES / scale));
+        for (metric, parts) in [(MISSES_PER_CORE, cores as f64), (ALL, 1.0)] {
             rows.push(Row {
                 ours: (gigaflow as f64 / parts).into(),
                 rival: Some((MEGAFLOWS.to_owned(), (megaflow as f64 / parts).into())),
@@ -28,21 +29,21 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             });
         }
     }
-    rows.sort_by_key(|row: &Row| row.metric != EACH);
+    rows.sort_by_key(|row: &Row| row.metric != MISSES_PER_CORE);
     rows
 }
 
 /// Returns the misses of all cores, with LTM entries and with megaflows.
 ///
 /// Both caches have equal size.
-fn misses(bed: &Bed, cores: u64, entries: usize) -> [u64; 2] {
+fn misses(testbed: &Testbed, cores: u64, entries: usize) -> [u64; 2] {
     let gigaflow = config(4, entries, PolicyName::Joint);
     let megaflow = config(1, 4 * entries, PolicyName::Megaflow);
     [gigaflow, megaflow].map(|config| {
         let of_core = |core| {
-            let mut replay = Replay::new(bed, config, Resume::StartOver);
-            let is_its = |number: &usize| core_of(bed.packets[*number], cores) == core;
-            let packets: Vec<usize> = (0..bed.packets.len()).filter(is_its).collect();
+            let mut replay = Replay::new(testbed, config, Resume::StartOver);
+            let is_its = |number: &usize| core_of(testbed.packets[*number], cores) == core;
+            let packets: Vec<usize> = (0..testbed.packets.len()).filter(is_its).collect();
             packets.len() as u64 - replay.send(packets.into_iter())
         };
         (0..cores).map(of_core).sum()

@@ -15,7 +15,7 @@ use shunt_pipebench::published::Figure;
 
 use super::{
     means::{self, Summary},
-    replay::{Bed, Replay, Resume, STAGE_ENTRIES, config},
+    replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config},
 };
 use crate::{
     experiment::{Better, Row, Run},
@@ -153,10 +153,10 @@ impl CacheCase {
     }
 
     /// Returns an empty cache of this configuration.
-    pub(super) fn replay<'a>(&self, bed: &'a Bed, capacity: Capacity) -> Replay<'a> {
+    pub(super) fn replay<'a>(&self, testbed: &'a Testbed, capacity: Capacity) -> Replay<'a> {
         let config = config(capacity.stages_count, capacity.stage_entries_max, self.policy);
         let config = Config { fallback: self.fallback, eviction: self.eviction, ..config };
-        Replay::new(bed, config, self.resume)
+        Replay::new(testbed, config, self.resume)
     }
 }
 
@@ -199,10 +199,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in pipelines {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
-            let bed = run.step(&title, |_| Bed::published(pipeline, locality, scale));
+            let testbed = run.step(&title, |_| Testbed::published(pipeline, locality, scale));
             for cache_case in &cache_cases {
                 let name = format!("{title} {}", cache_case.name);
-                let outcome = run.step(&name, |_| replay(&bed, cache_case, scale));
+                let outcome = run.step(&name, |_| replay(&testbed, cache_case, scale));
                 let entries_max = 4 * STAGE_ENTRIES / scale;
                 let of = (pipeline, locality, cache_case.name);
                 summaries.push(Summary::of(of, &outcome, entries_max));
@@ -314,12 +314,12 @@ pub(super) fn why_coverage(name: &str, is_more: bool) -> &'static str {
 /// Sends all packets through a cache, and its misses to an unlimited one.
 ///
 /// The second cache models the switch behind a NIC: it does not translate every miss of the NIC.
-fn replay(bed: &Bed, cache_case: &CacheCase, scale: usize) -> Outcome {
+fn replay(testbed: &Testbed, cache_case: &CacheCase, scale: usize) -> Outcome {
     let capacity = cache_case.capacity(STAGE_ENTRIES / scale);
-    let mut replay = cache_case.replay(bed, capacity);
+    let mut replay = cache_case.replay(testbed, capacity);
     let mut behind =
-        cache_case.replay(bed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
-    let packets = bed.packets.len();
+        cache_case.replay(testbed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
+    let packets = testbed.packets.len();
     let last = packets - packets / 3;
     let mut upcalls = 0;
     let mut hits = |numbers: Range<usize>| {

@@ -6,7 +6,7 @@
 
 use shunt_gigaflow::partition::PolicyName;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::{
     experiment::{Better, Row, Run},
     experiments::loaded::PIPELINES,
@@ -31,10 +31,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for (case, read) in CASES {
             let title = format!("{pipeline} high, a register {case}");
             rows.extend(run.step(&title, |_| {
-                let bed = Bed::published_with(pipeline, scale, |rules| writing(rules, read));
+                let testbed =
+                    Testbed::published_with(pipeline, scale, |rules| writing(rules, read));
                 let config = config(4, STAGE_ENTRIES / scale, PolicyName::Joint);
-                let mut replay = Replay::new(&bed, config, Resume::StartOver);
-                let packets = bed.packets.len();
+                let mut replay = Replay::new(&testbed, config, Resume::StartOver);
+                let packets = testbed.packets.len();
                 let hits = 100.0 * replay.send(0..packets) as f64 / packets as f64;
                 let ltm = replay.cache.ltm();
                 let (entries, tags) = (ltm.entries_count() as f64, ltm.tags().len() as f64);

@@ -3,7 +3,7 @@
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::{
     cpu,
     experiment::{Better, Row, Run, Samples},
@@ -28,9 +28,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
-            let bed = run.step(&title, |_| Bed::published(pipeline, locality, scale));
+            let testbed = run.step(&title, |_| Testbed::published(pipeline, locality, scale));
             let [gigaflow, megaflow] =
-                run.step(&format!("{title} packets"), |_| measure(&bed, rounds, scale));
+                run.step(&format!("{title} packets"), |_| measure(&testbed, rounds, scale));
             let less = gigaflow.0.iter().zip(&megaflow.0);
             let less =
                 Samples(less.map(|(own, megaflow)| 100.0 * (1.0 - own / megaflow)).collect());
@@ -55,18 +55,18 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// Returns microseconds per packet, with LTM entries and with megaflows.
 ///
 /// Both caches have equal size.
-fn measure(bed: &Bed, rounds: usize, scale: usize) -> [Samples; 2] {
+fn measure(testbed: &Testbed, rounds: usize, scale: usize) -> [Samples; 2] {
     let entries = STAGE_ENTRIES / scale;
     let configs =
         [config(4, entries, PolicyName::Joint), config(1, 4 * entries, PolicyName::Megaflow)];
     let mut spent = [Samples::default(), Samples::default()];
     for _ in 0..rounds {
         for (config, samples) in configs.iter().zip(&mut spent) {
-            let mut replay = Replay::new(bed, *config, Resume::StartOver);
+            let mut replay = Replay::new(testbed, *config, Resume::StartOver);
             let ns = cpu::timed(|| {
-                replay.send(0..bed.packets.len());
+                replay.send(0..testbed.packets.len());
             });
-            samples.0.push(ns as f64 / 1e3 / bed.packets.len().max(1) as f64);
+            samples.0.push(ns as f64 / 1e3 / testbed.packets.len().max(1) as f64);
         }
     }
     spent

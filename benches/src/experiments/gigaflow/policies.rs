@@ -3,7 +3,7 @@
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::{
     experiment::{Better, Row, Run},
     experiments::loaded::{PIPELINES, WHY_OLS},
@@ -50,13 +50,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let scale = run.either(1, 10);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
-        let bed = run.step(pipeline, |_| Bed::published(pipeline, "high", scale));
+        let testbed = run.step(pipeline, |_| Testbed::published(pipeline, "high", scale));
         let entries = STAGE_ENTRIES / scale;
         let mut replay = |title: &str, policy, stages, entries| {
             run.step(&format!("{pipeline} {title}"), |_| {
                 let config = config(stages, entries, policy);
-                let mut replay = Replay::new(&bed, config, Resume::StartOver);
-                replay.send(0..bed.packets.len());
+                let mut replay = Replay::new(&testbed, config, Resume::StartOver);
+                replay.send(0..testbed.packets.len());
                 let used = replay.cache.ltm().entries_count() as f64;
                 (replay.cache.counts().misses as f64, used)
             })

@@ -14,13 +14,13 @@ use crate::experiments::loaded::{Loaded, published_name, workload};
 pub(crate) const STAGE_ENTRIES: usize = 8000;
 
 /// A loaded pipeline and its packets.
-pub(super) struct Bed {
+pub(super) struct Testbed {
     pub(super) loaded: Loaded,
     /// The flow of each packet.
     pub(super) packets: Vec<u32>,
 }
 
-impl Bed {
+impl Testbed {
     /// Loads a pipeline with the published numbers divided by `scale`.
     ///
     /// These are the numbers of flows, packets and rules.
@@ -62,7 +62,7 @@ pub(super) enum Resume {
 
 /// A cache and the progress of the packets.
 pub(super) struct Replay<'a> {
-    bed: &'a Bed,
+    testbed: &'a Testbed,
     pub(super) cache: Gigaflow,
     resume: Resume,
     store: VecStore,
@@ -87,9 +87,9 @@ pub(crate) const fn config(
 
 impl<'a> Replay<'a> {
     /// Creates an empty cache.
-    pub(super) fn new(bed: &'a Bed, config: Config, resume: Resume) -> Self {
+    pub(super) fn new(testbed: &'a Testbed, config: Config, resume: Resume) -> Self {
         let (store, walk) = (VecStore::default(), Walk::default());
-        Self { bed, cache: Gigaflow::new(config), resume, store, walk }
+        Self { testbed, cache: Gigaflow::new(config), resume, store, walk }
     }
 
     /// Sends these packets, one per nanosecond; returns the number of hits.
@@ -99,8 +99,8 @@ impl<'a> Replay<'a> {
 
     /// Sends one packet; returns whether it hit.
     pub(super) fn one(&mut self, number: usize) -> bool {
-        let Loaded { pipeline, keys, .. } = &self.bed.loaded;
-        let key = &keys[self.bed.packets[number] as usize];
+        let Loaded { pipeline, keys, .. } = &self.testbed.loaded;
+        let key = &keys[self.testbed.packets[number] as usize];
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
         let is_sampled = self.cache.is_next_sampled();
         let is_hit = self.cache.find(&self.store, key, &mut self.walk);

@@ -6,7 +6,7 @@
 
 use super::{
     hits::CacheCase,
-    replay::{Bed, STAGE_ENTRIES},
+    replay::{STAGE_ENTRIES, Testbed},
 };
 use crate::{
     experiment::{Better, Row, Run},
@@ -30,7 +30,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for locality in LOCALITIES {
         let (flows, packets, rules) = (FLOWS / scale, PACKETS / scale, RULES / scale);
         let name = format!("ols:{locality}:{flows}:packets={packets}:rules={rules}");
-        let bed = run.step(&name, |_| Bed::new(&name));
+        let testbed = run.step(&name, |_| Testbed::new(&name));
         for (name, cache_case) in cache_cases {
             let name = format!("ols {locality} {name}");
             let Some(cache_case) = cache_case else { continue };
@@ -43,9 +43,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Returns the hit rate of the last third in percent.
-fn late_hits(bed: &Bed, cache_case: &CacheCase, scale: usize) -> f64 {
-    let mut replay = cache_case.replay(bed, cache_case.capacity(STAGE_ENTRIES / scale));
-    let packets = bed.packets.len();
+fn late_hits(testbed: &Testbed, cache_case: &CacheCase, scale: usize) -> f64 {
+    let mut replay = cache_case.replay(testbed, cache_case.capacity(STAGE_ENTRIES / scale));
+    let packets = testbed.packets.len();
     let last = packets - packets / 3;
     replay.send(0..last);
     let hits = replay.send(last..packets);

@@ -3,7 +3,7 @@
 use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
 
-use super::replay::{Bed, Replay, Resume, config};
+use super::replay::{Replay, Resume, Testbed, config};
 use crate::{
     experiment::{Better, Row, Run},
     experiments::loaded::WHY_OLS,
@@ -40,22 +40,23 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let scale = run.either(1, 10);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
-        let bed = run.step(pipeline, |_| Bed::published(pipeline, "high", scale));
+        let testbed = run.step(pipeline, |_| Testbed::published(pipeline, "high", scale));
         let outcomes = STAGES.map(|stages| {
-            run.step(&format!("{pipeline}, K={stages}"), |_| replay(&bed, stages, scale))
+            run.step(&format!("{pipeline}, K={stages}"), |_| replay(&testbed, stages, scale))
         });
         rows.extend(rows_of(pipeline, &outcomes, scale == 1));
-        rows.extend(enough(pipeline, &outcomes, bed.packets.len() as f64 / 100.0));
+        rows.extend(fewest_stages(pipeline, &outcomes, testbed.packets.len() as f64 / 100.0));
     }
     let metrics = [FEWER, ENOUGH, COVERAGE, MISSES, USED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
 
-fn replay(bed: &Bed, stages: u8, scale: usize) -> Outcome {
+fn replay(testbed: &Testbed, stages: u8, scale: usize) -> Outcome {
     let policy = if stages == 1 { PolicyName::Megaflow } else { PolicyName::Joint };
-    let mut replay = Replay::new(bed, config(stages, ENTRIES / scale, policy), Resume::StartOver);
-    replay.send(0..bed.packets.len());
+    let mut replay =
+        Replay::new(testbed, config(stages, ENTRIES / scale, policy), Resume::StartOver);
+    replay.send(0..testbed.packets.len());
     let ltm = replay.cache.ltm();
     Outcome {
         stages,
@@ -96,7 +97,7 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
 }
 
 /// Returns the fewest stages within `within` packets of the fewest misses.
-fn enough(pipeline: &str, outcomes: &[Outcome], within: f64) -> Option<Row> {
+fn fewest_stages(pipeline: &str, outcomes: &[Outcome], within: f64) -> Option<Row> {
     let fewest = outcomes.iter().map(|outcome| outcome.misses).fold(f64::MAX, f64::min);
     let stages = outcomes.iter().find(|outcome| outcome.misses <= fewest + within)?.stages;
     let published = Figure::find("tables_until_no_gain", pipeline, "-", "2-5 x 100K");
@@ -116,8 +117,8 @@ mod tests {
     fn enough_stages_are_within_the_tolerance() {
         let outcome = |(stages, misses)| Outcome { stages, misses, entries: 1.0, coverage: 1.0 };
         let outcomes = [(1, 900.0), (2, 300.0), (3, 104.0), (4, 100.0)].map(outcome);
-        let stages = |within| enough("ofd", &outcomes, within).unwrap().ours.median();
+        let stages = |within| fewest_stages("ofd", &outcomes, within).unwrap().ours.median();
         assert_eq!([stages(3.0), stages(5.0), stages(1000.0)], [4.0, 3.0, 1.0]);
-        assert!(enough("ofd", &[], 1.0).is_none());
+        assert!(fewest_stages("ofd", &[], 1.0).is_none());
     }
 }

@@ -17,9 +17,9 @@ use shunt_pipeline::{
 };
 
 use super::{
-    bed::{Bed, WATCHED, elsewhere_match, rule, rule_match},
     judge::until_new,
     probe::{Arrival, Exit},
+    testbed::{Testbed, WATCHED, elsewhere_match, rule, rule_match},
     traffic::{Rates, Stream, Traffic, under_traffic},
 };
 use crate::{
@@ -139,7 +139,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{size} entries, {}", contender.name());
                 let (size, setup) = ((*flows, pairs), Setup::default());
-                measured.push(run.step(&what, |folder| around(contender, folder, setup, size)));
+                measured.push(
+                    run.step(&what, |folder| measure_barriers(contender, folder, setup, size)),
+                );
             }
         }
         let rival = contenders.get(1).map(Contender::name);
@@ -162,30 +164,30 @@ pub(super) fn sort(rows: &mut [Row]) {
 }
 
 /// Starts a switch with space for `flows` flows, and changes its rules repeatedly.
-pub(super) fn around(
+pub(super) fn measure_barriers(
     contender: &Contender,
     folder: &Path,
     setup: Setup,
     (flows, pairs): (u32, usize),
 ) -> Round {
     let setup = Setup { entries_max: Some(flows + flows / 4), ..setup };
-    measure(&Bed::new(contender, folder, &setup), flows, pairs)
+    measure(&Testbed::new(contender, folder, &setup), flows, pairs)
 }
 
-fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
-    bed.fill(flows);
-    let mut controller = bed.controller();
+fn measure(testbed: &Testbed, flows: u32, pairs: usize) -> Round {
+    testbed.fill(flows);
+    let mut controller = testbed.controller();
     let numbered = Some(Stream { rate: 10_000, flows: 1 });
     let rates = Rates { numbered, others: &[Stream { rate: 20_000, flows }] };
-    under_traffic(bed, rates, |traffic| {
+    under_traffic(testbed, rates, |traffic| {
         controller.rest(Duration::from_secs(1));
-        let mut round = Round { cached: bed.switch.cached() as f64, ..Round::default() };
-        let (begin, before) = (Instant::now(), bed.arrived());
-        let acks = acks(bed);
+        let mut round = Round { cached: testbed.switch.cached() as f64, ..Round::default() };
+        let (begin, before) = (Instant::now(), testbed.arrived());
+        let acks = acks(testbed);
         for kind in Kind::ALL {
             let changes = kind.changes();
             for (change, exit) in std::iter::repeat_n(&changes, pairs).flatten() {
-                bed.cache(0..kind.flows());
+                testbed.cache(0..kind.flows());
                 controller.rest(TAKE_IN);
                 let took = one(&mut controller, traffic, (kind, change, *exit));
                 round.replies[kind as usize].0.push(took.0.as_secs_f64() * 1e6);
@@ -194,9 +196,9 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
                 }
             }
         }
-        let forwarded = f64::from(bed.arrived() - before);
+        let forwarded = f64::from(testbed.arrived() - before);
         round.forwarded = forwarded / begin.elapsed().as_secs_f64();
-        round.iterations = shares(&acks, &self::acks(bed));
+        round.iterations = shares(&acks, &self::acks(testbed));
         round
     })
 }
@@ -204,8 +206,8 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
 /// Returns the acknowledgement counts of Shunt's packet thread by iterations.
 ///
 /// It is empty for the rival.
-fn acks(bed: &Bed) -> Vec<f64> {
-    let Some(shuntctl) = bed.switch.shuntctl() else { return Vec::new() };
+fn acks(testbed: &Testbed) -> Vec<f64> {
+    let Some(shuntctl) = testbed.switch.shuntctl() else { return Vec::new() };
     let evict = shuntctl.json("evict");
     let counts = evict["acks"].as_array();
     let counts = counts.unwrap_or_else(|| panic!("shuntctl evict has no acks: {evict}"));

@@ -3,7 +3,7 @@
 //! These results choose the default engine, not the CPU of the engine alone. The connection, the
 //! tables and the threads are the same for all engines.
 
-use super::barrier::{MANY, Round, SIZES, around, rows_of, sort};
+use super::barrier::{MANY, Round, SIZES, measure_barriers, rows_of, sort};
 use crate::{
     experiment::{Row, Run},
     switch::{Contender, Setup},
@@ -36,8 +36,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for (engine, measured) in ENGINES.iter().zip(&mut measured) {
                 let setup = Setup { engine: Some(*engine), ..Setup::default() };
                 let what = format!("{size} entries, {engine}");
-                measured
-                    .push(run.step(&what, |folder| around(shunt, folder, setup, (*flows, pairs))));
+                measured.push(
+                    run.step(&what, |folder| {
+                        measure_barriers(shunt, folder, setup, (*flows, pairs))
+                    }),
+                );
             }
         }
         let beside = Some((ENGINES[0], measured[0].as_slice()));

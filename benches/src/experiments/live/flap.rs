@@ -12,9 +12,9 @@ use shunt_pipeline::{
 };
 
 use super::{
-    bed::{Bed, WATCHED, rule_with},
     judge::{Judgement, judge},
     probe::{Arrival, Exit, label},
+    testbed::{Testbed, WATCHED, rule_with},
     traffic::{Random, Rates, Stream, Traffic, under_traffic},
 };
 use crate::{
@@ -77,11 +77,11 @@ impl Flapper for Controller {
 /// Caches the flows and adds the initial rule.
 ///
 /// Starts the controller after the slow preparations.
-pub(crate) fn begin<F: Flapper>(bed: &Bed, flows: u32, start: impl FnOnce() -> F) -> F {
-    bed.fill(flows);
+pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnce() -> F) -> F {
+    testbed.fill(flows);
     let mut flapper = start();
     flapper.install(0);
-    bed.cache(0..WATCHED);
+    testbed.cache(0..WATCHED);
     // Background work of the switch has ended by then.
     flapper.rest(Duration::from_secs(1));
     flapper
@@ -92,7 +92,7 @@ pub(crate) fn begin<F: Flapper>(bed: &Bed, flows: u32, start: impl FnOnce() -> F
 /// After each reply, `stands_by` returns whether the switch guarantees it. The next guaranteed
 /// reply then also covers the changes before it.
 pub(crate) fn flap(
-    (bed, flapper): (&Bed, &mut impl Flapper),
+    (testbed, flapper): (&Testbed, &mut impl Flapper),
     flapping: Flapping,
     mut stands_by: impl FnMut() -> bool,
 ) -> Window {
@@ -101,7 +101,7 @@ pub(crate) fn flap(
     let others = &[Stream { rate: RATE, flows }, Stream { rate: RATE, flows: WATCHED }];
     let rates = Rates { numbered: Some(Stream { rate: RATE, flows: NUMBERED_FLOWS }), others };
     let mut random = Random(seed);
-    under_traffic(bed, rates, |traffic| {
+    under_traffic(testbed, rates, |traffic| {
         let (mut confirmed, mut replies, mut number) = (Vec::new(), Samples::default(), 0);
         let mut held = 0.0;
         let mut arrivals: Vec<Arrival> = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn flap(
             arrivals.extend(traffic.arrivals());
             flapper.rest(Duration::from_millis(random.below(PAUSE_MS_MAX).into()));
         }
-        let sent = come_to_rest(traffic, flapper, &mut arrivals);
+        let sent = await_idle(traffic, flapper, &mut arrivals);
         Window {
             flaps: number.into(),
             held,
@@ -130,7 +130,7 @@ pub(crate) fn flap(
 }
 
 /// Waits for packets in flight; returns the number of packets in the window.
-fn come_to_rest(
+fn await_idle(
     traffic: &Traffic<'_>,
     flapper: &mut impl Flapper,
     arrivals: &mut Vec<Arrival>,

@@ -7,9 +7,9 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    bed::Bed,
     flap::{Flapper, Flapping, Window, begin, flap},
     os_ken::OsKen,
+    testbed::Testbed,
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
@@ -22,7 +22,7 @@ const THREADS: u16 = 3;
 const FLOWS: u32 = 100_000;
 const VIOLATIONS: &str = "packets sent after the barrier reply that followed the old rule";
 const LATEST: &str = "longest time between the reply and such a packet";
-const JUDGED: &str = "packets sent after a barrier reply and received";
+const AFTER_REPLY: &str = "packets sent after a barrier reply and received";
 const LOST: &str = "numbered packets lost";
 const FLAPS: &str = "changes of the rule";
 const REPLY: &str = "from the flow-mod to the barrier reply, median";
@@ -65,7 +65,7 @@ pub(crate) fn controllers() -> Vec<&'static str> {
 }
 
 /// Results of one window of one switch, and the number of cached flows before it.
-type Shown = (Window, f64);
+type WindowResult = (Window, f64);
 
 /// Runs each controller with both switches in turn.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -82,7 +82,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let rival = contenders.get(1).map(Contender::name);
     let mut rows = Vec::new();
     for kind in chosen {
-        let mut measured: Vec<Vec<Shown>> = contenders.iter().map(|_| Vec::new()).collect();
+        let mut measured: Vec<Vec<WindowResult>> = contenders.iter().map(|_| Vec::new()).collect();
         let (windows, time) = kind.windows(run);
         for window in 1..=windows {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
@@ -103,26 +103,30 @@ fn watch(
     contender: &Contender,
     folder: &Path,
     (python, flapping): (Option<&Path>, Flapping),
-) -> Shown {
+) -> WindowResult {
     let setup = Setup { threads: Some(THREADS), entries_max: Some(2 * FLOWS), ..Setup::default() };
-    let bed = Bed::new(contender, folder, &setup);
+    let testbed = Testbed::new(contender, folder, &setup);
     let Some(python) = python else {
-        return flapped(&bed, flapping, || bed.controller());
+        return flapped(&testbed, flapping, || testbed.controller());
     };
-    flapped(&bed, flapping, || OsKen::start(python, folder))
+    flapped(&testbed, flapping, || OsKen::start(python, folder))
 }
 
-fn flapped<F: Flapper>(bed: &Bed, flapping: Flapping, start: impl FnOnce() -> F) -> Shown {
-    let mut flapper = begin(bed, FLOWS, start);
-    let cached = bed.switch.cached() as f64;
-    (flap((bed, &mut flapper), flapping, || true), cached)
+fn flapped<F: Flapper>(
+    testbed: &Testbed,
+    flapping: Flapping,
+    start: impl FnOnce() -> F,
+) -> WindowResult {
+    let mut flapper = begin(testbed, FLOWS, start);
+    let cached = testbed.switch.cached() as f64;
+    (flap((testbed, &mut flapper), flapping, || true), cached)
 }
 
-fn rows_of(kind: ControllerKind, measured: &[Vec<Shown>], rival: Option<&str>) -> Vec<Row> {
-    type Of = fn(&Shown) -> f64;
-    let row = |(of_what, metric, unit): (&str, _, _), better, of: Of, sums: bool| {
+fn rows_of(kind: ControllerKind, measured: &[Vec<WindowResult>], rival: Option<&str>) -> Vec<Row> {
+    type MetricOf = fn(&WindowResult) -> f64;
+    let row = |(of_what, metric, unit): (&str, _, _), better, of: MetricOf, sums: bool| {
         let name = format!("{}, 100K entries, {of_what}", kind.name());
-        let samples = |windows: &Vec<Shown>| {
+        let samples = |windows: &Vec<WindowResult>| {
             let each: Vec<f64> = windows.iter().map(of).collect();
             Samples(if sums { vec![each.iter().sum()] } else { each })
         };
@@ -135,7 +139,7 @@ fn rows_of(kind: ControllerKind, measured: &[Vec<Shown>], rival: Option<&str>) -
     let (all, each) = ("all windows", "each window");
     vec![
         row((all, VIOLATIONS, ""), Better::Less, |(one, _)| one.judgement.violations as f64, true),
-        row((all, JUDGED, ""), Better::Neither, |(one, _)| one.judgement.judged as f64, true),
+        row((all, AFTER_REPLY, ""), Better::Neither, |(one, _)| one.judgement.judged as f64, true),
         row((all, FLAPS, ""), Better::Neither, |(one, _)| one.flaps, true),
         row(
             (each, LATEST, "ms"),

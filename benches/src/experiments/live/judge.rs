@@ -1,4 +1,4 @@
-//! Evaluation of numbered packets: pure functions of what was sent and where it left.
+//! Evaluation of numbered packets: pure functions of the sent packets and their output ports.
 
 use std::time::Duration;
 

@@ -5,7 +5,6 @@
 //! numbers, so the rule that each of them followed is known.
 
 pub(crate) mod barrier;
-mod bed;
 pub(crate) mod engines;
 mod flap;
 pub(crate) mod flapping;
@@ -15,4 +14,5 @@ pub(crate) mod nic_latency;
 mod os_ken;
 mod probe;
 pub(crate) mod repair;
+mod testbed;
 mod traffic;

@@ -21,8 +21,8 @@ use shunt_p4runtime::{
 use tokio::runtime::Runtime;
 
 use super::{
-    bed::Bed,
     flap::{Flapping, Window, begin, flap},
+    testbed::Testbed,
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
@@ -41,14 +41,14 @@ const EXCHANGE_ONE_IN: u64 = 5;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 const VIOLATIONS: &str = "packets sent after a barrier reply that followed the old rule";
-const JUDGED: &str = "packets sent after a barrier reply and received";
+const AFTER_REPLY: &str = "packets sent after a barrier reply and received";
 const FLAPS: &str = "changes of the rule";
 const CONNECTED: &str = "changes with the NIC connected all the time";
 const DISTURBED: &str = "connections cut, and NICs replaced";
 const HITS: &str = "packets that the NIC forwarded alone";
 const REPLY: &str = "from the flow-mod to the barrier reply, median";
 const LOST: &str = "numbered packets lost";
-const AMISS: &str = "final NIC entries that are wrong or missing";
+const WRONG_ENTRIES: &str = "final NIC entries that are wrong or missing";
 
 /// Disturbance of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ enum Case {
 }
 
 /// Results of one window.
-struct Shown {
+struct WindowResult {
     window: Window,
     disturbances: f64,
     /// Percentage of the packets to the last NIC.
     hits: f64,
-    amiss: f64,
+    wrong_entries: f64,
 }
 
 /// Runs windows with and without disturbances.
@@ -80,27 +80,28 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             Case::Undisturbed => "undisturbed",
             Case::Disturbed => "disturbed every 2 s",
         };
-        let shown: Vec<Shown> = (1..=windows)
+        let shown: Vec<WindowResult> = (1..=windows)
             .map(|window| {
                 run.step(&format!("{words}, window {window}"), |folder| {
                     let setup = Setup { threads: Some(THREADS), nic: true, ..Setup::default() };
-                    let bed = Bed::new(ours, folder, &setup);
+                    let testbed = Testbed::new(ours, folder, &setup);
                     let flapping = Flapping { flows: FLOWS, time, seed: window as u64 };
-                    watch(&bed, flapping, case)
+                    watch(&testbed, flapping, case)
                 })
             })
             .collect();
         rows.extend(rows_of(words, &shown));
     }
-    let order = [VIOLATIONS, JUDGED, FLAPS, CONNECTED, DISTURBED, AMISS, HITS, REPLY, LOST];
+    let order =
+        [VIOLATIONS, AFTER_REPLY, FLAPS, CONNECTED, DISTURBED, WRONG_ENTRIES, HITS, REPLY, LOST];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
 
 /// Runs one window of a freshly started switch.
-fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
-    let Some(control) = bed.switch.shuntctl() else { panic!("the device is not embedded") };
-    let mut controller = begin(bed, flapping.flows, || bed.controller());
+fn watch(testbed: &Testbed, flapping: Flapping, case: Case) -> WindowResult {
+    let Some(control) = testbed.switch.shuntctl() else { panic!("the device is not embedded") };
+    let mut controller = begin(testbed, flapping.flows, || testbed.controller());
     let mut before = Nic::of(control);
     let stands_by = || {
         let nic = Nic::of(control);
@@ -114,16 +115,16 @@ fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
         if case == Case::Disturbed {
             scope.spawn(|| disturb(control, &stop, &disturbances));
         }
-        let window = flap((bed, &mut controller), flapping, stands_by);
+        let window = flap((testbed, &mut controller), flapping, stands_by);
         stop.store(true, Ordering::Relaxed);
         window
     });
     let Nic { hits, missed, .. } = Nic::of(control);
-    Shown {
+    WindowResult {
         window,
         disturbances: disturbances.into_inner() as f64,
         hits: 100.0 * hits as f64 / ((hits + missed) as f64).max(1.0),
-        amiss: amiss(control),
+        wrong_entries: wrong_entries(control),
     }
 }
 
@@ -160,16 +161,16 @@ pub(super) fn cut(nic: &Nic) {
 /// Once the switch reports the NIC as synchronised, its entries are read and its connection is cut.
 /// The switch then reads the NIC, compares it with the desired state, and repairs it. An entry read
 /// before and not after the repair was wrong; the opposite was missing.
-fn amiss(control: &ShuntCtl) -> f64 {
+fn wrong_entries(control: &ShuntCtl) -> f64 {
     let start = Instant::now();
     let is_over = || start.elapsed() > TIMEOUT;
     loop {
-        let nic = when(control, is_over, Nic::is_synchronised);
+        let nic = await_nic(control, is_over, Nic::is_synchronised);
         let before = held(&nic);
         cut(&nic);
         let seen = nic.stale_count;
         let restored =
-            when(control, is_over, |nic| nic.stale_count > seen && nic.is_synchronised());
+            await_nic(control, is_over, |nic| nic.stale_count > seen && nic.is_synchronised());
         let after = held(&restored);
         // Operations requested in between are not repairs.
         if restored.operations == nic.operations || is_over() {
@@ -181,7 +182,7 @@ fn amiss(control: &ShuntCtl) -> f64 {
 /// Waits for a NIC state in which `is_so` holds.
 ///
 /// Returns the last state if `is_over` holds first.
-fn when(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> bool) -> Nic {
+fn await_nic(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> bool) -> Nic {
     loop {
         let nic = Nic::of(control);
         if is_so(&nic) || is_over() {
@@ -257,23 +258,23 @@ impl Nic {
     }
 }
 
-fn rows_of(case: &str, shown: &[Shown]) -> Vec<Row> {
-    type Of = fn(&Shown) -> f64;
-    let row = |(metric, unit), better, of: Of| {
+fn rows_of(case: &str, shown: &[WindowResult]) -> Vec<Row> {
+    type MetricOf = fn(&WindowResult) -> f64;
+    let row = |(metric, unit), better, of: MetricOf| {
         let samples = Samples(shown.iter().map(of).collect());
         Row { better, ours: samples, ..Row::new(format!("{case}, each window"), metric, unit) }
     };
-    let sum = |metric, better, of: Of| {
+    let sum = |metric, better, of: MetricOf| {
         let samples = Samples(vec![shown.iter().map(of).sum()]);
         Row { better, ours: samples, ..Row::new(format!("{case}, all windows"), metric, "") }
     };
     vec![
         sum(VIOLATIONS, Better::Less, |one| one.window.judgement.violations as f64),
-        sum(JUDGED, Better::Neither, |one| one.window.judgement.judged as f64),
+        sum(AFTER_REPLY, Better::Neither, |one| one.window.judgement.judged as f64),
         sum(FLAPS, Better::Neither, |one| one.window.flaps),
         sum(CONNECTED, Better::Neither, |one| one.window.held),
         sum(DISTURBED, Better::Neither, |one| one.disturbances),
-        sum(AMISS, Better::Less, |one| one.amiss),
+        sum(WRONG_ENTRIES, Better::Less, |one| one.wrong_entries),
         row((HITS, "%"), Better::More, |one| one.hits),
         row((REPLY, "us"), Better::Less, |one| one.window.reply_us),
         row((LOST, "%"), Better::Neither, |one| one.window.lost),

@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
-    bed::Bed,
     nic::{Nic, cut},
     probe,
+    testbed::Testbed,
 };
 use crate::{
     experiment::{Better, Row, Run, Samples, quantile},
@@ -56,9 +56,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let shown: Vec<Round> = (1..=rounds)
         .map(|round| {
             run.step(&format!("new flows, round {round}"), |folder| {
-                let bed = Bed::new(ours, folder, &setup());
-                bed.fill(FLOWS);
-                new_flows(&bed, FLOWS..FLOWS + flows)
+                let testbed = Testbed::new(ours, folder, &setup());
+                testbed.fill(FLOWS);
+                new_flows(&testbed, FLOWS..FLOWS + flows)
             })
         })
         .collect();
@@ -66,9 +66,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for (size, entries) in sizes {
         let (held, times) = run.step(&format!("{size} flows, connections cut"), |folder| {
             let setup = Setup { ltm_entries_max: Some(*entries), ..setup() };
-            let bed = Bed::new(ours, folder, &setup);
-            bed.fill(*entries);
-            restored(control(&bed), rounds)
+            let testbed = Testbed::new(ours, folder, &setup);
+            testbed.fill(*entries);
+            restored(control(&testbed), rounds)
         });
         rows.push(Row {
             ours: times,
@@ -78,14 +78,14 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-fn control(bed: &Bed) -> &ShuntCtl {
-    let Some(control) = bed.switch.shuntctl() else { panic!("the device is not embedded") };
+fn control(testbed: &Testbed) -> &ShuntCtl {
+    let Some(control) = testbed.switch.shuntctl() else { panic!("the device is not embedded") };
     control
 }
 
-fn new_flows(bed: &Bed, flows: std::ops::Range<u32>) -> Round {
+fn new_flows(testbed: &Testbed, flows: std::ops::Range<u32>) -> Round {
     let mut round = Round { missed: Vec::new(), gaps: Vec::new(), never: 0 };
-    let control = control(bed);
+    let control = control(testbed);
     settled(control, 0);
     for flow in flows {
         let before = Nic::of(control);
@@ -93,7 +93,7 @@ fn new_flows(bed: &Bed, flows: std::ops::Range<u32>) -> Round {
         let mut sent = Vec::with_capacity(PACKETS);
         for _ in 0..PACKETS {
             sent.push(Instant::now());
-            bed.sender.send(&[frame]);
+            testbed.sender.send(&[frame]);
             sleep(PAUSE);
         }
         let after = settled(control, before.received() + PACKETS as u64);

@@ -19,9 +19,9 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::{
-    bed::{TABLES, WATCHED, port},
     flap::{Flapper, PRIORITY, exit_of, is_new},
     probe::label_address,
+    testbed::{TABLES, WATCHED, port},
 };
 use crate::controller::Changed;
 

@@ -14,9 +14,9 @@ use std::{
 use shunt_pipeline::FlowModCommand::Add;
 
 use super::{
-    bed::{Bed, rule},
     judge::{Dip, dip},
     probe::Exit,
+    testbed::{Testbed, rule},
     traffic::{Rates, Stream, under_traffic},
 };
 use crate::{
@@ -46,13 +46,13 @@ const LENGTH: &str = "dip after the change: time until 50 ms are within 10 %";
 const MISSING: &str = "dip after the change: missing packets, as time at the previous rate";
 const BUCKETS: &str = "forwarded share of the packets sent, every 10 ms";
 const BEFOREHAND: &str = "forwarded share of the packets sent, before the change";
-const FATES: &str = "entries in all changes of a round";
+const OUTCOMES: &str = "entries in all changes of a round";
 
 /// Counters of `shuntctl evict` for evicted entries with repair on.
 ///
 /// They add up to the evicted entries, except for entries that still wait, were flushed, or had no
 /// hit within the last second.
-const FATE_COUNTS: [(&str, &str); 5] = [
+const OUTCOME_COUNTERS: [(&str, &str); 5] = [
     ("evicted", "evicted"),
     ("repaired_same", "repaired, same actions"),
     ("repaired_changed", "repaired, other actions"),
@@ -72,7 +72,7 @@ const CASES: [(&str, u32); 2] =
     [("8K of 100K, traffic hits all", FLOWS), ("8K of 100K, traffic hits the 8K", CHANGED)];
 
 /// Results of one change.
-struct Shown {
+struct ChangeResult {
     dip: Dip,
     /// Percentage of the packets sent, for each bucket.
     buckets: Vec<f64>,
@@ -98,23 +98,26 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let (rounds, changes) = (run.either(5, 2), run.either(4, 2));
     run.begin(rounds * subjects.len());
     // By case, by subject, by round.
-    let none = || -> Vec<Vec<Vec<Shown>>> { subjects.iter().map(|_| Vec::new()).collect() };
+    let none = || -> Vec<Vec<Vec<ChangeResult>>> { subjects.iter().map(|_| Vec::new()).collect() };
     let mut measured = CASES.map(|_| none());
-    let mut fates = FATE_COUNTS.map(|_| Samples::default());
+    let mut fates = OUTCOME_COUNTERS.map(|_| Samples::default());
     for _ in 0..rounds {
         for (at, (contender, repair, name)) in subjects.iter().enumerate() {
             let shown = run.step(name, |folder| {
                 let entries_max = Some(2 * FLOWS);
                 let setup = Setup { repair: *repair, entries_max, ..Setup::default() };
-                let bed = Bed::new(contender, folder, &setup);
-                bed.cache(0..FLOWS);
-                let mut controller = bed.controller();
+                let testbed = Testbed::new(contender, folder, &setup);
+                testbed.cache(0..FLOWS);
+                let mut controller = testbed.controller();
                 let shown = CASES.map(|(_, flows)| {
-                    (0..changes).map(|turn| change(&bed, &mut controller, (flows, turn))).collect()
+                    (0..changes)
+                        .map(|turn| change(&testbed, &mut controller, (flows, turn)))
+                        .collect()
                 });
-                if let Some(shuntctl) = bed.switch.shuntctl().filter(|_| *repair == Some("on")) {
+                if let Some(shuntctl) = testbed.switch.shuntctl().filter(|_| *repair == Some("on"))
+                {
                     let evict = shuntctl.json("evict");
-                    for ((key, _), samples) in FATE_COUNTS.iter().zip(&mut fates) {
+                    for ((key, _), samples) in OUTCOME_COUNTERS.iter().zip(&mut fates) {
                         samples.0.extend(evict[*key].as_f64());
                     }
                 }
@@ -129,46 +132,50 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let cases = CASES.iter().zip(&measured);
     let mut rows: Vec<Row> =
         cases.flat_map(|((case, _), measured)| rows_of(case, &names, measured)).collect();
-    rows.extend(FATE_COUNTS.iter().zip(fates).map(|((_, name), ours)| Row {
+    rows.extend(OUTCOME_COUNTERS.iter().zip(fates).map(|((_, name), ours)| Row {
         better: Better::Neither,
         ours,
-        ..Row::new(*name, FATES, "count")
+        ..Row::new(*name, OUTCOMES, "count")
     }));
-    let order = [BUCKETS, DEPTH, LENGTH, MISSING, BEFOREHAND, FATES];
+    let order = [BUCKETS, DEPTH, LENGTH, MISSING, BEFOREHAND, OUTCOMES];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
 
 /// Changes the rule under traffic, and counts the output.
-fn change(bed: &Bed, controller: &mut Controller, (flows, turn): (u32, usize)) -> Shown {
+fn change(
+    testbed: &Testbed,
+    controller: &mut Controller,
+    (flows, turn): (u32, usize),
+) -> ChangeResult {
     // All flows are cached by the rule that will be replaced.
     let exit = |turn: usize| if turn.is_multiple_of(2) { Exit::A } else { Exit::B };
     controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn)))]);
     controller.rest(Duration::from_millis(500));
-    bed.cache(0..CHANGED);
+    testbed.cache(0..CHANGED);
     let change = flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn + 1)));
     let others = &[Stream { rate: RATE, flows }];
-    under_traffic(bed, Rates { numbered: None, others }, |traffic| {
+    under_traffic(testbed, Rates { numbered: None, others }, |traffic| {
         let stop = AtomicBool::new(false);
-        let around = |buckets: usize| BUCKET * u32::try_from(buckets).unwrap_or(u32::MAX);
+        let measure_barriers = |buckets: usize| BUCKET * u32::try_from(buckets).unwrap_or(u32::MAX);
         let sent = traffic.sent;
         scope(|scope| {
-            let counter = scope.spawn(|| count(bed, sent, &stop));
-            controller.rest(around(BEFORE + 2 * MARGIN));
+            let counter = scope.spawn(|| count(testbed, sent, &stop));
+            controller.rest(measure_barriers(BEFORE + 2 * MARGIN));
             let changed = controller.change(&[change]).sent;
-            controller.rest(around(AFTER + MARGIN));
+            controller.rest(measure_barriers(AFTER + MARGIN));
             stop.store(true, Ordering::Relaxed);
             let buckets = buckets(&counter.join().unwrap_or_default(), changed);
-            Shown { dip: dip(&buckets, BEFORE), buckets }
+            ChangeResult { dip: dip(&buckets, BEFORE), buckets }
         })
     })
 }
 
 /// Samples the numbers of packets sent and received.
-fn count(bed: &Bed, sent: &AtomicU64, stop: &AtomicBool) -> Vec<Count> {
+fn count(testbed: &Testbed, sent: &AtomicU64, stop: &AtomicBool) -> Vec<Count> {
     let mut counts = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let (sent, arrived) = (sent.load(Ordering::Relaxed) as f64, f64::from(bed.arrived()));
+        let (sent, arrived) = (sent.load(Ordering::Relaxed) as f64, f64::from(testbed.arrived()));
         counts.push(Count { at: Instant::now(), sent, arrived });
         sleep(BUCKET / 4);
     }
@@ -205,9 +212,9 @@ fn buckets(counts: &[Count], changed: Instant) -> Vec<f64> {
     (0..BEFORE + AFTER).map(share).collect()
 }
 
-fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row> {
-    let samples = |kind: usize, of: fn(&Shown) -> f64| {
-        let round = |round: &Vec<Shown>| Samples(round.iter().map(of).collect()).median();
+fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<ChangeResult>>]) -> Vec<Row> {
+    let samples = |kind: usize, of: fn(&ChangeResult) -> f64| {
+        let round = |round: &Vec<ChangeResult>| Samples(round.iter().map(of).collect()).median();
         Samples(measured[kind].iter().map(round).collect())
     };
     let row = |(kind, rival): (usize, Option<usize>), (metric, unit, better), of| {
@@ -221,8 +228,8 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row>
         let why = if beside.is_empty() { WHY } else { WHY_REPAIR };
         Row { why: if is_worse { why } else { "" }, ..row }
     };
-    let length_ms = |shown: &Shown| shown.dip.length as f64 * BUCKET.as_secs_f64() * 1e3;
-    let missing_ms = |shown: &Shown| shown.dip.missing * BUCKET.as_secs_f64() * 1e3;
+    let length_ms = |shown: &ChangeResult| shown.dip.length as f64 * BUCKET.as_secs_f64() * 1e3;
+    let missing_ms = |shown: &ChangeResult| shown.dip.missing * BUCKET.as_secs_f64() * 1e3;
     let mut rows = vec![Row {
         better: Better::Neither,
         ours: samples(0, |shown| shown.dip.before),
@@ -242,7 +249,7 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<Shown>>]) -> Vec<Row>
 }
 
 /// Returns the mean of all changes for each bucket.
-fn curve(name: &str, rounds: &[Vec<Shown>]) -> Curve {
+fn curve(name: &str, rounds: &[Vec<ChangeResult>]) -> Curve {
     let all: Vec<&Vec<f64>> = rounds.iter().flatten().map(|shown| &shown.buckets).collect();
     let mean = |at: usize| all.iter().map(|one| one[at]).sum::<f64>() / all.len().max(1) as f64;
     let time = |at: usize| (at as f64 + 0.5 - BEFORE as f64) * BUCKET.as_secs_f64() * 1e3;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    bed::Bed,
     probe::{self, Arrival, Exit},
+    testbed::Testbed,
 };
 use crate::wire::{Frame, WireReceiver};
 
@@ -36,7 +36,7 @@ pub(crate) struct Rates<'a> {
 /// Minimum sleep of the sender: it sends the due packets as a burst.
 const TICK: Duration = Duration::from_micros(50);
 /// Sleep of the receivers, during which packets queue.
-const LOOK: Duration = Duration::from_millis(2);
+const RECEIVER_SLEEP: Duration = Duration::from_millis(2);
 /// Packets overdue by more than this, because the sender lacked CPU, are skipped.
 const BACKLOG_MAX: Duration = Duration::from_millis(5);
 
@@ -72,7 +72,7 @@ impl Traffic<'_> {
 
 /// Runs a closure while packets flow through a switch.
 pub(crate) fn under_traffic<T>(
-    bed: &Bed,
+    testbed: &Testbed,
     rates: Rates<'_>,
     work: impl FnOnce(&Traffic<'_>) -> T,
 ) -> T {
@@ -80,9 +80,9 @@ pub(crate) fn under_traffic<T>(
     let (arrived, arrivals) = channel();
     let start = Instant::now();
     let exits: &[Exit] = if rates.numbered.is_some() { &[Exit::A, Exit::B] } else { &[] };
-    let receivers: Vec<_> = exits.iter().map(|exit| (*exit, bed.receiver(*exit))).collect();
+    let receivers: Vec<_> = exits.iter().map(|exit| (*exit, testbed.receiver(*exit))).collect();
     scope(|scope| {
-        scope.spawn(|| send(bed, rates, (start, &stop), (&next, &sent)));
+        scope.spawn(|| send(testbed, rates, (start, &stop), (&next, &sent)));
         for (exit, receiver) in receivers {
             let (arrived, stop) = (arrived.clone(), &stop);
             scope.spawn(move || receive(&receiver, exit, &arrived, stop));
@@ -102,7 +102,7 @@ impl Drop for StopAtEnd<'_> {
 }
 
 fn send(
-    bed: &Bed,
+    testbed: &Testbed,
     rates: Rates<'_>,
     (start, stop): (Instant, &AtomicBool),
     (next, sent): (&AtomicU64, &AtomicU64),
@@ -125,7 +125,7 @@ fn send(
                 frames.push(probe::numbered(flow, number, start.elapsed()));
             }
         }
-        bed.sender.send(&frames);
+        testbed.sender.send(&frames);
         sent.fetch_add(frames.len() as u64, Ordering::Relaxed);
         sleep(TICK);
     }
@@ -138,7 +138,7 @@ fn receive(receiver: &WireReceiver, exit: Exit, arrived: &Sender<Arrival>, stop:
                 let _ = arrived.send(arrival);
             }
         }
-        sleep(LOOK);
+        sleep(RECEIVER_SLEEP);
     }
 }
 

@@ -30,7 +30,7 @@ use super::{
 use crate::experiment::{Better, Row, Run, Samples};
 
 /// Time between the two updates.
-const APART: Duration = Duration::from_secs(5);
+const UPDATE_GAP: Duration = Duration::from_secs(5);
 /// Maximum distance in tables between the two updates.
 const DISTANCES: usize = 4;
 
@@ -189,7 +189,7 @@ fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]
     let mut watched = Watched::new(Box::new(published_kairo), scene.keys.len(), Clock::Circuit);
     watched.load(scene);
     for rules in updates {
-        pass(APART);
+        pass(UPDATE_GAP);
         watched.run_maintenance();
         let change = scene.change(FlowModCommand::Add, rules);
         watched.apply(&change);

@@ -2,8 +2,8 @@
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
 //! Era*, Table 4.4: the overhead over the iterative engine with 200,000 flows and one P2 every ten
-//! seconds. The published set-up time is that of starting a switch and compiling its circuits; here
-//! it is that of a flow.
+//! seconds. The published set-up time is the time to start a switch and compile its circuits; here
+//! it is the time to set up a flow.
 //!
 //! The published memory overhead is relative to OVS-DPDK. So OVS-DPDK gets the same rules, and as
 //! many of the flows as its buffers have packets for.

@@ -44,7 +44,7 @@ pub(super) const PACKETS_PER_US: f64 = 148.8;
 /// Mean fraction of the engine's run that an entry is stale.
 ///
 /// It is 1 if all are evicted at the end, and 0.5 if one by one.
-const AT_ITS_END: f64 = 1.0;
+const STALE_FRACTION: f64 = 1.0;
 const ONE_BY_ONE: f64 = 0.5;
 
 const WHY_STALE: &str = "the published values are packets in rounds under traffic; ours are \
@@ -183,7 +183,7 @@ impl Outcome {
     /// Returns the median of how many times fewer packets are stale.
     fn times_fewer(&self) -> f64 {
         let stale = |watched, part| self.stale(watched, part).median();
-        stale(&self.theirs, ONE_BY_ONE) / stale(&self.ours, AT_ITS_END)
+        stale(&self.theirs, ONE_BY_ONE) / stale(&self.ours, STALE_FRACTION)
     }
 
     /// Returns the number of stale packets at full rate.
@@ -201,7 +201,7 @@ impl Outcome {
                 ..Row::new(&self.name, CHANGE, "us")
             },
             Row {
-                ours: self.stale(&self.ours, AT_ITS_END),
+                ours: self.stale(&self.ours, STALE_FRACTION),
                 rival: rival(self.stale(&self.theirs, ONE_BY_ONE)),
                 ..Row::new(&self.name, STALE, "count")
             }

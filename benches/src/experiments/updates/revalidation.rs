@@ -48,12 +48,12 @@ struct Outcome {
     title: String,
     entries: f64,
     ours: Watched,
-    theirs: OfRival,
+    theirs: RivalResults,
 }
 
 /// Results of Open vSwitch.
 #[derive(Default)]
-struct OfRival {
+struct RivalResults {
     spent_us: Samples,
     entries: Samples,
 }
@@ -100,7 +100,7 @@ fn measure(
     let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
     let switch = rival.start(folder, &setup);
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
-    let mut theirs = OfRival::default();
+    let mut theirs = RivalResults::default();
     for command in (0..rounds).flat_map(|_| commands) {
         theirs.apply_and_restore(&*switch, &written(command, &scene.changing, folder));
     }
@@ -120,7 +120,7 @@ fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
     file.display().to_string()
 }
 
-impl OfRival {
+impl RivalResults {
     /// Makes a change once all flows are cached.
     fn apply_and_restore(&mut self, switch: &dyn Switch, changes: &str) {
         switch.allow_flows();
@@ -139,10 +139,10 @@ impl OfRival {
 ///
 /// The change is made between two revalidation rounds.
 fn spent_us(switch: &dyn Switch, change: impl FnOnce()) -> f64 {
-    switch.await_look();
+    switch.await_revalidation_round();
     let before = switch.evicting_ns();
     change();
-    switch.await_judgement();
+    switch.await_revalidation();
     switch.evicting_ns().saturating_sub(before) as f64 / 1e3
 }
 

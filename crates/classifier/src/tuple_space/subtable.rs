@@ -165,7 +165,7 @@ impl<R> RuleSubtable<R> {
 
     /// Ends the lifetime of the rule with this value and rank.
     ///
-    /// Returns the rule, and the hash by which [`Self::take_retired`] finds it.
+    /// Returns the rule, and the hash with which [`Self::take_retired`] finds it.
     pub(super) fn end(
         &mut self,
         matching: &Match,

@@ -46,7 +46,7 @@ impl ValueSet {
 }
 
 /// Returns the half of a hash that is stored.
-#[expect(clippy::cast_possible_truncation, reason = "the half is what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "the function returns one half")]
 const fn half(hash: u64) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }

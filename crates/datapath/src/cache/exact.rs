@@ -200,12 +200,12 @@ impl ExactCache {
         let set = set_of(hash, self.mask);
         let tag = tag_of(hash);
         let tags = &mut self.tags[set];
-        // A line with the same tag goes first: it is the same flow with a dead entry, or it hides this flow.
+        // A line with the same tag is replaced first: it is the same flow with a dead entry, or it hides this flow.
         let way = tags
             .iter()
             .position(|own| *own == tag)
             .or_else(|| tags.iter().position(|own| *own == EMPTY))
-            .unwrap_or_else(|| any_way(&mut self.random));
+            .unwrap_or_else(|| random_way(&mut self.random));
         tags[way] = tag;
         let line = set * WAYS + way;
         self.lines[line] = CacheLine { words: *ingress_words(key), first: *first };
@@ -218,7 +218,7 @@ impl ExactCache {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "less than WAYS")]
-const fn any_way(random: &mut u64) -> usize {
+const fn random_way(random: &mut u64) -> usize {
     (split_mix(random) % WAYS as u64) as usize
 }
 

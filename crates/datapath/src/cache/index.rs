@@ -30,7 +30,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// The state of a lookup that missed, for [`Self::handle_miss`].
     ///
-    /// The default knows nothing.
+    /// The default does nothing.
     type Partial: Default;
 
     /// Counts that continue when the index is replaced and later selected again.
@@ -150,7 +150,7 @@ pub(crate) struct UpcallResult {
 pub(crate) enum RepairOutcome {
     /// A new entry does the same.
     Same,
-    /// A new entry does something else.
+    /// A new entry has other actions.
     Changed,
     /// Another live entry already covers the packets.
     Covered,

@@ -288,7 +288,7 @@ impl EvictionCoordinator {
     /// Applies a batch, after all reports so far.
     fn apply_batch(&mut self, batch: &ChangeBatch) {
         self.waiting.fetch_sub(batch.count, Ordering::Relaxed);
-        // A change without effect has no version of its own.
+        // A change without effect does not create a version.
         if batch.newest > self.version {
             self.take_reports();
             self.apply_since(batch.at, batch.newest, &batch.deltas, &batch.learn_requests);

@@ -64,7 +64,7 @@ fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, Change
 }
 
 #[cfg(not(loom))]
-mod of_whom {
+mod acting_thread {
     use super::*;
 
     /// A coordinator with a parked thread.
@@ -186,7 +186,7 @@ mod model {
 
     /// Two senders of changes, and an eviction thread that sleeps.
     ///
-    /// If a change is left when all threads rest, the eviction thread sleeps for ever, which loom
+    /// If a change is left when all threads rest, the eviction thread sleeps forever, which loom
     /// reports.
     fn check(slow: Option<Object>) {
         loom::model(move || {

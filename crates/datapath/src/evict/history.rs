@@ -138,7 +138,7 @@ impl CoordinatorClock {
 }
 
 impl Default for CoordinatorClock {
-    /// A clock that stands still.
+    /// A clock that never advances.
     fn default() -> Self {
         Self::new(|| Time::ZERO)
     }

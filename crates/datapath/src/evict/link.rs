@@ -11,7 +11,7 @@ use crate::{
 /// State that the eviction thread and one packet thread share.
 #[derive(Debug)]
 pub struct Link {
-    // Each part has a cache line of its own: the owner reads the mailbox in every iteration, and
+    // Each part has its own cache line: the owner reads the mailbox in every iteration, and
     // readers of the acknowledged version must not take that line away.
     mailbox: CachePadded<Mailbox>,
     waker: CachePadded<Waker>,

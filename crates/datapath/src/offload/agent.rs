@@ -94,7 +94,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             tag_bits: capabilities.tag_bits.min(TAG_BITS_MAX),
             seed: config.seed,
         });
-        // The first tag, with which packets enter the device; it is held for ever.
+        // The first tag, with which packets enter the device; it is held forever.
         let first = gigaflow.ltm_mut().hold(&TagName::Start(config.bridge.number().into()));
         debug_assert!(first.is_ok_and(|tag| tag.number() == 0), "no tag is in use yet");
         let entries_max = stage_entries_max * usize::from(stages_count) + RETIRED_MAX;
@@ -113,7 +113,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             owner: Owner::new(owner, version, entries_max, reports, learn_requests),
             ledger: Ledger::new(&capabilities.stage_entries, config.seed),
             pace: Pace::default(),
-            judge: StalenessJudge::new(device.is_there()),
+            judge: StalenessJudge::new(device.is_connected()),
             reading: Reading::default(),
             drain: Drain::default(),
             pending_traversals: PendingTraversals::default(),
@@ -149,7 +149,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let ended = self.remove_pending();
         let read = self.read_counters();
         let handed_over = self.send_operations();
-        let acked = self.answer();
+        let acked = self.acknowledge();
         self.drain.run_iteration(self.gigaflow.ltm_mut(), (now, self.config.drain));
         if self.owner.reported() > reported || acked {
             self.coordinator.wake();
@@ -186,7 +186,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Acknowledges the adopted version once the device holds no stale entry.
     /// A device that is not waited for does not delay it.
-    fn answer(&mut self) -> bool {
+    fn acknowledge(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
         let debt = match since {

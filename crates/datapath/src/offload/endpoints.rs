@@ -59,7 +59,7 @@ pub struct OffloadCandidates {
     /// Packets until the next sample.
     until_sample: usize,
     /// The source of random gaps between samples.
-    /// A fixed gap would fall in step with repeating traffic, and sample one flow of many for ever.
+    /// A fixed gap would fall in step with repeating traffic, and sample one flow of many forever.
     random: u64,
 }
 
@@ -191,7 +191,7 @@ impl OffloadCandidates {
     /// Returns the sampled packet of a burst, if any.
     /// It is a candidate although a cache may match it.
     ///
-    /// An entry that the device lost, or had no room for, would hit in software for ever otherwise,
+    /// An entry that the device lost, or had no room for, would hit in software forever otherwise,
     /// and never become a candidate again.
     pub fn next_sample(&mut self, burst: usize) -> Option<usize> {
         if burst <= self.until_sample {

@@ -19,7 +19,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         if self.capabilities.outputs != *outputs {
             self.capabilities.outputs.clone_from(outputs);
         }
-        if !self.device.is_there() {
+        if !self.device.is_connected() {
             self.judge.note_lost();
         }
         has_heard

@@ -18,7 +18,7 @@ use super::{
 use crate::evict::owner::Owner;
 
 /// The owner's entries. Its chain admits only rules that the device can hold.
-struct Stock<'a> {
+struct OwnerEntries<'a> {
     owner: &'a mut Owner,
     capabilities: &'a OffloadCapabilities,
     /// The reason why the last rule was not admitted.
@@ -73,14 +73,14 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             version: self.owner.version(),
             now: self.now,
         };
-        let mut stock = Stock {
+        let mut stock = OwnerEntries {
             owner: &mut self.owner,
             capabilities: &self.capabilities,
             refusal: None,
             made: Vec::new(),
         };
         self.gigaflow.handle_miss(&mut stock, miss, ProbeResult::Missed);
-        let Stock { refusal, made, .. } = stock;
+        let OwnerEntries { refusal, made, .. } = stock;
         if let Some(refusal) = refusal {
             *self.status.refused.entry(refusal.into()).or_default() += 1;
         }
@@ -151,7 +151,7 @@ fn tags(rule: &LtmRule) -> impl Iterator<Item = shunt_gigaflow::ltm::Tag> {
     std::iter::once(rule.tag).chain(next)
 }
 
-impl Store for Stock<'_> {
+impl Store for OwnerEntries<'_> {
     fn admits(&mut self, rule: &LtmRule) -> bool {
         self.refusal = self.capabilities.check(rule).err();
         self.refusal.is_none()

@@ -19,7 +19,7 @@ pub(super) enum Debt {
 #[derive(Debug)]
 pub(super) struct StalenessJudge {
     state: OffloadState,
-    /// Set once the state was asked for: from then on time counts.
+    /// Set once the state was requested: times count from then on.
     has_begun: bool,
     /// Set while the device does not respond, or its content is unknown.
     is_lost: bool,
@@ -96,7 +96,7 @@ impl StalenessJudge {
         self.state = match (why, self.state) {
             (None, OffloadState::Connected) => OffloadState::Connected,
             (None, OffloadState::Stale { since, .. }) => {
-                info!(stale_for = ?now.since(since), "offload device: in step with the tables");
+                info!(stale_for = ?now.since(since), "offload device: synchronised with the tables");
                 OffloadState::Connected
             }
             (Some(why), OffloadState::Connected) => {

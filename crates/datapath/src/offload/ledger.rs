@@ -223,7 +223,7 @@ impl Ledger {
     ///
     /// No packet may be led to an entry that is still to come. An entry with an occupied key
     /// waits, and entries that lead to its tag wait with it. The others do not wait, as a device
-    /// may keep an entry that it was asked to remove.
+    /// may keep an entry after a removal request.
     fn next_inserts(
         &mut self,
         stage: usize,

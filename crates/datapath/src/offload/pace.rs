@@ -19,7 +19,7 @@ pub(super) struct Pace {
 }
 
 /// The length of an interval.
-const MOMENT: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Insertions that may always be pending: one batch.
 const ALLOWED_MIN: usize = 256;
@@ -38,7 +38,7 @@ impl Pace {
 
     /// Returns the number of insertions that may be pending.
     pub(super) fn allowed(&mut self, now: Time) -> usize {
-        let moments = now.since(self.since).as_nanos() / MOMENT.as_nanos();
+        let moments = now.since(self.since).as_nanos() / INTERVAL.as_nanos();
         if moments > 0 {
             let moments = usize::try_from(moments).unwrap_or(usize::MAX);
             self.allowed = (2 * self.acked / moments).max(ALLOWED_MIN);

@@ -10,7 +10,7 @@ use crate::{
     thread::execute::ParsedPacket,
 };
 
-/// Applies a meter to a packet, and remarks its DSCP if the meter says so.
+/// Applies a meter to a packet, and remarks its DSCP if a band requires it.
 ///
 /// Returns false if the meter drops the packet.
 ///

@@ -1,4 +1,4 @@
-//! Segmentation of a packet in software, as its virtio header asks for.
+//! Software segmentation of a packet, as requested by its virtio header.
 //!
 //! Each segment repeats the headers of the packet and carries the next `gso_size` bytes of payload.
 //! These fields differ between segments: the lengths, the IPv4 identification (one more each time),
@@ -353,7 +353,7 @@ fn be16(frame: &[u8], at: usize) -> Option<u16> {
 
 /// Writes the low 16 bits of `value`.
 fn put16(frame: &mut [u8], at: usize, value: usize) {
-    #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits are wanted")]
+    #[expect(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
     let bytes = (value as u16).to_be_bytes();
     if let Some(position) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *position = bytes;

@@ -214,7 +214,7 @@ fn length_of<T>() -> libc::socklen_t {
 pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result<usize> {
     let mut headers = [[0u8; VirtioHeader::ENCODED]; BURST];
     let mut vectors = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
-    // SAFETY: all fields are integers, or pointers that nobody follows while their lengths are zero.
+    // SAFETY: all fields are integers, or pointers that are not followed while their lengths are zero.
     let mut messages: [libc::mmsghdr; BURST] = unsafe { zeroed() };
     let count = packets.len().min(BURST);
     let parts = headers.iter_mut().zip(&mut vectors).zip(&mut messages);

@@ -202,11 +202,11 @@ impl TapRx {
             (Some(length), Some(mut large)) if length > Pool::SMALL => {
                 large.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
                 pool.give(small);
-                judged(large, length, header, pool)
+                checked_packet(large, length, header, pool)
             }
             (Some(length), large) => {
                 large.into_iter().for_each(|large| pool.give(large));
-                judged(small, length, header, pool)
+                checked_packet(small, length, header, pool)
             }
             (None, large) => {
                 large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
@@ -223,7 +223,12 @@ impl TapRx {
 
 /// Returns the packet of a frame, if its virtio header is valid.
 /// The frame was read into a longer buffer.
-fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
+fn checked_packet(
+    mut packet: Packet,
+    length: usize,
+    header: [u8; HEADER],
+    pool: &mut Pool,
+) -> Received {
     packet.truncate(length);
     let [virtio_header @ .., _, _] = header;
     match VirtioHeader::receive(virtio_header, packet.frame()) {

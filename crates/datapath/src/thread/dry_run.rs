@@ -3,7 +3,7 @@
 //! Both lists run on a copy of the packet. They must send the same frames to the same ports in the same
 //! order, and apply the same meters. Actions on a copy of the packet are compared likewise. Where a frame
 //! waits for a controller or is recirculated, both runs resume there and must have the same
-//! effects. At most [`RESUMES_MAX`] resumptions are compared, since rules may recirculate for ever.
+//! effects. At most [`RESUMES_MAX`] resumptions are compared, since rules may recirculate forever.
 
 use std::sync::Arc;
 

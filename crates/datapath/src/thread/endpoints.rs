@@ -34,7 +34,7 @@ use crate::{
 
 /// Capacity of the ring of mismatches.
 ///
-/// A single one already shows that something is wrong.
+/// A single one already is an error.
 const DIFFERENCES_MAX: usize = 16;
 
 /// Sizes of the queues of one packet thread.

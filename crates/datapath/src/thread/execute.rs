@@ -231,7 +231,7 @@ impl Outputs {
 
     /// Executes action lists from action `next` on; one of the actions must emit.
     ///
-    /// Returns whether something was emitted before a meter dropped the packet.
+    /// Returns whether a packet was sent before a meter dropped the packet.
     pub(crate) fn execute_rest(
         &mut self,
         pool: &mut Pool,

@@ -179,7 +179,7 @@ impl PacketThread {
                 }
             }
             Err(_) => {
-                // The descriptor may stay readable for ever, so the thread no longer waits for it.
+                // The descriptor may stay readable forever, so the thread no longer waits for it.
                 input.state = RxState::Broken;
                 input.traffic.rx_broken.set(1);
                 self.ports_changed += 1;

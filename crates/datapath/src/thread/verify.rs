@@ -78,7 +78,7 @@ impl PacketThread {
         }
     }
 
-    /// Returns whether live entries do to a packet what a fresh translation does.
+    /// Returns whether live entries give the same result as a new translation.
     ///
     /// Otherwise the mismatch is counted and reported, and the entries are removed. They live on only
     /// while the ring of reports is full.

@@ -1,7 +1,7 @@
 //! Model of packets that cause learn requests.
 //!
 //! Each owner has a queue. A packet behind one that sent a learn request must be forwarded by a
-//! version that includes the request, and no queue may wait for ever. The harness plays the control
+//! version that includes the request, and no queue may wait forever. The harness plays the control
 //! thread, which makes versions of learn requests. Owners, coordinator and mailboxes are those of
 //! the switch.
 
@@ -96,7 +96,7 @@ type State = (
     Vec<(u64, usize, Option<LearnSeq>, bool, usize, Option<(u64, u64, LearnSeq)>)>,
 );
 
-/// An engine without entries of its own: no change makes an entry stale.
+/// An engine without entries: no change makes an entry stale.
 struct Nothing;
 
 impl Evictor for Nothing {

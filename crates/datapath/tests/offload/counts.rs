@@ -157,7 +157,7 @@ fn ltm_entries_without_hits_age_out() {
     }
     assert!(rig.hits(&packet(1, 9)) && !rig.hits(&packet(2, 8)));
     assert_eq!((rig.held().len(), rig.coordinator.watched()), (2, 2));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]

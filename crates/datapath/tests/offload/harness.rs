@@ -131,11 +131,11 @@ impl<T: OffloadDevice> Rig<T> {
     /// Changes the tables, and sends the change to the coordinator.
     pub(crate) fn change(&mut self, op: &Op) -> Version {
         let change = self.twin.apply(op).expect("it changes something");
-        self.hand_in(&change);
+        self.send_change(&change);
         change.version
     }
 
-    pub(crate) fn hand_in(&mut self, change: &Change) {
+    pub(crate) fn send_change(&mut self, change: &Change) {
         self.coordinator.take_reports();
         if change.version > self.coordinator.version() {
             self.coordinator.apply(change.version, &change.deltas);
@@ -151,7 +151,7 @@ impl<T: OffloadDevice> Rig<T> {
     }
 
     /// Returns the intended entries of the device, in order.
-    pub(crate) fn meant(&self) -> Vec<(StageId, LtmRule)> {
+    pub(crate) fn intended(&self) -> Vec<(StageId, LtmRule)> {
         sorted(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
     }
 }

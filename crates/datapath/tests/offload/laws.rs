@@ -157,7 +157,7 @@ impl Run {
         let rig = &mut self.rig;
         match event {
             Event::Packet(mut key) => {
-                come_in(&mut key);
+                clear_hidden_state(&mut key);
                 rig.offer(&key);
                 self.seen.push(*key);
             }
@@ -169,7 +169,7 @@ impl Run {
                 let mask = (&rig.twin.translate(key).mask).into();
                 let sibling = generate::sibling(key, &mask).new_tree(&mut self.runner).unwrap();
                 let mut sibling = sibling.current();
-                come_in(&mut sibling);
+                clear_hidden_state(&mut sibling);
                 rig.offer(&sibling);
                 self.seen.push(sibling);
             }
@@ -222,7 +222,7 @@ impl Run {
     /// Runs until no work is left.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         while let Some(change) = self.changes.pop_front() {
-            self.rig.hand_in(&change);
+            self.rig.send_change(&change);
             self.rig.run_iteration();
             self.check()?;
         }
@@ -236,7 +236,7 @@ impl Run {
         let mut iterations = 0;
         while self.rig.status().state.is_stale()
             || self.rig.acked_version() < newest
-            || held(self.rig.owner.device().inner()) != self.rig.meant()
+            || held(self.rig.owner.device().inner()) != self.rig.intended()
         {
             iterations += 1;
             prop_assert!(iterations < 5000, "work never ends: {:?}", self.rig.status());
@@ -254,7 +254,7 @@ impl Run {
 }
 
 /// Clears hidden state, which an arriving packet does not have.
-fn come_in(key: &mut FlowKey) {
+fn clear_hidden_state(key: &mut FlowKey) {
     let in_port = key.in_port();
     key.words_mut()[..HEADER_START].fill(0);
     key.set_bridge(BRIDGE.number().into());

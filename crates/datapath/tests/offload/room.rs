@@ -82,7 +82,7 @@ fn a_full_stage_evicts_and_is_never_overfilled() {
     for (source, device) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
         rig.fill(&[(source, device)]);
         assert!(rig.hits(&packet(source, device)), "{source} to {device}");
-        assert_eq!(rig.held(), rig.meant());
+        assert_eq!(rig.held(), rig.intended());
     }
     assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
     assert!(rig.status().partitioned.evicted >= 6);
@@ -106,7 +106,7 @@ fn a_device_smaller_than_claimed_forwards_right() {
     assert!(rig.hits(&packet(1, 8)));
     assert!(!rig.hits(&packet(2, 9)) && !rig.hits(&packet(3, 9)));
     assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 4)]);
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert_eq!((rig.coordinator.watched(), rig.status().held), (2, vec![1, 1]));
 }
 
@@ -119,7 +119,7 @@ fn a_device_that_returns_smaller_is_not_overfilled() {
     rig.device().is_there = false;
     rig.device().restore();
     rig.settle();
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert_eq!((rig.status().held, rig.status().waiting), (vec![1, 1], 0));
     assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 2)]);
 }
@@ -135,10 +135,10 @@ fn entries_that_the_device_reports_idle_are_removed() {
         .unwrap()
         .first()
         .unwrap();
-    rig.device().tell_idle(index);
+    rig.device().report_idle(index);
     rig.settle();
     assert_eq!((rig.held().len(), rig.coordinator.watched()), (1, 1));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     rig.wait(config().max_idle * 3);
     rig.settle();
     assert_eq!(rig.held().len(), 1, "who does not count is not judged by counts");

@@ -41,7 +41,7 @@ fn flows_hit_in_the_device_even_unseen_ones() {
         assert!(rig.hits(&packet(source, device)), "{source} to {device}");
     }
     assert!(!rig.hits(&packet(3, 9)));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert_eq!(
         (rig.held().len(), rig.coordinator.watched(), state(&rig)),
         (4, 4, OffloadState::Connected)
@@ -106,7 +106,7 @@ fn a_removal_waits_for_the_confirmation_of_its_insertion() {
     rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.log(), rig.acked_version()), ((vec![], 1), version));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     rig.device().is_mute = false;
     rig.settle();
     assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(1, 9)));
 }
 
@@ -223,7 +223,7 @@ fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
     rig.settle();
     let status = rig.status();
     assert_eq!((why(&rig), status.repairs, status.stale_count), (None, 1, 1));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(2, 8)) && !rig.hits(&packet(1, 9)));
 }
 
@@ -242,7 +242,7 @@ fn operations_in_transit_at_a_loss_are_sent_again() {
     assert!(rig.status().operations.lost > 0);
     rig.device().restore();
     rig.settle();
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
 }
 
@@ -262,7 +262,7 @@ fn insertions_in_transit_at_a_loss_are_sent_again() {
     rig.device().restore();
     rig.settle();
     assert_eq!((rig.held().len(), rig.status().stale), (3, 0));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
 }
 
@@ -346,7 +346,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
     assert!(!is_partitioned(&mut rig), "the removal of its entries is not confirmed");
     rig.device().is_mute = false;
     rig.settle();
-    // The single entry that replaced it goes, so that the traversal can be partitioned.
+    // The single entry that replaced it is removed, so that the traversal can be partitioned.
     rig.change(&request(
         FlowModCommand::ModifyStrict,
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",
@@ -380,7 +380,7 @@ fn a_candidate_is_translated_under_the_version_of_the_agent() {
     rig.run_iteration();
     rig.run_iteration();
     assert_eq!(rig.held().len(), 3);
-    rig.hand_in(&change);
+    rig.send_change(&change);
     rig.settle();
     assert_eq!((rig.held().len(), rig.acked_version()), (2, change.version));
 }
@@ -397,7 +397,7 @@ fn untested_entries_are_removed_by_the_invalidation() {
     rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (change.version, 0));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn a_failed_removal_is_retried_and_holds_its_version() {
     rig.wait(count_every);
     rig.settle();
     assert_eq!((rig.acked_version(), why(&rig)), (version, None));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_failed_removal_delays_only_dependent_entries() {
     rig.wait(count_every);
     rig.settle();
     assert!([1, 2, 3].iter().all(|source| rig.hits(&packet(*source, 9))));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]
@@ -471,7 +471,7 @@ fn versions_that_wait_are_acknowledged_together() {
     rig.device().is_mute = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.log().1), (last, 2));
-    assert_eq!(rig.held(), rig.meant());
+    assert_eq!(rig.held(), rig.intended());
 }
 
 #[test]
@@ -510,7 +510,7 @@ fn a_removal_waits_for_at_most_one_batch_of_insertions() {
     assert!((1..=256).contains(&inserted), "{inserted}");
     rig.device().is_mute = false;
     rig.settle();
-    assert_eq!((rig.held().len(), rig.held()), (600, rig.meant()));
+    assert_eq!((rig.held().len(), rig.held()), (600, rig.intended()));
 }
 
 #[test]
@@ -525,5 +525,5 @@ fn entries_evicted_while_the_device_is_away_are_not_restored() {
     assert_eq!(rig.held().len(), 1, "it will be back without what went");
     rig.device().restore();
     rig.settle();
-    assert_eq!((rig.held(), why(&rig)), (rig.meant(), None));
+    assert_eq!((rig.held(), why(&rig)), (rig.intended(), None));
 }

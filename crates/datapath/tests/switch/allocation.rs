@@ -121,7 +121,7 @@ fn meter(number: u32, kind: MeterBandKind) -> Modification {
 
 /// Action lists that need more than headers and ports.
 /// The packets have one label or none.
-fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
+fn action_lists() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
     let set = |field: FieldId| Action::SetField { field, value: 5, mask: field.value_max() };
     let group = |number| Action::Group(GroupId::new(number));
     let pass = |number| Action::Meter(MeterId::new(number));
@@ -151,7 +151,7 @@ fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
 fn a_warm_burst_allocates_nothing_for_any_action() {
     let set = |field: FieldId| Action::SetField { field, value: 9, mask: field.value_max() };
     let uncovered = || vec![Action::PopMpls { ethertype: 0x0800 }, set(FieldId::NwTtl), output(3)];
-    for (name, label, actions) in elaborate() {
+    for (name, label, actions) in action_lists() {
         let mut switch = Switch::new(1, 4, super::thread_config());
         switch.modify([
             group(1, GroupKind::All, [vec![set(FieldId::EthSrc), output(2)], vec![output(3)]]),

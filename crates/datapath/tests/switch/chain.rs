@@ -20,7 +20,7 @@ use shunt_pipeline::{
     TableSelector,
 };
 
-use crate::harness::{BRIDGE, Blind, Switch, output, rule};
+use crate::harness::{BRIDGE, NeverStale, Switch, output, rule};
 
 /// One LTM entry for each table, as long as there is room.
 fn config(stage_entries_max: usize) -> ThreadConfig {
@@ -201,7 +201,8 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
 /// tables.
 fn poisoned(target: FlowMod) -> Switch {
     let config = ThreadConfig { verify_one_in: 1, ..config(100) };
-    let mut switch = Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(Blind));
+    let mut switch =
+        Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(NeverStale));
     switch.apply(&[source(1), source(2), target]);
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(1, 1)));
@@ -216,7 +217,7 @@ fn poisoned(target: FlowMod) -> Switch {
 
 /// Sends the packet again.
 /// Its chain is found to be wrong, and it leaves by these ports.
-fn expose(switch: &mut Switch, ports: &[u32]) {
+fn detect_wrong_chain(switch: &mut Switch, ports: &[u32]) {
     assert!(switch.send(0, 1, &frame(1, 1)));
     switch.settle();
     let left: Vec<u32> = (1..=4).filter(|port| *port < 4 || ports.contains(port)).collect();
@@ -233,14 +234,14 @@ fn expose(switch: &mut Switch, ports: &[u32]) {
 fn a_chain_with_a_wrong_output_is_detected() {
     let mut switch = poisoned(target(1, 2));
     switch.apply(&[FlowMod { command: FlowModCommand::ModifyStrict, ..target(1, 3) }]);
-    expose(&mut switch, &[3]);
+    detect_wrong_chain(&mut switch, &[3]);
 }
 
 #[test]
 fn a_chain_that_credits_a_wrong_rule_is_detected() {
     let mut switch = poisoned(target(1, 2));
     switch.apply(&[FlowMod { priority: Priority::new(9), ..target(1, 2) }]);
-    expose(&mut switch, &[2]);
+    detect_wrong_chain(&mut switch, &[2]);
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn a_chain_with_right_credits_and_missing_actions_is_detected() {
     let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
     switch.change(&change);
     switch.add_port(4, BRIDGE, PortNo::new(4));
-    expose(&mut switch, &[2, 3, 4]);
+    detect_wrong_chain(&mut switch, &[2, 3, 4]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn switch(engine: Engine, rules: &[&str]) -> Switch {
     switch
 }
 
-/// Returns the port by which a packet leaves, if it leaves.
+/// Returns the output port of a packet, or `None` if it is dropped.
 fn run(switch: &mut Switch) -> Option<u32> {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     assert!(switch.send(0, 1, &frame));

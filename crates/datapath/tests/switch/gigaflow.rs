@@ -90,7 +90,7 @@ fn replacement() -> impl Strategy<Value = Wildcard> {
 
 /// Cache results over many worlds.
 #[derive(Debug, Default)]
-struct Met {
+struct CacheTotals {
     hits: u64,
     steps: u64,
     partial: u64,
@@ -99,7 +99,7 @@ struct Met {
     evicted: u64,
 }
 
-impl Met {
+impl CacheTotals {
     fn add(&mut self, counters: &ThreadCounters) {
         let chain = &counters.chain;
         for (sum, counter) in [

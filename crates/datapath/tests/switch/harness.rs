@@ -67,7 +67,7 @@ pub(crate) const ENGINES: &[Engine] = &[
 ];
 
 /// Engines that stop searching early and then evict every entry that may be stale.
-pub(crate) const HURRIED: &[Engine] = &[
+pub(crate) const STOPPING_EARLY: &[Engine] = &[
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)),
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_examined_max(4)),
     #[cfg(feature = "dbsp")]
@@ -276,7 +276,7 @@ impl Switch {
         }
         let change = self.pipeline.learn(&learnings, self.now);
         self.coordinator.take_reports();
-        self.hand_in(&change, &learn_requests);
+        self.send_change(&change, &learn_requests);
         true
     }
 
@@ -295,13 +295,13 @@ impl Switch {
 
     /// Sends changes with the learn requests that they acknowledge.
     /// The coordinator applies them together.
-    pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
+    pub(crate) fn send_changes(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
         self.coordinator.run_iteration();
     }
 
     /// Sends a change that acknowledges learn requests to the coordinator.
-    pub(crate) fn hand_in(&mut self, change: &Change, learn_requests: &[(OwnerId, LearnSeq)]) {
+    pub(crate) fn send_change(&mut self, change: &Change, learn_requests: &[(OwnerId, LearnSeq)]) {
         if change.deltas.is_empty() {
             self.coordinator.ack_learn_requests(learn_requests);
         } else {
@@ -384,7 +384,7 @@ impl Switch {
         epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
     }
 
-    /// Runs everything until no work is left.
+    /// Runs all parts until no work is left.
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
@@ -464,9 +464,9 @@ pub(crate) fn output(port: u32) -> Action {
 
 /// An engine that finds nothing stale.
 /// After every change, entries that it should evict stay.
-pub(crate) struct Blind;
+pub(crate) struct NeverStale;
 
-impl Evictor for Blind {
+impl Evictor for NeverStale {
     fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
         Installed::Recorded
     }

@@ -46,7 +46,7 @@ use shunt_pipeline::{
 
 use crate::{
     frames::{frame_of, headers, key_of, length, number_of, with_hidden},
-    harness::{ENGINES, Engine, HURRIED, Switch},
+    harness::{ENGINES, Engine, STOPPING_EARLY, Switch},
 };
 
 /// Maximum number of packets that a thread drops in an iteration.
@@ -71,7 +71,7 @@ struct Lab {
     /// The packets that each thread drops.
     dropped: Vec<Consumer<Captured>>,
     /// Packets in transit, by number.
-    flying: BTreeMap<u32, Flying>,
+    flying: BTreeMap<u32, PacketInFlight>,
     last: u32,
     ports: Vec<u32>,
     /// Every rule of any version: the pipeline's, and the oracle's.
@@ -94,7 +94,7 @@ enum RequiredLearning {
     Since(Version),
 }
 
-struct Flying {
+struct PacketInFlight {
     thread: usize,
     /// The key for the oracle.
     key: FlowKey,
@@ -102,7 +102,7 @@ struct Flying {
 
 /// All copies of one packet after one iteration.
 #[derive(Default)]
-struct Ends {
+struct CopyTotals {
     sent: BTreeMap<DatapathPort, Vec<Vec<u8>>>,
     punted: Vec<PuntedPacket>,
     dropped: usize,
@@ -115,7 +115,7 @@ fn draw<T: Debug>(runner: &mut TestRunner, strategy: impl Strategy<Value = T>) -
 impl Lab {
     fn new(runner: &mut TestRunner, threads: u16) -> Self {
         let mut ops = draw(runner, generate::world());
-        ops.iter_mut().for_each(tame);
+        ops.iter_mut().for_each(normalize);
         let mut twin = Twin::new(&ops);
         // The bound of packet threads.
         twin.world.parsed_max = 256;
@@ -136,7 +136,7 @@ impl Lab {
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);
-        let engines: Vec<&Engine> = ENGINES.iter().chain(HURRIED).collect();
+        let engines: Vec<&Engine> = ENGINES.iter().chain(STOPPING_EARLY).collect();
         let engine = *engines[draw(runner, 0..engines.len())];
         let mut lab = Self {
             switch: Switch::over(pipeline, threads, config, sizes, engine),
@@ -189,7 +189,7 @@ impl Lab {
 
     /// Changes the world; the coordinator receives the change later.
     fn change(&mut self, mut op: Op) {
-        tame(&mut op);
+        normalize(&mut op);
         if matches!(op, Op::Reclaim) {
             // Versions that threads may still translate by are not reclaimed: see `reclaim`.
             return;
@@ -242,7 +242,7 @@ impl Lab {
         frame.resize(length(key), 0);
         let port = u32::try_from(key.bridge()).unwrap() * 100 + key.in_port().number();
         if self.switch.send(thread, port, &frame) {
-            let flying = Flying { thread, key: with_hidden(key, &frame) };
+            let flying = PacketInFlight { thread, key: with_hidden(key, &frame) };
             self.flying.insert(number, flying);
         }
     }
@@ -261,7 +261,7 @@ impl Lab {
         // The visits of a packet are unknown if the upcall queue had no room for it.
         let is_visited = full(self)[1] == waiting_full;
         self.is_counted &= is_visited;
-        let mut ends: BTreeMap<u32, Ends> = BTreeMap::new();
+        let mut ends: BTreeMap<u32, CopyTotals> = BTreeMap::new();
         for port in &self.ports {
             for frame in self.switch.receive(thread, *port) {
                 let end = ends.entry(number_of(&frame)).or_default();
@@ -295,7 +295,7 @@ impl Lab {
 
     /// Checks that a packet was forwarded with all earlier learn requests.
     /// These are the learn requests of earlier packets on its queue.
-    fn judge_order(&mut self, flying: &Flying, effects: &PacketEffects, version: Version) {
+    fn judge_order(&mut self, flying: &PacketInFlight, effects: &PacketEffects, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
         let is_met = match self.required.get(&queue) {
             Some(RequiredLearning::NotYet) => false,
@@ -358,7 +358,7 @@ impl Lab {
     /// The coordinator receives the next version.
     fn coordinator_applies(&mut self) -> bool {
         let Some((change, learn_requests)) = self.pending.pop_front() else { return false };
-        self.switch.hand_in(&change, &learn_requests);
+        self.switch.send_change(&change, &learn_requests);
         true
     }
 
@@ -368,7 +368,7 @@ impl Lab {
         let all = self.pending.drain(..count);
         let all: Vec<_> =
             all.map(|(change, learn_requests)| LearnedChange { change, learn_requests }).collect();
-        self.switch.hand_in_together(all);
+        self.switch.send_changes(all);
     }
 
     /// Replaces the cache of a thread from the next iteration on.
@@ -475,11 +475,11 @@ fn see(
 }
 
 /// An expected frame: its length, its length after truncation, its header words.
-type Wanted<'a> = (usize, usize, &'a [u64]);
+type ExpectedFrame<'a> = (usize, usize, &'a [u64]);
 
 /// Compares the copies of a packet with those of the oracle.
-fn assert_same(effects: &PacketEffects, ends: &Ends, context: &str) {
-    let mut sent: BTreeMap<DatapathPort, Vec<Wanted<'_>>> = BTreeMap::new();
+fn assert_same(effects: &PacketEffects, ends: &CopyTotals, context: &str) {
+    let mut sent: BTreeMap<DatapathPort, Vec<ExpectedFrame<'_>>> = BTreeMap::new();
     let mut punted = Vec::new();
     for outcome in &effects.outcomes {
         match outcome {
@@ -512,35 +512,35 @@ fn assert_same(effects: &PacketEffects, ends: &Ends, context: &str) {
 
 /// Makes counts and numbers comparable.
 /// No action resets counts, and no truncation removes a packet's number.
-fn tame(op: &mut Op) {
-    fn tame_all(actions: &mut [Action]) {
+fn normalize(op: &mut Op) {
+    fn normalize_all(actions: &mut [Action]) {
         for action in actions {
             match action {
                 Action::OutputTruncated { max_len, .. } => *max_len += 80,
-                Action::Clone(inner) => tame_all(inner),
+                Action::Clone(inner) => normalize_all(inner),
                 _ => {}
             }
         }
     }
-    fn tame_rule(request: &mut FlowMod) {
+    fn normalize_rule(request: &mut FlowMod) {
         request.flags.reset_counts = false;
-        tame_all(&mut request.instructions.apply);
-        tame_all(&mut request.instructions.write);
+        normalize_all(&mut request.instructions.apply);
+        normalize_all(&mut request.instructions.write);
     }
     match op {
-        Op::Apply(_, mods) => mods.iter_mut().for_each(tame_rule),
+        Op::Apply(_, mods) => mods.iter_mut().for_each(normalize_rule),
         Op::Modify(_, mods) => {
             for request in mods {
                 match request {
-                    Modification::Flow(request) => tame_rule(request),
+                    Modification::Flow(request) => normalize_rule(request),
                     Modification::Group(request) => {
-                        request.buckets.iter_mut().for_each(|own| tame_all(&mut own.actions));
+                        request.buckets.iter_mut().for_each(|own| normalize_all(&mut own.actions));
                     }
                     Modification::Meter(_) => {}
                 }
             }
         }
-        Op::SetPorts(..) | Op::Teach(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::SetPorts(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
         Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }

@@ -191,7 +191,7 @@ fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
     // The first learn request is applied before the second reaches control.
     let (learnings, learn_requests) = switch.take_learn_requests();
     let change = switch.pipeline.learn(&learnings[..1], switch.now);
-    switch.hand_in(&change, &learn_requests[..1]);
+    switch.send_change(&change, &learn_requests[..1]);
     switch.settle();
     let version = switch.threads[1].version();
     assert!(switch.send(1, 4, &frame(1, 2)));
@@ -202,7 +202,7 @@ fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
     assert!(switch.receive(1, 3).is_empty(), "its own learn request is not acknowledged");
     let change = switch.pipeline.learn(&learnings[1..], switch.now);
     assert!(change.deltas.is_empty());
-    switch.hand_in(&change, &learn_requests[1..]);
+    switch.send_change(&change, &learn_requests[1..]);
     switch.run_iteration(1);
     assert_eq!(switch.receive(1, 3), [frame(2, 9)]);
     assert_eq!(switch.threads[1].version(), version);
@@ -237,7 +237,7 @@ fn an_address_at_two_ports_stalls_no_queue() {
     switch.receive(0, 2);
     let mut passed = 0;
     for round in 0..200_u8 {
-        // Every packet of the first host learns something, and control is slow.
+        // Every packet of the first host causes a learn request, and control is slow.
         assert!(switch.send(0, 1, &frame(1, round)) && switch.send(0, 1, &frame(7, 8)));
         switch.run_iteration(0);
         switch.wait(Duration::from_millis(20));

@@ -8,11 +8,11 @@
 #![expect(clippy::duplicate_mod, reason = "a test runs over each kind of cache")]
 
 mod chain;
+mod faulty_port;
 mod flood;
 mod frames;
 mod gigaflow;
 mod harness;
 mod megaflow;
-mod rigged;
 mod runner;
 mod tags;

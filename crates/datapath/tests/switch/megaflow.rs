@@ -58,11 +58,11 @@ fn replacement() -> impl Strategy<Value = Wildcard> {
 
 /// Cache results over many worlds.
 #[derive(Debug, Default)]
-struct Met {
+struct CacheTotals {
     hits: u64,
 }
 
-impl Met {
+impl CacheTotals {
     fn add(&mut self, counters: &ThreadCounters) {
         self.hits += counters.megaflow.hits.get();
     }

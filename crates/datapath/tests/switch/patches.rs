@@ -40,10 +40,10 @@ fn publish(switch: &Switch, bridge: BridgeId, rules: &[&str]) -> Change {
 }
 
 /// Result of a packet: the last bytes of its addresses, and its output port.
-type Fate = (u8, u8, u32);
+type ForwardingResult = (u8, u8, u32);
 
 /// Sends a packet of a flow, and runs one iteration of the thread.
-fn send(switch: &mut Switch, flow: u16) -> Fate {
+fn send(switch: &mut Switch, flow: u16) -> ForwardingResult {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build();
     assert!(switch.send(0, 1, &frame));
     switch.run_iteration(0);

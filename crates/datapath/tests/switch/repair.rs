@@ -338,7 +338,7 @@ fn settle(switch: &mut Switch, twin: &mut Twin) {
         if !learn_requests.is_empty() {
             let change = twin.learn(&learnings, switch.now);
             switch.coordinator.take_reports();
-            switch.hand_in(&change, &learn_requests);
+            switch.send_change(&change, &learn_requests);
             worked = true;
         }
     }

@@ -18,7 +18,7 @@ use shunt_pipeline::{
     Traversal, Version,
 };
 
-use crate::rigged::rigged;
+use crate::faulty_port::faulty_port;
 
 /// Time limit for work that takes a thread microseconds.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -99,7 +99,7 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
 impl Threads {
     /// Waits until all packet threads sleep, or the time limit is over.
     #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
-    fn fall_asleep(&self) {
+    fn await_sleep(&self) {
         let start = Instant::now();
         let are_asleep = || self.controls.iter().all(ControlEnds::is_asleep);
         while !are_asleep() && start.elapsed() < TIME_LIMIT {
@@ -121,7 +121,7 @@ fn a_panicked_thread_delays_no_version() {
     let mut threads = start();
     threads.change(1);
     for (left, dead) in [(1, 0), (0, 1)] {
-        let port = rigged(1, || panic!("as the test wants it"));
+        let port = faulty_port(1, || panic!("as the test wants it"));
         threads.controls[dead].send(Command::AddPort(Box::new(port))).unwrap();
         for bridge in 2..20 {
             threads.change(u16::try_from(dead * 20).unwrap() + bridge);
@@ -145,7 +145,7 @@ fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: u64::MAX }));
     let mut at_once = 0;
     for bridge in 1..=100 {
-        threads.fall_asleep();
+        threads.await_sleep();
         let change = threads.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
         threads.changes.send(change).unwrap();
@@ -165,7 +165,7 @@ fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
 fn a_panic_of_the_engine_ends_the_eviction_thread() {
     let threads =
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: 1 }));
-    threads.fall_asleep();
+    threads.await_sleep();
     let change = threads.pipeline.add_bridge(BridgeId::new(1), BridgeSettings::default());
     threads.changes.send(change).unwrap();
     while !threads.coordinator.is_finished() {
@@ -194,7 +194,7 @@ fn sleeping_threads_acknowledge_versions_run_commands_and_stop() {
     for bridge in 1..=50 {
         // Some changes find the threads asleep, some awake.
         if bridge % 5 == 0 {
-            threads.fall_asleep();
+            threads.await_sleep();
         }
         threads.change(bridge);
         let (sender, pulled) = mpsc::channel();

@@ -6,7 +6,7 @@ use shunt_datapath::{ThreadConfig, cache::CacheConfig, cache::ExactConfig, threa
 use shunt_flow::{Match, testing::packet::PacketBuilder};
 use shunt_pipeline::{Action, FlowMod, RuleFilter};
 
-use crate::harness::{BRIDGE, Blind, Switch, output, rule};
+use crate::harness::{BRIDGE, NeverStale, Switch, output, rule};
 
 fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
     let exact = ExactConfig { lines: 64, insert_inverse };
@@ -15,7 +15,7 @@ fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
 }
 
 fn blind(config: ThreadConfig) -> Switch {
-    Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(Blind))
+    Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(NeverStale))
 }
 
 fn all(actions: Vec<Action>) -> FlowMod {

@@ -182,7 +182,7 @@ fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
     assert_eq!(switch.coordinator.watched(), 0, "its report waits");
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    switch.hand_in_together([shunt_datapath::LearnedChange { change, learn_requests: Vec::new() }]);
+    switch.send_changes([shunt_datapath::LearnedChange { change, learn_requests: Vec::new() }]);
     switch.run_iteration(0);
     assert_eq!(
         (switch.counters(0).install_conflicts.get(), switch.counters(0).evicted.get()),

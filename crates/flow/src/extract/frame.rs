@@ -17,7 +17,7 @@ pub enum VlanLimit {
 
 /// Extracts the headers of `frame` into the header words of `key`.
 ///
-/// It writes every header word, with zero for what the frame lacks, and the packet type. The
+/// It writes every header word and the packet type; words of missing headers are zero. The
 /// ingress port and the hidden words keep their values.
 pub fn extract(frame: &[u8], vlan_limit: VlanLimit, key: &mut FlowKey) -> Layers {
     let words = key.words_mut();

@@ -2,7 +2,7 @@
 //!
 //! Columns: names; width in bits; slot in the flow key (word, shift, width); text format;
 //! prerequisite; whether it can be masked; whether actions may write it; numbers on the wire. The
-//! width counts the bits that can be set; the number tells if the wire has more. Fields that share
+//! width counts the bits that can be set; a number has its own width if the wire has more bits. Fields that share
 //! bits are separate rows over one slot: `vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the
 //! ports of the transport protocols, and registers of 32, 64 and 128 bits.
 //!

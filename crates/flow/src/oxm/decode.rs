@@ -34,7 +34,7 @@ pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
     while !rest.is_empty() {
         let (entry, length) = decode_field(rest)?;
         rest = rest.get(length..).unwrap_or_default();
-        if !draft.meets(entry.field) {
+        if !draft.has_prerequisite(entry.field) {
             return Err(OxmError::BadPrereq(entry.field));
         }
         if draft.asks(entry.field) {
@@ -45,7 +45,7 @@ pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
             fields.push(entry.field);
         }
     }
-    match fields.into_iter().find(|field| !draft.meets(*field)) {
+    match fields.into_iter().find(|field| !draft.has_prerequisite(*field)) {
         Some(field) => Err(OxmError::BadPrereq(field)),
         None => Ok(draft.finish()),
     }

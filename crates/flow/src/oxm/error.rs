@@ -22,12 +22,12 @@ pub enum OxmError {
     #[error("{0} has value bits outside its mask")]
     BadWildcards(OxmHeader),
     /// No field has this number and length (`OFPBMC_BAD_FIELD`).
-    #[error("{0} is no field that can be matched")]
+    #[error("{0} is not a field that can be matched")]
     BadField(OxmHeader),
     /// The bridge has no table that binds this tunnel option (`OFPBMC_BAD_FIELD`).
     ///
     /// Open vSwitch has its own code for it, `NXFMFC_INVALID_TLV_FIELD`.
-    #[error("{} is bound to no tunnel option", .0.name())]
+    #[error("{} is not mapped to a tunnel option", .0.name())]
     Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
     #[error("{} cannot be {value:#x}: its bits are {:#x}", .field.name(), value_bits(*.field))]

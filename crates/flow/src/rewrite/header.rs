@@ -192,12 +192,12 @@ impl<'a> FrameHeaders<'a> {
         match self.network {
             NetworkHeader::Ipv4(header) => {
                 let tos = replace::<2>(self.frame, header, 0, tos);
-                let ttl = replace::<2>(self.frame, header, 8, ttl.beside(8, WrittenBits::NONE));
+                let ttl = replace::<2>(self.frame, header, 8, ttl.joined(8, WrittenBits::NONE));
                 self.ip_header.combine(tos.into());
                 self.ip_header.combine(ttl.into());
             }
             NetworkHeader::Ipv6(header) => {
-                replace::<4>(self.frame, header, 0, tos.beside(20, label));
+                replace::<4>(self.frame, header, 0, tos.joined(20, label));
                 replace::<1>(self.frame, header, 7, ttl);
             }
             NetworkHeader::Arp(header) => {
@@ -215,7 +215,7 @@ impl<'a> FrameHeaders<'a> {
         match (index, kind) {
             (word::NSH, _) => {
                 let (flags, ttl) = (bits.part(56, 2), bits.part(48, 6));
-                let flags_and_ttl = flags.beside(12, ttl.beside(6, WrittenBits::NONE));
+                let flags_and_ttl = flags.joined(12, ttl.joined(6, WrittenBits::NONE));
                 replace::<2>(self.frame, header, 0, flags_and_ttl);
                 replace::<4>(self.frame, header, 4, bits.part(0, 32));
             }

@@ -164,7 +164,7 @@ proptest! {
         let ether_type = u16::try_from(before.field(FieldId::EthType)).unwrap();
         pop_mpls(&mut buffer, payload, ether_type);
         if ether_type == 0x05ff {
-            return Ok(()); // No type is a length field, of which the key does not tell the value.
+            return Ok(()); // No type is a length field, because a key has no lengths.
         }
         prop_assert_eq!(&buffer[4..], frame.as_slice());
         prop_assert_eq!(layers.shifted_payload(4).shifted_payload(-4), layers);

@@ -94,7 +94,7 @@ impl TransportHeader {
                 self.crc_change ^= crc_change(change, self.length);
             }
             TransportKind::Icmp | TransportKind::Icmpv6 | TransportKind::Neighbour => {
-                let type_and_code = bits.part(48, 8).beside(8, bits.part(32, 8));
+                let type_and_code = bits.part(48, 8).joined(8, bits.part(32, 8));
                 let change = replace::<2>(frame, self.header, 0, type_and_code);
                 self.change.combine(change.into());
                 if self.kind == TransportKind::Neighbour {

@@ -23,7 +23,7 @@ impl WrittenBits {
     }
 
     /// Returns these bits, shifted left by `shift`, together with those of `other`.
-    pub(super) const fn beside(self, shift: u32, other: Self) -> Self {
+    pub(super) const fn joined(self, shift: u32, other: Self) -> Self {
         Self {
             mask: self.mask.unbounded_shl(shift) | other.mask,
             value: self.value.unbounded_shl(shift) | other.value,

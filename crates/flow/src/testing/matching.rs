@@ -123,7 +123,7 @@ fn is_matchable(field: &FieldId) -> bool {
 fn add_if_legal(draft: &mut MatchDraft, (field, (value, mask)): (FieldId, FieldBits)) {
     let mut with = draft.clone();
     with.add(field, value, mask);
-    let may = draft.meets(field) && !draft.asks(field);
+    let may = draft.has_prerequisite(field) && !draft.asks(field);
     if may && prerequisite::is_legal(&with.clone().finish()) {
         *draft = with;
     }

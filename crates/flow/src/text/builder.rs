@@ -116,12 +116,12 @@ impl<'a> MatchBuilder<'a> {
         // prerequisites is longer than packet type, Ethernet type, protocol, ICMP type, ND.
         while !waiting.is_empty() {
             let (ready, rest): (Vec<_>, Vec<_>) =
-                waiting.into_iter().partition(|item| item.meant_by(&draft).is_some());
+                waiting.into_iter().partition(|item| item.target_field(&draft).is_some());
             if let Some(item) = rest.first().filter(|_| ready.is_empty()) {
                 return Err(item.unmet());
             }
             for item in ready {
-                let Some(field) = item.meant_by(&draft) else { return Err(item.unmet()) };
+                let Some(field) = item.target_field(&draft) else { return Err(item.unmet()) };
                 let item = item.into_field(field)?;
                 if draft.contradicts(field, item.value, item.mask) {
                     return Err(contradiction(&taken, item));
@@ -131,7 +131,7 @@ impl<'a> MatchBuilder<'a> {
             }
             waiting = rest;
         }
-        match taken.iter().find(|item| !draft.meets(item.field)) {
+        match taken.iter().find(|item| !draft.has_prerequisite(item.field)) {
             Some(item) => Err(item.unmet()),
             None => Ok(draft.finish()),
         }
@@ -161,8 +161,9 @@ impl MatchItem {
     /// It is the item's own field, or another field with the same bits.
     ///
     /// Returns `None` while the prerequisites of all of them are missing.
-    fn meant_by(&self, draft: &MatchDraft) -> Option<FieldId> {
-        kin(self.field).find(|field| draft.meets(*field) || is_always_met(*field))
+    fn target_field(&self, draft: &MatchDraft) -> Option<FieldId> {
+        related_fields(self.field)
+            .find(|field| draft.has_prerequisite(*field) || is_always_met(*field))
     }
 
     /// Returns this item on a field with the same bits.
@@ -201,7 +202,7 @@ fn field_name(name: &str) -> Option<FieldName> {
 }
 
 /// Returns a field, then the fields that have the same bits under another protocol.
-fn kin(field: FieldId) -> impl Iterator<Item = FieldId> {
+fn related_fields(field: FieldId) -> impl Iterator<Item = FieldId> {
     let place = |field: FieldId| (field.slot().word, field.slot().shift);
     let differs = move |other: FieldId| other.info().prerequisite != field.info().prerequisite;
     let is_kin = move |other: &FieldId| {

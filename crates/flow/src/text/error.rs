@@ -1,4 +1,4 @@
-//! Errors of match text; each message tells how to correct the match.
+//! Errors of match text; each message explains how to correct the match.
 
 use thiserror::Error;
 
@@ -25,7 +25,7 @@ pub enum MatchError {
     #[error("`{0}` needs a value: write `{0}=` and {1}")]
     MissingValue(&'static str, &'static str),
     /// A shorthand with a value.
-    #[error("`{0}` stands alone: it takes no value")]
+    #[error("`{0}` takes no value: write `{0}` alone")]
     UnexpectedValue(&'static str),
     /// A value that does not have the format of the field.
     #[error("`{text}` is not a value of `{name}`: write {expected}")]

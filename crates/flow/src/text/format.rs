@@ -118,7 +118,7 @@ impl<'a> MatchWriter<'a> {
     fn field(&mut self, field: FieldId, name: &str) {
         let mask = self.mask.field(field);
         if mask != 0 && is_shown(field, &self.key, &self.mask) {
-            let value = format_asked(field, self.key.field(field) & mask, mask, self.ports);
+            let value = format_match_value(field, self.key.field(field) & mask, mask, self.ports);
             self.item(name, &value);
         }
     }
@@ -179,7 +179,7 @@ impl<'a> MatchWriter<'a> {
 }
 
 /// Writes a value as in a match, which for some fields differs from an action.
-fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) -> String {
+fn format_match_value(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) -> String {
     let exact = mask == field.value_max();
     match field {
         FieldId::EthType if exact => format!("{value:#06x}"),

@@ -196,7 +196,7 @@ fn errors_say_how_to_mend_the_match() {
             "ip,nw_dst",
             "`nw_dst` needs a value: write `nw_dst=` and an address, address/length or address/mask: 10.0.0.0/8",
         ),
-        ("tcp=6", "`tcp` stands alone: it takes no value"),
+        ("tcp=6", "`tcp` takes no value: write `tcp` alone"),
         (
             "ip,nw_dst=10.0.0",
             "`10.0.0` is not a value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",

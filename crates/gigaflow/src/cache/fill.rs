@@ -296,14 +296,14 @@ impl Gigaflow {
                 && !self.outline.identity(&placement.steps).is_some_and(is_held)
         };
         if !request.matched.is_empty()
-            && (plan.iter().any(presses) || self.is_cramped(plan.len(), request))
+            && (plan.iter().any(presses) || self.needs_more_stages(plan.len(), request))
         {
             plan.clear();
         }
     }
 
     /// Returns whether more stages would give a finer partition.
-    fn is_cramped(&mut self, placements_count: usize, request: &FillRequest<'_>) -> bool {
+    fn needs_more_stages(&mut self, placements_count: usize, request: &FillRequest<'_>) -> bool {
         let most = self.outline.segments_count().min(self.ltm.capacity().stages_count.into());
         if placements_count < request.open.count().into() || placements_count == most {
             return false;

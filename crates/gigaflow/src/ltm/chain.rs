@@ -142,7 +142,7 @@ impl Ltm {
     /// cache misses of many packets overlap. The packets arrive on one bridge and have no hidden state.
     ///
     /// Only packets at the indexes that `is_selected` accepts are looked up; the other walks are empty.
-    /// The store is asked last whether the matched entries are live. A packet that matched a dead entry,
+    /// The store is checked last for whether the matched entries are live. A packet that matched a dead entry,
     /// which is rare, walks again.
     pub fn find_burst(
         &mut self,
@@ -608,7 +608,7 @@ impl StageView for Ltm {
     }
 
     fn may_begin(&self, state: StateId) -> bool {
-        self.index.has_begin(state)
+        self.index.has_entry_from(state)
     }
 
     fn room(&self) -> StageSet {

@@ -14,8 +14,8 @@
 //!   of adjacent sub-traversals have a bit in common, it counts the entries of its largest stage.
 //!
 //! Two details differ from the published program. A partition with entries in one stage only counts as
-//! one there, and as many as it has entries here. The published figure is also at least the number of
-//! upcalls, which says nothing about entries. That lower bound is omitted here; all published results
+//! one there, and as many as it has entries here. The published figure is at least the number of
+//! upcalls, which does not depend on entries. That lower bound is omitted here; all published results
 //! are above it.
 
 use hashbrown::HashMap;

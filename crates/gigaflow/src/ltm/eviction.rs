@@ -16,7 +16,7 @@ pub enum Eviction {
     LeastRecent,
     /// An entry that was not used since it was made, then the least recently used one.
     ///
-    /// A sub-traversal that comes again after such an eviction is treated like a used one. S3-FIFO does
+    /// A sub-traversal that is installed again after such an eviction is treated like a used one. S3-FIFO does
     /// the same (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
     #[default]
     SecondUse,

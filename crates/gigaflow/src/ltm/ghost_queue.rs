@@ -1,6 +1,6 @@
 //! The ghost queue: the sub-traversals that were evicted recently, as in S3-FIFO.
 //!
-//! A sub-traversal that comes again shortly after its eviction was useful after all.
+//! A sub-traversal that is installed again shortly after its eviction was useful.
 
 use std::collections::VecDeque;
 

@@ -54,7 +54,7 @@ impl IdentityIndex {
 
     /// Returns whether an entry begins at this state.
     #[inline]
-    pub(super) fn has_begin(&self, state: StateId) -> bool {
+    pub(super) fn has_entry_from(&self, state: StateId) -> bool {
         self.begins.find(hash(state), |(own, _)| *own == state).is_some()
     }
 
@@ -158,7 +158,7 @@ mod tests {
                 }
                 for begin in (0..4).map(StateId::new) {
                     let begins = model.iter().any(|other| begin_of(other.0) == begin);
-                    prop_assert_eq!(index.has_begin(begin), begins);
+                    prop_assert_eq!(index.has_entry_from(begin), begins);
                 }
                 let own = || model.iter().filter(|other| other.0 == entry.0);
                 let stages = own().fold(StageSet::EMPTY, |stages, other| stages.with(other.1));

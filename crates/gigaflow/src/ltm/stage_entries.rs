@@ -1,7 +1,7 @@
 //! The LTM entries of a chain by their slots, and the order of use in each stage.
 //!
-//! An entry has no owner, since the flows that share it are independent. It goes when it is idle, when
-//! it is stale, or when its stage needs room.
+//! An entry has no owner, since the flows that share it are independent. It is removed when it is
+//! idle, when it is stale, or when its stage needs room.
 //!
 //! The order is maintained lazily: a hit writes the time into the entry of the store, and nothing here.
 //! The search for the least recently used entry first moves the entries to the end that were used since

@@ -10,7 +10,7 @@ use shunt_flow::{
 /// A header field that couples the steps that consult it.
 ///
 /// Two steps that consult the same address match correlated values of it, so they are better kept in
-/// one sub-traversal. A field that says little about the others (the Ethernet type, the ingress port,
+/// one sub-traversal. A field that is hardly related to the others (the Ethernet type, the ingress port,
 /// TTL, hidden state) couples nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coupling {

@@ -10,8 +10,8 @@
 //! The paper defines overlapping fields for two tables. With more tables their order should not matter.
 //! Example: a bridge consults the MAC source, then the MAC destination, then both. So the fields are the
 //! vertices of a graph, and a step connects the fields that it consults. A sub-traversal is coupled if
-//! the fields of its steps form one connected component. A step that consults no coupling field goes
-//! with any other. A part of a coupled sub-traversal may be uncoupled, and two uncoupled ones together
+//! the fields of its steps form one connected component. A step that consults no coupling field can
+//! be combined with any other. A part of a coupled sub-traversal may be uncoupled, and two uncoupled ones together
 //! may be coupled.
 //!
 //! # Length or joins

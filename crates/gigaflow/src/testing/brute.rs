@@ -42,7 +42,7 @@ pub fn worth(outline: &PlainOutline, placements: &[Placement], score: Score) -> 
 
 /// Returns the number of new entries of a partition.
 #[must_use]
-pub fn fresh(stages: &PlainStages, placements: &[Placement]) -> usize {
+pub fn new_entries_count(stages: &PlainStages, placements: &[Placement]) -> usize {
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
@@ -99,11 +99,12 @@ pub fn joint_value(
     placements: &[Placement],
     score: Score,
 ) -> JointValue {
-    let (pressing, fresh) = (pressing(stages, placements), fresh(stages, placements));
+    let (pressing, new_entries_count) =
+        (pressing(stages, placements), new_entries_count(stages, placements));
     (
         Reverse(pressing),
         worth(outline, placements, score),
-        Reverse(fresh),
+        Reverse(new_entries_count),
         Reverse(placements.len()),
     )
 }
@@ -150,11 +151,16 @@ pub fn disjoint(
             .iter()
             .map(|placement| placement.steps.end - placement.steps.start)
             .collect();
-        let fresh = match ties {
-            Ties::Cached => fresh(stages, placements),
+        let new_entries_count = match ties {
+            Ties::Cached => new_entries_count(stages, placements),
             Ties::Canonical => 0,
         };
-        (worth(outline, placements, score), Reverse(placements.len()), Reverse(fresh), lengths)
+        (
+            worth(outline, placements, score),
+            Reverse(placements.len()),
+            Reverse(new_entries_count),
+            lengths,
+        )
     };
     all.iter().filter(aligned).max_by_key(value).cloned().unwrap_or_default()
 }

@@ -195,7 +195,7 @@ impl<T: OffloadDevice> Chaos<T> {
         }
     }
 
-    fn hand_on(&mut self, events: &mut Vec<OffloadEvent>) {
+    fn deliver(&mut self, events: &mut Vec<OffloadEvent>) {
         let mut batch = Vec::new();
         while let Some((ticket, operation)) = self.waiting.pop_front() {
             let is_insert = matches!(operation, Operation::Insert { .. });
@@ -224,8 +224,8 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
         self.inner.capabilities()
     }
 
-    fn is_there(&self) -> bool {
-        !matches!(self.state, ConnectionState::Away(_)) && self.inner.is_there()
+    fn is_connected(&self) -> bool {
+        !matches!(self.state, ConnectionState::Away(_)) && self.inner.is_connected()
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -253,7 +253,7 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
                 if self.happens(self.settings.disconnect) {
                     self.state = ConnectionState::Leaving;
                 } else {
-                    self.hand_on(events);
+                    self.deliver(events);
                 }
             }
             ConnectionState::Leaving => {
@@ -297,7 +297,7 @@ mod tests {
         testing::SoftwareDevice,
     };
 
-    const CALM: ChaosSettings = ChaosSettings {
+    const FAULTLESS: ChaosSettings = ChaosSettings {
         delay: 0,
         hold_back: 0,
         reject: 0,
@@ -348,13 +348,14 @@ mod tests {
     #[test]
     fn a_restarted_device_holds_confirmed_entries_with_zero_counters() {
         let inner = SoftwareDevice::new(1, 100);
-        let mut target = Chaos::new(inner, CALM, 5).restarting(64, SoftwareDevice::restart);
+        let mut target = Chaos::new(inner, FAULTLESS, 5).restarting(64, SoftwareDevice::restart);
         target.submit(&mut (0..8).map(insert).collect()).unwrap();
         let first = confirmed(&mut target);
         assert_eq!(held(&mut target), first);
         for seed in 1..20 {
             let inner = SoftwareDevice::new(1, 100);
-            let mut target = Chaos::new(inner, CALM, seed).restarting(0, SoftwareDevice::restart);
+            let mut target =
+                Chaos::new(inner, FAULTLESS, seed).restarting(0, SoftwareDevice::restart);
             let mut events = Vec::new();
             target.submit(&mut (0..8).map(insert).collect()).unwrap();
             (0..3).for_each(|_| target.poll(&mut events));
@@ -369,16 +370,16 @@ mod tests {
 
     #[test]
     fn a_restart_omits_forgotten_entries() {
-        let mut target = Chaos::new(SoftwareDevice::new(1, 100), CALM, 3);
+        let mut target = Chaos::new(SoftwareDevice::new(1, 100), FAULTLESS, 3);
         let mut events = Vec::new();
         target.submit(&mut (0..4).map(insert).collect()).unwrap();
         (0..3).for_each(|_| target.poll(&mut events));
         let mut target = target.restarting(255, SoftwareDevice::restart);
-        while target.is_there() {
+        while target.is_connected() {
             target.poll(&mut events);
         }
         target.forget(LtmIndex(2));
-        while !target.is_there() {
+        while !target.is_connected() {
             target.poll(&mut events);
         }
         assert_eq!(held(&mut target), [0, 1, 3]);

@@ -83,7 +83,7 @@ impl PlainStages {
         Self(vec![PlainStage { room: Room::Free, held: Vec::new() }; count.into()])
     }
 
-    fn those(&self, mut which: impl FnMut(&PlainStage) -> bool) -> StageSet {
+    fn stages_where(&self, mut which: impl FnMut(&PlainStage) -> bool) -> StageSet {
         let numbered = self.0.iter().zip(0_u8..).filter(|(stage, _)| which(stage));
         numbered
             .filter_map(|(_, number)| StageId::new(number))
@@ -97,11 +97,11 @@ impl StageView for PlainStages {
     }
 
     fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
-        self.those(|stage| stage.held.contains(&sub_traversal.steps))
+        self.stages_where(|stage| stage.held.contains(&sub_traversal.steps))
     }
 
     fn room(&self) -> StageSet {
-        self.those(|stage| stage.room != Room::Full)
+        self.stages_where(|stage| stage.room != Room::Full)
     }
 
     /// Prefers stages that are not pressed, as a cache does.
@@ -111,7 +111,7 @@ impl StageView for PlainStages {
     }
 
     fn pressed(&self) -> StageSet {
-        self.those(|stage| stage.room == Room::Pressed)
+        self.stages_where(|stage| stage.room == Room::Pressed)
     }
 }
 

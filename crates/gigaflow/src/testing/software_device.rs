@@ -27,7 +27,7 @@ pub struct SoftwareDevice {
     /// The real number of entries per stage.
     pub stage_entries: usize,
     /// True while the device is connected.
-    pub is_there: bool,
+    pub is_connected: bool,
     /// If set, it accepts operations but reports no events.
     pub is_mute: bool,
     /// If set, all removals fail.
@@ -76,7 +76,7 @@ impl SoftwareDevice {
         Self {
             capabilities,
             stage_entries,
-            is_there: true,
+            is_connected: true,
             is_mute: false,
             clings: false,
             log: Vec::new(),
@@ -153,7 +153,7 @@ impl SoftwareDevice {
 
     /// Loses the device: all operations under way complete as lost.
     pub fn lose(&mut self) {
-        self.is_there = false;
+        self.is_connected = false;
         for (ticket, _) in self.waiting.drain(..) {
             let result = Err(OffloadError::Lost(Lost));
             self.events.push(OffloadEvent::Completed { ticket, result });
@@ -163,12 +163,12 @@ impl SoftwareDevice {
 
     /// Restores the device.
     pub fn restore(&mut self) {
-        self.is_there = true;
+        self.is_connected = true;
         self.events.push(OffloadEvent::Restored);
     }
 
     /// Reports that an entry is idle.
-    pub fn tell_idle(&mut self, entry: LtmIndex) {
+    pub fn report_idle(&mut self, entry: LtmIndex) {
         self.events.push(OffloadEvent::Idle { entry });
     }
 
@@ -230,8 +230,8 @@ impl OffloadDevice for SoftwareDevice {
         &self.capabilities
     }
 
-    fn is_there(&self) -> bool {
-        self.is_there
+    fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -242,7 +242,7 @@ impl OffloadDevice for SoftwareDevice {
     ///
     /// Panics if two writes of one entry are under way at once.
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
-        if !self.is_there {
+        if !self.is_connected {
             return Err(Lost);
         }
         for (ticket, operation) in batch.drain(..) {
@@ -262,7 +262,7 @@ impl OffloadDevice for SoftwareDevice {
             return;
         }
         events.append(&mut self.events);
-        if !self.is_there {
+        if !self.is_connected {
             return;
         }
         while let Some((ticket, operation)) = self.waiting.pop_front() {
@@ -273,7 +273,7 @@ impl OffloadDevice for SoftwareDevice {
     }
 
     fn forget(&mut self, entry: LtmIndex) {
-        if !self.is_there {
+        if !self.is_connected {
             self.entries.remove(&entry);
         }
     }

@@ -270,7 +270,7 @@ fn floods_controllers_and_the_ingress_port_are_cached() {
         for (packet, _) in &packets {
             bench.send(packet);
         }
-        bench.change(&Op::Teach(Box::new(packets[0].0.clone())));
+        bench.change(&Op::LearnFrom(Box::new(packets[0].0.clone())));
         send_all(bench, &packets);
     });
 }

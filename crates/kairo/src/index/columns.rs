@@ -225,7 +225,7 @@ impl ColumnTest {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "half of the word is what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "the function returns half of the word")]
 const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32
 }

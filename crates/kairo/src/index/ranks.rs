@@ -3,8 +3,8 @@
 //! A position is that of a row in a list of the caller. The positions that one rule decided form a
 //! contiguous *run*. Removing a rule evicts thousands of entries, and their slots are read in
 //! sequence, not by links through memory. A member leaves in constant time, as the last member
-//! takes its offset. Runs are ordered by rank. A search for what a rule outranks stops at the first
-//! run that it does not outrank. Inserting a row takes time logarithmic in the number of runs.
+//! takes its offset. Runs are ordered by rank. A search for the visits that a rule outranks stops
+//! at the first run that it does not outrank. Inserting a row takes time logarithmic in the number of runs.
 
 use std::collections::BTreeMap;
 

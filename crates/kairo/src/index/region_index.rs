@@ -102,7 +102,7 @@ const EXAMINED_TOGETHER: usize = 64;
 impl RegionIndex {
     /// Creates an index without entries.
     ///
-    /// The seed goes into every hash: a sender cannot choose packets that collide, and a run can be
+    /// The seed is part of every hash: a sender cannot choose packets that collide, and a run can be
     /// repeated.
     #[must_use]
     pub fn new(seed: u64) -> Self {

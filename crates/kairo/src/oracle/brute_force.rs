@@ -1,7 +1,7 @@
 //! The slowest engine: translates every packet of every entry again after each change.
 //!
-//! It reads no delta and no mask of a rule, so there is little that it could get wrong. It knows
-//! only the packets that it was given.
+//! It reads no delta and no mask of a rule, so there is little that it could get wrong. It
+//! checks only the given packets.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Tests of faults, threads and bounds of the engines in circuits; `tests` checks what they evict.
+//! Tests of faults, threads and bounds of the engines in circuits; `tests` checks their evictions.
 
 use std::sync::Arc;
 

@@ -251,7 +251,7 @@ impl EventCounts {
 pub(crate) const CHANGES: &str = "changes";
 
 /// Sequences that run before the number of changes is checked.
-const LIVES_PER_ROUND: u32 = 16;
+const SEQUENCES_PER_ROUND: u32 = 16;
 
 /// Threads that run sequences side by side.
 /// Each has its own rounds, so that a run is repeatable.
@@ -298,7 +298,7 @@ fn live_rounds<S: Strategy>(
         }
         let rng_seed =
             RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default() ^ round << 32);
-        let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
+        let config = Config { cases: SEQUENCES_PER_ROUND, rng_seed, ..cases(1) };
         let lived = TestRunner::new(config).run(lives, |events| {
             // proptest runs a failing sequence again, so nothing is kept locked here.
             let mut own = EventCounts::default();

@@ -93,14 +93,14 @@ impl Scene {
     }
 
     /// Returns the sub-traversals of a packet.
-    fn pieces(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
+    fn sub_traversals_of(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
         let (pipeline, key) = (&self.twin.pipeline, visible(key));
         let version = pipeline.version();
         let points = pipeline.translate_noted(&key, None, version).points;
         let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
         let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
-        let pieces = pipeline.translate_sub_traversals(&key, None, version, &cuts);
-        pieces.into_iter().map(|piece| piece.traversal).collect()
+        let sub_traversals_of = pipeline.translate_sub_traversals(&key, None, version, &cuts);
+        sub_traversals_of.into_iter().map(|piece| piece.traversal).collect()
     }
 
     fn change(&mut self, ops: &[Op]) {
@@ -125,7 +125,7 @@ impl Scene {
     fn happens(&mut self, event: &Event) {
         match event {
             Event::Install(key) => self.install(self.twin.traversals(key)),
-            Event::InstallPieces(key, choice) => self.install(self.pieces(key, *choice)),
+            Event::InstallPieces(key, choice) => self.install(self.sub_traversals_of(key, *choice)),
             Event::InstallLate(key, op) => {
                 let late = self.twin.traversals(key);
                 self.change(std::slice::from_ref(op));
@@ -166,7 +166,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::Commit(..) => "bundles",
         Op::SetPorts(..) => "ports",
         Op::Expire(_) => "expired",
-        Op::Teach(_) => "taught",
+        Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",
     }
 }
@@ -193,7 +193,7 @@ fn every_engine_equals_the_definition_over_long_sequences() {
         ("bundles", 50),
         ("ports", 20),
         ("expired", 2),
-        ("taught", 5),
+        ("learned from", 5),
         ("visits by masks", 1000),
         ("masks that lack visits", 20),
     ]);

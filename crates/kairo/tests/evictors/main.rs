@@ -1,4 +1,4 @@
-//! Eviction engines: what they evict, and what stays.
+//! Tests of the eviction engines: evicted and remaining entries.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

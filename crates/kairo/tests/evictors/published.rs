@@ -168,7 +168,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
             "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
         ],
     );
-    let pieces = |scene: &Scene, destination| {
+    let sub_traversals_of = |scene: &Scene, destination| {
         let version = scene.pipeline.version();
         let cut =
             scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
@@ -176,8 +176,8 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     };
     // Both start with the same sub-traversal, which the first packet has made.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
-        let pieces = pieces(&scene, destination);
-        let list: Vec<_> = slots.map(entry).into_iter().zip(pieces).collect();
+        let sub_traversals_of = sub_traversals_of(&scene, destination);
+        let list: Vec<_> = slots.map(entry).into_iter().zip(sub_traversals_of).collect();
         scene.published.installed_sub_traversals(&list);
         for (id, piece) in &list {
             scene.direct.installed(*id, piece);
@@ -202,10 +202,10 @@ fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
     let mut scene = Scene::new(AT_ONCE, &rules);
     let version = scene.pipeline.version();
     let cut = scene.pipeline.translate_sub_traversals(&packet(1), None, version, &[1, 2]);
-    let pieces: Vec<_> =
+    let sub_traversals_of: Vec<_> =
         (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
-    assert_eq!(pieces.len(), 3);
-    scene.published.installed_sub_traversals(&pieces);
+    assert_eq!(sub_traversals_of.len(), 3);
+    scene.published.installed_sub_traversals(&sub_traversals_of);
     assert_eq!(scene.published.stats().untracked, 0);
     let [ended, ..] = scene.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
     assert_eq!(ended, [1, 2]);

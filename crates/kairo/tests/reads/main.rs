@@ -12,8 +12,8 @@
 
 mod addresses;
 mod groups;
+mod learning;
 mod ports;
-mod taught;
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ kinds! {
 const BRIDGE: BridgeId = BridgeId::new(1);
 const PEER: BridgeId = BridgeId::new(2);
 const WHOLE: EntryId = EntryId { owner: OwnerId(0), slot: 0, generation: 0 };
-const FORGETFUL: EntryId = EntryId { owner: OwnerId(0), slot: 1, generation: 0 };
+const WITHOUT_READS: EntryId = EntryId { owner: OwnerId(0), slot: 1, generation: 0 };
 
 struct Switch(Pipeline);
 
@@ -166,7 +166,7 @@ impl Switch {
         let mut engine = Direct::new(self.0.version(), 1);
         let entry = Arc::new(entry);
         engine.installed(WHOLE, &entry);
-        engine.installed(FORGETFUL, &Arc::new(forgetful));
+        engine.installed(WITHOUT_READS, &Arc::new(forgetful));
         let changes = change(self);
         let ended = changes.iter().flat_map(|own| engine.apply(&own.deltas, own.version));
         assert_eq!(ended.collect::<Vec<_>>(), [WHOLE]);
@@ -174,7 +174,7 @@ impl Switch {
         let is_right = now.actions == entry.actions
             && now.next == entry.next
             && now.learnings.len() == entry.learnings.len();
-        assert!(!is_right, "what is left forwards wrongly: {entry:?}");
+        assert!(!is_right, "a remaining entry forwards wrongly: {entry:?}");
     }
 }
 
@@ -199,7 +199,7 @@ fn every_kind_of_read_is_removed_by_its_tests() {
         include_str!("ports.rs"),
         include_str!("groups.rs"),
         include_str!("addresses.rs"),
-        include_str!("taught.rs"),
+        include_str!("learning.rs"),
     ];
     let all: Vec<&str> =
         sources.iter().flat_map(|source| source.split("#[test]\nfn ").skip(1)).collect();

@@ -15,7 +15,7 @@ use shunt_p4runtime::{
 };
 
 use crate::{
-    entries::{Arrival, PORTS, TAGS, drawn, for_all},
+    entries::{Arrival, PORTS, TAGS, for_all, matchless_entry},
     frames::{frames, vary},
     switch::Switch,
 };
@@ -45,13 +45,13 @@ proptest! {
     #[test]
     fn the_program_and_the_nic_process_frames_alike(
         arrivals in vec((0..PORTS, frames()), 1..6),
-        drawn in vec(drawn(), 0..24),
+        matchless_entry in vec(matchless_entry(), 0..24),
         start in 0..TAGS,
     ) {
         // All priorities differ; between equal ones any choice is correct.
-        let numbered = (1..).zip(&drawn);
+        let numbered = (1..).zip(&matchless_entry);
         let entries: Vec<_> =
-            numbered.map(|(priority, drawn)| drawn.entry(&arrivals, priority)).collect();
+            numbered.map(|(priority, matchless_entry)| matchless_entry.entry(&arrivals, priority)).collect();
         let (chain, switch) = both(&entries, start);
         for arrival in &arrivals {
             let (port, frame) = arrival;

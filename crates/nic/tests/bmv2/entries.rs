@@ -1,4 +1,4 @@
-//! Generates entries that match some frame and write anything.
+//! Generates entries that match a frame and write any fields.
 
 use proptest::{collection::vec, option, prelude::*, sample};
 use shunt_flow::{
@@ -22,7 +22,7 @@ pub(crate) const PORTS: u16 = 4;
 
 /// An entry without the frame that it will match.
 #[derive(Clone, Debug)]
-pub(crate) struct Drawn {
+pub(crate) struct MatchlessEntry {
     stage: u8,
     tag: u16,
     /// The fields of the frame that it matches, with their masks.
@@ -38,7 +38,7 @@ pub(crate) struct Drawn {
     last: u16,
 }
 
-pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
+pub(crate) fn matchless_entry() -> impl Strategy<Value = MatchlessEntry> {
     let masks = || prop_oneof![2 => Just(u128::MAX), 1 => Just(0), 2 => any::<u128>()];
     let fields = vec((any::<sample::Index>(), masks()), 0..4);
     let position = (0..Program::default().stages(), 0..TAGS, fields, any::<sample::Index>());
@@ -46,16 +46,8 @@ pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
     let wrong_bit = prop_oneof![3 => Just(u32::MAX), 1 => 0..8_u32];
     let written = (values, option::of(any::<bool>()));
     (position, wrong_bit, any::<sample::Index>(), written, 0..PORTS).prop_map(
-        |((stage, tag, fields, frame), wrong_bit, action, (values, presence), last)| Drawn {
-            stage,
-            tag,
-            fields,
-            frame,
-            wrong_bit,
-            action,
-            values,
-            presence,
-            last,
+        |((stage, tag, fields, frame), wrong_bit, action, (values, presence), last)| {
+            MatchlessEntry { stage, tag, fields, frame, wrong_bit, action, values, presence, last }
         },
     )
 }
@@ -66,7 +58,7 @@ const WRITES_MAX: usize = 11;
 /// A frame and its ingress port.
 pub(crate) type Arrival = (u16, Vec<u8>);
 
-impl Drawn {
+impl MatchlessEntry {
     /// Returns the entry with this priority.
     pub(crate) fn entry(&self, arrivals: &[Arrival], priority: i32) -> TableEntry {
         let (port, frame) = self.frame.get(arrivals);
@@ -97,7 +89,7 @@ impl Drawn {
 
     fn action(&self, spec: &ActionSpec) -> Action {
         let writes: Vec<u32> = spec.writes().map(|field| field.id).collect();
-        let drawn = |field: &KeyField| {
+        let matchless_entry = |field: &KeyField| {
             let position = writes.iter().position(|id| *id == field.id).unwrap();
             let (value, mask) = match self.presence.filter(|_| field.name == "vlan_tci") {
                 Some(is_there) => (u128::from(is_there) << 12, 1 << 12),
@@ -107,8 +99,8 @@ impl Drawn {
         };
         let params = spec.params().map(|param| {
             let number = match param.role {
-                ParamRole::Value(field) => drawn(field).0,
-                ParamRole::Mask(field) => drawn(field).1,
+                ParamRole::Value(field) => matchless_entry(field).0,
+                ParamRole::Mask(field) => matchless_entry(field).1,
                 ParamRole::Tag => (self.last % TAGS).into(),
                 ParamRole::Port => self.last.into(),
             };

@@ -64,7 +64,7 @@ fn carrying(
     }
 }
 
-/// Sets what the builder lacks: a drop-eligible tag, RARP, or IPv4 flags.
+/// Sets values that the builder lacks: a drop-eligible tag, RARP, or IPv4 flags.
 pub(crate) fn vary(frame: &mut [u8], kind: u8) {
     let is_tagged = frame[12..14] == [0x81, 0];
     if is_tagged {

@@ -4,5 +4,5 @@
 
 mod controller;
 mod representor;
-mod strangers;
+mod second_controller;
 mod world;

@@ -127,9 +127,9 @@ async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
 }
 
 /// A port that fails at the first receive.
-struct Vanishing;
+struct FailingPort;
 
-impl Port for Vanishing {
+impl Port for FailingPort {
     fn capabilities(&self) -> Capabilities {
         pair(1, 1).0.capabilities()
     }
@@ -151,13 +151,13 @@ impl Port for Vanishing {
     }
 }
 
-impl RxQueue for Vanishing {
+impl RxQueue for FailingPort {
     fn rx(&mut self, _: &mut Pool, _: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         Err(PortError::DeviceGone { name: "the device".into() })
     }
 }
 
-impl TxQueue for Vanishing {
+impl TxQueue for FailingPort {
     fn tx(&mut self, _: &[Packet]) -> usize {
         0
     }
@@ -174,9 +174,9 @@ fn wait(rx: &dyn RxQueue) {
 #[tokio::test]
 async fn a_failed_port_fails_only_its_representor() {
     let mut world = World::new().await;
-    let mut port = world.ports.represent(7, Box::new(Vanishing), 60);
+    let mut port = world.ports.represent(7, Box::new(FailingPort), 60);
     let own = (port.link_up(), port.mac(), port.counters());
-    assert_eq!(own, (false, [2, 0, 0, 0, 0, 9], Vanishing.counters()), "those of the port");
+    assert_eq!(own, (false, [2, 0, 0, 0, 0, 9], FailingPort.counters()), "those of the port");
     let mut queues = port.split(1).unwrap().remove(0);
     let (rx, mut burst) = (queues.rx.as_mut().unwrap(), Vec::new());
     while rx.rx(&mut world.pool, &mut burst).is_ok() {

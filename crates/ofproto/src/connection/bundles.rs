@@ -2,7 +2,7 @@
 //!
 //! An error in one message is reported when the message is added, and the bundle continues without
 //! that message, as in Open vSwitch. Errors that only the tables can detect are reported at the
-//! commit. The first error is then that of the message, the second says that the bundle failed, and
+//! commit. The first error is the error of the message, the second reports the failed bundle, and
 //! nothing has changed.
 //!
 //! A bundle is always ordered and becomes one version, regardless of its flags. A packet-out is

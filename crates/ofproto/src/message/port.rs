@@ -136,7 +136,7 @@ pub struct ReportedPortCounters {
 }
 
 impl Default for ReportedPortCounters {
-    /// Returns counters of which none is supported.
+    /// Returns counters, all of them unsupported.
     fn default() -> Self {
         const UNKNOWN: u64 = u64::MAX;
         Self {

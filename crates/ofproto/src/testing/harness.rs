@@ -25,7 +25,7 @@ use crate::{
 
 /// A test client, a connection, and the bridge of that connection.
 ///
-/// Time stands still except in [`Self::advance_time`].
+/// Time does not advance except in [`Self::advance_time`].
 pub struct ConnectionHarness {
     /// The bridge.
     pub host: Arc<MemoryHost>,

@@ -30,7 +30,7 @@ pub struct P4RuntimeDevice {
     tasks: mpsc::Sender<Vec<Task>>,
     notifications: NotificationReceiver,
     worker: JoinHandle<()>,
-    is_there: bool,
+    is_connected: bool,
     /// Value of [`LivePorts`] change counter at the last check.
     port_changes: u64,
     /// Number of entries per stage, including pending inserts.
@@ -72,7 +72,7 @@ impl P4RuntimeDevice {
             tasks,
             notifications,
             worker: runtime.spawn(worker.run()),
-            is_there: false,
+            is_connected: false,
             port_changes,
             pending: HashMap::default(),
             stages: HashMap::default(),
@@ -101,7 +101,7 @@ impl P4RuntimeDevice {
     ///
     /// The device is lost, or too many packets wait; this packet is dropped.
     pub fn send(&self, packet: PacketToSend) -> Result<(), Lost> {
-        if !self.is_there {
+        if !self.is_connected {
             return Err(Lost);
         }
         self.tasks.try_send(vec![Task::Send(packet)]).map_err(|_| Lost)
@@ -119,7 +119,7 @@ impl P4RuntimeDevice {
                     events.into_iter().for_each(|event| self.record(event));
                 }
                 Notification::Restored(counts) => {
-                    self.is_there = true;
+                    self.is_connected = true;
                     for (stage, entry_count) in (0..).zip(&mut self.entry_counts) {
                         let table = self.settings.program.table_id(stage);
                         *entry_count = counts.get(&table).copied().unwrap_or(0);
@@ -164,7 +164,7 @@ impl P4RuntimeDevice {
                     _ => {}
                 }
             }
-            OffloadEvent::Lost(_) => self.is_there = false,
+            OffloadEvent::Lost(_) => self.is_connected = false,
             OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } | OffloadEvent::Restored => {}
         }
         self.events.push(event);
@@ -222,8 +222,8 @@ impl OffloadDevice for P4RuntimeDevice {
         &self.capabilities
     }
 
-    fn is_there(&self) -> bool {
-        self.is_there
+    fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -233,7 +233,7 @@ impl OffloadDevice for P4RuntimeDevice {
 
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
         self.receive_notifications();
-        if !self.is_there {
+        if !self.is_connected {
             return Err(Lost);
         }
         // One message carries all tasks, so the worker finds a whole batch.
@@ -273,7 +273,7 @@ impl OffloadDevice for P4RuntimeDevice {
     }
 
     fn forget(&mut self, entry: LtmIndex) {
-        if !self.is_there {
+        if !self.is_connected {
             // If the queue is full, the entry is restored and removed later.
             let _ = self.tasks.try_send(vec![Task::Forget { entry }]);
         }

@@ -38,7 +38,7 @@ pub struct ClientSettings {
     pub device_config: Option<Vec<u8>>,
     /// Features of the device that the protocol does not report.
     pub features: DeviceFeatures,
-    /// The tag with which packets start: that of the bridge of the device's ports.
+    /// The start tag of packets: the tag of the bridge of the device's ports.
     pub start_tag: u16,
     /// The ports of the device. Clones share the list and can change it.
     pub ports: LivePorts,

@@ -46,7 +46,7 @@ pub struct RoleNotice {
 
 /// The roles of a device.
 ///
-/// It never forgets the highest election id of a role, so the number of roles is limited.
+/// It keeps the highest election id of each role forever, so the number of roles is limited.
 #[derive(Debug, Default)]
 pub struct Arbiter {
     roles: BTreeMap<String, ElectionRole>,

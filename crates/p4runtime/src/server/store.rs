@@ -235,7 +235,7 @@ impl EntryStore {
         device.set_default(id, action)?;
         let table_entries = self.tables.entry(id).or_default();
         let before = table_entries.default.take();
-        // Without an action, the default is that of the program and has no metadata.
+        // Without an action, the default action of the program applies, without metadata.
         table_entries.default = entry.action.is_some().then(|| encode_entry(&entry));
         Ok(Some(Undo::Default(id, before)))
     }

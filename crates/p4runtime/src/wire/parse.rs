@@ -2,7 +2,7 @@
 //!
 //! This decoder returns the same values as prost, several times as fast: it reads a slice, and
 //! allocates each list with its final length. It knows the fields that a controller of a NIC uses,
-//! and requires that each nested message occurs once. For anything else it returns `None`; prost
+//! and requires that each nested message occurs once. For other messages it returns `None`; prost
 //! then decodes the message or reports the error.
 
 use prost::{Message, bytes::Bytes};

@@ -80,7 +80,7 @@ pub enum ParameterError {
 #[non_exhaustive]
 pub enum FilterRequestError {
     /// A number of rules out of range.
-    #[error("{rules} rules were requested: a set has from 1 to {max}")]
+    #[error("{rules} rules were requested: a set has 1 to {max}")]
     Rules {
         /// The requested number.
         rules: u32,
@@ -88,7 +88,7 @@ pub enum FilterRequestError {
         max: u32,
     },
     /// A smoothness out of range.
-    #[error("the smoothness is {smoothness}: it goes from 0 to {max}")]
+    #[error("the smoothness is {smoothness}: it must be from 0 to {max}")]
     Smoothness {
         /// The requested value.
         smoothness: u8,
@@ -96,7 +96,7 @@ pub enum FilterRequestError {
         max: u8,
     },
     /// A scope out of range.
-    #[error("the {what} scope is {scope}: it goes from -1 to 1")]
+    #[error("the {what} scope is {scope}: it must be from -1 to 1")]
     Scope {
         /// Addresses or ports.
         what: &'static str,

@@ -43,7 +43,7 @@ pub const KEYS: &[NameKey] = &[
         is_always_shown: true,
         set: |name, value| parse_digits(value).map(|seed| name.seed = seed),
         show: |name| name.seed.to_string(),
-        ..key("seed", "a number", "selects one of the workloads that are otherwise equal")
+        ..key("seed", "a number", "seed of the random numbers of the workload")
     },
     NameKey {
         is_for: |source| *source != SourceName::Coflow,

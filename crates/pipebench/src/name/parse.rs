@@ -16,15 +16,15 @@ impl FromStr for WorkloadName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        parse(text).map_err(|wrong| {
+        parse(text).map_err(|mistake| {
             let nearest = repair(text);
-            NameError { name: text.to_owned(), at: wrong.at, problem: wrong.problem, nearest }
+            NameError { name: text.to_owned(), at: mistake.at, problem: mistake.problem, nearest }
         })
     }
 }
 
 /// A mistake in a name: the problem, its position, and a suggestion.
-struct Wrong {
+struct NameMistake {
     at: usize,
     problem: NameProblem,
     /// The wrong part, and its replacement.
@@ -46,7 +46,7 @@ fn parts(text: &str) -> impl Iterator<Item = NamePart<'_>> {
     })
 }
 
-fn parse(text: &str) -> Result<WorkloadName, Wrong> {
+fn parse(text: &str) -> Result<WorkloadName, NameMistake> {
     let mut rest = parts(text);
     let source = rest.next().unwrap_or(NamePart { at: 0, text: "" });
     let mut name = WorkloadName::of(SourceName::find(source.text).ok_or_else(|| {
@@ -57,14 +57,14 @@ fn parse(text: &str) -> Result<WorkloadName, Wrong> {
         let bare = if part.text.contains('=') { None } else { bare(&mut name, place, part)? };
         if let Some(key) = bare {
             if seen.contains(&key) {
-                return Err(wrong(part.at, NameProblem::Repeated { key }));
+                return Err(mistake(part.at, NameProblem::Repeated { key }));
             }
             seen.push(key);
             continue;
         }
         let (key, value) = key_of(part)?;
         if seen.contains(&key.name) {
-            return Err(wrong(part.at, NameProblem::Repeated { key: key.name }));
+            return Err(mistake(part.at, NameProblem::Repeated { key: key.name }));
         }
         seen.push(key.name);
         set(&mut name, key, value)?;
@@ -79,12 +79,12 @@ fn bare(
     name: &mut WorkloadName,
     place: usize,
     part: NamePart<'_>,
-) -> Result<Option<&'static str>, Wrong> {
+) -> Result<Option<&'static str>, NameMistake> {
     if begins_with_digit(part.text) {
         name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| {
-            let mut wrong = value("flows", part, NUMBER);
-            wrong.instead = as_digits(part.text).map(|digits| (part.at, digits));
-            wrong
+            let mut mistake = value("flows", part, NUMBER);
+            mistake.instead = as_digits(part.text).map(|digits| (part.at, digits));
+            mistake
         })?;
         return Ok(Some("flows"));
     }
@@ -97,21 +97,21 @@ fn bare(
     if is_locality { Err(unknown("locality", part, Locality::WORDS.to_vec())) } else { Ok(None) }
 }
 
-fn set(name: &mut WorkloadName, key: &NameKey, part: NamePart<'_>) -> Result<(), Wrong> {
+fn set(name: &mut WorkloadName, key: &NameKey, part: NamePart<'_>) -> Result<(), NameMistake> {
     if !(key.is_for)(&name.source) {
         let subject = name.source.to_string();
-        return Err(wrong(part.at, NameProblem::NotFor { key: key.name, subject }));
+        return Err(mistake(part.at, NameProblem::NotFor { key: key.name, subject }));
     }
     (key.set)(name, part.text).ok_or_else(|| {
-        let mut wrong = value(key.name, part, key.values);
+        let mut mistake = value(key.name, part, key.values);
         let word = part.text.split('@').next().unwrap_or_default();
-        wrong.instead = near(word, key.words).map(|word| (part.at, word.to_owned()));
-        wrong
+        mistake.instead = near(word, key.words).map(|word| (part.at, word.to_owned()));
+        mistake
     })
 }
 
 /// Splits a part into key and value.
-fn key_of(part: NamePart<'_>) -> Result<(&'static NameKey, NamePart<'_>), Wrong> {
+fn key_of(part: NamePart<'_>) -> Result<(&'static NameKey, NamePart<'_>), NameMistake> {
     let names = || KEYS.iter().map(|key| key.name).collect();
     let Some((name, text)) = part.text.split_once('=') else {
         return Err(unknown("key", part, names()));
@@ -134,19 +134,19 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|character: char| character.is_ascii_digit())
 }
 
-const fn wrong(at: usize, problem: NameProblem) -> Wrong {
-    Wrong { at, problem, instead: None }
+const fn mistake(at: usize, problem: NameProblem) -> NameMistake {
+    NameMistake { at, problem, instead: None }
 }
 
-fn value(key: &'static str, part: NamePart<'_>, expected: &'static str) -> Wrong {
+fn value(key: &'static str, part: NamePart<'_>, expected: &'static str) -> NameMistake {
     let problem = NameProblem::Value { key, value: part.text.to_owned(), expected };
-    wrong(part.at, problem)
+    mistake(part.at, problem)
 }
 
-fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> Wrong {
+fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> NameMistake {
     let instead = near(part.text, &known).map(|word| (part.at, word.to_owned()));
     let problem = NameProblem::Unknown { what, word: part.text.to_owned(), known };
-    Wrong { at: part.at, problem, instead }
+    NameMistake { at: part.at, problem, instead }
 }
 
 /// Returns the most similar word, if any is similar.
@@ -166,8 +166,8 @@ fn repair(text: &str) -> Option<String> {
                 let is_given = words.iter().all(|word| whole.contains(word));
                 return Some(if is_given { whole } else { text });
             }
-            Err(wrong) => {
-                let (at, word) = wrong.instead?;
+            Err(mistake) => {
+                let (at, word) = mistake.instead?;
                 let end =
                     text.get(at..)?.find([':', '=', '@']).map_or(text.len(), |length| at + length);
                 text.replace_range(at..end, &word);

@@ -26,7 +26,7 @@ pub struct OutputFile {
 #[derive(Debug)]
 enum Destination {
     /// A temporary file next to the target.
-    Beside { part: UnfinishedPath, target: PathBuf },
+    OtherMatches { part: UnfinishedPath, target: PathBuf },
     /// The target itself: there is no file to replace.
     Direct,
 }
@@ -58,9 +58,9 @@ impl OutputFile {
         let failed = |error| OutputError::new("write", path, error);
         let (place, file) = match target(path).map_err(failed)? {
             Some(target) => {
-                let part = UnfinishedPath::beside(&target).map_err(failed)?;
+                let part = UnfinishedPath::next_to(&target).map_err(failed)?;
                 let file = File::create(part.path()).map_err(failed)?;
-                (Destination::Beside { part, target }, file)
+                (Destination::OtherMatches { part, target }, file)
             }
             None => {
                 let file = File::options().write(true).open(path).map_err(failed)?;
@@ -94,7 +94,7 @@ impl OutputFile {
     /// If the rest of the file cannot be written, or the rename fails.
     pub fn finish(mut self) -> Result<(), OutputError> {
         self.writer.flush().map_err(|error| self.failed(error))?;
-        if let Destination::Beside { part, target } = &self.place {
+        if let Destination::OtherMatches { part, target } = &self.place {
             fs::rename(part.path(), target)
                 .map_err(|error| OutputError::new("name", &self.path, error))?;
         }
@@ -105,7 +105,7 @@ impl OutputFile {
     #[must_use]
     pub fn failed(&self, error: io::Error) -> OutputError {
         match self.place {
-            Destination::Beside { .. } => OutputError::new("write", &self.path, error),
+            Destination::OtherMatches { .. } => OutputError::new("write", &self.path, error),
             Destination::Direct => OutputError::direct(&self.path, error),
         }
     }

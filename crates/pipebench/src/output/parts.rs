@@ -22,7 +22,7 @@ static PARTS: Mutex<UnfinishedPaths> = Mutex::new(BTreeMap::new());
 
 impl UnfinishedPath {
     /// Returns a temporary file next to the target.
-    pub(super) fn beside(target: &Path) -> io::Result<Self> {
+    pub(super) fn next_to(target: &Path) -> io::Result<Self> {
         let mut name = target
             .file_name()
             .map(OsStr::to_os_string)

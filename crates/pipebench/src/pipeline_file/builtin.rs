@@ -3,7 +3,7 @@
 //! They are those of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
 //! Era*, thesis, University of Michigan, 2026, Table 3.1. Its author's own descriptions were not
 //! published. These were made from the public documents that each file names under `provenance`,
-//! and each file says what was inferred.
+//! and each file names its inferred parts.
 
 /// A built-in pipeline.
 #[derive(Clone, Copy, Debug)]

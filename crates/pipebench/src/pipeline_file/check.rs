@@ -5,57 +5,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Edge,
     describe::list,
-    error::{FilePart, Misfit, PipelineFault},
+    error::{FilePart, Inconsistency, PipelineFault},
     model::{PipelineFile, PipelineTraversal},
 };
 
-pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Misfit> {
+pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     check_tables(pipeline)?;
     let start = check_start(pipeline)?;
     for (index, traversal) in pipeline.traversals.iter().enumerate() {
         let checked = check_traversal(pipeline, traversal);
-        checked.map_err(|fault| FilePart::PipelineTraversal(index).misfit(fault))?;
+        checked.map_err(|fault| FilePart::PipelineTraversal(index).inconsistency(fault))?;
     }
     check_loops(pipeline)?;
     check_reachable(pipeline, start)
 }
 
-fn check_tables(pipeline: &PipelineFile) -> Result<(), Misfit> {
+fn check_tables(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     let mut known = BTreeSet::new();
     for (index, table) in pipeline.tables.iter().enumerate() {
         if !known.insert(table.id) {
             let fault = PipelineFault::TwoTables { table: table.id };
-            return Err(FilePart::PipelineTable(index).misfit(fault));
+            return Err(FilePart::PipelineTable(index).inconsistency(fault));
         }
     }
     for (index, edge) in pipeline.edges.iter().enumerate() {
         for table in [edge.from, edge.to] {
             if !known.contains(&table) {
                 let of = format!("the edge [{}, {}]", edge.from, edge.to);
-                return Err(FilePart::Edge(index).misfit(PipelineFault::NoTable { table, of }));
+                return Err(
+                    FilePart::Edge(index).inconsistency(PipelineFault::NoTable { table, of })
+                );
             }
         }
     }
     Ok(())
 }
 
-fn check_start(pipeline: &PipelineFile) -> Result<u8, Misfit> {
+fn check_start(pipeline: &PipelineFile) -> Result<u8, Inconsistency> {
     let start = pipeline.traversals.first().map(|first| first.steps.first().map(|step| step.table));
-    let missing = || FilePart::Traversals.misfit(PipelineFault::NoTraversal);
+    let missing = || FilePart::Traversals.inconsistency(PipelineFault::NoTraversal);
     let start = start.ok_or_else(missing)?;
     let mut ids = BTreeSet::new();
     for (index, traversal) in pipeline.traversals.iter().enumerate() {
-        let misfit = |fault| FilePart::PipelineTraversal(index).misfit(fault);
+        let inconsistency = |fault| FilePart::PipelineTraversal(index).inconsistency(fault);
         let id = || traversal.id.clone();
         let first = traversal.steps.first().map(|step| step.table);
         let (Some(table), Some(start)) = (first, start) else {
-            return Err(misfit(PipelineFault::NoSteps { of: id() }));
+            return Err(inconsistency(PipelineFault::NoSteps { of: id() }));
         };
         if table != start {
-            return Err(misfit(PipelineFault::Start { of: id(), table, start }));
+            return Err(inconsistency(PipelineFault::Start { of: id(), table, start }));
         }
         if !ids.insert(&traversal.id) {
-            return Err(misfit(PipelineFault::TwoTraversals { id: id() }));
+            return Err(inconsistency(PipelineFault::TwoTraversals { id: id() }));
         }
     }
     start.ok_or_else(missing)
@@ -102,10 +104,10 @@ fn check_traversal(
 const VISITS_MAX: usize = 2;
 
 /// Checks that no edges form a loop. A table may follow itself under a condition.
-fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
+fn check_loops(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     let again = |edge: &Edge| edge.from == edge.to && edge.condition.is_none();
     if let Some(edge) = pipeline.edges.iter().find(|edge| again(edge)) {
-        return Err(misfit_loop(pipeline, vec![edge.from, edge.to]));
+        return Err(loop_error(pipeline, vec![edge.from, edge.to]));
     }
     // Tables without predecessors are removed repeatedly; the rest lies on loops or after them.
     let mut left: BTreeSet<u8> = pipeline.tables.iter().map(|table| table.id).collect();
@@ -124,7 +126,7 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
             let mut tables = path.split_off(place);
             tables.push(from);
             tables.reverse();
-            return Err(misfit_loop(pipeline, tables));
+            return Err(loop_error(pipeline, tables));
         }
         path.push(from);
         table = from;
@@ -133,10 +135,10 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
 }
 
 /// Returns a loop, at the edge that closes it.
-fn misfit_loop(pipeline: &PipelineFile, tables: Vec<u8>) -> Misfit {
+fn loop_error(pipeline: &PipelineFile, tables: Vec<u8>) -> Inconsistency {
     let closes = |edge: &Edge| tables.ends_with(&[edge.from, edge.to]);
     let index = pipeline.edges.iter().position(closes).unwrap_or_default();
-    FilePart::Edge(index).misfit(PipelineFault::Loop { tables })
+    FilePart::Edge(index).inconsistency(PipelineFault::Loop { tables })
 }
 
 fn edges_within<'a>(
@@ -147,7 +149,7 @@ fn edges_within<'a>(
     edges.filter(|(from, to)| from != to && tables.contains(from) && tables.contains(to))
 }
 
-fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Misfit> {
+fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Inconsistency> {
     let mut reached = BTreeSet::from([start]);
     loop {
         let outgoing = pipeline.edges.iter().filter(|edge| reached.contains(&edge.from));
@@ -162,7 +164,7 @@ fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Misfit> {
     match tables.find(|(_, table)| !reached.contains(&table.id)) {
         Some((index, table)) => {
             let (table, name) = (table.id, table.name.clone());
-            Err(FilePart::PipelineTable(index).misfit(PipelineFault::Unreachable {
+            Err(FilePart::PipelineTable(index).inconsistency(PipelineFault::Unreachable {
                 table,
                 name,
                 start,

@@ -170,7 +170,7 @@ impl PipelineError {
     pub(crate) fn json(text: &str, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let message = whole.rsplit_once(" at line ").map_or(&*whole, |(message, _)| message);
-        // The message quotes what was found first, then the valid names.
+        // The message quotes the wrong word first, then the valid names.
         let mut quoted = message.split('`').skip(1).step_by(2);
         let found = quoted.next();
         let unknown = message.starts_with("unknown ");
@@ -189,8 +189,8 @@ impl PipelineError {
     }
 
     /// Creates a fault at the position of its part in the text.
-    pub(crate) fn misfit(text: &str, misfit: Misfit) -> Self {
-        let Misfit { part, fault } = misfit;
+    pub(crate) fn inconsistency(text: &str, inconsistency: Inconsistency) -> Self {
+        let Inconsistency { part, fault } = inconsistency;
         let part = FileParts::of(text).and_then(|parts| parts.find(part)).unwrap_or(text);
         let offset = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let (line, column) = line_and_column(text, offset);
@@ -201,7 +201,7 @@ impl PipelineError {
 
 /// An inconsistency, and the part of the file that causes it.
 #[derive(Debug)]
-pub(crate) struct Misfit {
+pub(crate) struct Inconsistency {
     pub(crate) part: FilePart,
     pub(crate) fault: PipelineFault,
 }
@@ -217,8 +217,8 @@ pub(crate) enum FilePart {
 
 impl FilePart {
     /// Creates an inconsistency of this part.
-    pub(crate) const fn misfit(self, fault: PipelineFault) -> Misfit {
-        Misfit { part: self, fault }
+    pub(crate) const fn inconsistency(self, fault: PipelineFault) -> Inconsistency {
+        Inconsistency { part: self, fault }
     }
 }
 

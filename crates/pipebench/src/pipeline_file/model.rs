@@ -206,7 +206,8 @@ impl PipelineFile {
     pub fn parse(text: &str) -> Result<Self, PipelineError> {
         let pipeline: Self =
             serde_json::from_str(text).map_err(|error| PipelineError::json(text, &error))?;
-        check(&pipeline).map_err(|misfit| PipelineError::misfit(text, misfit))?;
+        check(&pipeline)
+            .map_err(|inconsistency| PipelineError::inconsistency(text, inconsistency))?;
         Ok(pipeline)
     }
 

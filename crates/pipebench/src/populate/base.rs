@@ -22,7 +22,7 @@ pub fn sampled(filters: &[Filter], count: u32, seed: Seed) -> Vec<Filter> {
     (0..count).map_while(|_| stream.pick(filters).copied()).collect()
 }
 
-/// Gives filters Ethernet addresses, a few of which are common.
+/// Adds Ethernet addresses to filters; a few addresses are common.
 pub(super) fn base_rules(
     filters: &[Filter],
     seed: Seed,

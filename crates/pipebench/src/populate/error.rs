@@ -65,7 +65,7 @@ fn of_names(error: &RuleTextError) -> &'static str {
 impl DumpError {
     /// Returns whether another switch may accept the rule.
     ///
-    /// It is then known but not supported, or unlike anything known. Otherwise the text has a
+    /// It is then known but not supported, or not similar to a known name. Otherwise the text has a
     /// mistake.
     pub(crate) fn is_foreign(&self) -> bool {
         let Self::Rule { source, .. } = self else { return false };

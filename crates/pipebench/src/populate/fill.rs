@@ -22,7 +22,7 @@ use shunt_pipeline::{
 
 use super::{
     base::{BaseRule, base_rules},
-    matching::{Beside, StepMatch, step_matches},
+    matching::{OtherMatches, StepMatch, step_matches},
     step_state::{Registers, StepState},
 };
 use crate::{
@@ -235,7 +235,7 @@ impl<'a> Fill<'a> {
             terminal: traversal.terminal,
             tables: table_ids(traversal),
             in_port: if own_ports { port } else { 1 },
-            fields: looked_at(pipeline, traversal, form),
+            fields: matched_fields(pipeline, traversal, form),
             base_rules: Vec::new(),
             partition_points: traversal.partition_points(&pipeline.driven_fields),
         });
@@ -291,7 +291,7 @@ impl<'a> Fill<'a> {
             let next = later.iter().map(|after| after.table).find(|table| *table != step.table);
             let fields: Vec<&Field> = step.driven(&self.pipeline.driven_fields).collect();
             let asks_port = place == 0 || self.by_port.contains(&step.table);
-            let mut beside = Beside {
+            let mut beside = OtherMatches {
                 port: asks_port.then_some(path.in_port),
                 is_ip: self.typed.contains(&step.table),
                 values: Vec::new(),
@@ -444,7 +444,7 @@ fn numbers(
 const TABLES_MAX: u8 = 254;
 
 /// Returns the header fields of each step, without fields rewritten earlier.
-fn looked_at(
+fn matched_fields(
     pipeline: &PipelineFile,
     traversal: &PipelineTraversal,
     form: RuleForm,

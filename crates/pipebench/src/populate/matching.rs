@@ -20,7 +20,7 @@ pub(crate) struct StepMatch {
 
 /// Matches of a step in addition to its driven fields.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct OtherMatches {
     /// The ingress port.
     pub(crate) port: Option<u16>,
     /// True if the packets must be IP.
@@ -33,7 +33,11 @@ pub(crate) struct Beside {
 ///
 /// A port range becomes one match per mask, and ports of any protocol are matched for TCP and UDP.
 /// Wildcards of the base rule are not matched, and neither are ports of a protocol without ports.
-pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) -> Vec<StepMatch> {
+pub(crate) fn step_matches(
+    fields: &[&Field],
+    rule: &BaseRule,
+    beside: &OtherMatches,
+) -> Vec<StepMatch> {
     let has = |name: &str| fields.iter().any(|field| field.name() == name);
     let filter = &rule.filter;
     let ports = [("tp_src", filter.source_ports), ("tp_dst", filter.destination_ports)];
@@ -158,7 +162,7 @@ mod tests {
         let rule = BaseRule { filter, eth_src: 0x0200_0000_0001, eth_dst: 2 };
         let fields: Vec<Field> = fields.iter().map(|name| Field::new(name).unwrap()).collect();
         let fields: Vec<&Field> = fields.iter().collect();
-        step_matches(&fields, &rule, &Beside::default())
+        step_matches(&fields, &rule, &OtherMatches::default())
             .into_iter()
             .map(|asked| asked.text)
             .collect()

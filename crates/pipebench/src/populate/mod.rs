@@ -43,4 +43,4 @@ pub use counts::PopulationCounts;
 pub use dump::{DumpTable, SwitchDump};
 pub use error::{DumpError, PopulateError};
 pub use fill::{PopulatedPath, PopulatedRule, Population, RuleForm, TraversalSelection, populate};
-pub(crate) use matching::{Beside, step_matches};
+pub(crate) use matching::{OtherMatches, step_matches};

@@ -1,7 +1,7 @@
 //! The traversals of a workload's flows, and their entries in a cache of masked headers.
 //!
-//! The rules are parsed from text and looked up as a switch does it. So the results depend on what
-//! the rules do, not on what the generator intended.
+//! The rules are parsed from text and looked up as a switch does it. So the results depend on the
+//! rules, not on the intention of the generator.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -43,7 +43,7 @@ struct FlowPackets {
 const WINDOW: u64 = 8192;
 
 /// Row name for the share of packets before later flows.
-pub(crate) const LATER: &str = "packets of the first flows before later ones";
+pub(crate) const LATER: &str = "packets of the first flows before later flows arrive";
 
 impl TrafficStatistics {
     /// Creates the statistics; flows from this number on arrive later.
@@ -157,7 +157,7 @@ impl TrafficStatistics {
             ),
             StatisticRow::new("packets of the largest 1 % of flows", of_all(top), "%"),
             StatisticRow::new(
-                "packets with their flow among the 8192 before",
+                "packets of a flow of the previous 8192 packets",
                 of_all(self.near),
                 "%",
             ),
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(value("packets of the largest flow"), 2.0);
         assert_eq!(value("flows of one packet"), 50.0);
         assert!(
-            (value("packets with their flow among the 8192 before") - 100.0 / 3.0).abs() < 1e-9
+            (value("packets of a flow of the previous 8192 packets") - 100.0 / 3.0).abs() < 1e-9
         );
         assert_eq!(value("bytes per packet"), 1646.0 / 3.0);
     }

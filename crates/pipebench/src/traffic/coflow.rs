@@ -2,7 +2,7 @@
 //!
 //! An application opens many flows: a *base* flow, and *associated* flows that follow it to or from
 //! the same machines. A switch that knows these relations can prepare entries before the first
-//! packet. The workload is that of E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits
+//! packet. The workload is by E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits
 //! of Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the machines of a
 //! cluster to services with eight pods each, with base flows to port 2100.
 //!
@@ -15,7 +15,7 @@ use std::{collections::HashSet, ops::Range};
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::{
-    Course,
+    TrafficLength,
     flow::{CoflowRole, Flow},
     published::{Coflows, published},
     schedule::Appearance,
@@ -124,7 +124,8 @@ impl Maker {
         let mut roles: Vec<bool> = (0..associated).map(|index| index < predicted).collect();
         self.stream.shuffle(&mut roles);
         for predicted in roles {
-            let endpoints = if predicted { self.beside(base) } else { self.apart(base) };
+            let endpoints =
+                if predicted { self.common_endpoints(base) } else { self.disjoint_endpoints(base) };
             all.push(self.flow(endpoints, CoflowRole::Associated { coflow, predicted })?);
         }
         Ok(())
@@ -139,8 +140,8 @@ impl Maker {
         Endpoints { machine: MACHINES_FROM + 1 + machine, service: SERVICES_FROM + service, port }
     }
 
-    /// Returns endpoints of which one is in `base`.
-    fn beside(&mut self, base: Endpoints) -> Endpoints {
+    /// Returns endpoints, exactly one of which is in `base`.
+    fn common_endpoints(&mut self, base: Endpoints) -> Endpoints {
         let mut endpoints = self.endpoints();
         if self.stream.chance(0.5) {
             endpoints.machine = base.machine;
@@ -150,8 +151,8 @@ impl Maker {
         endpoints
     }
 
-    /// Returns endpoints of which none is in `base`.
-    fn apart(&mut self, base: Endpoints) -> Endpoints {
+    /// Returns endpoints, none of which is in `base`.
+    fn disjoint_endpoints(&mut self, base: Endpoints) -> Endpoints {
         loop {
             let endpoints = self.endpoints();
             if endpoints.machine != base.machine && endpoints.service != base.service {
@@ -206,7 +207,7 @@ fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
 pub fn place_coflows(
     flows: &[Flow],
     packets: &[u32],
-    course: &Course,
+    course: &TrafficLength,
     seed: Seed,
 ) -> Vec<Appearance> {
     let mut stream = seed.stream("place coflows");
@@ -222,7 +223,7 @@ pub fn place_coflows(
             let until = begin.saturating_add(base);
             return Appearance { flow: index, packets: *packets, from: begin, until };
         }
-        let room = Course { ticks: begin.saturating_add(length), active: course.active };
+        let room = TrafficLength { ticks: begin.saturating_add(length), active: course.active };
         room.place((index, *packets), follow, &mut stream)
     };
     (0..).zip(flows.iter().zip(packets)).map(&mut place).collect()
@@ -305,7 +306,7 @@ mod tests {
     fn the_base_flow_is_the_first_of_its_coflow() {
         let flows = made(0.25);
         let packets: Vec<u32> = (0..20_000).map(|index| 1 + index % 7).collect();
-        let course = Course::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
+        let course = TrafficLength::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
         let placed = place_coflows(&flows, &packets, &course, Seed::new(1));
         let gaps = Gaps::Constant.sampler(1000).unwrap();
         let lengths = PacketSizes::Fixed(64).sampler().unwrap();

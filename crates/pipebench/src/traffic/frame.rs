@@ -2,7 +2,7 @@
 //!
 //! This is the inverse of [`shunt_flow::extract`]: for every supported key, extracting the frame
 //! gives the key again. Lengths and checksums are correct, so hosts and other tools accept the
-//! packets. Anything not in the key is fixed: the payload is zero, and TCP window and sequence
+//! packets. Values that are not in the key are constant: the payload is zero, and TCP window and sequence
 //! numbers never change.
 //!
 //! Two VLAN tags, three MPLS labels, ARP, IPv4, IPv6, TCP, UDP, SCTP and ICMP are supported. IPv6

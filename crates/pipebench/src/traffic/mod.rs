@@ -19,7 +19,7 @@ pub use published::{
     Coflows, FlowBytes, FlowLengths, LengthShare, LogNormalPart, PacketBytes, Published,
     ReplayStatistics, TracePair, TraceStatistics, UniformPart, UpdateKinds, UpdateSize, published,
 };
-pub use schedule::{Appearance, Course, Schedule, ScheduledPacket, TICKS};
+pub use schedule::{Appearance, Schedule, ScheduledPacket, TICKS, TrafficLength};
 pub use sizes::{
     BoundedPareto, FlowSizes, LengthSampler, PACKET_MAX, PACKET_MIN, PacketSizes, fit,
 };

@@ -1,12 +1,12 @@
 //! The packets of a workload in order.
 //!
-//! A schedule has two parts. The *order* of packets comes from their flows. A flow appears at some
+//! A schedule has two parts. The flows decide the *order* of packets. A flow appears at some
 //! position in the traffic, and its packets follow at about equal distances, each at a random
 //! position in its slot. Positions are measured in [`TICKS`] per packet, fine enough to avoid
 //! collisions. The *times* come from the gaps between packets, which are sampled for all flows
 //! together, so that their mean and deviation are those requested.
 //!
-//! If n flows are active at a time, their packets are n packets apart. [`Course::active`] sets n,
+//! If n flows are active at a time, their packets are n packets apart. [`TrafficLength::active`] sets n,
 //! and so the share of the traffic that a cache of a given size must hold at once.
 //!
 //! Memory holds one entry per flow and one more per active flow, never a packet.
@@ -73,7 +73,7 @@ pub struct Appearance {
 
 /// The length of the traffic, and the number of active flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct TrafficLength {
     /// Total ticks: [`TICKS`] per packet.
     pub ticks: u64,
     /// Average number of active flows.
@@ -82,7 +82,7 @@ pub struct Course {
     pub active: Option<u32>,
 }
 
-impl Course {
+impl TrafficLength {
     /// Creates the course for this many packets.
     #[must_use]
     pub const fn of(packets: u64, active: Option<u32>) -> Self {
@@ -244,7 +244,8 @@ mod tests {
 
     fn placed(sizes: &[u32], active: Option<u32>) -> Vec<Appearance> {
         let packets = sizes.iter().map(|size| u64::from(*size)).sum();
-        let (course, mut stream) = (Course::of(packets, active), Seed::new(1).stream("place"));
+        let (course, mut stream) =
+            (TrafficLength::of(packets, active), Seed::new(1).stream("place"));
         (0..).zip(sizes).map(|(flow, size)| course.place((flow, *size), 0, &mut stream)).collect()
     }
 

@@ -12,8 +12,8 @@ use crate::{
     populate::PopulationCounts,
     statistics::FlowOrigin,
     traffic::{
-        Appearance, Course, Flow, GapSampler, LengthSampler, Schedule, UpdatePlan, coflow_rules,
-        coflows, fit, place_coflows,
+        Appearance, Flow, GapSampler, LengthSampler, Schedule, TrafficLength, UpdatePlan,
+        coflow_rules, coflows, fit, place_coflows,
     },
 };
 
@@ -228,7 +228,7 @@ fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
 
 /// Places the packets of each flow in the traffic.
 fn place(name: &WorkloadName, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appearance> {
-    let course = Course::of(total, name.active);
+    let course = TrafficLength::of(total, name.active);
     if name.source == SourceName::Coflow {
         return place_coflows(flows, packets, &course, name.seed_of());
     }

@@ -7,7 +7,7 @@ use crate::{
     WorkloadError,
     classbench::{AddressPrefix, Filter, PortRange},
     pipeline_file::Field,
-    populate::{BaseRule, Beside, step_matches},
+    populate::{BaseRule, OtherMatches, step_matches},
     traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
 };
 
@@ -37,7 +37,7 @@ impl Material {
         for (index, (filter, priority)) in filters.iter().zip(priorities(filters)?).enumerate() {
             let output = 2 + index % OUTPUTS;
             let base = BaseRule { filter: *filter, eth_src: 0, eth_dst: 0 };
-            let matches = step_matches(&fields, &base, &Beside::default());
+            let matches = step_matches(&fields, &base, &OtherMatches::default());
             rules.extend(matches.into_iter().map(|asked| RuleLine {
                 table: 0,
                 text: format!("table=0,priority={priority},{},actions=output:{output}", asked.text),

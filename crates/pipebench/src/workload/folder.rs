@@ -258,7 +258,7 @@ fn readme(workload: &Workload, captures: usize, figures: &[StatisticRow]) -> Str
              `{UPDATES_FILE}`, each at its time; start it together with the packets\n"
         ));
     }
-    text.push_str(&format!("- `{MANIFEST_FILE}`: this for programs\n\n"));
+    text.push_str(&format!("- `{MANIFEST_FILE}`: this description for programs\n\n"));
     let mut tables = workload.tables().peekable();
     if tables.peek().is_some() {
         text.push_str("Tables of the rules, with their names in the pipeline:\n\n");

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maximum number of rules for following flows: a switch with more needs gigabytes.
-const FATES_RULES_MAX: usize = 300_000;
+const FOLLOWED_RULES_MAX: usize = 300_000;
 
 /// Number of entries of the published cache.
 const CACHED_MAX: usize = 32_000;
@@ -36,13 +36,13 @@ impl Workload {
         rows.extend(packets.rows().into_iter().map(|row| self.against(row)));
         rows.extend(self.recurrence());
         rows.extend(self.coflow_figures());
-        if self.base_rules().take(FATES_RULES_MAX + 1).count() <= FATES_RULES_MAX {
+        if self.base_rules().take(FOLLOWED_RULES_MAX + 1).count() <= FOLLOWED_RULES_MAX {
             let rules = self.base_rules().map(|rule| rule.text.as_str());
             let flow_traversals = FlowTraversals::of(rules, self.flows(), progress)?;
             rows.extend(flow_traversals.rows(self.classes()));
             rows.push(self.hits(&flow_traversals));
         } else {
-            rows.push(StatisticRow::count("maximum rules for following flows", FATES_RULES_MAX));
+            rows.push(StatisticRow::count("maximum rules for following flows", FOLLOWED_RULES_MAX));
         }
         Ok(rows)
     }

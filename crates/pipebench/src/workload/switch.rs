@@ -22,7 +22,7 @@ const GROUPS: &[&[FieldId]] = &[
     &[FieldId::IpProto, FieldId::TcpSrc, FieldId::TcpDst],
 ];
 /// Other fields that a rule of the first table can match.
-const BESIDE: &[FieldId] =
+const OTHER_FIELDS: &[FieldId] =
     &[FieldId::InPort, FieldId::EthType, FieldId::VlanTci, FieldId::VlanTpid];
 const IPV4: u128 = 0x0800;
 /// Set in a tag if it is present.
@@ -76,7 +76,7 @@ fn is_ipv4(asked: &Match) -> bool {
 /// Returns `None` if no packet of a workload can have them, or if the rule matches everything.
 fn own(asked: &Match) -> Option<Tuple> {
     let mut known = FlowMask::default();
-    for field in GROUPS.iter().copied().flatten().chain(BESIDE) {
+    for field in GROUPS.iter().copied().flatten().chain(OTHER_FIELDS) {
         known.add_field(*field);
     }
     let mut mask = FlowMask::default();

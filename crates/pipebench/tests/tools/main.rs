@@ -63,7 +63,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// Prints what is not checked; the harness hides only what passing tests *print*.
+/// Prints which part is not checked; the harness hides only the output of passing tests.
 fn skipped(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");

@@ -174,7 +174,7 @@ impl VersionedBridge {
         }
     }
 
-    /// Returns the index of what the learning rules write.
+    /// Returns the index of fields that the learning rules write.
     pub(crate) const fn learn_index(&self) -> &LearnIndex {
         &self.learn_index
     }
@@ -241,7 +241,7 @@ impl VersionedBridge {
         self.interner.reclaim();
     }
 
-    /// Returns whether no version sees anything of the bridge.
+    /// Returns whether no version sees the bridge, or an object of it.
     pub(crate) fn is_gone(&self) -> bool {
         self.settings.is_empty()
             && self.groups.is_empty()

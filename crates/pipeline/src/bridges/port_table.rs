@@ -7,7 +7,7 @@ use shunt_flow::PortNo;
 use super::port::PortInfo;
 use crate::{id::BridgeId, versions::delta::Object};
 
-/// The ports of a bridge, by number, and what holds for all of them.
+/// The ports of a bridge by number, and properties of all of them.
 #[derive(Debug)]
 pub(crate) struct PortTable {
     ports: Arc<[PortInfo]>,

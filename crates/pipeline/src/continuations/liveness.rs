@@ -5,7 +5,7 @@
 //! leaves out dead bits: those that neither the next table, nor any table behind it, nor the
 //! remaining actions can read.
 //!
-//! Reads are counted for all rules, whatever packets match them: the bits of their matches, and
+//! Reads are counted for all rules, regardless of the packets that match: the bits of their matches, and
 //! those that their actions use. An action that may show a controller the pipeline fields, or that
 //! may freeze a translation, reads everything. The sets grow with rules and never shrink while the
 //! bridge exists. When one grows, [`Object::Live`](crate::Object::Live) changes, and the entries on
@@ -167,7 +167,7 @@ impl ReadableFields {
 
     /// Propagates the fields of later tables to those that lead to them.
     ///
-    /// Returns whether anything was new.
+    /// Returns whether the set has changed.
     fn close(&mut self) -> bool {
         let (mut grows, mut has_grown) = (true, false);
         while std::mem::take(&mut grows) {

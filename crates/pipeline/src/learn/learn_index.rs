@@ -1,4 +1,4 @@
-//! The index of what the learning rules of a bridge write.
+//! The index of the rules and fields that the learning rules of a bridge write.
 //!
 //! It knows three things:
 //!
@@ -27,7 +27,7 @@ use crate::{
     versions::{delta::Object, versioned::Versioned},
 };
 
-/// The index of what the learning rules of a bridge write.
+/// The index of the rules and fields that the learning rules of a bridge write.
 pub(crate) struct LearnIndex {
     hashing: FixedState,
     tables: BTreeSet<TableId>,

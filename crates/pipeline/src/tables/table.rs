@@ -1,6 +1,6 @@
 //! One flow table of a bridge: its rules, their number, its counters.
 //!
-//! Clauses of conjunctions lie in a classifier of their own. They decide nothing alone, so the
+//! Clauses of conjunctions are in a separate classifier. They decide nothing alone, so the
 //! classifier of the other rules must not return them as its first match.
 
 use std::sync::{

@@ -50,7 +50,7 @@ pub enum Op {
     /// All other operations happen at time zero.
     Expire(Time),
     /// Learns the rules that the learn actions of this packet make.
-    Teach(Box<FlowKey>),
+    LearnFrom(Box<FlowKey>),
     /// Reclaims everything that only older versions see.
     Reclaim,
 }
@@ -60,10 +60,10 @@ pub enum Op {
 /// First come the ports of both bridges, then groups and meters, then rules, and the packets that
 /// learn actions process.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
-    let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => leading_world()];
+    let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => goto_world()];
     // Boxed, because the value would be on the stack of each test.
-    (built.boxed(), vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
-        world.extend(teachers.into_iter().map(|key| Op::Teach(Box::new(key))));
+    (built.boxed(), vec(packet(), 0..6)).prop_map(|(mut world, learning_keys)| {
+        world.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
         world
     })
 }
@@ -87,7 +87,7 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
 ///
 /// No action reads the rule that an action set is executed for, so its sub-traversals can be
 /// combined.
-pub fn leading_world() -> impl Strategy<Value = Vec<Op>> {
+pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
     let floors = |id| {
         let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
         all.prop_map(move |floors| Op::Apply(id, floors))
@@ -129,7 +129,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
         5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
-        3 => packet().prop_map(|key| Op::Teach(Box::new(key))),
+        3 => packet().prop_map(|key| Op::LearnFrom(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]
 }
@@ -256,11 +256,11 @@ pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey>
         }
         other.set_bridge(key.bridge());
         let (tags, own) = (usize::from(word::VLAN), key.words()[usize::from(word::VLAN)]);
-        other.words_mut()[tags] = without_ghosts(other.words()[tags]);
+        other.words_mut()[tags] = without_absent_tags(other.words()[tags]);
         if (other.words()[tags] ^ own) & mask.words()[tags] != 0 {
             other.words_mut()[tags] = own;
         }
-        labels::exorcise(&mut other, &key, &mask);
+        labels::copy_hidden_state(&mut other, &key, &mask);
         other.set_in_port(PortNo::new(port));
         if !other.agrees_with(&key, &mask) {
             other.set_in_port(key.in_port());
@@ -272,7 +272,7 @@ pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey>
 
 /// Returns `tags` with absent tags set to zero.
 /// A tag below an absent tag counts as absent.
-const fn without_ghosts(tags: u64) -> u64 {
+const fn without_absent_tags(tags: u64) -> u64 {
     if tags & 0x1000 << 32 == 0 {
         0
     } else if tags & 0x1000 == 0 {

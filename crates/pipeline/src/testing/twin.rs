@@ -164,7 +164,7 @@ impl Twin {
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }
-            Op::Teach(key) => {
+            Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
                 assert_alike(&execution.effects, &self.world.translate(key), key);
                 let all = execution.traversals.into_iter();
@@ -253,7 +253,7 @@ impl Twin {
     }
 }
 
-/// Checks that the results are equal, unless a depth limit ended something.
+/// Checks that the results are equal, unless a depth limit ended a translation.
 ///
 /// Copies differ then: the pipeline makes some because an earlier meter may have remarked the
 /// packet, and the oracle does not count those.
@@ -294,7 +294,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         Op::Modify(id, mods) => {
             mods.iter().map(|request| Op::Modify(*id, vec![request.clone()])).collect()
         }
-        Op::Commit(..) | Op::SetPorts(..) | Op::Expire(_) | Op::Teach(_) | Op::Reclaim => {
+        Op::Commit(..) | Op::SetPorts(..) | Op::Expire(_) | Op::LearnFrom(_) | Op::Reclaim => {
             Vec::new()
         }
     }

@@ -58,7 +58,7 @@ pub struct WorldBridge {
     pub ports: Vec<PortInfo>,
     /// Its rules, in any order.
     pub rules: Vec<Arc<Rule>>,
-    /// Its groups, as they were requested.
+    /// The groups of the bridge, as requested.
     pub groups: BTreeMap<GroupId, GroupMod>,
     /// Its meters.
     pub meters: BTreeMap<MeterId, MeterConfig>,
@@ -135,7 +135,7 @@ impl World {
         done.map(|()| all_effects)
     }
 
-    /// Checks that the ports and groups exist that actions of a packet-out name.
+    /// Checks that the ports and groups in the actions of a packet-out exist.
     fn check(&self, id: BridgeId, actions: &[Action]) -> Result<(), ModificationError> {
         let bridge = self.bridges.get(&id).ok_or(ModificationError::NoSuchBridge(id))?;
         let WorldBridge { groups, meters, .. } = bridge.clone();
@@ -202,7 +202,7 @@ impl World {
             }
             let place = rules.iter().position(|rule| one.is_place_of(rule));
             if let Some(place) = place
-                && one.is_nothing_new(&rules[place])
+                && one.changes_nothing(&rules[place])
             {
                 rules[place].timers().refresh(now);
                 continue;

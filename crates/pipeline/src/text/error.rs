@@ -20,7 +20,7 @@ pub struct RuleTextError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleTextProblem {
-    /// The rule does not say what to do.
+    /// The rule has no actions.
     #[error("the rule has no actions: end it with `actions=..`, or `actions=drop` to drop")]
     ActionsMissing,
     /// No item of a rule has this name.
@@ -39,7 +39,7 @@ pub enum RuleTextProblem {
         /// The command.
         command: FlowModCommand,
     },
-    /// An item stands there without a value.
+    /// An item has no value.
     #[error("`{name}` has no value: write `{name}=..`")]
     ValueMissing {
         /// The item.
@@ -76,7 +76,7 @@ pub enum RuleTextProblem {
     #[error("a parenthesis is not closed: add `)`")]
     Unclosed,
     /// No action has this name.
-    #[error("unknown action or port `{name}`{}", or_rather(*nearest))]
+    #[error("unknown action or port `{name}`{}", suggestion_text(*nearest))]
     UnknownAction {
         /// The unknown name.
         name: String,
@@ -102,7 +102,7 @@ pub enum RuleTextProblem {
         /// How it is written.
         form: &'static str,
     },
-    /// `drop` stands beside another action.
+    /// `drop` is combined with another action.
     #[error("`drop` cannot be combined with other actions: remove `drop` or the others")]
     DropNotAlone,
     /// Instructions stand in the wrong order.
@@ -113,7 +113,7 @@ pub enum RuleTextProblem {
         /// The earlier instruction.
         second: &'static str,
     },
-    /// An instruction stands there twice.
+    /// An instruction occurs twice.
     #[error("instruction `{0}` occurs twice, but a rule has at most one of each: remove one")]
     Duplicate(&'static str),
     /// An instruction among the actions of a list.
@@ -131,7 +131,7 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// An action beside a clause of a conjunction.
-    #[error("`{name}` is beside `conjunction`, but only `note` may be: remove `{name}`")]
+    #[error("`{name}` is combined with `conjunction`, but only `note` may be: remove `{name}`")]
     BesideConjunction {
         /// The other action.
         name: String,
@@ -153,13 +153,13 @@ pub enum RuleTextProblem {
         /// The action or field.
         name: String,
     },
-    /// Several bits where one is asked for.
+    /// Several bits where one is required.
     #[error("this action writes one bit, but several are named: name one, as in `reg0[0]`")]
     ManyBits,
     /// A field with an OpenFlow number that is too long for the action.
     #[error("the OpenFlow number of {} exceeds the 32 bits of this action: use another field", .0.name())]
     LongNumber(FieldId),
-    /// Something is missing.
+    /// A required part is missing.
     #[error("{of} is not complete: add {missing}")]
     Incomplete {
         /// The incomplete item.
@@ -191,7 +191,7 @@ pub enum RuleTextProblem {
         action: &'static str,
     },
     /// No such field.
-    #[error("unknown field `{name}`{}", or_rather(*nearest))]
+    #[error("unknown field `{name}`{}", suggestion_text(*nearest))]
     UnknownField {
         /// The unknown name.
         name: String,
@@ -258,13 +258,13 @@ pub enum RuleTextProblem {
     /// The packets that the rule matches may not have a VLAN tag.
     #[error("a packet that matches may lack a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
     NoVlan,
-    /// Nothing says which transport protocol it is.
+    /// The match does not fix the transport protocol.
     #[error("`{0}` needs the transport protocol: match tcp, udp or sctp too")]
     NoTransport(&'static str),
     /// `goto_table` leads back.
     #[error("goto_table leads from table {table} to table {target}: name a higher table")]
     GotoNotUp {
-        /// Where the rule stands.
+        /// The table of the rule.
         table: TableId,
         /// Where it wants to go.
         target: TableId,
@@ -275,7 +275,7 @@ fn quoted(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") }
 }
 
-fn or_rather(nearest: Option<&'static str>) -> String {
+fn suggestion_text(nearest: Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(": is `{nearest}` meant?"))
 }
 

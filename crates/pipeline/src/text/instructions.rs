@@ -1,9 +1,9 @@
 //! Lists of actions, and the instructions around them.
 //!
-//! `output:1,write_metadata:5,goto_table:2` is one list to people and three instructions on the
-//! wire: what is not an instruction of its own is part of `apply_actions`. The list must name
+//! `output:1,write_metadata:5,goto_table:2` is one list in text and three instructions on the
+//! wire: all other actions are part of `apply_actions`. The list must name
 //! instructions in the order in which they are executed (OpenFlow 1.3.5, 5.9). `meter` is an
-//! instruction where it stands first, and an action elsewhere, as OpenFlow 1.5 has it.
+//! instruction at the start of the list, and an action elsewhere, as in OpenFlow 1.5.
 
 use shunt_flow::text::PortNames;
 

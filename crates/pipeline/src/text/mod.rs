@@ -2,7 +2,7 @@
 //!
 //! A rule is a list of items, `table=0,priority=5,tcp,nw_dst=10.0.0.1`, and `actions=` with the
 //! actions on its packets. [`parse_rule`] reads one as `ovs-ofctl add-flow` does, and
-//! [`format_rule`] prints one as `ovs-ofctl dump-flows` does; what is printed can be read back.
+//! [`format_rule`] prints one as `ovs-ofctl dump-flows` does; printed text can be parsed again.
 //!
 //! Groups and meters are lists of items too: [`parse_group_mod`] and [`format_group`],
 //! [`parse_meter_mod`] and [`format_meter`].

@@ -1,7 +1,7 @@
 //! The headers that packets are known to have when an action runs.
 //!
 //! An action may only use a header that every packet of the rule has (OpenFlow 1.3.5, 7.2.4: "the
-//! match consistency of actions"). The match tells which headers packets have at first. Pushing and
+//! match consistency of actions"). The match determines which headers packets have at first. Pushing and
 //! popping tags changes them from action to action, and a `clone` restores them at its end. Without
 //! a match, as in a packet-out, nothing is known of the packet and no action is refused.
 
@@ -167,7 +167,7 @@ impl Known {
             // These actions ignore headers without a TTL.
             | Action::CopyTtlOut
             | Action::CopyTtlIn
-            // Where something is known, these are writes to the port of a protocol.
+            // Where the protocol is known, these are writes to its port.
             | Action::SetTpSrc(_)
             | Action::SetTpDst(_)
             | Action::SetQueue(_)

@@ -164,7 +164,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// As [`argument_length`], with the arrow behind it and what this leads to.
+/// As [`argument_length`], with a following `->` and its target.
 fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
     let length = argument_length(text, opening)?;
     let behind = text.get(length..).and_then(|behind| behind.strip_prefix(ARROW));

@@ -26,7 +26,7 @@ use crate::{
     tables::{flow_mod::FlowModCommand, rule::Instructions},
 };
 
-/// Any instructions that text can say, in the form in which text says them.
+/// Any instructions that text can express, in their canonical form.
 ///
 /// Equal actions of two forms, such as a `controller` action that an output could say, are
 /// generated in the simpler one.
@@ -46,7 +46,7 @@ pub fn any_instructions() -> impl Strategy<Value = Instructions> {
     prop_oneof![15 => any, 1 => clauses]
 }
 
-/// A meter that comes first is an instruction.
+/// A meter at the start of a list is an instruction.
 fn metered(instructions: Instructions) -> Instructions {
     match &*instructions.apply {
         [Action::Meter(meter), rest @ ..] if instructions.meter.is_none() => {
@@ -99,7 +99,7 @@ pub fn fuzz_rule_text(data: &[u8]) {
     }
 }
 
-/// Asserts that what is printed of instructions reads back the same.
+/// Asserts that printed instructions parse back to the same value.
 ///
 /// # Panics
 ///
@@ -109,7 +109,7 @@ pub fn assert_reads_back(instructions: &Instructions) {
     assert_eq!(parse_actions(&text, &NoPortNames).as_ref(), Ok(instructions), "{text}");
 }
 
-/// Asserts that what is printed of a group reads back the same.
+/// Asserts that a printed group parses back to the same value.
 ///
 /// # Panics
 ///
@@ -123,7 +123,7 @@ pub fn assert_group_reads_back(request: &GroupMod) {
     );
 }
 
-/// Asserts that what is printed of a meter reads back the same.
+/// Asserts that a printed meter parses back to the same value.
 ///
 /// # Panics
 ///

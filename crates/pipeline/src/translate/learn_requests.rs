@@ -28,7 +28,7 @@ impl LearnRequests {
         bounded(self.learnings.len())
     }
 
-    /// Adds a refresh of something that the packet prolongs, as later hits will.
+    /// Adds a refresh of a rule or address that this packet, and each later hit, prolongs.
     pub(super) fn refresh(&mut self, refresh: Refresh) -> Result<(), TraversalError> {
         if !self.refreshes.contains(&refresh) {
             self.refreshes.push(refresh);

@@ -44,7 +44,7 @@ pub(super) fn look_up<'a>(
 ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
     let (own_key, recorder) = packet.key_and_recorder();
     // Two statements: a tuple of both would copy the altered key at each lookup.
-    let altered = altered(own_key, port);
+    let changed_lookup_key = changed_lookup_key(own_key, port);
     let foreign = foreign(own_key, port);
     let (key, is_own) = (altered.as_ref().unwrap_or(own_key), altered.is_none());
     let entering = LookupInput { bridge: bridge.id(), table, key, foreign, is_own };
@@ -176,20 +176,20 @@ fn is_found(
 /// Returns the lookup key of a packet, if it differs from the packet's own.
 ///
 /// It has `port` in place of the ingress port, no ports of a fragment, and no `conj_id`.
-fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
+fn changed_lookup_key(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
     let is_fragment = is_fragment(key);
     if !is_altered(key, port) {
         return None;
     }
-    let mut altered = key.clone();
-    altered.set_field(FieldId::ConjId, 0);
+    let mut changed_lookup_key = key.clone();
+    changed_lookup_key.set_field(FieldId::ConjId, 0);
     if let Some(port) = port {
-        altered.set_in_port(port);
+        changed_lookup_key.set_in_port(port);
     }
     if is_fragment {
-        altered.words_mut()[TRANSPORT] &= !PORTS_BITS;
+        changed_lookup_key.words_mut()[TRANSPORT] &= !PORTS_BITS;
     }
-    Some(altered)
+    Some(changed_lookup_key)
 }
 
 /// Returns whether the lookup key of a packet differs from its own.

@@ -2,8 +2,8 @@
 //!
 //! `controller(pause)` ends the entry as a recirculation does (see [`super::recirculation`]), but
 //! the packet goes to controllers, and its packet-in has the continuation. The controller that
-//! sends the packet back defines its content and its pipeline fields. The fields that a packet-in
-//! shows have the values that come back, zero if they are left out; the others keep their values
+//! sends the packet back defines its content and its pipeline fields. The fields of a packet-in
+//! get the values that the controller returns, zero if they are missing; the others keep their values
 //! (Open vSwitch, `NXT_RESUME`).
 
 use shunt_flow::{FieldId, Match};

@@ -1,4 +1,4 @@
-//! Recirculation: a translation that needs what is not in the key ends, and the packet is parsed
+//! Recirculation: a translation that needs headers beyond the key ends, and the packet is parsed
 //! again to continue (see [`crate::continuations::continuation`]).
 //!
 //! A pop that uncovers headers does not recirculate by itself: most packets are only sent
@@ -116,7 +116,7 @@ fn needs_headers(action: &Action) -> bool {
         | Action::Note(_)
         | Action::Exit
         | Action::Conjunction { .. }
-        // A recirculation of its own.
+        // A separate recirculation.
         | Action::CheckPktLarger { .. } => false,
         // A tag may hide headers from the parser, which parses a limited number of tags.
         Action::PushVlan { .. }
@@ -176,8 +176,8 @@ fn frozen_steps(steps: &[AgendaStep<'_>]) -> (Vec<FrozenStep>, bool) {
     (steps.iter().filter_map(freeze).collect(), names_rule)
 }
 
-/// Returns whether an action names the rule it stands in; no such action is in an
-/// action set.
+/// Returns whether an action names its own rule; no such action is in an action
+/// set.
 const fn names_own_rule(action: &Action) -> bool {
     matches!(action, Action::Learn(_) | Action::FinTimeout { .. })
 }

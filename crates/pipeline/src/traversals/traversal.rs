@@ -114,8 +114,8 @@ impl Traversal {
             && self.visits.iter().zip(&again.visits).all(|(own, again)| own.decides_like(again))
     }
 
-    /// Returns whether these sub-traversals credit, refresh and learn what this
-    /// traversal does.
+    /// Returns whether these sub-traversals have the same credits, refreshes
+    /// and learn requests as this traversal.
     ///
     /// The effects on the packet are not compared: a sub-traversal writes headers at its end that
     /// the whole traversal writes only before it sends the packet.

@@ -79,7 +79,7 @@ pub enum Object {
     Live(BridgeId),
     /// The rule that a `learn` adds, or its absence; or a number of learned rules.
     ///
-    /// The rule is that of a table with a match and a priority. The number is that of the rules of
-    /// a table with a cookie, where a `learn` has a limit. Both are named by a hash.
+    /// The rule has this table, match and priority. The number of rules of a table
+    /// with this cookie, if a `learn` limits it. Both are named by a hash.
     Learned(BridgeId, TableId, u64),
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use shunt_classifier::{Lifetime, Version};
 
-/// The values of one thing, oldest first.
+/// The values of one object, oldest first.
 #[derive(Debug)]
 pub(crate) struct Versioned<T: ?Sized> {
     values: Vec<(Lifetime, Arc<T>)>,
 }
 
 impl<T: ?Sized> Versioned<T> {
-    /// Makes a thing that has never had a value.
+    /// Creates an object that has never had a value.
     pub(crate) const fn new() -> Self {
         Self { values: Vec::new() }
     }

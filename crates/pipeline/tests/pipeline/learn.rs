@@ -363,8 +363,8 @@ fn packet_order_matters_once_a_rule_learns() {
             target: None,
         }))
     };
-    let teachers = [NORMAL, learn(|_| {}), to_field, to_member(PortNo::NORMAL)];
-    for learner in teachers {
+    let learning_keys = [NORMAL, learn(|_| {}), to_field, to_member(PortNo::NORMAL)];
+    for learner in learning_keys {
         assert!(of_rule(Action::Clone([learner.clone()].into())), "{learner:?}");
     }
     assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));

@@ -119,8 +119,9 @@ fn a_peer_bridge_starts_with_clean_state() {
     let switch = pair(&["actions=output:5"], &peer);
     let traversal = switch.translate("in_port=1,actset_output=7,reg0=3");
     assert_eq!(crate::switch::describe(&traversal.actions), "22!");
-    let looked_at = [FieldId::ActsetOutput, FieldId::Reg0].map(|field| traversal.mask.field(field));
-    assert_eq!(looked_at, [0, 0], "cleared state is not consulted");
+    let consulted_bits =
+        [FieldId::ActsetOutput, FieldId::Reg0].map(|field| traversal.mask.field(field));
+    assert_eq!(consulted_bits, [0, 0], "cleared state is not consulted");
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Daemon {
     }
 
     /// Returns the error of a `shuntctl` command that must fail.
-    fn complaint(&self, arguments: &[&str]) -> String {
+    fn error_text(&self, arguments: &[&str]) -> String {
         let output = self.shuntctl(arguments);
         assert!(!output.status.success(), "{arguments:?} was taken");
         errors(&output)

@@ -51,7 +51,7 @@ fn a_port_that_is_added_has_a_file_of_its_own() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     let tx = format!("tx={}", daemon.run_dir().join("out.pcap").display());
     daemon.answer(&["add-port", "br0", "a", "type=pcap", &tx]);
-    let told = daemon.complaint(&["add-port", "br1", "b", "type=pcap", &tx]);
+    let told = daemon.error_text(&["add-port", "br1", "b", "type=pcap", &tx]);
     assert!(told.contains("out.pcap belongs to port a of bridge br0"), "{told}");
     daemon.answer(&["del-port", "a"]);
     daemon.answer(&["add-port", "br1", "b", "type=pcap", &tx]);
@@ -93,7 +93,7 @@ fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
 fn a_vlan_that_is_none_is_refused_in_a_sentence() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     for (word, setting) in [("tag=9999", "tag"), ("trunks=9999", "trunks")] {
-        let told = daemon.complaint(&["add-port", "br0", "a", "type=null", word]);
+        let told = daemon.error_text(&["add-port", "br0", "a", "type=null", word]);
         let expected = format!("{setting} = 9999: it must be a VLAN from 0 to 4095");
         assert!(told.contains(&expected), "{told}");
     }
@@ -110,7 +110,7 @@ fn a_missing_bridge_gives_one_message() {
         &["add-port", "br9", "a", "type=null"],
         &["del-br", "br9"],
     ] {
-        let told = daemon.complaint(arguments);
+        let told = daemon.error_text(arguments);
         assert_eq!(told, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
     }
 }

@@ -9,7 +9,7 @@ fn daemon() -> Daemon {
 
 #[test]
 fn an_unknown_port_name_lists_the_existing_ports() {
-    let told = daemon().complaint(&["trace", "br0", "in_port=vm-z,tcp"]);
+    let told = daemon().error_text(&["trace", "br0", "in_port=vm-z,tcp"]);
     assert_eq!(
         told,
         "shuntctl: bridge br0 has no port vm-z; existing ports: vm-1 (1), vm-2 (2), LOCAL\n"
@@ -33,7 +33,7 @@ fn an_invalid_frame_is_refused_with_the_rule() {
     let whole = "ff".repeat(14);
     for frame in ["abcd", "0", &whole[1..], &format!("{whole}f")] {
         for flow in [&["trace", "br0", frame][..], &["trace", "br0", "in_port=1", frame]] {
-            let told = daemon.complaint(flow);
+            let told = daemon.error_text(flow);
             assert!(told.contains("a frame has at least 14 bytes"), "{flow:?}: {told}");
         }
     }

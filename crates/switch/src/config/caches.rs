@@ -71,7 +71,7 @@ pub struct GigaflowOptions {
     pub fallback_one_in: u32,
     /// Number of bits in a tag, which limits the number of tags.
     pub tag_bits: u8,
-    /// The NIC in front of the packet threads, which holds LTM entries of its own.
+    /// The NIC in front of the packet threads, which holds its own LTM entries.
     pub offload: OffloadOptions,
 }
 
@@ -200,7 +200,7 @@ fn milliseconds(time: Duration) -> u64 {
 
 impl OffloadOptions {
     /// Returns whether `other` needs the same device with the same settings.
-    pub(crate) fn is_driven_like(&self, other: &Self) -> bool {
+    pub(crate) fn needs_same_device(&self, other: &Self) -> bool {
         let (stale, drain_ms) = (self.stale, self.drain_ms);
         let is_equal = *self == Self { stale, drain_ms, ..other.clone() };
         is_equal || self.kind == other.kind && self.is_none()

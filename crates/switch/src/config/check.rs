@@ -59,7 +59,7 @@ impl Config {
         let mut taken = HashMap::new();
         for (index, bridge) in self.bridges.iter().enumerate() {
             let error = |problem| ConfigError::at("name", problem).within("bridges", index);
-            if let Some(problem) = is_taken(&taken, &bridge.name) {
+            if let Some(problem) = name_conflict(&taken, &bridge.name) {
                 return Err(error(problem));
             }
             taken.insert(bridge.name.as_str(), NameOwner::Bridge);
@@ -136,7 +136,7 @@ impl Config {
     }
 
     fn check_ranges(&self) -> Result<(), ConfigError> {
-        let range = ConfigError::unless_in_range;
+        let range = ConfigError::check_range;
         let (threads, caches) = (&self.threads, &self.caches);
         let packet = threads.packet;
         let packet_ok = (1..=THREADS_MAX).contains(&packet);
@@ -194,7 +194,7 @@ enum NameOwner<'a> {
 }
 
 /// Returns the error for a name that is already in use.
-fn is_taken(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<SwitchError> {
+fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<SwitchError> {
     let name = name.to_owned();
     Some(match taken.get(name.as_str())? {
         NameOwner::Bridge => SwitchError::BridgeExists(name),
@@ -388,7 +388,7 @@ fn mac_of_name(name: &str) -> [u8; 6] {
 mod tests {
     use super::*;
 
-    fn complaint(port: PortOptions) -> String {
+    fn error_text(port: PortOptions) -> String {
         let port = PortOptions { name: "p1".into(), ..port };
         port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
     }
@@ -397,29 +397,29 @@ mod tests {
     fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
         let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
         let expected = "port p1: a patch port needs `peer`, the port at its other end";
-        assert_eq!(complaint(patch), expected);
+        assert_eq!(error_text(patch), expected);
         let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
-        assert!(complaint(pcap).contains("needs `rx`, `tx` or both"));
+        assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
         let null = PortOptions { device: "eth0".into(), ..PortOptions::default() };
         assert_eq!(
-            complaint(null),
+            error_text(null),
             "port p1: a null port has no further keys: remove them, or set `type`"
         );
         let tap =
             PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
-        assert_eq!(complaint(tap), "fine");
+        assert_eq!(error_text(tap), "fine");
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
-        assert!(complaint(number).contains("4294967040"));
+        assert!(error_text(number).contains("4294967040"));
     }
 
     #[test]
     fn a_value_out_of_range_has_one_position() {
         let mut config = Config::default();
-        let complaint = |config: &Config| config.check().unwrap_err().to_string();
+        let error_text = |config: &Config| config.check().unwrap_err().to_string();
         config.caches.idle_ms = 0;
-        assert_eq!(complaint(&config), "caches.idle_ms = 0: it must be at least 1");
+        assert_eq!(error_text(&config), "caches.idle_ms = 0: it must be at least 1");
         config.threads.packet = 0;
-        assert_eq!(complaint(&config), "threads.packet = 0: it must be from 1 to 64");
+        assert_eq!(error_text(&config), "threads.packet = 0: it must be from 1 to 64");
         let bridge = BridgeOptions {
             name: "br0".into(),
             datapath_id: "c1".into(),
@@ -427,7 +427,7 @@ mod tests {
         };
         let config = Config { bridges: vec![bridge], ..Config::default() };
         let expected = "bridges[0].datapath_id = c1: it must be ";
-        assert!(complaint(&config).starts_with(expected), "{}", complaint(&config));
+        assert!(error_text(&config).starts_with(expected), "{}", error_text(&config));
     }
 
     #[test]

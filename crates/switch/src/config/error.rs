@@ -73,7 +73,7 @@ impl ConfigError {
     }
 
     /// Returns an error unless `ok` is true; `range` describes the allowed values.
-    pub(crate) fn unless_in_range(
+    pub(crate) fn check_range(
         setting: &'static str,
         value: String,
         ok: bool,

@@ -1,7 +1,7 @@
 //! The configuration of a switch: bridges, ports, controllers, caches and threads.
 //!
 //! All types are plain values. The daemon reads them from TOML; a program that embeds the switch
-//! builds them itself. [`Config::check`] checks what the types cannot express.
+//! builds them itself. [`Config::check`] checks the rules that the types cannot express.
 
 mod bridge;
 mod caches;

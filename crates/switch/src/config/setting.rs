@@ -117,14 +117,14 @@ struct SettingValue<'a> {
 
 impl<'a> SettingValue<'a> {
     fn number<T: FromStr>(self) -> Result<T, SwitchError> {
-        self.value.parse().map_err(|_| self.wrong("a whole number"))
+        self.value.parse().map_err(|_| self.out_of_range("a whole number"))
     }
 
     /// Parses numbers that are separated by commas; an empty value is an empty list.
     fn numbers<T: FromStr>(self) -> Result<Vec<T>, SwitchError> {
         let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
         let numbers: Result<_, _> = parts.map(str::parse).collect();
-        numbers.map_err(|_| self.wrong("whole numbers between commas"))
+        numbers.map_err(|_| self.out_of_range("whole numbers between commas"))
     }
 
     fn flag(self) -> Result<bool, SwitchError> {
@@ -139,10 +139,10 @@ impl<'a> SettingValue<'a> {
     /// Parses a keyword, with the spelling of the configuration file.
     fn word<T: Deserialize<'a>>(self, range: &'static str) -> Result<T, SwitchError> {
         let read: Result<T, Error> = T::deserialize(self.value.into_deserializer());
-        read.map_err(|_| self.wrong(range))
+        read.map_err(|_| self.out_of_range(range))
     }
 
-    fn wrong(self, range: &'static str) -> SwitchError {
+    fn out_of_range(self, range: &'static str) -> SwitchError {
         SwitchError::Range { setting: self.setting, value: self.value.to_owned(), range }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct DeviceExchange<T> {
     /// True if the current device is restored.
     is_restored: bool,
     /// True if the agent was notified of that.
-    is_there: bool,
+    is_connected: bool,
     /// OffloadCapabilities while there is no device.
     empty_capabilities: OffloadCapabilities,
     /// Unacknowledged operations, each with the entry that it changes.
@@ -116,7 +116,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
             now: Box::new(now),
             device: None,
             is_restored: false,
-            is_there: false,
+            is_connected: false,
             empty_capabilities,
             under_way: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -152,7 +152,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
             let result = Err(OffloadError::Lost(Lost));
             self.events.push(OffloadEvent::Completed { ticket: *ticket, result });
         }
-        if std::mem::take(&mut self.is_there) {
+        if std::mem::take(&mut self.is_connected) {
             self.events.push(OffloadEvent::Lost(Lost));
         }
         if before == PredecessorState::Ended || held.is_empty() {
@@ -240,8 +240,8 @@ impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
         self.device.as_ref().map_or(&self.empty_capabilities, OffloadDevice::capabilities)
     }
 
-    fn is_there(&self) -> bool {
-        self.is_there
+    fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -250,7 +250,7 @@ impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
 
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
         self.take_successor();
-        if !self.is_there {
+        if !self.is_connected {
             return Err(Lost);
         }
         self.acknowledge_absent(batch);
@@ -280,12 +280,12 @@ impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
             self.note(&event);
             match event {
                 OffloadEvent::Restored => {}
-                OffloadEvent::Lost(_) if !std::mem::take(&mut self.is_there) => {}
+                OffloadEvent::Lost(_) if !std::mem::take(&mut self.is_connected) => {}
                 event => events.push(event),
             }
         }
-        if self.is_restored && !self.is_there && self.draining.is_empty() {
-            self.is_there = true;
+        if self.is_restored && !self.is_connected && self.draining.is_empty() {
+            self.is_connected = true;
             events.push(OffloadEvent::Restored);
             events.extend(self.absent.iter().map(|entry| OffloadEvent::Idle { entry: *entry }));
         }
@@ -354,7 +354,7 @@ mod tests {
             &self.1
         }
 
-        fn is_there(&self) -> bool {
+        fn is_connected(&self) -> bool {
             !self.0.lock().is_new
         }
 

@@ -1,7 +1,7 @@
 //! A device that is given up, and emptied as far as it answers.
 //!
 //! Operations in progress are completed first, so that no later insertion is missed. A lost device
-//! is asked again when it returns. Entries that it refuses to remove stay.
+//! gets the removals again when it returns. Entries that it refuses to remove stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

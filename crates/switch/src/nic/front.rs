@@ -191,7 +191,7 @@ impl NicFront {
     /// that the new one needs.
     pub(crate) async fn apply(&self, config: &config::OffloadOptions) -> Result<bool, SwitchError> {
         let before = self.state.lock().config.clone();
-        if before.is_driven_like(config) {
+        if before.needs_same_device(config) {
             self.state.lock().config = config.clone();
             return Ok(false);
         }
@@ -396,7 +396,7 @@ impl NicFront {
         self.connection.next.send(None, PredecessorState::Runs);
         self.connection.handle.wake();
         if !self.is_left().await {
-            warn!("external NIC: no answer, its entries stay");
+            warn!("external NIC: does not reply, its entries remain");
         }
     }
 

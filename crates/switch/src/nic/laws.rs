@@ -1,7 +1,7 @@
 //! Randomized tests with devices that fail and replace each other.
 //!
-//! While the current device confirms, it forwards every packet as the acknowledged version does. At
-//! rest it holds the intended entries, and previous devices hold none.
+//! While the current device confirms, it forwards every packet as the acknowledged version does. When
+//! no work is left, it holds the intended entries, and previous devices hold none.
 
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
@@ -62,8 +62,8 @@ impl OffloadDevice for ObservedDevice {
         &self.capabilities
     }
 
-    fn is_there(&self) -> bool {
-        !self.is_new && self.device.lock().is_there()
+    fn is_connected(&self) -> bool {
+        !self.is_new && self.device.lock().is_connected()
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -173,7 +173,7 @@ impl OffloadWorld {
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
         let (coordinator, _) =
             EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
-        // The clock of the exchange stands still, so that no device is abandoned before it is
+        // The clock of the exchange does not advance, so that no device is abandoned before it is
         // empty.
         let nothing = software_device().capabilities().clone();
         let (exchange, successors) = DeviceExchange::new(nothing, || Time::ZERO);
@@ -226,7 +226,7 @@ impl OffloadWorld {
             }
             NicEvent::Change(op) => {
                 if let Some(change) = self.twin.apply(&op) {
-                    self.hand_in(&change);
+                    self.send_change(&change);
                 }
             }
             NicEvent::Turn => self.run_iteration(),
@@ -239,7 +239,7 @@ impl OffloadWorld {
         }
     }
 
-    fn hand_in(&mut self, change: &Change) {
+    fn send_change(&mut self, change: &Change) {
         self.coordinator.take_reports();
         if change.version > self.coordinator.version() {
             self.coordinator.apply(change.version, &change.deltas);
@@ -278,7 +278,7 @@ impl OffloadWorld {
         Ok(())
     }
 
-    /// Runs until everything is at rest, with a device.
+    /// Runs until no work is left, with a connected device.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         if self.device.is_none() {
             self.exchange(PredecessorState::Runs, Some(5));

@@ -150,7 +150,7 @@ impl GigaflowStatus {
         let mut sum = Self::default();
         let mut steps = 0.0;
         for own in all {
-            #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+            #[expect(clippy::cast_precision_loss, reason = "an average for display")]
             {
                 steps += own.entries_per_hit * own.hits as f64;
             }
@@ -178,7 +178,7 @@ impl GigaflowStatus {
                 total.masks += stage.masks;
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+        #[expect(clippy::cast_precision_loss, reason = "an average for display")]
         {
             sum.entries_per_hit = if sum.hits == 0 { 0.0 } else { steps / sum.hits as f64 };
         }

@@ -15,7 +15,7 @@ pub(crate) struct DaemonClock {
 }
 
 impl DaemonClock {
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn start() -> Self {
         Self { epoch: Instant::now() }
     }
@@ -30,7 +30,7 @@ impl DaemonClock {
     }
 
     /// Returns monotonic time and time of day for an embedded NIC.
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn of_nic() -> Now {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

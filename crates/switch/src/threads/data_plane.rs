@@ -262,8 +262,8 @@ impl DataPlane {
     pub(crate) async fn learned(&self) {
         // After their reply, the counters contain all learn requests so far.
         self.pull_threads().await;
-        let taught: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();
-        while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
+        let sent: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();
+        while self.publisher.learned() < sent && self.learner.state() == ThreadState::Running {
             tokio::time::sleep(FULL_QUEUE_PAUSE).await;
         }
         self.adopted_newest().await;
@@ -360,7 +360,7 @@ impl DataPlane {
         self.listener.dropped()
     }
 
-    /// Calls `look` with the eviction coordinator between two of its turns.
+    /// Calls `look` with the eviction coordinator, between two of its iterations.
     ///
     /// `None` if its thread ended.
     pub(crate) async fn inspect_coordinator<T: Send + 'static>(

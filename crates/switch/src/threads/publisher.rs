@@ -67,7 +67,7 @@ impl Publisher {
         let change = make(&self.pipeline)?;
         let version = change.version;
         if !change.deltas.is_empty() {
-            self.hand_on(&changes, LearnedChange { change, learn_requests: Vec::new() });
+            self.send_change(&changes, LearnedChange { change, learn_requests: Vec::new() });
         }
         Ok(version)
     }
@@ -85,7 +85,7 @@ impl Publisher {
     ) {
         let changes = self.changes.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
-        self.hand_on(&changes, LearnedChange { change, learn_requests });
+        self.send_change(&changes, LearnedChange { change, learn_requests });
         // Release: a thread that reads the number also sees the version.
         self.learned.fetch_add(count, Ordering::Release);
     }
@@ -104,7 +104,7 @@ impl Publisher {
     ///
     /// The queue holds thousands of versions. A caller that exceeds it waits, and so do all other
     /// callers, since versions are sent in order.
-    fn hand_on(&self, changes: &ChangeSender, learned: LearnedChange) {
+    fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let mut refused = changes.send_learned(learned);
         if refused.is_err() {

@@ -231,7 +231,7 @@ impl<'a> EntryReader<'a> {
         match change {
             RuleChange::Added => format!("{rule} was added"),
             RuleChange::Modified(_) => format!("{rule} was modified"),
-            RuleChange::Removed(reason) => format!("{rule} was removed: {}", say(*reason)),
+            RuleChange::Removed(reason) => format!("{rule} was removed: {}", reason_text(*reason)),
         }
     }
 
@@ -286,7 +286,7 @@ fn bridge_of(entry: &DumpedEntry) -> BridgeId {
     BridgeId::new(u16::try_from(number).unwrap_or_default())
 }
 
-const fn say(reason: RemovedReason) -> &'static str {
+const fn reason_text(reason: RemovedReason) -> &'static str {
     match reason {
         RemovedReason::IdleTimeout => "its idle timeout passed",
         RemovedReason::HardTimeout => "its hard timeout passed",

@@ -197,7 +197,7 @@ impl FarEnd {
     }
 
     /// Waits for the next frame that the port sends.
-    pub(crate) async fn hear(&self) -> Vec<u8> {
+    pub(crate) async fn next_received(&self) -> Vec<u8> {
         let wait = async {
             loop {
                 match self.from.try_recv() {
@@ -210,7 +210,7 @@ impl FarEnd {
     }
 
     /// Takes all frames that the port has sent.
-    pub(crate) fn heard(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn all_received(&self) -> Vec<Vec<u8>> {
         self.from.try_iter().collect()
     }
 
@@ -333,7 +333,7 @@ impl Controller {
         let stream = UnixStream::connect(path).await.unwrap();
         let mut controller = Self { stream, events: Vec::new() };
         controller.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
-        assert!(matches!(controller.hear().await, Message::Hello(_)));
+        assert!(matches!(controller.next_received().await, Message::Hello(_)));
         controller.send(&Message::SetConfig(SwitchConfig { miss_send_len: 128 })).await;
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
         controller
@@ -345,7 +345,7 @@ impl Controller {
     }
 
     /// Returns the next message.
-    pub(crate) async fn hear(&mut self) -> Message {
+    pub(crate) async fn next_received(&mut self) -> Message {
         let mut frame = vec![0; Header::LEN];
         in_time(self.stream.read_exact(&mut frame)).await.unwrap();
         frame.resize(Header::parse(&frame).unwrap().length.into(), 0);
@@ -357,7 +357,7 @@ impl Controller {
     pub(crate) async fn ask(&mut self, message: &Message) -> Message {
         self.send(message).await;
         loop {
-            match self.hear().await {
+            match self.next_received().await {
                 event @ (Message::PortStatus(_) | Message::FlowRemoved(_)) => {
                     self.events.push(event);
                 }

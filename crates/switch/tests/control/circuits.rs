@@ -43,8 +43,8 @@ impl Scene {
     async fn passes(&self, from: usize, to: usize) {
         let frame = frame(7);
         self.ports[from].send(&frame);
-        assert_eq!(self.ports[to].hear().await, frame);
-        assert!(self.ports.iter().all(|port| port.heard().is_empty()));
+        assert_eq!(self.ports[to].next_received().await, frame);
+        assert!(self.ports.iter().all(|port| port.all_received().is_empty()));
     }
 
     /// Redirects packets of the first port to the third, with a barrier.

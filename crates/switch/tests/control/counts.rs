@@ -1,4 +1,4 @@
-//! Counts at rest: each packet has been counted once, with any caches, threads and changes.
+//! Counters of an idle switch: each packet has been counted once, with any caches, threads and changes.
 
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ async fn check(kind: CacheKind, threads: u16) {
             expected,
             "{kind:?}, {threads} threads, round {round}"
         );
-        ports.iter().for_each(|port| drop(port.heard()));
+        ports.iter().for_each(|port| drop(port.all_received()));
     }
     let caches = bench.switch.caches();
     assert_eq!(caches.differences, 0);

@@ -20,7 +20,7 @@ fn mods(command: FlowModCommand, count: u64) -> Vec<FlowMod> {
 async fn removed(controller: &mut Controller, count: usize) -> Vec<u64> {
     let mut cookies = Vec::new();
     while cookies.len() < count {
-        if let Message::FlowRemoved(removed) = controller.hear().await {
+        if let Message::FlowRemoved(removed) = controller.next_received().await {
             cookies.push(removed.cookie.number());
         }
     }
@@ -79,8 +79,11 @@ async fn a_controller_that_does_not_read_blocks_nobody() {
     assert_eq!(echo, Message::EchoReply(vec![7]));
     until(|| bench.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
         .await;
-    let heard: BTreeSet<u64> = removed(&mut reader, 80_000).await.into_iter().collect();
-    assert!(heard == (0..COUNT).collect::<BTreeSet<u64>>(), "who reads hears of all of them");
+    let all_received: BTreeSet<u64> = removed(&mut reader, 80_000).await.into_iter().collect();
+    assert!(
+        all_received == (0..COUNT).collect::<BTreeSet<u64>>(),
+        "who reads hears of all of them"
+    );
 }
 
 #[tokio::test]

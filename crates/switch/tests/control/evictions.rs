@@ -30,7 +30,7 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
         ["priority=7,in_port=p1,actions=goto_table:3", "table=3,cookie=5,actions=output:p2"];
     bench.switch.add_rules("br0", &rules).await.unwrap();
     from.send(&frame(1));
-    assert_eq!(to.hear().await, frame(1));
+    assert_eq!(to.next_received().await, frame(1));
     let list = bench.switch.entries(5).await;
     assert_eq!((list.total, list.entries.len()), (1, 1));
     assert_eq!(list.entries[0].actions, ["p2"]);
@@ -92,9 +92,9 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     let passes = async |from: usize, to: usize| {
         for number in 1..=20 {
             ports[from].send(&frame(number));
-            assert_eq!(ports[to].hear().await, frame(number), "from {from} to {to}");
+            assert_eq!(ports[to].next_received().await, frame(number), "from {from} to {to}");
         }
-        assert!(ports.iter().all(|port| port.heard().is_empty()), "nowhere else");
+        assert!(ports.iter().all(|port| port.all_received().is_empty()), "nowhere else");
     };
     passes(0, 1).await;
     passes(1, 0).await;
@@ -125,9 +125,9 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
 }
 
 /// An engine that waits at a gate before every change.
-pub(crate) struct Held(Direct, Arc<Gate>);
+pub(crate) struct GatedEngine(Direct, Arc<Gate>);
 
-impl Held {
+impl GatedEngine {
     /// Returns the constructor of the engine.
     pub(crate) fn maker(gate: &Arc<Gate>) -> EngineMaker {
         let own = Arc::clone(gate);
@@ -135,7 +135,7 @@ impl Held {
     }
 }
 
-impl Evictor for Held {
+impl Evictor for GatedEngine {
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
         self.0.installed(entry, traversal)
     }
@@ -161,7 +161,7 @@ impl Evictor for Held {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
     let gate = Arc::<Gate>::default();
-    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let mut controller = bench.controller().await;
     let rule = |text| parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
@@ -186,7 +186,7 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_beyond_the_queue_wait_and_are_counted() {
     let gate = Arc::<Gate>::default();
-    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
     // The engine has taken some changes from the queue already.
@@ -211,7 +211,7 @@ async fn changes_beyond_the_queue_wait_and_are_counted() {
     assert_eq!(in_time(controlling).await.unwrap(), Message::BarrierReply);
     assert_eq!(rules(&bench), changes);
     from.send(&frame(1));
-    assert_eq!(to.hear().await, frame(1), "the last of them is in force");
+    assert_eq!(to.next_received().await, frame(1), "the last of them is in force");
     let status = bench.switch.evictions().await.unwrap();
     assert!(status.delayed > 0, "{status:?}");
     assert_eq!((status.waiting, status.waiting_max), (0, CHANGES_MAX as u64));

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, Gate, HOLD, frame, in_time, until},
-    evictions::Held,
+    evictions::GatedEngine,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +52,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn state_that_a_thread_may_use_is_kept() {
     let gate = Arc::<Gate>::default();
-    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
     // Each source address is a new flow, which is translated.
@@ -65,14 +65,14 @@ async fn state_that_a_thread_may_use_is_kept() {
         frame
     };
     let first = send(1);
-    assert_eq!(to.hear().await, first);
+    assert_eq!(to.next_received().await, first);
     let closed = gate.close();
     let mut replacing = pin!(bench.switch.add_rules("br0", &["actions=drop"]));
     // The switch reclaims old versions twice a second.
     assert!(timeout(Duration::from_millis(1500), &mut replacing).await.is_err());
     gate.holds().await;
     let second = send(2);
-    assert_eq!(to.hear().await, second, "its thread is at the version of the first rule");
+    assert_eq!(to.next_received().await, second, "its thread is at the version of the first rule");
     drop(closed);
     in_time(replacing).await.unwrap();
     send(3);

@@ -88,11 +88,11 @@ impl World {
     }
 
     /// Sends a frame into port 1 until the NIC forwards it.
-    async fn warm(&self, frame: &[u8], out: usize) {
+    async fn send_until_offloaded(&self, frame: &[u8], out: usize) {
         let before = self.traffic().hits;
         for _ in 0..PACKETS_MAX {
             self.ends[0].send(frame);
-            self.ends[out].hear().await;
+            self.ends[out].next_received().await;
             if self.traffic().hits > before {
                 return;
             }
@@ -121,14 +121,14 @@ async fn the_nic_forwards_after_the_first_packet() {
     let world = World::new(1).await;
     world.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
     world.ends[0].send(&frame());
-    assert_eq!(world.ends[1].hear().await, frame());
+    assert_eq!(world.ends[1].next_received().await, frame());
     assert_eq!((world.traffic().hits, world.traffic().missed), (0, 1));
     until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
     world.settled().await;
     let received = world.bench.switch.caches().received;
     for _ in 0..5 {
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].hear().await, frame());
+        assert_eq!(world.ends[1].next_received().await, frame());
     }
     assert_eq!((world.traffic().hits, world.traffic().missed), (5, 1));
     assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
@@ -142,7 +142,7 @@ async fn the_nic_forwards_after_the_first_packet() {
 async fn entries_of_the_nic_are_listed_and_explained() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     let list = world.bench.switch.entries(0).await;
     let own: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [piece] = own[..] else { panic!("{list:?}") };
@@ -166,7 +166,7 @@ async fn an_ltm_entry_shows_its_next_tag() {
             "table=1,ip,nw_dst=10.0.0.0/8,actions=output:2",
         ])
         .await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     let list = world.bench.switch.entries(0).await;
     let pieces: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [first, last] = ["nw_src", "nw_dst"].map(|field| {
@@ -189,15 +189,15 @@ async fn no_packet_uses_the_old_rule_after_a_change_returned() {
     let world = World::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
     world.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     for round in 0..20 {
         let (out, old) = if round % 2 == 0 { (3, 1) } else { (2, 2) };
         world.add(&[&rule(out)]).await;
-        world.ends[old].heard();
+        world.ends[old].all_received();
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[out - 1].hear().await, frame());
-        assert_eq!(world.ends[old].heard(), Vec::<Vec<u8>>::new(), "round {round}");
-        world.warm(&frame(), out - 1).await;
+        assert_eq!(world.ends[out - 1].next_received().await, frame());
+        assert_eq!(world.ends[old].all_received(), Vec::<Vec<u8>>::new(), "round {round}");
+        world.send_until_offloaded(&frame(), out - 1).await;
     }
 }
 
@@ -207,8 +207,8 @@ async fn unsupported_entries_stay_with_the_switch() {
     world.add(&["udp,actions=output:2,output:3"]).await;
     for _ in 0..3 {
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].hear().await, frame());
-        assert_eq!(world.ends[2].hear().await, frame());
+        assert_eq!(world.ends[1].next_received().await, frame());
+        assert_eq!(world.ends[2].next_received().await, frame());
     }
     until(|| world.status().refused.iter().any(|(why, _)| why == "actions")).await;
     assert_eq!(world.traffic().hits, 0);
@@ -220,7 +220,7 @@ async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
     world.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
     for _ in 0..3 {
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].hear().await, frame());
+        assert_eq!(world.ends[1].next_received().await, frame());
     }
     until(|| world.status().refused.iter().any(|(why, _)| why == "key_bits")).await;
     assert_eq!(world.traffic().hits, 0);
@@ -230,7 +230,7 @@ async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
 async fn one_nic_gives_way_to_another_while_packets_flow() {
     let mut world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     for (setting, value) in [
         ("caches.gigaflow.offload.update_us", "1"),
         ("caches.gigaflow.offload.masks", "9"),
@@ -240,7 +240,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
         world.bench.switch.set(&[(setting, value)]).await.unwrap();
         // Ports of the test stay with the previous NIC, which has no entries.
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].hear().await, frame());
+        assert_eq!(world.ends[1].next_received().await, frame());
         for name in ["p1", "p2", "p3"] {
             world.bench.switch.remove_port(name).await.unwrap();
         }
@@ -248,11 +248,11 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
         if value == "none" {
             assert!(world.bench.switch.caches().nic.is_none());
             world.ends[0].send(&frame());
-            assert_eq!(world.ends[1].hear().await, frame());
+            assert_eq!(world.ends[1].next_received().await, frame());
         } else {
             world.settled().await;
             assert_eq!(world.traffic(), NicTraffic::default(), "a new one: {setting}");
-            world.warm(&frame(), 1).await;
+            world.send_until_offloaded(&frame(), 1).await;
         }
     }
 }
@@ -270,14 +270,14 @@ async fn an_embedded_nic_is_replaced_on_the_same_socket() {
 async fn a_bridge_added_again_gets_its_nic_back() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     world.bench.switch.remove_bridge("br0").await.unwrap();
     assert!(world.ends.iter().all(FarEnd::is_closed));
     world.bench.add_bridge("br0").await;
     let World { bench, .. } = world;
     let world = World { ends: add_ports(&bench.switch).await, bench };
     world.add(&["udp,actions=output:3"]).await;
-    world.warm(&frame(), 2).await;
+    world.send_until_offloaded(&frame(), 2).await;
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
     let ends = add_ports(&bench.switch).await;
     bench.switch.add_rules("br0", &["udp,actions=output:2"]).await.unwrap();
     ends[0].send(&frame());
-    assert_eq!(ends[1].hear().await, frame());
+    assert_eq!(ends[1].next_received().await, frame());
 
     let mut world = World { bench, ends };
     set(&world.bench, "bridge", "br0").await.unwrap();
@@ -368,14 +368,14 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
         world.connected().await;
         let room: Vec<_> = world.status().stages.iter().map(|stage| stage.entries_max).collect();
         assert_eq!(room, vec![16; stages]);
-        world.warm(&frame(), 1).await;
+        world.send_until_offloaded(&frame(), 1).await;
         let owners = world.bench.switch.evictions().await.unwrap().owners;
         assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, false, true]);
         world.add(&["udp,actions=output:3"]).await;
-        world.ends[1].heard();
+        world.ends[1].all_received();
         world.ends[0].send(&frame());
-        assert_eq!(world.ends[2].hear().await, frame());
-        assert_eq!(world.ends[1].heard(), Vec::<Vec<u8>>::new());
+        assert_eq!(world.ends[2].next_received().await, frame());
+        assert_eq!(world.ends[1].all_received(), Vec::<Vec<u8>>::new());
         world.add(&["udp,actions=output:2"]).await;
         set(&world.bench, "kind", "none").await.unwrap();
     }
@@ -386,7 +386,7 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
 async fn a_nic_moves_from_bridge_to_bridge() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     set(&world.bench, "kind", "none").await.unwrap();
     world.bench.add_bridge("br1").await;
     let all =
@@ -403,7 +403,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     assert_eq!(world.status().bridge, "br1");
     let is_known = async || {
         ends[0].send(&frame());
-        assert_eq!(ends[1].hear().await, frame());
+        assert_eq!(ends[1].next_received().await, frame());
         world.traffic().hits > 0
     };
     let mut left = PACKETS_MAX;
@@ -416,7 +416,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     let (port, end) = wire(0);
     world.bench.switch.add_own_port("br0", "p1", port).await.unwrap();
     end.send(&frame());
-    assert_eq!(world.ends[1].hear().await, frame());
+    assert_eq!(world.ends[1].next_received().await, frame());
     assert_eq!(world.traffic().hits, hits);
 }
 
@@ -424,7 +424,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
 async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
-    world.warm(&frame(), 1).await;
+    world.send_until_offloaded(&frame(), 1).await;
     let is_empty = || world.status().stages.iter().all(|stage| stage.entries == 0);
     assert!(!is_empty());
     world.bench.switch.set(&[("caches.idle_ms", "100")]).await.unwrap();

@@ -134,9 +134,9 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     };
     world.until(is_over).await;
     [0, 1, 2].map(|port| {
-        let mut heard = world.ends[port].heard();
-        heard.sort_unstable();
-        heard
+        let mut all_received = world.ends[port].all_received();
+        all_received.sort_unstable();
+        all_received
     })
 }
 
@@ -161,9 +161,9 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
     .await;
     ends.map(|end| {
-        let mut heard = end.heard();
-        heard.sort_unstable();
-        heard
+        let mut all_received = end.all_received();
+        all_received.sort_unstable();
+        all_received
     })
 }
 

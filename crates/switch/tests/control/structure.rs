@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::{
     bench::{Bench, Gate, HOLD, frame, in_time, until, wire},
-    evictions::Held,
+    evictions::GatedEngine,
 };
 
 /// Time during which a call must not complete.
@@ -68,11 +68,14 @@ async fn a_port_that_is_taken_down_and_up_passes_packets_accordingly() {
         from.send(&frame(1));
         to.send(&frame(2));
         if passes {
-            assert_eq!((to.hear().await, from.hear().await), (frame(1), frame(2)));
+            assert_eq!(
+                (to.next_received().await, from.next_received().await),
+                (frame(1), frame(2))
+            );
         } else {
             until(|| bench.switch.drops().total() == dropped + 2).await;
         }
-        assert_eq!((to.heard().len(), from.heard().len()), (0, 0));
+        assert_eq!((to.all_received().len(), from.all_received().len()), (0, 0));
     }
 }
 
@@ -98,7 +101,7 @@ async fn tables_know_a_port_when_every_thread_has_it() {
     // Its threads receive the version one after the other.
     until(|| {
         from.send(&frame(21));
-        to.heard().first() == Some(&frame(21))
+        to.all_received().first() == Some(&frame(21))
     })
     .await;
     let dropped = bench.switch.drops().dropped;
@@ -108,12 +111,12 @@ async fn tables_know_a_port_when_every_thread_has_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_stays_with_its_threads_until_none_can_send_there() {
     let gate = Arc::<Gate>::default();
-    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
     bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(0));
-    assert_eq!(to.hear().await, frame(0));
+    assert_eq!(to.next_received().await, frame(0));
     let closed = gate.close();
     {
         let mut removing = pin!(bench.switch.remove_port("p2"));
@@ -121,7 +124,7 @@ async fn a_port_stays_with_its_threads_until_none_can_send_there() {
         gate.holds().await;
         for number in 1..=20 {
             from.send(&frame(number));
-            assert_eq!(to.hear().await, frame(number), "its rules send there");
+            assert_eq!(to.next_received().await, frame(number), "its rules send there");
         }
         drop(closed);
         in_time(removing).await.unwrap();
@@ -160,8 +163,8 @@ async fn a_barrier_covers_packets_from_patch_ports() {
         // Translated again, and a hit.
         for number in [round, round] {
             from.send(&frame(number));
-            assert_eq!(targets[target].hear().await, frame(number));
+            assert_eq!(targets[target].next_received().await, frame(number));
         }
-        assert!(targets[1 - target].heard().is_empty());
+        assert!(targets[1 - target].all_received().is_empty());
     }
 }

@@ -45,7 +45,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3"]).await.unwrap();
     let mut controller = bench.controller().await;
     from.send(&frame(1));
-    assert_eq!(to.hear().await, frame(1));
+    assert_eq!(to.next_received().await, frame(1));
 
     doomed.send(PANIC);
     until(|| bench.port("p1").link == "down: packet thread 0 panicked").await;
@@ -56,7 +56,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3,output:p3"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
-    assert_eq!([to.hear().await, to.hear().await], [frame(2), frame(2)]);
+    assert_eq!([to.next_received().await, to.next_received().await], [frame(2), frame(2)]);
     assert_eq!(counted(&mut controller).await, 2);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
     bench.switch.remove_port("p1").await.unwrap();
@@ -65,13 +65,13 @@ async fn a_panicked_thread_takes_its_ports_down() {
 }
 
 /// An engine that panics at the next change after its flag is set.
-struct Mortal {
+struct PanickingEngine {
     inner: Iterative,
     doom: Arc<AtomicBool>,
     is_quick: bool,
 }
 
-impl Evictor for Mortal {
+impl Evictor for PanickingEngine {
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
         self.inner.installed(entry, traversal)
     }
@@ -107,18 +107,18 @@ async fn without_the_eviction_thread_barriers_are_answered() {
 }
 
 /// Returns the constructor of the engine, and its flag.
-fn mortal(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
+fn panicking_engine(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
     let doom = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&doom);
     let engine = move |pipeline| -> Box<dyn Evictor> {
-        Box::new(Mortal { inner: Iterative::new(pipeline), doom: own, is_quick })
+        Box::new(PanickingEngine { inner: Iterative::new(pipeline), doom: own, is_quick })
     };
     (Box::new(engine), doom)
 }
 
 #[tokio::test]
 async fn without_the_eviction_thread_a_nic_is_stale() {
-    let (engine, doom) = mortal(false);
+    let (engine, doom) = panicking_engine(false);
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.offload;
     (target.kind, target.bridge) = (OffloadKind::Embedded, "br0".to_owned());
@@ -129,24 +129,24 @@ async fn without_the_eviction_thread_a_nic_is_stale() {
     until(|| state() == Some(("connected", None))).await;
     bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
-    assert_eq!(to.hear().await, frame(1));
+    assert_eq!(to.next_received().await, frame(1));
 
     doom.store(true, Ordering::Relaxed);
     bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
     until(|| state() == Some(("stale", Some("its agent has ended")))).await;
     until(|| from.is_closed() && to.is_closed()).await;
-    assert!(to.heard().is_empty());
+    assert!(to.all_received().is_empty());
 }
 
 async fn lose_the_eviction_thread(is_quick: bool) {
-    let (engine, doom) = mortal(is_quick);
+    let (engine, doom) = panicking_engine(is_quick);
     let bench = Bench::without_bridge(2, engine).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
     let mut controller = bench.controller().await;
     bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
-    assert_eq!(to.hear().await, frame(1));
+    assert_eq!(to.next_received().await, frame(1));
     assert_eq!(counted(&mut controller).await, 1);
     assert_eq!(bench.threads(), [Running; 5]);
 
@@ -156,14 +156,14 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     from.send(&frame(2));
     let trouble = "down: the eviction thread panicked";
     until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == trouble)).await;
-    assert!(from.is_closed() && to.heard().is_empty());
+    assert!(from.is_closed() && to.all_received().is_empty());
     assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running]);
 
     assert_eq!(counted(&mut controller).await, 1);
     bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     while !controller.events.iter().any(|event| is_down(event, "p1")) {
-        let event = controller.hear().await;
+        let event = controller.next_received().await;
         controller.events.push(event);
     }
 }

@@ -11,9 +11,9 @@ use tracing::subscriber::set_default;
 use crate::bench::{Bench, frame, until};
 
 /// An engine that finds no stale entries.
-struct Blind;
+struct NeverStale;
 
-impl Evictor for Blind {
+impl Evictor for NeverStale {
     fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
         Installed::Recorded
     }
@@ -58,24 +58,24 @@ async fn a_wrong_cache_entry_is_counted_logged_and_dropped() {
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
     let _guard = set_default(subscriber.finish());
-    let bench = Bench::without_bridge(1, Box::new(|_| Box::new(Blind))).await;
+    let bench = Bench::without_bridge(1, Box::new(|_| Box::new(NeverStale))).await;
     bench.add_bridge("br0").await;
     let from = bench.add_port("p1", 0).await;
     let (old, new) = (bench.add_port("p2", 0).await, bench.add_port("p3", 0).await);
     bench.switch.add_rules("br0", &["in_port=p1,cookie=1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
-    assert_eq!(old.hear().await, frame(1));
+    assert_eq!(old.next_received().await, frame(1));
     from.send(&frame(1));
-    assert_eq!(old.hear().await, frame(1));
+    assert_eq!(old.next_received().await, frame(1));
     assert_eq!((bench.switch.caches().verified, bench.switch.caches().differences), (1, 0));
 
     bench.switch.add_rules("br0", &["in_port=p1,cookie=2,actions=output:p3"]).await.unwrap();
     for _ in 0..3 {
         from.send(&frame(1));
-        assert_eq!(new.hear().await, frame(1));
+        assert_eq!(new.next_received().await, frame(1));
     }
     assert_eq!(bench.switch.caches().differences, 1);
-    assert!(old.heard().is_empty());
+    assert!(old.all_received().is_empty());
     until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
     let lines = log.lines_with("cache entry: wrong result");
     let parts = ["flow=\"in_port=p1", "cookie 0x1; p2", "cookie 0x2; p3", "count=1"];

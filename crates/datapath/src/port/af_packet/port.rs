@@ -177,7 +177,7 @@ impl Port for AfPacket {
 
 /// Number of empty receives between two checks that the device still exists.
 /// Each check costs two system calls.
-const LOOK_EVERY: u32 = 64;
+const CHECK_ONE_IN: u32 = 64;
 
 struct PacketRx {
     socket: Arc<Socket>,
@@ -188,9 +188,9 @@ struct PacketRx {
 }
 
 impl PacketRx {
-    fn look(&mut self) -> Result<(), PortError> {
+    fn check_device(&mut self) -> Result<(), PortError> {
         self.empty += 1;
-        if self.empty < LOOK_EVERY {
+        if self.empty < CHECK_ONE_IN {
             return Ok(());
         }
         self.empty = 0;
@@ -214,7 +214,7 @@ impl RxQueue for PacketRx {
         for received in 0..BURST {
             let Some(slot) = self.ring.next() else {
                 if received == 0 {
-                    self.look()?;
+                    self.check_device()?;
                 }
                 break;
             };

@@ -4,7 +4,7 @@
 //! status word; the reader returns it by clearing the word. In between, the kernel does not write to
 //! the slot, so the frame can be borrowed as a slice. A dropped [`Slot`] returns the slot.
 //!
-//! A slot must hold the longest packet still to be segmented, since the kernel cuts what is longer.
+//! A slot must hold the longest packet still to be segmented, since the kernel truncates longer packets.
 //! Slots never cross the end of a block, and a block takes a power of two of pages: 15 slots to a
 //! block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
 //!

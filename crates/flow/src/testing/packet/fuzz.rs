@@ -52,7 +52,7 @@ pub fn fuzz_rewrite(data: &[u8]) {
     }
     check_tags(frame);
     check_labels(frame, &layers);
-    // Any offset is legal; the result tells whether it is in the frame.
+    // Any offset is legal; the result is false for one outside the frame.
     let (start, offset) = (usize::from(choice[1]), usize::from(choice[2]));
     let completed = complete_checksum(&mut written, start, offset);
     assert_eq!(completed.is_ok(), start + offset + 2 <= frame.len());

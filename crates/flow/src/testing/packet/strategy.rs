@@ -17,7 +17,7 @@ pub fn packets() -> impl Strategy<Value = PacketBuilder> {
         1 => vec((0..1_u32 << 20, 0..8_u8, any::<u8>()), 1..5),
     ];
     let length_min = prop_oneof![Just(0_usize), 60..150_usize];
-    (bodies(), macs, often_none(tags), labels, any::<bool>(), length_min).prop_map(
+    (bodies(), macs, mostly_none(tags), labels, any::<bool>(), length_min).prop_map(
         |(mut packet, (source, destination), tags, labels, is_snap, length_min)| {
             packet = packet.macs(source, destination).padded(length_min);
             packet = if is_snap { packet.snap() } else { packet };
@@ -32,7 +32,7 @@ pub fn packets() -> impl Strategy<Value = PacketBuilder> {
     )
 }
 
-fn often_none<T: std::fmt::Debug>(
+fn mostly_none<T: std::fmt::Debug>(
     strategy: impl Strategy<Value = Vec<T>>,
 ) -> impl Strategy<Value = Vec<T>> {
     option::weighted(0.4, strategy).prop_map(Option::unwrap_or_default)
@@ -54,7 +54,7 @@ fn bodies() -> impl Strategy<Value = PacketBuilder> {
 
 fn ipv4() -> impl Strategy<Value = PacketBuilder> {
     let addresses = any::<([u8; 4], [u8; 4])>();
-    (addresses, any::<u8>(), any::<u8>(), often_none(vec(any::<u8>(), 1..40)), fragments())
+    (addresses, any::<u8>(), any::<u8>(), mostly_none(vec(any::<u8>(), 1..40)), fragments())
         .prop_map(|((source, destination), tos, ttl, options, fragment)| {
             let packet = PacketBuilder::ipv4(source, destination).tos(tos).ttl(ttl);
             packet.ipv4_options(&options).fragment(fragment.unwrap_or(0))
@@ -64,7 +64,7 @@ fn ipv4() -> impl Strategy<Value = PacketBuilder> {
 fn ipv6() -> impl Strategy<Value = PacketBuilder> {
     let addresses = any::<([u8; 16], [u8; 16])>();
     let extensions = vec((sample::select(&[0_u8, 43, 51, 60]), extension_contents()), 1..5);
-    let extensions = (often_none(extensions), fragments(), any::<sample::Index>());
+    let extensions = (mostly_none(extensions), fragments(), any::<sample::Index>());
     (addresses, any::<u8>(), any::<u8>(), 0..1_u32 << 20, extensions).prop_map(
         |((source, destination), tos, ttl, label, (extensions, fragment, place))| {
             let packet = PacketBuilder::ipv6(source, destination).tos(tos).ttl(ttl);

@@ -1,4 +1,4 @@
-//! One-to-one mapping: every step is an entry of its own. This gives the most sharing, but needs the
+//! One-to-one mapping: each step has its own entry. This gives the most sharing, but needs the
 //! most stages.
 
 use super::first_fit_placement::place_first_fit;

@@ -134,7 +134,7 @@ fn connect(
             let own = tuples.get(table_key).cloned().unwrap_or_default();
             add_table(circuit, *table_key, own, &mut inputs)
         });
-        if plan.is_entrance(row_position(position)) {
+        if plan.receives_packets(row_position(position)) {
             let (stream, input) = circuit.add_input_zset::<PacketRow>();
             inputs.packets.insert(table_key.0, input);
             entering[position].push(stream);

@@ -62,7 +62,7 @@ const RELOADED_AT_ONCE: usize = 4096;
 
 /// The tables and objects that a version changed.
 #[derive(Default)]
-struct Touched {
+struct VersionChanges {
     tables: BTreeSet<TableKey>,
     /// Tables with changed clauses of conjunctions.
     clauses: BTreeSet<TableKey>,
@@ -256,8 +256,8 @@ impl PublishedKairo {
 
     /// Adds the changed rules of a version to the next step.
     /// Returns the parts that the version affects.
-    fn take_up(&mut self, deltas: &[Delta]) -> Touched {
-        let mut touched = Touched::default();
+    fn add_changes(&mut self, deltas: &[Delta]) -> VersionChanges {
+        let mut touched = VersionChanges::default();
         for delta in deltas {
             let RuleDelta { rule, change } = match delta {
                 Delta::Changed(object) => {
@@ -271,10 +271,10 @@ impl PublishedKairo {
             let mut has_clause = is_clause(rule);
             match change {
                 RuleChange::Added => self.add(rule),
-                RuleChange::Removed(_) => self.take_away(rule),
+                RuleChange::Removed(_) => self.remove_rule(rule),
                 RuleChange::Modified(before) => {
                     has_clause |= is_clause(before);
-                    self.take_away(rule);
+                    self.remove_rule(rule);
                     self.add(rule);
                 }
             }
@@ -295,7 +295,7 @@ impl PublishedKairo {
         }
     }
 
-    fn take_away(&mut self, rule: &Rule) {
+    fn remove_rule(&mut self, rule: &Rule) {
         let rules = &mut locked(&self.shared).rules;
         let row = rules.remove(rule.id).and_then(|number| rules.row(number));
         if let Some((table_key, row)) = row {
@@ -346,7 +346,7 @@ impl Evictor for PublishedKairo {
         if self.is_due() {
             self.release();
         }
-        let touched = self.take_up(deltas);
+        let touched = self.add_changes(deltas);
         let stale = self.step_rules(&touched.tables);
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         for (packet, position) in stale {

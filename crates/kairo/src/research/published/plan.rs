@@ -45,7 +45,7 @@ impl CircuitPlan {
 
     /// Returns whether packets arrive at this position.
     /// They arrive at the first copy of a first table.
-    pub(super) fn is_entrance(&self, position: u32) -> bool {
+    pub(super) fn receives_packets(&self, position: u32) -> bool {
         let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
         table_key.is_some_and(|table_key| {
             table_key.1 == TableId::FIRST && self.copies(table_key).first() == Some(&position)

@@ -15,7 +15,7 @@ pub struct PublishedSettings {
     pub batch: usize,
     /// Number of times that a packet may pass a cycle of tables.
     pub layers: usize,
-    /// Goes into every hash, so that a run can be repeated.
+    /// The seed of every hash, so that a run can be repeated.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of gates, timers and faults of the published engine; `tests` checks what it evicts.
+//! Tests of gates, timers and faults of the published engine; `tests` checks its evictions.
 
 use std::{
     sync::{

@@ -26,7 +26,7 @@ use crate::{
 
 /// An engine that watches entries by a circuit of the operators of dbsp.
 ///
-/// A change costs time for what it touches. Entries that were translated at the version of a
+/// The cost of a change depends on the affected entries. Entries that were translated at the version of a
 /// change, or later, already include the change and stay.
 pub struct Relational {
     version: Version,
@@ -74,7 +74,7 @@ const CHURNED_MIN: usize = 1024;
 const RETIRED_MAX: usize = 4096;
 
 impl Relational {
-    /// Creates an engine without entries, at `version`. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed is part of every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {

@@ -4,8 +4,8 @@
 //! one table with lookups that consulted the same bits *W* form a [group](groups). Two regions with
 //! masks *W* and *m* overlap exactly if they agree under *W* & *m*. So a group is projected under
 //! each common mask that a rule of its table needs. That is a join of visits with projections, both
-//! as data. An added rule looks up the fingerprint of its bits under the mask. A removed rule, or
-//! an object that changed, looks up its key.
+//! as data. An added rule is looked up by the fingerprint of its bits under the mask. A removed rule or
+//! changed object is looked up by its key.
 //!
 //! Questions are not stored. They are joined from one side only, with the trace that the last step
 //! left: the join of dbsp would store them as well. So they cost [no step](questions). The

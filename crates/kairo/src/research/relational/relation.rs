@@ -80,7 +80,7 @@ const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 const DEFERRED_MAX: usize = 1024;
 
 impl LinkRelation {
-    /// Creates a relation without entries. The seed goes into every hash.
+    /// Creates a relation without entries. The seed is part of every hash.
     pub(super) fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
         Self {

@@ -1,9 +1,9 @@
 //! The questions of the deltas of a change, and the check of the rows found.
 //!
-//! An added rule asks a question in each group of its table. It first examines the visits of the
+//! An added rule makes a question for each group of its table. It first examines the visits of the
 //! lowest ranks, which are in order: a rule that was removed and added again outranks only visits
-//! made in between. If it outranks more than a few, it looks up its fingerprint under the best
-//! projection of the group. A new mask is projected in the next call of `run_maintenance`, unless several
+//! made in between. If it outranks more than a few visits, its fingerprint under the best
+//! projection of the group is looked up. A new mask is projected in the next call of `run_maintenance`, unless several
 //! rules have it.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::{
     },
     relation::{LinkRelation, LinkStepRows, ordered_rank},
 };
-use crate::region::{is_decided, is_overlapped, is_taken_over};
+use crate::region::{is_decided, is_outranked_by, is_overlapped};
 
 /// The deltas of one change.
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ impl ChangeQuery<'_> {
     }
 
     /// Returns the rule of a delta, if it decides packets from now on.
-    fn coming<'d>(&self, delta: &'d Delta) -> Option<&'d Rule> {
+    fn added_rule<'d>(&self, delta: &'d Delta) -> Option<&'d Rule> {
         let Delta::Rule(RuleDelta { rule, change }) = delta else { return None };
         let is_gone = matches!(change, RuleChange::Removed(_))
             || self.removed_rules_of_change.contains(&rule.id);
@@ -71,12 +71,12 @@ impl ChangeQuery<'_> {
     }
 
     /// Returns whether a delta invalidates an entry.
-    fn ends(&self, traversal: &Traversal, delta: &Delta) -> bool {
+    fn invalidates(&self, traversal: &Traversal, delta: &Delta) -> bool {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(_) => return self.passes(RemainingTest::Read, traversal, None, delta),
             Delta::Rule(delta) => delta,
         };
-        let is_coming = self.coming(delta).is_some();
+        let is_added = self.added_rule(delta).is_some();
         traversal.visits.iter().any(|visit| {
             let is_here = (visit.bridge, visit.table) == (rule.bridge, rule.table);
             let is_ended = || match change {
@@ -86,7 +86,7 @@ impl ChangeQuery<'_> {
                     self.passes(RemainingTest::Decided, traversal, Some(visit), delta)
                 }
             };
-            let is_taken = || is_coming && is_taken_over(traversal, visit, rule);
+            let is_taken = || is_added && is_outranked_by(traversal, visit, rule);
             is_here && (is_ended() || is_taken())
         })
     }
@@ -127,7 +127,7 @@ impl LinkRelation {
         let held = |slot: &u32| Some((*slot, self.entries.watched(*slot)?));
         let all: Vec<_> = slots.iter().filter_map(held).collect();
         for (position, delta) in query.all() {
-            let ended = all.iter().filter(|(_, held)| query.ends(&held.traversal, delta));
+            let ended = all.iter().filter(|(_, held)| query.invalidates(&held.traversal, delta));
             found.extend(ended.map(|(slot, held)| {
                 FoundLink::certain(position, *slot, held.links.slot_generation)
             }));
@@ -151,7 +151,7 @@ impl LinkRelation {
             if let Some((name, test)) = self.key_asked(delta) {
                 questions.by_key.push((name, DeltaQuestion { rank: HIGHEST, position, test }));
             }
-            if let Some(rule) = query.coming(delta) {
+            if let Some(rule) = query.added_rule(delta) {
                 let (rank, test) = (ordered_rank(rule.rank()), RemainingTest::Overlapped);
                 let groups = self.groups.of((rule.bridge, rule.table)).iter();
                 overlaps
@@ -210,7 +210,7 @@ impl LinkRelation {
         ended
     }
 
-    /// Returns the key that a delta looks up.
+    /// Returns the key that is looked up for a delta.
     fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
             Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),

@@ -23,7 +23,7 @@ use crate::{
 
 /// An engine that watches entries by a circuit over their visits.
 ///
-/// A change costs time for what it touches, not for what is cached. Entries that were translated at
+/// The cost of a change depends on the affected entries, not on the size of the cache. Entries that were translated at
 /// the version of a change, or later, already include the change and stay.
 pub struct Visits {
     version: Version,
@@ -53,7 +53,7 @@ const MAINTENANCE_BUDGET: usize = 256;
 const RETIRED_MAX: usize = 4096;
 
 impl Visits {
-    /// Creates an engine without entries, at `version`. The seed goes into every hash.
+    /// Creates an engine without entries, at `version`. The seed is part of every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {

@@ -80,7 +80,7 @@ impl VisitStepRows {
 }
 
 impl VisitRelation {
-    /// Creates a relation without visits. The seed goes into every hash.
+    /// Creates a relation without visits. The seed is part of every hash.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             index: RegionIndex::new(seed),

@@ -16,7 +16,8 @@ use shunt_pipeline::{
 };
 
 use self::model::{
-    AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, Place, Request, key, modification, op, rule,
+    AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, ReadObject, Request, key, modification, op,
+    rule,
 };
 use crate::all::{All, CHANGES, EventCounts, live_through};
 
@@ -27,7 +28,7 @@ enum Event {
     InstallLate(Packet, Vec<Op>),
     /// An entry is lost, by its place among those that there are.
     Remove(prop::sample::Index),
-    /// These come at once, each as a version of its own.
+    /// These are applied together, each as its own version.
     Change(Vec<Op>),
     /// These are one version.
     Bundle(Vec<Op>),
@@ -36,7 +37,7 @@ enum Event {
 
 /// Events, and whether the exhaustive engine processes them too.
 /// That engine translates every packet again.
-type Life = (Vec<Event>, bool);
+type EventSequence = (Vec<Event>, bool);
 
 /// An entry: its packets, and the path of each.
 struct Entry {
@@ -54,7 +55,7 @@ struct Scene {
     met: EventCounts,
 }
 
-fn life(can_write: bool) -> impl Strategy<Value = Life> {
+fn event_sequence(can_write: bool) -> impl Strategy<Value = EventSequence> {
     let ops = || prop::collection::vec(op(can_write), 1..4);
     let event = prop_oneof![
         12 => PACKETS.prop_map(Event::Install),
@@ -69,11 +70,11 @@ fn life(can_write: bool) -> impl Strategy<Value = Life> {
         events.insert(0, Event::Bundle(rules));
         events
     });
-    (events, prop::bool::weighted(BY_FORCE))
+    (events, prop::bool::weighted(BRUTE_FORCE_SHARE))
 }
 
-/// The part of lives that the slowest of engines goes through.
-const BY_FORCE: f64 = 0.1;
+/// The fraction of sequences that the slowest engine also processes.
+const BRUTE_FORCE_SHARE: f64 = 0.1;
 
 impl Scene {
     fn new(by_force: bool) -> Self {
@@ -147,7 +148,7 @@ impl Scene {
         self.met.add("removed", 1);
     }
 
-    /// Each is a version of its own; the engines hear of them at once.
+    /// Each is its own version; the engines receive all of them at once.
     fn change(&mut self, ops: &[Op]) {
         let (mut changes, mut is_seen) = (Vec::new(), true);
         for op in ops {
@@ -173,7 +174,7 @@ impl Scene {
         self.evict(&[change], true);
     }
 
-    /// Evicts the entries that match something else after the changes.
+    /// Evicts the entries that have another path after the changes.
     ///
     /// If packets do not depend on ports and hosts (`is_seen`), some evicted entries behave as
     /// before.
@@ -227,13 +228,13 @@ impl Scene {
 }
 
 /// Where two paths of a packet part.
-fn parts(before: &Path, now: &Path) -> Option<Place> {
+fn parts(before: &Path, now: &Path) -> Option<ReadObject> {
     let first = before.iter().zip(now).find(|(before, now)| before != now);
     let longer = || before.get(now.len()).or_else(|| now.get(before.len()));
     first.map(|(before, _)| before).or_else(longer).map(|(place, _)| *place)
 }
 
-/// Asks for a change.
+/// Requests a change.
 fn make(pipeline: &Pipeline, model: &Model, request: Request) -> Change {
     match request {
         Request::Modify(request) => modify(pipeline, model, vec![request]),
@@ -252,7 +253,7 @@ const fn kind(op: &Op) -> &'static str {
     match op {
         Op::Add(_) | Op::Delete(_) | Op::Modify(..) => "rules",
         Op::Lead(..) => "groups",
-        Op::Turn(..) => "ports",
+        Op::PortToggle(..) => "ports",
         Op::See(..) => "hosts",
         Op::Wait(_) => "waits",
     }
@@ -267,11 +268,11 @@ fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
     PACKETS.filter(move |packet| key(*packet).agrees_with(&own, &mask))
 }
 
-/// Half of the changes that are asked for, in each of two tests.
+/// Each of two tests makes half of the requested changes.
 fn check(can_write: bool) {
     let met = live_through(
         2,
-        || life(can_write),
+        || event_sequence(can_write),
         |(events, by_force), met| {
             let mut scene = Scene::new(by_force);
             events.iter().for_each(|event| scene.happens(event));

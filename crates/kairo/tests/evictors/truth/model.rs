@@ -44,15 +44,15 @@ pub(super) enum Action {
     Group(u8),
     Normal,
     Goto(u8),
-    /// Writes bits of the destination, and goes on.
+    /// Writes bits of the destination, and continues.
     Write(Packet, Packet, u8),
-    /// Copies the source over the lowest bits of the destination, and goes on.
+    /// Copies the source over the lowest bits of the destination, and continues.
     Copy(u8),
     /// The same with the port.
     CopyPort(u8),
-    /// Writes the port, and goes on.
+    /// Writes the port, and continues.
     WritePort(Packet, u8),
-    /// Writes the hardware address, and goes on.
+    /// Writes the hardware address, and continues.
     WriteHost(Packet, u8),
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Rule {
     value: Packet,
     mask: Packet,
     action: Action,
-    /// Seconds that it lives; 0: for ever.
+    /// Seconds that it lives; 0: forever.
     hard_timeout: u64,
     /// Time of the last change: it is reset when the rule is modified.
     since: u64,
@@ -73,7 +73,7 @@ pub(super) struct Rule {
 
 /// The property of a port that is toggled.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
+pub(super) enum PortToggle {
     Presence,
     Link,
     Flood,
@@ -91,14 +91,14 @@ pub(super) enum Op {
     /// A group leads to another port, or is one of fast failover.
     Lead(u8, u8),
     /// Of a port other than the ingress.
-    Turn(u8, Turn),
+    PortToggle(u8, PortToggle),
     /// A host was seen at a port: that of the packets' source, or one that they go to.
     See(u8, u8),
     /// Seconds pass.
     Wait(u64),
 }
 
-/// How a change is asked for.
+/// The request of a change.
 pub(super) enum Request {
     Modify(Modification),
     Ports(Vec<PortInfo>),
@@ -108,10 +108,10 @@ pub(super) enum Request {
 
 /// The state that a packet matches, with the number of its last change.
 /// `None` means that it never changed.
-pub(super) type Path = Vec<(Place, Option<u32>)>;
+pub(super) type Path = Vec<(ReadObject, Option<u32>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ReadObject {
     Table(u8),
     Group(u8),
     Port(u8),
@@ -137,7 +137,7 @@ struct Host {
     name: u32,
 }
 
-impl Place {
+impl ReadObject {
     /// The name under which an eviction is counted because the state here changed.
     pub(super) const fn of_eviction(self) -> &'static str {
         match self {
@@ -219,12 +219,12 @@ pub(super) fn modification(can_write: bool) -> impl Strategy<Value = Op> {
 }
 
 pub(super) fn op(can_write: bool) -> impl Strategy<Value = Op> {
-    use Turn::{Flood, Forward, Link, Presence};
+    use PortToggle::{Flood, Forward, Link, Presence};
     let turns = vec![Presence, Link, Link, Link, Flood, Flood, Forward];
     prop_oneof![
         20 => modification(can_write),
         2 => (INGRESS + 1..=PORTS, prop::sample::select(turns))
-            .prop_map(|(port, turn)| Op::Turn(port, turn)),
+            .prop_map(|(port, toggle)| Op::PortToggle(port, toggle)),
         1 => Just(Op::See(SENDER, INGRESS)),
         3 => (0..=SENDER, 1..=PORTS).prop_map(|(host, port)| Op::See(host, port)),
         1 => (5..100_u64).prop_map(Op::Wait),
@@ -325,7 +325,7 @@ fn goto(table: u8, next: u8) -> String {
 }
 
 impl Model {
-    /// Without rules; groups lead to the ingress, and nobody was seen.
+    /// Without rules; groups send to the ingress port, and no address was learned.
     pub(super) fn new() -> (Self, Vec<Request>) {
         let port = |number: u8| {
             let info = PortInfo::datapath(number.into());
@@ -361,7 +361,7 @@ impl Model {
 
     /// Returns the state that a packet from the ingress port matches.
     pub(super) fn path(&self, mut packet: Packet) -> Path {
-        let mut path = vec![(Place::Filters, Some(self.filters.1))];
+        let mut path = vec![(ReadObject::Filters, Some(self.filters.1))];
         let mut table = 0;
         loop {
             let seen = if packet & FRAGMENT == 0 { packet } else { packet & !PORT };
@@ -372,7 +372,7 @@ impl Model {
             // The first of the highest is the oldest.
             let best =
                 own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
-            path.push((Place::Table(table), best.map(|rule| rule.name)));
+            path.push((ReadObject::Table(table), best.map(|rule| rule.name)));
             let Some(best) = best else { return path };
             let next = match best.action {
                 Action::Output(port) => {
@@ -418,12 +418,12 @@ impl Model {
     }
 
     fn output(&self, port: u8, path: &mut Path) {
-        path.push((Place::Port(port), self.ports.get(&port).map(|own| own.name)));
+        path.push((ReadObject::Port(port), self.ports.get(&port).map(|own| own.name)));
     }
 
     fn lead_through(&self, group: u8, path: &mut Path) {
         let known = self.groups.get(&group);
-        path.push((Place::Group(group), known.map(|(_, name)| *name)));
+        path.push((ReadObject::Group(group), known.map(|(_, name)| *name)));
         match known {
             Some((FAILOVER, _)) => {
                 for port in WATCHED {
@@ -442,22 +442,22 @@ impl Model {
     /// As NORMAL does.
     fn switch(&self, packet: Packet, path: &mut Path) {
         let seen = |host| self.hosts.get(&host);
-        path.push((Place::Host(SENDER), seen(SENDER).map(|own| own.name)));
+        path.push((ReadObject::Host(SENDER), seen(SENDER).map(|own| own.name)));
         let target = host(packet);
-        path.push((Place::Host(target), seen(target).map(|own| own.name)));
+        path.push((ReadObject::Host(target), seen(target).map(|own| own.name)));
         match seen(target).and_then(|own| own.port) {
             Some(INGRESS) => {}
             Some(port) => self.output(port, path),
-            None => path.push((Place::Ports, Some(self.ports_name))),
+            None => path.push((ReadObject::Ports, Some(self.ports_name))),
         }
     }
 
-    /// Makes a change, and says how it is asked for; `None`: it is none.
+    /// Makes a change, and returns the request for it; `None` if nothing changes.
     pub(super) fn change(&mut self, op: &Op) -> Option<Request> {
         self.names += 1;
         match op {
             Op::Lead(group, to) => self.lead(*group, *to).map(Request::Modify),
-            Op::Turn(port, turn) => self.turn(*port, *turn),
+            Op::PortToggle(port, toggle) => self.toggle(*port, *toggle),
             Op::See(host, port) => self.see(*host, *port),
             Op::Wait(seconds) => {
                 self.now += seconds;
@@ -491,21 +491,21 @@ impl Model {
         Some(parse_group_mod(command, &text, &NoPortNames).unwrap().into())
     }
 
-    fn turn(&mut self, number: u8, turn: Turn) -> Option<Request> {
+    fn toggle(&mut self, number: u8, toggle: PortToggle) -> Option<Request> {
         let port = self.ports.get_mut(&number)?;
-        if !port.is_present && !matches!(turn, Turn::Presence) {
+        if !port.is_present && !matches!(toggle, PortToggle::Presence) {
             return None;
         }
         port.name = self.names;
-        match turn {
-            Turn::Presence => {
+        match toggle {
+            PortToggle::Presence => {
                 port.is_present = !port.is_present;
             }
-            Turn::Link => port.info.link_up = !port.info.link_up,
-            Turn::Flood => port.info.config.no_flood = !port.info.config.no_flood,
-            Turn::Forward => port.info.config.no_fwd = !port.info.config.no_fwd,
+            PortToggle::Link => port.info.link_up = !port.info.link_up,
+            PortToggle::Flood => port.info.config.no_flood = !port.info.config.no_flood,
+            PortToggle::Forward => port.info.config.no_fwd = !port.info.config.no_fwd,
         }
-        if matches!(turn, Turn::Presence) {
+        if matches!(toggle, PortToggle::Presence) {
             self.forget(|host| host.port == Some(number));
         }
         self.ports_name = self.names;
@@ -534,7 +534,7 @@ impl Model {
         Some(Request::Learn(Learning::Mac(sighting)))
     }
 
-    /// Forgets where hosts were seen; answers of how many.
+    /// Forgets the learned addresses of hosts; returns their number.
     fn forget(&mut self, is_over: impl Fn(&Host) -> bool) -> usize {
         let over = self.hosts.values_mut().filter(|host| host.port.is_some() && is_over(host));
         over.map(|host| (host.port, host.name) = (None, self.names)).count()

@@ -15,7 +15,7 @@
 //!
 //! The errors for malformed messages are those of Open vSwitch 3.1, with these exceptions:
 //!
-//! * A message that only a switch sends is a bad type, whatever its length.
+//! * A message that only a switch sends is a bad type, regardless of its length.
 //! * An error message from the peer is logged; the switch sends no error in reply.
 //! * Fragment policies other than normal are refused, not ignored.
 //! * Unknown flags and commands of bundles are refused, as the standard requires.

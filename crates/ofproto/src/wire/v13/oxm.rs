@@ -101,7 +101,7 @@ pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorC
 
 /// Writes a field header without a value.
 ///
-/// It uses the first number of the field, which is that of Nicira if there is one. Open vSwitch
+/// It uses the first number of the field, which is the Nicira number if there is one. Open vSwitch
 /// does the same in actions of every version.
 pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     let Some(oxm) = field.info().oxms.first() else { return };

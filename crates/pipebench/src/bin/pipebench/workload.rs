@@ -7,7 +7,7 @@ use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
 use shunt_pipebench::{DumpError, NameError, Progress, name::WorkloadName, workload::Workload};
 
 /// Description of names for `--help`.
-pub(crate) const NAMES: &str = "A NAME says all of a workload: \
+pub(crate) const NAMES: &str = "A NAME describes a workload completely: \
                                 SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n  psc                   \
                                              the PISCES pipeline, high locality, 100k flows, \
                                 seed 1\n  ols:low:1m:seed=7                  a million flows of \

@@ -25,7 +25,7 @@ pub(super) fn clause() -> impl Strategy<Value = FlowMod> {
 
 /// A rule that matches a conjunction, and perhaps more.
 pub(super) fn answer() -> impl Strategy<Value = FlowMod> {
-    (rule(), IDS).prop_map(|(request, id)| answering(request, id))
+    (rule(), IDS).prop_map(|(request, id)| rule_of_conjunction(request, id))
 }
 
 /// Clauses of one table and priority that some packets match.
@@ -49,13 +49,13 @@ pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {
             let own = clause_of(at(request), vec![action]);
             FlowMod { priority: Priority::new(priority), ..own }
         };
-        let answer = at(answering(FlowMod { matching: Match::any(), ..answer }, id));
+        let answer = at(rule_of_conjunction(FlowMod { matching: Match::any(), ..answer }, id));
         clauses.into_iter().map(clause).chain([answer]).collect()
     })
 }
 
 /// A conjunction in table 1 that many packets match.
-pub(super) fn usual() -> impl Strategy<Value = Vec<FlowMod>> {
+pub(super) fn common_conjunction() -> impl Strategy<Value = Vec<FlowMod>> {
     (rule(), rule(), select(MACS)).prop_map(|(request, answer, address)| {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::EthDst, address);
@@ -71,7 +71,7 @@ pub(super) fn usual() -> impl Strategy<Value = Vec<FlowMod>> {
         let instructions = Instructions { goto, ..answer.instructions };
         let answer = FlowMod { table, matching: Match::any(), instructions, ..answer };
         let clauses = [(0, Match::any()), (1, to_one)].map(clause);
-        clauses.into_iter().chain([answering(answer, 0)]).collect()
+        clauses.into_iter().chain([rule_of_conjunction(answer, 0)]).collect()
     })
 }
 
@@ -86,7 +86,7 @@ fn clause_of(request: FlowMod, clauses: Vec<Action>) -> FlowMod {
     FlowMod { instructions, ..request }
 }
 
-fn answering(request: FlowMod, id: u32) -> FlowMod {
+fn rule_of_conjunction(request: FlowMod, id: u32) -> FlowMod {
     let mut key = request.matching.key();
     let mut mask = FlowMask::from(request.matching.mask());
     key.set_field(FieldId::ConjId, u128::from(id));

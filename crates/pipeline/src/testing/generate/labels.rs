@@ -125,7 +125,8 @@ fn stacked() -> impl Strategy<Value = Vec<Action>> {
 
 /// A world in which rules have mostly such actions.
 pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
-    let met = BRIDGES.map(|id| conjunction::usual().prop_map(move |rules| Op::Apply(id, rules)));
+    let met = BRIDGES
+        .map(|id| conjunction::common_conjunction().prop_map(move |rules| Op::Apply(id, rules)));
     let met = option::weighted(0.5, met);
     (super::plain_world(), met).prop_flat_map(|(mut world, met)| {
         world.extend(met.into_iter().flatten());
@@ -191,7 +192,7 @@ pub(super) fn popping(request: FlowMod) -> FlowMod {
 ///
 /// Labels below the bottom of the stack are zero, and so are those of packets without labels. The
 /// hidden headers have the same type, in a frame of some length.
-pub(super) fn exorcise(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
+pub(super) fn copy_hidden_state(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
     let [hidden_type, noise] =
         [key.words()[THIRD] >> 16, other.words()[THIRD]].map(|word| word & 0xffff);
     let [hidden_type, noise] = [hidden_type, noise].map(|half| u16::try_from(half).unwrap_or(0));

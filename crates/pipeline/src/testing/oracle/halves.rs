@@ -129,7 +129,7 @@ impl Halves {
         Ok(())
     }
 
-    /// Begins a packet-in, which may pass a meter of its own.
+    /// Begins a packet-in, which may pass its own meter.
     pub(super) fn begin_packet_in(&mut self) -> PacketInCopies {
         PacketInCopies(std::mem::take(&mut self.copies))
     }

@@ -81,7 +81,7 @@ impl RuleToLearn {
     }
 
     /// Returns whether `rule` already equals the result of learning.
-    pub(in crate::testing) fn is_nothing_new(&self, rule: &Rule) -> bool {
+    pub(in crate::testing) fn changes_nothing(&self, rule: &Rule) -> bool {
         let cookie = self.request.cookie;
         *rule.instructions == self.request.instructions
             && (cookie.number() == u64::MAX || cookie == rule.cookie)
@@ -117,7 +117,7 @@ impl Walker<'_> {
             LearnEffect::Mac(_) => false,
         };
         let is_overtaken = self.halves.has_learned(is_other);
-        let known = old.filter(|rule| !is_overtaken && learned.is_nothing_new(rule));
+        let known = old.filter(|rule| !is_overtaken && learned.changes_nothing(rule));
         let known = known.map(|rule| rule.id);
         let is_learned = known.is_some() || !learned.is_over(rules);
         match known {
@@ -138,7 +138,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The rule that a `learn` makes of the packet, as `ovs-actions(7)` tells it.
+    /// The rule that a `learn` makes of the packet (`ovs-actions(7)`).
     #[expect(clippy::expect_used, reason = "generated loads are short")]
     fn learned_rule(&self, action: &LearnAction) -> FlowMod {
         let mut learned = head(action);
@@ -213,7 +213,7 @@ fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
     }
 }
 
-/// An output to a port of 16 bits; to some of the reserved ones there is none.
+/// An output to a port of 16 bits; some reserved ports cannot be outputs.
 fn output(value: u128) -> Option<Action> {
     let reserved = [
         (0xfff8, PortNo::IN_PORT),

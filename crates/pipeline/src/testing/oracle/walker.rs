@@ -1,8 +1,8 @@
 //! The walk of one packet through tables, by linear scans and recursion.
 //!
 //! Where the switch parses the packet again, a new [`Half`](super::halves::Half) of the walk begins
-//! with the same state. It ends with the clone, the bucket or the bridge that it began in, and the
-//! half before it goes on as if nothing had been.
+//! with the same state. It ends with the clone, bucket or bridge in which it began, and the outer
+//! half continues unchanged.
 
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ impl<'w> Walker<'w> {
         Ok(rule)
     }
 
-    #[inline(never)] // Keys on the stack of what recurs would fill it.
+    #[inline(never)] // Keys in recursive frames would fill the stack.
     fn find_rule(
         &mut self,
         table: TableId,
@@ -367,9 +367,9 @@ impl<'w> Walker<'w> {
     #[inline(never)]
     fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
-        // A packet-in carries a copy of its own.
+        // A packet-in carries its own copy.
         let outer = self.halves.begin_packet_in();
-        if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
+        if let Some(meter) = asked.meter.filter(|_| self.reported_reason(asked.reason).is_some()) {
             self.meter(meter);
         }
         self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
@@ -518,7 +518,7 @@ impl<'w> Walker<'w> {
     }
 
     /// Returns the reason that a packet-in contains, if there is one.
-    fn reason_told(&self, reason: PacketInReason) -> Option<PacketInReason> {
+    fn reported_reason(&self, reason: PacketInReason) -> Option<PacketInReason> {
         let is_miss = self
             .rule
             .as_ref()
@@ -540,7 +540,7 @@ impl<'w> Walker<'w> {
         max_len: u16,
         userdata: &[u8],
     ) {
-        let Some(reason) = self.reason_told(reason) else { return };
+        let Some(reason) = self.reported_reason(reason) else { return };
         let key = self.packet.key();
         let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
         let punted = Punted {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Tables {
-    /// Makes sure that instructions name what there is.
+    /// Checks that instructions name existing groups and meters.
     pub(super) fn check(&self, instructions: &Instructions) -> Result<(), FlowModError> {
         let (groups, meters) = (groups_named(instructions), meters(instructions));
         let group = groups.into_iter().find(|id| !self.groups.contains_key(&GroupId::new(*id)));
@@ -121,7 +121,7 @@ pub(super) fn groups_named(actions: &impl std::fmt::Debug) -> Vec<u32> {
     names(actions, "Group(GroupId(")
 }
 
-/// The numbers that follow a text in what a value prints as.
+/// The numbers that follow `text` in the printed form of a value.
 fn names(value: &impl std::fmt::Debug, before: &str) -> Vec<u32> {
     let text = format!("{value:?}");
     let parts = text.split(before).skip(1);

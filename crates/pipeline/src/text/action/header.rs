@@ -204,5 +204,5 @@ const VLAN_PCP_MAX: u128 = 7;
 const VLAN_PRESENT: u128 = 0x1000;
 /// The bits of the TOS byte that belong to ECN.
 const ECN_BITS: u8 = 3;
-const VID_RULE: &str = "add 0x1000, the bit that says that there is a tag";
+const VID_RULE: &str = "add 0x1000, the bit that marks a present tag";
 const TOS_RULE: &str = "its two lowest bits are nw_ecn";

@@ -203,7 +203,9 @@ fn format_spec(spec: &LearnSpec) -> String {
         (LearnTarget::Match(target), LearnSource::Field(source)) if source == target => {
             subfield::format(*target)
         }
-        (LearnTarget::Match(target), LearnSource::Value(value)) => format_asked(*target, *value),
+        (LearnTarget::Match(target), LearnSource::Value(value)) => {
+            format_match_value(*target, *value)
+        }
         (LearnTarget::Match(target), source) => {
             format!("{}={}", subfield::format(*target), format_source(source))
         }
@@ -223,7 +225,7 @@ fn format_source(source: &LearnSource) -> String {
 
 /// Prints a value of a learned rule.
 /// A whole field is printed in the format of the field.
-fn format_asked(target: Subfield, value: u128) -> String {
+fn format_match_value(target: Subfield, value: u128) -> String {
     let field = target.field;
     let number = u32::try_from(value).ok().filter(|_| field.info().format == Format::Port);
     match (subfield::whole_name(target), number) {

@@ -1,4 +1,4 @@
-//! Actions as text, by topic: each module reads and prints what it is about.
+//! Actions as text: each module parses and prints the actions of one topic.
 //!
 //! ```text
 //! named      which module reads the action of a name     format     which one prints an action

@@ -1,4 +1,4 @@
-//! Single actions, in the form in which text says them.
+//! Single actions, in the canonical form of text.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, PortNo};

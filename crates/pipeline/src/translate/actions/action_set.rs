@@ -14,7 +14,7 @@ pub(in crate::translate) struct ActionSet<'a> {
     actions: Vec<&'a Action>,
 }
 
-/// A kind of which a set has one action at most; in the order of execution.
+/// The kinds of actions, of which a set has at most one each, in the order of execution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SetActionKind {
     CopyTtlIn,

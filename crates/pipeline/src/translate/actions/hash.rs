@@ -6,8 +6,8 @@
 //! Fields are added one by one, each mixed by the finalizer of MurmurHash3 (Austin Appleby). If
 //! both directions of a connection must agree, the lower end comes first. A field that the packet
 //! lacks adds nothing. A fragment has no ports, not even the first one: all fragments of a packet
-//! make the same choice. There is no seed, so switches side by side, and a switch after a restart,
-//! choose alike; another basis gives another choice.
+//! make the same choice. There is no seed, so parallel switches, and a switch after a restart,
+//! choose the same; another basis gives another choice.
 
 use shunt_flow::FieldId;
 
@@ -32,7 +32,7 @@ impl Hash {
 
     /// Returns the hash with one more value.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is used by itself")]
     pub(in crate::translate) const fn with(self, value: u128) -> Self {
         Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
     }
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Computed independently: switches side by side, of any version, choose alike.
+    /// Computed independently: parallel switches of any version choose the same.
     #[test]
     fn the_hash_of_some_values_is_what_it_always_was() {
         assert_eq!(Hash::of(7).with(1).whole(), 0x8c33_56ff_d800_1115);

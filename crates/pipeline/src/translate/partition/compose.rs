@@ -117,7 +117,7 @@ pub(in crate::translate) fn compose(
     Some(composer.sub_traversal(&noted.limit_use))
 }
 
-/// Stores the continuation behind these visits, if it is that of a plain state.
+/// Stores the continuation behind these visits, if its state is plain.
 pub(in crate::translate) fn keep_continuation(
     tables: TablesAtVersion<'_>,
     start: Option<&Arc<Continuation>>,

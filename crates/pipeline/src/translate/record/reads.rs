@@ -12,7 +12,7 @@ use crate::{id::BridgeId, versions::delta::Object};
 #[derive(Default)]
 pub(in crate::translate) struct Reads {
     list: Vec<Object>,
-    /// The objects, if there are more than [`LOOKED_THROUGH_MAX`].
+    /// The objects, if there are more than [`LINEAR_SEARCH_MAX`].
     set: BTreeSet<Object>,
     tail: Option<TailReads>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct TailReads {
 const PORTS_MAX: usize = 32;
 
 /// Number of objects up to which a linear search is fastest.
-const LOOKED_THROUGH_MAX: usize = 64;
+const LINEAR_SEARCH_MAX: usize = 64;
 
 impl Reads {
     pub(in crate::translate) fn add(&mut self, object: Object) {
@@ -91,7 +91,7 @@ impl Reads {
         self.list.push(object);
         if !self.set.is_empty() {
             self.set.insert(object);
-        } else if self.list.len() > LOOKED_THROUGH_MAX {
+        } else if self.list.len() > LINEAR_SEARCH_MAX {
             self.set.extend(&self.list);
         }
     }

@@ -531,7 +531,7 @@ pub(in crate::translate) fn mask_of(fill: impl FnOnce(&mut GrowingMask)) -> Spar
 }
 
 /// Returns the words of a field, with its bits that are set in `bits`.
-#[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "each half is used by itself")]
 pub(in crate::translate) fn words(
     field: FieldId,
     bits: u128,

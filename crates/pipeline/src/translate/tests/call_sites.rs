@@ -1,7 +1,7 @@
 //! Every call that records a dependency of a translation is needed.
 //!
-//! In tests the recorder asks here whether the calling line is disabled. So each line that records
-//! something is left out in turn, without a new compilation, and a law of translation must break
+//! In tests the recorder asks here whether the calling line is disabled. So each recording call is
+//! left out in turn, without a new compilation, and a law of translation must break
 //! for some packet of the generated worlds.
 //!
 //! A call that may be left out without breaking a law is listed in [`SPARE`], with the name of the
@@ -96,7 +96,7 @@ impl CallSiteCase {
     }
 
     /// Returns whether a law or an assertion breaks when the call is left out.
-    fn breaks_without(&self, site: Site) -> bool {
+    fn fails_without(&self, site: Site) -> bool {
         CALLS.with_borrow_mut(|calls| calls.disabled = Some(site));
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.laws_hold()));
         CALLS.with_borrow_mut(|calls| calls.disabled = None);
@@ -116,7 +116,7 @@ fn aimed(
     let reads: BTreeSet<_> = traversals.flat_map(|traversal| traversal.reads).collect();
     let changes = reads.into_iter().filter_map(generate::change_of).take(AIMED);
     let changes = changes.map(|change| draw(runner, &change));
-    let learn = packets.first().map(|key| Op::Teach(Box::new(key.clone())));
+    let learn = packets.first().map(|key| Op::LearnFrom(Box::new(key.clone())));
     changes.chain(learn).collect()
 }
 
@@ -250,7 +250,7 @@ fn every_call_that_records_something_is_needed() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let is_needed = |(site, cases): (&Site, &Vec<&CallSiteCase>)| {
-        (*site, cases.iter().take(CASES_EACH).any(|case| case.breaks_without(*site)))
+        (*site, cases.iter().take(CASES_EACH).any(|case| case.fails_without(*site)))
     };
     let needed: BTreeMap<Site, bool> = reached.iter().map(is_needed).collect();
     panic::set_hook(hook);
@@ -270,7 +270,7 @@ fn every_call_that_records_something_is_needed() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the source lines that record something, by file and number.
+/// Returns the source lines with recording calls, by file and number.
 ///
 /// A file is named with its folder.
 fn lines() -> BTreeMap<(String, u32), String> {

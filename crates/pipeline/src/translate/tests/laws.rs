@@ -181,8 +181,8 @@ pub(in crate::translate) fn sub_traversals(
     sub_traversals
 }
 
-/// A sub-traversal is that of every packet of its region, and leads all of them to
-/// one next one.
+/// All packets of its region have this sub-traversal, and the same next
+/// one.
 pub(in crate::translate) fn sub_traversals_are_uniform(
     twin: &Twin,
     sub_traversals: &[SubTraversal],

@@ -132,7 +132,7 @@ fn generated_switches_reach_every_feature() {
             observed.iter().filter(|(_, is_satisfied)| *is_satisfied).for_each(|(feature, _)| {
                 *counts.entry(*feature).or_default() += 1;
             });
-            twin.apply(&Op::Teach(Box::new(key.clone())));
+            twin.apply(&Op::LearnFrom(Box::new(key.clone())));
         }
     }
     let rare: Vec<_> = Feature::ALL

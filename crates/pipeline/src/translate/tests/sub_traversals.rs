@@ -74,7 +74,7 @@ proptest! {
 
     #[test]
     fn composed_sub_traversals_equal_translated_ones(
-        world in generate::leading_world(),
+        world in generate::goto_world(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
     ) {
@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn later_changes_keep_sub_traversals_of_a_version(
-        world in prop_oneof![generate::world().boxed(), generate::leading_world().boxed()],
+        world in prop_oneof![generate::world().boxed(), generate::goto_world().boxed()],
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
         ops in prop::collection::vec(generate::op(), 1..5),

@@ -8,8 +8,8 @@
 //! **Fields.** `pending` holds the header bits that were written and not emitted yet. All of them
 //! are emitted, even if the new value equals the old one of this packet: other packets of the
 //! entry's region may have had another. After a clone, the bits that were emitted inside it are
-//! pending again. If these get back a value with which the packet arrived, they are consulted, so
-//! that the value is a constant of the entry.
+//! pending again. If an action restores the value with which the packet arrived, the bits are
+//! consulted, so that the value is a constant of the entry.
 //!
 //! **Shims.** A VLAN tag has an identity, which represents its value: a tag with emitted rewritten
 //! bits becomes another tag. The tags that both the packet on the wire and the key have are the
@@ -429,7 +429,7 @@ const fn tag(key: &FlowKey, shift: u32) -> [u8; 4] {
 }
 
 /// Returns the half of a word that a tag or a label fills.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
 const fn entry(key: &FlowKey, word: usize, shift: u32) -> u32 {
     (key.words()[word] >> shift) as u32
 }

@@ -39,7 +39,7 @@ const A: u32 = 3;
 const B: u32 = 4;
 
 /// A running switch with its virtual devices.
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     pub(crate) switch: Box<dyn Switch>,
     pub(crate) sender: WireSender,
     /// The far ends of all exits.
@@ -48,7 +48,7 @@ pub(crate) struct Bed {
     cables: Cables,
 }
 
-impl Bed {
+impl Testbed {
     /// Creates a switch with its rules and an empty cache.
     pub(crate) fn new(contender: &Contender, folder: &Path, setup: &Setup) -> Self {
         output("ip", &["link", "set", "lo", "up"]);
@@ -60,9 +60,9 @@ impl Bed {
         let devices = [OTHERS, A, B].map(|port| cables.far(port)).to_vec();
         let sink = Sink { devices, timeout: TIMEOUT };
         let sender = WireSender::open(&cables.far(IN));
-        let bed = Self { switch, sender, sink, cables };
-        bed.load();
-        bed
+        let testbed = Self { switch, sender, sink, cables };
+        testbed.load();
+        testbed
     }
 
     fn load(&self) {

@@ -15,19 +15,19 @@ use shunt_pipeline::DatapathPort;
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-/// The result of a rigged receive queue.
-pub(crate) type Trick = fn() -> Result<RxReport, PortError>;
+/// The result of a faulty receive queue.
+pub(crate) type ReceiveResult = fn() -> Result<RxReport, PortError>;
 
 /// A receive queue with a descriptor that is always readable.
-struct RiggedRx {
-    trick: Trick,
+struct FaultyRx {
+    trick: ReceiveResult,
     event: Waker,
 }
 
 /// A transmit queue that takes nothing.
 struct NoTx;
 
-impl RxQueue for RiggedRx {
+impl RxQueue for FaultyRx {
     fn rx(&mut self, _: &mut Pool, _: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         (self.trick)()
     }
@@ -46,23 +46,24 @@ impl TxQueue for NoTx {
 }
 
 /// A transmit queue that stops at frames of certain lengths.
-struct PickyTx {
+struct RefusingTx {
     end: TxEnd,
 }
 
 /// Frames that a picky queue has no room for.
-const CROWDED: usize = 61;
+const UNSENDABLE_FRAMES: usize = 61;
 /// Frames that it will never send.
 const REFUSED: usize = 62;
 /// Frames at which it is full.
 const FULL: usize = 63;
 
-impl TxQueue for PickyTx {
+impl TxQueue for RefusingTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
-        let place = packets.iter().position(|packet| (CROWDED..=FULL).contains(&packet.len()));
+        let place =
+            packets.iter().position(|packet| (UNSENDABLE_FRAMES..=FULL).contains(&packet.len()));
         let Some(place) = place else { return packets.len() };
         self.end = match packets[place].len() {
-            CROWDED => TxEnd::Crowded,
+            UNSENDABLE_FRAMES => TxEnd::Crowded,
             REFUSED => TxEnd::Refused,
             _ => TxEnd::Full,
         };
@@ -76,12 +77,12 @@ impl TxQueue for PickyTx {
     fn flush(&mut self) {}
 }
 
-/// A port with a rigged receive queue.
-pub(crate) fn rigged(port: u32, trick: Trick) -> ThreadPort {
-    rigged_with(port, trick, Box::new(NoTx))
+/// A port with a faulty receive queue.
+pub(crate) fn faulty_port(port: u32, trick: ReceiveResult) -> ThreadPort {
+    faulty_port_with(port, trick, Box::new(NoTx))
 }
 
-fn rigged_with(port: u32, trick: Trick, tx: Box<dyn TxQueue>) -> ThreadPort {
+fn faulty_port_with(port: u32, trick: ReceiveResult, tx: Box<dyn TxQueue>) -> ThreadPort {
     let event = Waker::new().unwrap();
     // A signal that is never cleared: the descriptor stays readable.
     event.prepare_park();
@@ -96,13 +97,13 @@ fn rigged_with(port: u32, trick: Trick, tx: Box<dyn TxQueue>) -> ThreadPort {
             frame_max: Pool::LARGE,
             can_wait: true,
         },
-        queues: Queues { rx: Some(Box::new(RiggedRx { trick, event })), tx },
+        queues: Queues { rx: Some(Box::new(FaultyRx { trick, event })), tx },
         traffic: Arc::default(),
     }
 }
 
 fn gone() -> Result<RxReport, PortError> {
-    Err(PortError::DeviceGone { name: "rigged".to_owned() })
+    Err(PortError::DeviceGone { name: "faulty".to_owned() })
 }
 
 fn finished() -> Result<RxReport, PortError> {
@@ -111,9 +112,9 @@ fn finished() -> Result<RxReport, PortError> {
 
 #[test]
 fn an_ended_queue_wakes_no_thread() {
-    for trick in [gone as Trick, finished] {
+    for trick in [gone as ReceiveResult, finished] {
         let mut switch = Switch::new(1, 0, ThreadConfig::default());
-        let port = rigged(1, trick);
+        let port = faulty_port(1, trick);
         let traffic = Arc::clone(&port.traffic);
         let command = shunt_datapath::Command::AddPort(Box::new(port));
         switch.controls[0].send(command).unwrap();
@@ -133,15 +134,15 @@ fn an_unsendable_frame_is_dropped_alone() {
     let cases: [(&[usize], [u64; 3]); 6] = [
         (&[60, 64, 65], [3, 0, 0]),
         (&[60, REFUSED, 60, REFUSED], [2, 2, 0]),
-        (&[CROWDED, 60, CROWDED, 60], [2, 0, 2]),
-        (&[60, CROWDED, CROWDED, 60, 60], [1, 0, 4]),
-        (&[CROWDED, REFUSED, 60], [1, 1, 1]),
+        (&[UNSENDABLE_FRAMES, 60, UNSENDABLE_FRAMES, 60], [2, 0, 2]),
+        (&[60, UNSENDABLE_FRAMES, UNSENDABLE_FRAMES, 60, 60], [1, 0, 4]),
+        (&[UNSENDABLE_FRAMES, REFUSED, 60], [1, 1, 1]),
         (&[60, FULL, 60], [1, 0, 2]),
     ];
     for (lengths, expected) in cases {
         let mut switch = Switch::new(1, 2, ThreadConfig::default());
-        let picky = Box::new(PickyTx { end: TxEnd::Full });
-        let port = rigged_with(2, finished, picky);
+        let picky = Box::new(RefusingTx { end: TxEnd::Full });
+        let port = faulty_port_with(2, finished, picky);
         let traffic = Arc::clone(&port.traffic);
         switch.controls[0].send(shunt_datapath::Command::AddPort(Box::new(port))).unwrap();
         switch.apply(&[rule(1, Match::any(), vec![output(2)])]);

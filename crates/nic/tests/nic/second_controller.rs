@@ -55,13 +55,13 @@ async fn forwards(world: &mut World) {
 }
 
 /// A second controller.
-struct Stranger {
+struct SecondController {
     client: P4RuntimeClient<Channel>,
 }
 
 const ELECTION: Uint128 = Uint128 { high: 9, low: 9 };
 
-impl Stranger {
+impl SecondController {
     async fn new(address: SocketAddr) -> Self {
         let client = P4RuntimeClient::connect(format!("http://{address}")).await.unwrap();
         Self { client: client.max_decoding_message_size(64 << 20) }
@@ -163,7 +163,7 @@ fn events(world: &mut World) -> Vec<OffloadEvent> {
 #[tokio::test]
 async fn a_message_beyond_eight_mebibytes_is_refused() {
     let mut world = forwarding().await;
-    let mut stranger = Stranger::new(world.address).await;
+    let mut stranger = SecondController::new(world.address).await;
     // The message is read, and refused because its sender is not the primary.
     assert_eq!(stranger.write(4 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(7 << 20).await, Code::PermissionDenied);
@@ -192,7 +192,7 @@ async fn a_message_beyond_eight_mebibytes_is_refused() {
 #[tokio::test]
 async fn another_program_is_refused_and_the_entries_stay() {
     let mut world = forwarding().await;
-    let mut stranger = Stranger::new(world.address).await;
+    let mut stranger = SecondController::new(world.address).await;
     let (sender, mut replies) = stranger.take_over().await;
     let ours = program();
     let [more_stages, more_room] =
