@@ -1,7 +1,7 @@
 //! The command line of the experiments, which `cargo xtask bench` forwards.
 //!
 //! Experiments run in a network namespace of their own, so that bridges and devices with equal
-//! names do not collide and nothing is left behind. The first process reads the command line and
+//! names do not collide and nothing is left over. The first process reads the command line and
 //! downloads what is needed. It then starts itself again in a namespace without network access.
 
 use std::{

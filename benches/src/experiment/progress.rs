@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_that_of_the_steps_so_far() {
+    fn the_remaining_time_follows_the_finished_steps() {
         assert_eq!(
             bar(3, 6, 30.0),
             format!("[{0}{1}]  50 %, 30 s left:", "#".repeat(15), ".".repeat(15))

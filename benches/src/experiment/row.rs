@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_do_not_agree_are_noise() {
+    fn differing_rounds_count_as_noise() {
         let mixed = row(Better::Less, &[100.0, 100.0, 100.0], &[90.0, 120.0, 130.0]);
         assert_eq!(mixed.ratio().unwrap().verdict(), Verdict::Noise);
         let tiny = row(Better::Less, &[100.0; 3], &[101.0; 3]);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_must_be_clearer_than_many() {
+    fn few_rounds_need_a_larger_difference() {
         let verdict =
             |ours: &[f64], rival: &[f64]| row(Better::Less, ours, rival).ratio().unwrap().verdict();
         assert_eq!(verdict(&[10.0, 11.0], &[20.0, 22.0]), Verdict::Unsure);

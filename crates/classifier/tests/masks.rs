@@ -183,7 +183,7 @@ fn the_cheaper_of_two_proofs_is_used() {
 }
 
 #[test]
-fn a_longer_prefix_is_not_excluded_by_the_bits_that_excluded_a_shorter_one() {
+fn a_longer_prefix_needs_its_own_exclusion() {
     let rules: &[&[Item]] = &[
         &[IP, (Ipv4Dst, ip([11, 0, 0, 0]), ones(8))],
         &[IP, (Ipv4Dst, ip([10, 0, 0, 0]), ones(9))],

@@ -18,15 +18,15 @@ suite!(
     of_equal_priorities_the_older_rule_wins,
     every_priority_is_a_priority,
     the_result_depends_on_the_consulted_bits,
-    a_strict_find_asks_for_mask_value_and_priority,
-    a_version_sees_what_was_added_before_and_removed_after_it,
+    a_strict_find_compares_mask_value_and_priority,
+    a_version_sees_earlier_additions_and_later_removals,
     a_rule_that_a_version_adds_and_removes_is_never_seen,
     a_rule_that_replaces_another_keeps_its_place,
     only_the_rule_that_lives_is_removed,
     reclaiming_frees_only_invisible_objects,
     versions_may_end_out_of_order,
     a_table_can_be_emptied_and_filled_again,
-    matches_come_one_after_another_down_to_a_floor,
+    matches_are_returned_in_order_down_to_a_floor,
     matches_report_the_remaining_maximum_priority,
     an_unused_match_adds_no_bits,
     rules_overlap_where_a_packet_can_match_both,
@@ -133,7 +133,7 @@ fn the_result_depends_on_the_consulted_bits(table: &mut impl Classifier<u32>) {
     assert_eq!(mask, FlowMask::from(prefix(0, 16).mask()));
 }
 
-fn a_strict_find_asks_for_mask_value_and_priority(table: &mut impl Classifier<u32>) {
+fn a_strict_find_compares_mask_value_and_priority(table: &mut impl Classifier<u32>) {
     let matching = prefix(0x0a01_0000, 16);
     table.insert(matching.clone(), rank(5, 2), V[1], 2);
     table.insert(matching.clone(), rank(5, 1), V[1], 1);
@@ -149,7 +149,7 @@ fn a_strict_find_asks_for_mask_value_and_priority(table: &mut impl Classifier<u3
     assert_eq!(find(&prefix(0x0a02_0000, 16), 5, V[1]), None);
 }
 
-fn a_version_sees_what_was_added_before_and_removed_after_it(table: &mut impl Classifier<u32>) {
+fn a_version_sees_earlier_additions_and_later_removals(table: &mut impl Classifier<u32>) {
     let matching = prefix(0x0a00_0000, 8);
     table.insert(matching.clone(), rank(5, 0), V[1], 1);
     assert_eq!(table.remove(&matching, rank(5, 0), V[3]), Some(1));
@@ -237,7 +237,7 @@ fn a_table_can_be_emptied_and_filled_again(table: &mut impl Classifier<u32>) {
     }
 }
 
-fn matches_come_one_after_another_down_to_a_floor(table: &mut impl Classifier<u32>) {
+fn matches_are_returned_in_order_down_to_a_floor(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
     table.insert(prefix(0x0a01_0200, 24), rank(5, 1), V[0], 2);
     table.insert(prefix(0x0a00_0000, 8), rank(7, 2), V[0], 3);

@@ -224,7 +224,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_that_agree_in_what_was_consulted_get_one_answer(
+        fn keys_that_agree_in_consulted_bits_get_one_result(
             field in any_field(),
             key in any_key(),
             other in any_key(),
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn a_match_of_a_whole_packet_may_name_what_the_packet_has(
+        fn an_exact_match_may_name_fields_of_its_packet(
             field in any_field(),
             key in any_key(),
         ) {

@@ -88,7 +88,7 @@ fn columns(field: FieldId) -> [&'static str; 4] {
 }
 
 #[test]
-fn every_fact_of_the_manual_is_in_the_table() {
+fn the_field_table_equals_the_manual() {
     for fact in facts() {
         let name = fact.names[0];
         if name == "tun_metadata0" {

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_great_deficit_is_found_in_its_first_round() {
+    fn a_large_deficit_is_found_in_one_round() {
         for granularity in GRANULARITIES {
             let traffic = SimulatedTraffic { used: 0, other: 330, seed: 1 };
             assert_eq!(traffic.changes(granularity, 50), [0]);

@@ -255,7 +255,7 @@ impl Gigaflow {
     /// `None` means that the packet must [start over](Self::start_over). The reason is one of these:
     ///
     /// - its bridge caches megaflows;
-    /// - no stage behind the last entry of the walk can take the rest of the traversal;
+    /// - no stage after the last entry of the walk can take the rest of the traversal;
     /// - the rest learns, recirculates or comes near a bound.
     pub fn resume(
         &mut self,

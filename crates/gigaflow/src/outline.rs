@@ -32,7 +32,7 @@ mod fields;
 pub struct StateId(u32);
 
 impl StateId {
-    /// The state behind the last step.
+    /// The state after the last step.
     pub const END: Self = Self(u32::MAX);
 
     /// Creates the id with this number.
@@ -165,7 +165,7 @@ impl TraversalOutline {
         self.segments.len()
     }
 
-    /// The state in front of a segment, or behind the last one.
+    /// The state in front of a segment, or after the last one.
     pub(crate) fn state_before(&self, segment: usize) -> StateId {
         self.segments.get(segment).map_or(StateId::END, |segment| segment.begin)
     }

@@ -96,7 +96,7 @@ fn all_short_traversals_are_partitioned_as_by_brute_force() {
 }
 
 #[test]
-fn equal_prefixes_are_partitioned_alike() {
+fn equal_prefixes_are_partitioned_equally() {
     let compared = Cell::new(0);
     let inputs = (plain::outline(5), plain::outline(4), plain::outline(4), 1_u8..=5);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(4000));

@@ -162,7 +162,7 @@ mod tests {
         (NicDevice::new(Arc::clone(&chain), Arc::new(CommandQueue::new().unwrap())), chain)
     }
 
-    /// Returns the tag of a packet behind the entry.
+    /// Returns the tag of a packet after the entry.
     fn tag(chain: &Mutex<NicChain>) -> u16 {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::IpEcn, 1);

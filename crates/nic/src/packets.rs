@@ -16,7 +16,7 @@ use shunt_flow::{
 const TCI_PRESENT: u16 = 0x1000;
 const TPID: u16 = 0x8100;
 const TAG_BYTES: usize = 4;
-/// The offset of the TCI in a tagged frame, behind the TPID.
+/// The offset of the TCI in a tagged frame, after the TPID.
 const TCI_AT: usize = 14;
 
 /// Parses the headers of a frame; `None` if the P4 program cannot parse it.
@@ -73,7 +73,7 @@ const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
 /// The same protocols for IPv6, and extension headers.
 const UNKNOWN_V6: [u8; 9] = [0, 1, 2, 43, 44, 51, 60, 132, 135];
 
-/// Returns the EtherType of the Ethernet header, or the one behind the VLAN tag.
+/// Returns the EtherType of the Ethernet header, or the one after the VLAN tag.
 fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
     let start = if is_tagged { 16 } else { 12 };
     let bytes = frame.get(start..)?.first_chunk()?;

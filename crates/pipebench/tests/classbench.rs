@@ -96,7 +96,7 @@ fn family(set: BuiltinSet, requested: u32, of: impl Fn(&PublishedSet) -> f64) ->
 }
 
 #[test]
-fn our_own_sets_lie_among_the_original_ones_of_their_family() {
+fn generated_sets_resemble_their_family() {
     // The original generator has no OpenFlow family.
     for set in [BuiltinSet::Acl, BuiltinSet::Firewall, BuiltinSet::Ipc] {
         let statistics = Statistics::of(&make(&set.parameters(), 10_000, 1));

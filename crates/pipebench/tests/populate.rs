@@ -198,7 +198,7 @@ fn real_and_plain_forms_forward_equally() {
 }
 
 #[test]
-fn a_pipeline_takes_all_the_rules() {
+fn a_pipeline_accepts_all_generated_rules() {
     let each =
         |population: fn(&str) -> Population| BUILTIN.iter().map(move |one| population(one.name));
     for population in

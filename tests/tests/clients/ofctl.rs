@@ -78,7 +78,7 @@ fn rules_come_back_as_they_were_given() {
 }
 
 #[test]
-fn strict_and_loose_changes_choose_the_rules_that_they_should() {
+fn strict_and_loose_changes_select_the_right_rules() {
     let daemon = daemon();
     for rule in [
         "cookie=0x10,priority=5,ip,nw_dst=10.0.0.0/8,actions=output:1",

@@ -38,7 +38,7 @@ pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<TableOp>> {
     prop::collection::vec(op, 0..=length_max)
 }
 
-/// Few priorities, both ends among them.
+/// Few priorities, including the lowest and the highest.
 pub fn priority() -> impl Strategy<Value = Priority> {
     select(vec![0, 1, 2, 3, u16::MAX]).prop_map(Priority::new)
 }

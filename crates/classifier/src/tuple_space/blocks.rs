@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_that_come_and_go_leave_the_sets_of_those_that_stay(
+        fn removed_slots_leave_other_sets_unchanged(
             ops in prop::collection::vec((0..20usize, any::<Index>(), 0..3u8), 1..400),
         ) {
             let slots = slots();

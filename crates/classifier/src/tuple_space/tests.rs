@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn every_answer_is_the_oracles(ops in testing::ops(60), keys in keys()) {
+    fn every_result_equals_the_oracle(ops in testing::ops(60), keys in keys()) {
         let life = Life::of(&ops);
         for version in life.versions() {
             for key in &keys {
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_that_agree_under_the_mask_get_one_answer(
+    fn keys_that_agree_under_the_mask_get_one_result(
         ops in testing::ops(60),
         keys in keys(),
         noise in testing::noise(),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn the_oracles_mask_is_uniform_too(ops in testing::ops(40), keys in keys()) {
+    fn the_mask_of_the_oracle_is_uniform(ops in testing::ops(40), keys in keys()) {
         let life = Life::of(&ops);
         for version in life.versions() {
             for key in &keys {
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn strict_find_and_listing_are_the_oracles(ops in testing::ops(60)) {
+    fn strict_find_and_listing_equal_the_oracle(ops in testing::ops(60)) {
         let life = Life::of(&ops);
         for version in life.versions() {
             for (matching, rank, _) in &life.rules {
@@ -298,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn overlaps_and_rules_within_are_the_oracles(
+    fn overlaps_and_rules_within_equal_the_oracle(
         ops in testing::ops(60),
         filters in prop::collection::vec((testing::matching(), testing::priority()), 1..12),
     ) {

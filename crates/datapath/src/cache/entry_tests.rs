@@ -141,7 +141,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn every_hit_is_credited_once_to_what_was_hit(ops in ops()) {
+    fn every_hit_is_credited_once_to_its_entry(ops in ops()) {
         let mut model = Model {
             entries: Entries::new(LIMIT),
             live: BTreeMap::new(),

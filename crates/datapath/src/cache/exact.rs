@@ -10,7 +10,7 @@
 //! tag, and the tags keep their names. So the caller must check that *all* entries live.
 //!
 //! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
-//! port, so all that is read lies in the last [`INGRESS_WORDS`] words of the key, which are
+//! port, so all compared bits are in the last [`INGRESS_WORDS`] words of the key, which are
 //! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
 //! A port that sets hidden state at ingress, such as a tunnel id, needs more words here:
 //! [`ingress_words`] asserts that the others are zero.

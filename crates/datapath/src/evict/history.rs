@@ -89,7 +89,7 @@ reasons! {
         Meter = "meter",
         /// A MAC address was learned, moved or forgotten.
         Mac = "mac",
-        /// The fields that tables can read behind a partition point changed.
+        /// The fields that tables can read after a partition point changed.
         Live = "live",
         /// The result of a `learn` lookup changed.
         Learned = "learned",

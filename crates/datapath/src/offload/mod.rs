@@ -43,7 +43,7 @@
 //!
 //! The device's counters are read every [`OffloadConfig::count_every`], and on each pull. The
 //! difference to the previous reading is credited to the rules of the entry, at the time of the
-//! reading. A removal comes with a last reading, if the device counts. Hits between that reading
+//! reading. A removal also returns the last counters, if the device counts. Hits between that reading
 //! and the removal are lost, and so are hits that a device counted before it lost its state. A
 //! reading that takes too long holds up nobody, and does not make the device stale: versions wait
 //! for removals only.

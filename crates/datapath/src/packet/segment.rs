@@ -268,7 +268,7 @@ pub(crate) fn is_labelled(frame: &[u8]) -> bool {
     payload(frame).is_some_and(|(_, ethertype)| ETHERTYPES_MPLS.contains(&ethertype))
 }
 
-/// Returns offset and Ethernet type of the bytes behind the VLAN tags.
+/// Returns offset and Ethernet type of the bytes after the VLAN tags.
 fn payload(frame: &[u8]) -> Option<(usize, u16)> {
     let mut offset = 14_usize;
     let mut ethertype = be16(frame, 12)?;
@@ -282,7 +282,7 @@ fn payload(frame: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Returns offset and Ethernet type of the network header.
-/// Behind labels, its version decides the type.
+/// After labels, its version decides the type.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let (mut offset, ethertype) = payload(frame)?;
     if !ETHERTYPES_MPLS.contains(&ethertype) {

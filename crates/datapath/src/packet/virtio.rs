@@ -48,7 +48,7 @@ pub struct VirtioHeader {
 /// Reason for refusing a virtio header that contradicts its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtioHeaderError {
-    /// The checksum would lie behind the end of the frame.
+    /// The checksum would lie after the end of the frame.
     #[error("the checksum at {start} + {offset} is outside the frame of {length} bytes")]
     ChecksumOutside {
         /// `checksum_start`.

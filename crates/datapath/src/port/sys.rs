@@ -204,7 +204,7 @@ fn length_of<T>() -> libc::socklen_t {
 }
 
 /// Sends at most [`BURST`] packets on a packet socket.
-/// Each is behind its virtio header.
+/// Each is after its virtio header.
 ///
 /// Returns the number of packets sent, at least one.
 ///

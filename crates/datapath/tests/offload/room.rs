@@ -111,7 +111,7 @@ fn a_device_smaller_than_claimed_forwards_right() {
 }
 
 #[test]
-fn a_device_that_returns_smaller_is_not_overfilled() {
+fn a_smaller_reconnected_device_is_not_overfilled() {
     let mut rig = rig(SoftwareDevice::new(2, 2));
     rig.device().lose();
     rig.fill(&[(1, 8), (2, 9)]);

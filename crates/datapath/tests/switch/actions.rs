@@ -88,7 +88,7 @@ fn a_truncated_copy_leaves_the_packet_whole() {
 }
 
 #[test]
-fn a_packet_returns_to_its_ingress_port_only_by_in_port() {
+fn only_in_port_returns_a_packet_to_its_port() {
     let frame = udp().build();
     let switch = check(vec![output(1)], &frame, &[]);
     assert_eq!(switch.counters(0).dropped[DropReason::Hairpin as usize].get(), 3);

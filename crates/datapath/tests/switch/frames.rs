@@ -1,6 +1,6 @@
 //! Frames made of the keys of generated packets, and the hidden headers that the oracle needs.
 //!
-//! Each packet carries a number behind its headers, by which all its copies are recognized.
+//! Each packet carries a number after its headers, by which all its copies are recognized.
 
 use shunt_flow::{
     FieldId, FlowKey,
@@ -72,7 +72,7 @@ pub(crate) fn length(key: &FlowKey) -> usize {
 }
 
 /// Returns the key for the oracle.
-/// It has the visible fields, and the headers behind the labels.
+/// It has the visible fields, and the headers after the labels.
 pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     let extract_behind = |labels: usize| {
         let mut bare = frame.to_vec();
@@ -97,7 +97,7 @@ pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     key_for_oracle
 }
 
-/// The Ethernet type behind the labels of a generated packet.
+/// The Ethernet type after the labels of a generated packet.
 fn hidden_type(key: &FlowKey) -> u16 {
     u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
 }

@@ -84,7 +84,7 @@ pub(crate) const STOPPING_EARLY: &[Engine] = &[
     |pipeline| Box::new(Failing::new(Relational::new(pipeline.version(), 1), every_third())),
 ];
 
-/// An engine that fails at every third change, or behind it.
+/// An engine that fails at every third change, or after it.
 #[cfg(feature = "dbsp")]
 fn every_third() -> impl FnMut() -> Option<usize> + Send {
     let mut changes = 0_usize;

@@ -8,7 +8,7 @@
 //!   queue.
 //!
 //! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), one for each
-//! version. Each packet carries a number behind its headers. By this number the test recognizes all
+//! version. Each packet carries a number after its headers. By this number the test recognizes all
 //! its copies: sent, punted or dropped.
 //!
 //! `SHUNT_PACKETS` sets the number of packets and `SHUNT_SEED` the worlds: a soak sets both.

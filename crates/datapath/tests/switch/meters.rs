@@ -171,7 +171,7 @@ fn a_meter_drops_only_its_own_copy() {
 }
 
 #[test]
-fn a_bucket_is_limited_by_itself() {
+fn a_meter_in_a_bucket_limits_only_the_bucket() {
     let resubmit = Action::Resubmit { port: None, table: TableId::new(1) };
     let bucket = |actions: Vec<Action>| Bucket {
         id: 0,

@@ -97,7 +97,7 @@ fn a_ttl_is_copied_between_the_last_label_and_the_packet() {
 }
 
 #[test]
-fn a_frame_is_larger_from_one_byte_more_on() {
+fn check_pkt_larger_is_true_from_one_byte_more() {
     let frame = packet(9).build();
     let length = u16::try_from(frame.len()).unwrap();
     let port = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };

@@ -137,7 +137,7 @@ fn only_a_version_that_evicts_its_entries_wakes_a_thread() {
 }
 
 #[test]
-fn an_update_leaves_entries_alone_that_it_does_not_touch() {
+fn an_update_keeps_unaffected_entries() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));

@@ -73,7 +73,7 @@ fn an_iteration_respects_its_translation_limit() {
 }
 
 #[test]
-fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
+fn a_busy_port_delays_another_by_one_translation() {
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 3)]);

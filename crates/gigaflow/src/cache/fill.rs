@@ -196,7 +196,7 @@ impl Gigaflow {
         Ok(PlannedEntry::New { traversal: Arc::new(traversal), rule, id })
     }
 
-    /// Moves the packet behind an entry: applies its rewrite, and notes its next tag.
+    /// Moves the packet after an entry: applies its rewrite, and notes its next tag.
     fn advance(&mut self, ingress: &FlowKey, entry: &PlannedEntry, scratch: &mut FillScratch) {
         let rule = match entry {
             PlannedEntry::Existing(entry) => self.ltm.rule(entry.slot),

@@ -52,7 +52,7 @@ pub struct LtmRule {
     pub next: Next,
 }
 
-/// The continuation of a packet behind an LTM rule.
+/// The continuation of a packet after an LTM rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The packet continues in a later stage with this tag.

@@ -1,6 +1,6 @@
 //! The LTM table of one stage: rules by tag, and for each tag by mask and value (see [`TagRules`]).
 //!
-//! The hash tables store the entry and the next tag behind the masked words of each rule. A walk needs
+//! The hash tables store the entry and the next tag after the masked words of each rule. A walk needs
 //! nothing else to continue. It reads the rule itself only if the rule rewrites headers.
 
 use std::hash::BuildHasher as _;

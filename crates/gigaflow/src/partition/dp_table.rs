@@ -18,7 +18,7 @@
 //! together, in `O(N² K)` steps for `N` segments and `K` stages. It asks the stages once for each of the
 //! `N (N + 1) / 2` candidate sub-traversals.
 //!
-//! With [`SkippedStages::Front`] no stage behind the first sub-traversal is skipped. So the last
+//! With [`SkippedStages::Front`] no stage after the first sub-traversal is skipped. So the last
 //! sub-traversal is in the last stage and the one before it in the stage before, as in the paper.
 //!
 //! # Ties
@@ -231,7 +231,7 @@ impl DpValues {
         let may_skip = self.skipped == SkippedStages::Anywhere || first == 0;
         let unused = if may_skip { lower[first] } else { NEVER };
         let rests = &lower[first + 1..width];
-        // Behind the last stage only the end is possible.
+        // After the last stage only the end is possible.
         let shortest = if layer + 1 == self.layers.len() { rests.len() - 1 } else { 0 };
         let (value, length) = if holders.is_empty() {
             // All cost the same.

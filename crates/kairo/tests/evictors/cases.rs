@@ -238,7 +238,7 @@ fn earlier_tables_narrow_later_regions() {
 }
 
 #[test]
-fn a_changed_object_ends_the_entries_that_read_it() {
+fn a_changed_object_evicts_its_readers() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0a01_0203);
     let config = PortConfig { no_fwd: true, ..PortConfig::default() };

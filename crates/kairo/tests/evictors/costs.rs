@@ -108,7 +108,7 @@ fn beyond_the_bound_the_remaining_tables_are_flushed() {
 }
 
 #[test]
-fn objects_are_looked_at_beyond_the_bound_too() {
+fn objects_are_examined_beyond_the_bound() {
     let engine = |version| direct(version).with_examined_max(0);
     let mut switch = Switch::with(engine, &[SPREAD]);
     let all: Vec<_> = (0..10).map(|n| switch.install(0x0a00_0000 | n)).collect();

@@ -231,7 +231,7 @@ fn the_published_engine_evicts_unmodelled_entries_by_table() {
 }
 
 #[test]
-fn a_clause_of_a_conjunction_ends_the_entries_that_visit_its_table() {
+fn a_clause_evicts_the_entries_of_its_table() {
     let mut scene = Scene::new(AT_ONCE, &["ip,actions=output:2"]);
     scene.install(0, 0x0a00_0001);
     let clause = "priority=40000,ip,nw_dst=10.0.0.1,actions=conjunction(1,1/2)";
@@ -245,7 +245,7 @@ fn a_clause_of_a_conjunction_ends_the_entries_that_visit_its_table() {
 }
 
 #[test]
-fn a_changed_object_ends_the_entries_that_read_it() {
+fn a_changed_object_evicts_its_readers() {
     let mut scene = Scene::new(AT_ONCE, &[]);
     let group = |command, text| parse_group_mod(command, text, &NoPortNames).unwrap().into();
     let modify =

@@ -13,7 +13,7 @@ const TOO_SHORT: u128 = 1;
 /// Greatest number of states of a frame.
 const STATES_MAX: usize = 32;
 
-/// Parses a frame, and returns the bytes behind the last extracted header.
+/// Parses a frame, and returns the bytes after the last extracted header.
 pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b [u8]) -> &'b [u8] {
     let parser = &program["parsers"][0];
     let mut next = Some(text(&parser["init_state"]));

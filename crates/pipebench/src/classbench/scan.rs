@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_no_part_of_a_number() {
+    fn numbers_have_no_sign() {
         assert_eq!(
             (decimal::<u8>("+1"), hexadecimal("0x+1"), hexadecimal("0xfF")),
             (None, None, Some(255))

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_stays_a_pipe_and_is_written_into() {
+    fn an_existing_pipe_is_written_directly() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         mkfifo(&path, Mode::S_IRWXU).unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_asks_for_its_own_fields_alone() {
+    fn a_step_matches_only_its_own_fields() {
         let line = "@10.0.0.0/8\t10.1.2.3/32\t0 : 65535\t80 : 81\t0x06/0xFF";
         assert_eq!(texts(line, &["ip_dst"]), ["ip,nw_dst=10.1.2.3"]);
         assert_eq!(

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_rule_for_each_service_and_port() {
+    fn each_service_and_port_has_a_rule() {
         assert_eq!(coflow_rules().len(), 8 * 9);
     }
 }

@@ -251,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_flow_has_its_packets_and_time_never_goes_back(
+        fn every_flow_has_all_packets_in_time_order(
             sizes in prop::collection::vec(0_u32..50, 1..40), active in prop::option::of(1_u32..10),
         ) {
             let packets: Vec<ScheduledPacket> = schedule(placed(&sizes, active), 1).collect();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_update_comes_while_packets_come() {
+    fn every_update_is_within_the_traffic() {
         for kind in ["p1", "p4", "flap", "burst"] {
             let name = format!("classbench-acl:low:500:rules=300:packets=5k:updates={kind}@1ms");
             let workload = workload(&name).unwrap();

@@ -224,7 +224,7 @@ fn parameters_of_classbench_are_a_workload_and_fill_a_pipeline() {
 }
 
 #[test]
-fn the_rules_of_a_switch_are_a_workload_as_they_are() {
+fn dumped_rules_are_a_workload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("br-int.flows");
     let dump = "NXST_FLOW reply (xid=0x4):\n \

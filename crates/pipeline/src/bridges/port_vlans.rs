@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_with_a_native_vlan_is_no_port_of_vlan_0() {
+    fn a_native_vlan_replaces_vlan_0() {
         let all = |mode| PortVlans { mode, trunks: None };
         assert!(!all(VlanMode::NativeTagged(7)).carries(0));
         assert!(all(VlanMode::NativeUntagged(0)).carries(0) && all(VlanMode::Trunk).carries(0));

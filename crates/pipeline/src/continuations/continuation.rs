@@ -1,4 +1,4 @@
-//! Continuations: the rest of a translation behind a recirculation or a partition point.
+//! Continuations: the rest of a translation after a recirculation or a partition point.
 //!
 //! Some properties of a packet are not in its key: the headers that a pop uncovered, the length of
 //! its frame. Where a translation needs one of them, its traversal, and so its cache entry, ends
@@ -160,7 +160,7 @@ impl Continuation {
         }
     }
 
-    /// Returns the lookup key of a packet with these headers behind a partition point.
+    /// Returns the lookup key of a packet with these headers after a partition point.
     #[must_use]
     pub fn entering(&self, headers: &FlowKey) -> FlowKey {
         let mut key = headers.clone();

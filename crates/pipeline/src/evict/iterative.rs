@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn a_change_of_nothing_evicts_nothing(
+        fn an_empty_change_evicts_nothing(
             world in generate::world(),
             packets in prop::collection::vec(generate::packet(), 4),
         ) {

@@ -66,7 +66,7 @@ impl Pipeline {
     /// Translates the packet of a traversal again, by `version`.
     ///
     /// It begins where the traversal began, with its key. If the traversal is a sub-traversal, the
-    /// new one ends behind as many visits.
+    /// new one ends after as many visits.
     #[must_use]
     pub fn translate_again(&self, traversal: &Traversal, version: Version) -> Traversal {
         let (key, start) = (&FlowKey::from(&traversal.key), traversal.continuation.as_ref());

@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn flow_mods_do_what_they_do_to_a_list(
+    fn flow_mods_have_the_effect_of_list_operations(
         world in generate::world(),
         ops in prop::collection::vec(generate::change(), 0..16),
     ) {

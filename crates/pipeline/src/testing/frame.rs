@@ -1,6 +1,6 @@
 //! The properties of a frame by which the tests of this crate compare frames.
 //!
-//! The key of a test packet holds more than extraction would give. Behind MPLS labels it still has
+//! The key of a test packet holds more than extraction would give. After MPLS labels it still has
 //! the words of the hidden packet, with its Ethernet type, and every key has the length of its
 //! frame. Both are stored in the service id of provider backbone bridging, a field that no packet
 //! of these tests has. [`visible`] returns the part that a switch sees.
@@ -24,7 +24,7 @@ const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
-/// Stores the Ethernet type behind the labels of a test packet, if it has any.
+/// Stores the Ethernet type after the labels of a test packet, if it has any.
 /// Also stores the length of its frame.
 pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
     let secret = u64::from(hidden_type) << 16 | u64::from(length);

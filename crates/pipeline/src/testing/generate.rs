@@ -83,7 +83,7 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
 }
 
-/// A world in which the first tables only lead on, as those of long pipelines do.
+/// A world in which the first tables only go to the next one, as in long pipelines.
 ///
 /// No action reads the rule that an action set is executed for, so its sub-traversals can be
 /// combined.

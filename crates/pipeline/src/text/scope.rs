@@ -196,7 +196,7 @@ impl Known {
             }
             Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
             Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
-            // The protocol behind a label is unknown.
+            // The protocol after a label is unknown.
             Action::PushMpls { ethertype } => {
                 self.set(FieldId::EthType, u128::from(*ethertype), u128::MAX);
                 self.mask.remove_bits(FieldId::IpProto, u128::MAX);

@@ -209,7 +209,7 @@ fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }
 
-/// An arrow behind a parenthesis.
+/// An arrow after a parenthesis.
 pub(super) const ARROW: &str = ")->";
 
 #[cfg(test)]

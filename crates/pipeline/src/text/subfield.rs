@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_printed_with_the_name_of_the_wire() {
+    fn bit_ranges_print_with_wire_names() {
         let cases = [
             ("reg0", "NXM_NX_REG0[]"),
             ("reg0[]", "NXM_NX_REG0[]"),

@@ -143,7 +143,7 @@ fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
 }
 
 #[test]
-fn clones_nest_as_deep_as_the_bound_and_no_deeper() {
+fn clones_nest_up_to_the_bound() {
     let nested = |depth: usize| "clone(".repeat(depth) + "output:1" + &")".repeat(depth);
     assert!(parse_actions(&nested(CLONE_DEPTH_MAX), &NoPortNames).is_ok());
     let error = parse_actions(&nested(CLONE_DEPTH_MAX + 1), &NoPortNames).unwrap_err();

@@ -1,7 +1,7 @@
 //! The agenda: the remaining steps of a translation.
 //!
 //! Rules choose how deep resubmits, clones and patch ports nest, so no function here calls itself.
-//! The steps behind a nested part lie on a stack of [`AgendaStep`]s, and one loop takes the
+//! The steps after a nested part lie on a stack of [`AgendaStep`]s, and one loop takes the
 //! topmost. A walk through the tables from the first one is, from bottom to top:
 //!
 //! ```text
@@ -49,7 +49,7 @@ pub(super) enum AgendaStep<'a> {
     Actions(slice::Iter<'a, Action>),
     /// The rest of an action set that is being executed.
     Set(vec::IntoIter<&'a Action>),
-    /// The instructions of a rule behind its actions.
+    /// The instructions of a rule after its actions.
     Instructions(&'a Instructions),
     /// Execute the action set, as this rule.
     ActionSet(RuleContext),

@@ -51,7 +51,7 @@ impl LimitCounters {
         Ok(())
     }
 
-    /// Returns the counters behind one more recirculation.
+    /// Returns the counters after one more recirculation.
     pub(super) const fn recirculated(self) -> Result<Self, TraversalError> {
         let recirculations = self.recirculations + 1;
         if recirculations > RECIRCULATIONS_MAX {

@@ -74,7 +74,7 @@ pub(super) fn thawed_steps(steps: &[FrozenStep]) -> Vec<AgendaStep<'_>> {
 }
 
 impl AgendaStep<'_> {
-    /// Returns whether the step needs headers behind the Ethernet type, or a decision
+    /// Returns whether the step needs headers after the Ethernet type, or a decision
     /// by them.
     pub(super) fn needs_headers(&self) -> bool {
         match self {
@@ -96,7 +96,7 @@ impl AgendaStep<'_> {
     }
 }
 
-/// Returns whether an action needs headers behind the Ethernet type, or a decision
+/// Returns whether an action needs headers after the Ethernet type, or a decision
 /// by them.
 fn needs_headers(action: &Action) -> bool {
     match action {
@@ -147,7 +147,7 @@ fn needs_headers(action: &Action) -> bool {
     }
 }
 
-/// Returns whether a field lies behind the Ethernet type, or exists only with some
+/// Returns whether a field lies after the Ethernet type, or exists only with some
 /// type.
 fn is_behind_link(field: FieldId) -> bool {
     field == FieldId::EthType

@@ -169,7 +169,7 @@ impl<'a> Translation<'a> {
     fn run(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match self.run_step(step) {
-                // As in Open vSwitch, the steps behind the bucket are run.
+                // As in Open vSwitch, the steps after the bucket are run.
                 Err(TraversalError::TooManyMplsLabels(_)) if self.agenda.is_in_bucket() => {
                     self.unwind(|saved| saved.is_bucket)?;
                 }

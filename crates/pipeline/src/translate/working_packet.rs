@@ -41,7 +41,7 @@ pub(super) struct WorkingPacket {
 enum HeaderState {
     /// The key shows all headers that it can hold.
     Parsed,
-    /// Headers that lay behind MPLS labels have not been parsed.
+    /// Headers that lay after MPLS labels have not been parsed.
     Uncovered,
 }
 

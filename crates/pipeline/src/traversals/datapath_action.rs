@@ -16,7 +16,7 @@ use crate::{
 pub enum DatapathAction {
     /// Write these bits of these header fields; checksums follow.
     SetHeader(Match),
-    /// Insert a VLAN tag behind the MAC addresses.
+    /// Insert a VLAN tag after the MAC addresses.
     PushVlan {
         /// Its Ethernet type.
         tpid: u16,
@@ -45,7 +45,7 @@ pub enum DatapathAction {
     Copy(Arc<[Self]>),
     /// Send a copy to the controllers of a bridge.
     Punt(Arc<Punt>),
-    /// Insert an MPLS label stack entry behind the Ethernet type.
+    /// Insert an MPLS label stack entry after the Ethernet type.
     PushMpls {
         /// Label, traffic class, bottom of stack, TTL.
         lse: u32,

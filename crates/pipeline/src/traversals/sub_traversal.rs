@@ -10,7 +10,7 @@ use crate::translate::TraversalTail;
 /// A point at which a traversal can be partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionPoint {
-    /// Index of the visit behind the point; the first visit is 0.
+    /// Index of the visit after the point; the first visit is 0.
     pub visit: usize,
     /// A hash of the state at the point.
     ///
@@ -27,7 +27,7 @@ pub struct NotedTraversal {
     ///
     /// `None` if no action consulted more.
     pub(crate) lookups: Vec<Option<SparseMask>>,
-    /// The part behind the visits that only led to other tables, if the traversal began
+    /// The part after the visits that only led to other tables, if the traversal began
     /// in a plain state.
     pub(crate) tail: Option<TraversalTail>,
     /// The partition points, in order.

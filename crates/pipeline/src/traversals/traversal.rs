@@ -29,7 +29,7 @@ pub struct Traversal {
     pub key: SparseKey,
     /// The continuation where it began, if the packet was parsed again.
     pub continuation: Option<Arc<Continuation>>,
-    /// The continuation behind a sub-traversal; `None` at the end of the traversal.
+    /// The continuation after a sub-traversal; `None` at the end of the traversal.
     pub next: Option<Arc<Continuation>>,
     /// The bits of `key` that it depends on: it is valid for all packets that agree
     /// under this mask.

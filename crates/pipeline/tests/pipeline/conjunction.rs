@@ -192,7 +192,7 @@ fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
 ///
 /// Open vSwitch always consults `in_port`.
 #[test]
-fn a_mask_is_that_of_open_vswitch_or_wider() {
+fn masks_equal_or_exceed_those_of_open_vswitch() {
     let switch = switch(&[
         "priority=0,actions=output:4",
         "priority=5,udp,nw_tos=4,actions=output:2",

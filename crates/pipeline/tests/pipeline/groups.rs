@@ -137,7 +137,7 @@ fn a_bucket_is_live_while_the_group_that_it_watches_is() {
 }
 
 #[test]
-fn groups_lead_to_groups_and_to_nothing_once_those_are_gone() {
+fn a_reference_to_a_removed_group_has_no_effect() {
     let switch = Switch::new(&[]);
     switch.make([add_group(2, GroupKind::Indirect, vec![bucket(vec![output(2)])])]);
     let both = vec![bucket(vec![group(2)]), bucket(vec![output(3)])];
@@ -148,7 +148,7 @@ fn groups_lead_to_groups_and_to_nothing_once_those_are_gone() {
 }
 
 #[test]
-fn a_chain_of_groups_has_a_depth() {
+fn the_depth_of_group_chains_is_limited() {
     let switch = Switch::new(&[]);
     let end = [add_group(100, GroupKind::Indirect, vec![bucket(vec![output(2)])])];
     let chain = (1..100)

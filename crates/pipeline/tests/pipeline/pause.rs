@@ -101,7 +101,7 @@ fn a_pause_in_a_clone_stops_the_clone_alone() {
 }
 
 #[test]
-fn the_action_set_waits_too() {
+fn the_action_set_is_delayed_too() {
     let switch = Switch::new(&[
         "actions=controller(pause),output:3,write_actions(output:2),goto_table:1",
         "table=1,actions=output:4",

@@ -186,7 +186,7 @@ fn a_write_before_a_clone_is_emitted_once() {
     let other = "set_field:02:00:00:00:00:06->eth_dst";
     let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
     assert_eq!(run(&format!("{write},clone({other}),output:3")), "set(eth_src=20000000005) 3");
-    // A field that the inner clone did not write must still be put back behind the outer one.
+    // A field that the inner clone did not write must still be restored after the outer one.
     let nested = format!("clone({write},output:2,clone({other},output:2)),output:3");
     let expected =
         "set(eth_src=20000000005) 2 set(eth_dst=20000000006) 2 set(eth_src=0,eth_dst=0) 3";
@@ -203,7 +203,7 @@ fn the_actions_of_a_traversal_are_bounded() {
 }
 
 #[test]
-fn outputs_to_ports_that_are_not_there_are_bounded_too() {
+fn outputs_to_missing_ports_are_bounded() {
     let error_of = |count| Switch::of_actions(&vec![output(99); count]).translate("ip").error;
     assert_eq!(error_of(1 << 16), None);
     assert_eq!(error_of((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));

@@ -27,13 +27,13 @@ fn sub_traversals(switch: &Switch, packet: &FlowKey, ends: &[usize]) -> Vec<SubT
     switch.pipeline.translate_sub_traversals(packet, None, switch.pipeline.version(), ends)
 }
 
-/// Returns the continuation of a packet behind its first visit.
+/// Returns the continuation of a packet after its first visit.
 fn next(switch: &Switch, packet: &str) -> Arc<Continuation> {
     let next = sub_traversals(switch, &key(packet), &[1])[0].traversal.next.clone();
     next.expect("there is a partition point")
 }
 
-/// Asserts whether two packets have the same state behind their first visit.
+/// Asserts whether two packets have the same state after their first visit.
 ///
 /// It compares the names of the states and the states.
 #[track_caller]
@@ -68,7 +68,7 @@ fn copies_and_recirculations_have_no_partition_points() {
     let switch = Switch::new(&chain);
     switch.add(&["table=0,actions=resubmit(,1),check_pkt_larger(100)->NXM_NX_REG0[0],output:3"]);
     assert!(points(&switch, "in_port=1").is_empty());
-    // Nor behind a meter that may have changed the packet, which no later clone could undo.
+    // Nor after a meter that may have changed the packet, which no later clone could undo.
     let switch = Switch::new(&chain);
     let remark = meter_mod(MeterCommand::Add, 1, vec![remark_band(1, 0, 1)]);
     let mut metered = rule("table=0", vec![]);
@@ -314,7 +314,7 @@ fn a_resubmit_keeps_the_states_of_tables_apart() {
 }
 
 #[test]
-fn a_state_with_more_live_bits_is_another_one() {
+fn more_live_bits_make_another_state() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let before = next(&switch, "in_port=1");
     // The register is zero for every reader.
@@ -348,7 +348,7 @@ fn a_refused_request_changes_no_state_of_a_version() {
 }
 
 #[test]
-fn each_version_has_plain_continuations_of_its_own() {
+fn each_version_has_its_own_plain_continuations() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let packet = key("in_port=1");
     let first = |noted: &NotedTraversal| {

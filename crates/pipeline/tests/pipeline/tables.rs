@@ -206,7 +206,7 @@ fn resubmits_have_a_number() {
 }
 
 #[test]
-fn clones_nest_as_deep_as_a_rule_says() {
+fn clones_nest_up_to_the_limit_of_rules() {
     let depth = 500;
     let actions = format!("{}output:2{}", "clone(".repeat(depth), ")".repeat(depth));
     let parsed = shunt_pipeline::text::parse_actions(&actions, &shunt_flow::text::NoPortNames);

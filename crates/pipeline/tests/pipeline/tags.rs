@@ -34,7 +34,7 @@ fn a_tag_is_pushed_as_it_is_when_the_packet_leaves() {
 }
 
 #[test]
-fn a_third_tag_takes_the_place_of_the_innermost() {
+fn a_third_tag_replaces_the_innermost_tag() {
     let switch = Switch::new(&["actions=output:2,push_vlan:0x8100,output:3"]);
     assert_eq!(run(&switch, TWO), "2 pop pop push(88a8,3005) push(8100,1000) 3");
     let switch = Switch::new(&["actions=push_vlan:0x8100,output:2,push_vlan:0x88a8,output:3"]);

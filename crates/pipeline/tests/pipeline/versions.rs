@@ -97,7 +97,7 @@ fn a_reclaim_does_not_overtake_a_newest_translation() {
 }
 
 #[test]
-fn a_version_is_kept_until_what_it_sees_is_reclaimed() {
+fn a_version_stays_until_its_objects_are_reclaimed() {
     let switch = Switch::new(&["actions=output:2"]);
     let old = switch.pipeline.version();
     let new = switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal").version;

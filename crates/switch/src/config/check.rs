@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_digits_without_a_sign() {
+    fn entry_ids_have_no_sign() {
         let datapath_id =
             BridgeOptions { datapath_id: "+0000000000000c1".into(), ..BridgeOptions::default() };
         let mac = BridgeOptions { mac: "02:00:00:00:00:+1".into(), ..BridgeOptions::default() };

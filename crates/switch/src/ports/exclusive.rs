@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_to_its_file_before_that_is_there() {
+    fn a_link_names_its_file_before_it_exists() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link, other) =
             ["out.pcap", "link", "other"].map(|name| folder.path().join(name)).into();

@@ -80,7 +80,7 @@ async fn a_port_that_is_taken_down_and_up_passes_packets_accordingly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_know_a_port_when_every_thread_has_it() {
+async fn tables_get_a_port_after_every_thread_has_it() {
     let bench = Bench::start(2).await;
     let (slow, from) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:3"]).await.unwrap();
@@ -109,7 +109,7 @@ async fn tables_know_a_port_when_every_thread_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_stays_with_its_threads_until_none_can_send_there() {
+async fn a_port_stays_open_until_no_thread_sends_there() {
     let gate = Arc::<Gate>::default();
     let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;

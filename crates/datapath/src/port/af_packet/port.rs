@@ -231,7 +231,7 @@ impl RxQueue for PacketRx {
     }
 }
 
-/// Offset of the VLAN tag in a frame: behind the addresses.
+/// Offset of the VLAN tag in a frame: after the addresses.
 const ADDRESSES: usize = 12;
 
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.

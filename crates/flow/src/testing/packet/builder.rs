@@ -161,7 +161,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With a VLAN tag behind those that it has.
+    /// With a VLAN tag after those that it has.
     #[must_use]
     pub fn tag(mut self, tpid: u16, tci: u16) -> Self {
         self.tags.push((tpid, tci & !0x1000));
@@ -175,7 +175,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With an MPLS label stack entry behind those that it has.
+    /// With an MPLS label stack entry after those that it has.
     #[must_use]
     pub fn mpls(mut self, label: u32, class: u8, ttl: u8) -> Self {
         self.labels.push(label << 12 | u32::from(class) << 9 | u32::from(ttl));
@@ -232,7 +232,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds an IPv6 extension header behind those that an IPv6 packet has.
+    /// Adds an IPv6 extension header after those that an IPv6 packet has.
     /// `content` follows its next-header and length bytes.
     #[must_use]
     pub fn extension(mut self, protocol: u8, content: &[u8]) -> Self {

@@ -133,7 +133,7 @@ mod gates {
     }
 
     #[test]
-    fn updates_of_one_table_back_to_back_are_held_there() {
+    fn updates_of_one_table_are_held_at_it() {
         let mut scene = scene();
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         let held = scene.held();

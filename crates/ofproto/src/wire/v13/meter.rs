@@ -50,7 +50,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
     Ok(MeterMod { command, meter: Some(meter), config })
 }
 
-/// Returns the configuration of a delete command, which carries none.
+/// Returns the empty configuration of a delete command.
 pub(crate) fn empty_config() -> MeterConfig {
     MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: false, bands: Box::default() }
 }

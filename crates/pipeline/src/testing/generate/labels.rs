@@ -1,7 +1,7 @@
 //! MPLS labels, values on the stack, lengths of frames.
 //!
 //! A label is pushed and popped anywhere. Only rules that know of a second label name MPLS as the
-//! type behind a popped one ([`popping`]). The result of reading a packet as labels is not
+//! type after a popped one ([`popping`]). The result of reading a packet as labels is not
 //! modelled.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};

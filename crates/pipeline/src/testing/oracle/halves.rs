@@ -47,9 +47,9 @@ pub(super) struct Halves {
     errors: Vec<TraversalError>,
 }
 
-/// State of the copies that a meter makes real.
+/// State of the copies that the datapath makes because of a meter.
 ///
-/// A copy that passes a meter is made real, and so are the copies inside it.
+/// The datapath copies a packet that passes a meter, and so for the copies inside it.
 #[derive(Clone, Copy, Default)]
 struct Copies {
     is_metered: bool,

@@ -76,7 +76,7 @@ const fn bounded(is_within: bool) -> Result<(), TraversalError> {
     if is_within { Ok(()) } else { Err(TraversalError::TooManyMplsLabels(3)) }
 }
 
-/// Returns whether an action depends on headers behind the Ethernet type.
+/// Returns whether an action depends on headers after the Ethernet type.
 pub(super) fn looks_at_headers(action: &Action) -> bool {
     let is_payload = |field: FieldId| {
         let prerequisite = field.info().prerequisite;

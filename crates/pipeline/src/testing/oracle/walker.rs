@@ -142,7 +142,7 @@ impl<'w> Walker<'w> {
 
     /// Runs `run` on a copy inside another copy.
     ///
-    /// The nesting of copies that meters make real is limited.
+    /// The nesting of datapath copies is limited.
     pub(super) fn nested(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,

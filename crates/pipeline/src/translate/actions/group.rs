@@ -1,7 +1,7 @@
 //! Groups: the buckets that run, each on a copy of the packet (OpenFlow 1.3.5, 5.6).
 //!
 //! A bucket runs as an action set does, on a copy of the packet. Neither the next bucket nor the
-//! actions behind the group see its changes, and an early end of a bucket ends nothing else.
+//! actions after the group see its changes, and an early end of a bucket ends nothing else.
 //!
 //! A select group takes, of its live buckets, the one with the highest random weight. Each bucket
 //! draws a number by the packet's hash and its own number, with a distribution that its weight

@@ -190,7 +190,7 @@ mod tests {
 
     /// Computed independently: parallel switches of any version choose the same.
     #[test]
-    fn the_hash_of_some_values_is_what_it_always_was() {
+    fn the_hash_never_changes() {
         assert_eq!(Hash::of(7).with(1).whole(), 0x8c33_56ff_d800_1115);
         let two = Hash::of(8).with(2 << 64 | 3).with(0x0a00_0001);
         assert_eq!((two.whole(), two.short()), (0x023b_4607_903b_a87b, 0x023b_4607));

@@ -12,7 +12,7 @@
 //!
 //! * The **visits** are those of the whole: there are no hidden bits, so the keys are the same.
 //! * The **mask** contains the bits that the lookups consulted, and those of the tail in the last
-//!   sub-traversal. Behind a partition point no hidden bit counts, as all are constants of the
+//!   sub-traversal. After a partition point no hidden bit counts, as all are constants of the
 //!   state. In front of the first one the live hidden bits count.
 //! * The **reads** are the bridge, at the beginning and at the end, and those of the tail.
 //! * The **actions** are those of the tail, in the last sub-traversal.
@@ -117,7 +117,7 @@ pub(in crate::translate) fn compose(
     Some(composer.sub_traversal(&noted.limit_use))
 }
 
-/// Stores the continuation behind these visits, if its state is plain.
+/// Stores the continuation after these visits, if its state is plain.
 pub(in crate::translate) fn keep_continuation(
     tables: TablesAtVersion<'_>,
     start: Option<&Arc<Continuation>>,
@@ -214,8 +214,8 @@ impl Composer<'_> {
     }
 
     fn consult(&self, mask: &mut GrowingMask) {
-        // Behind a partition point all hidden words are constants, except those that name the
-        // place.
+        // After a partition point all hidden words are constants, except those that locate
+        // the packet.
         let from = if self.start.is_some() { BRIDGE } else { 0 };
         // Visits of the tail also consult bits that the tail wrote; the mask of the tail leaves
         // these out.

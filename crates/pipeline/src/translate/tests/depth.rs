@@ -226,7 +226,7 @@ fn clones(counts: [u8; 2]) -> Twin {
 }
 
 #[test]
-fn copies_that_pass_meters_nest_up_to_the_bound_and_no_deeper() {
+fn metered_copies_nest_up_to_the_bound() {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGE.number().into());
     key.set_in_port(PortNo::new(2));

@@ -19,9 +19,9 @@
 //! **Meters.** A meter drops the packet, or changes it in a manner that is unknown here. In a
 //! clone, a bucket or a peer bridge, the drop or change must be limited to that part. So the whole
 //! part is executed on a real copy of the packet. The same applies to a part that emits a rewrite
-//! of the DSCP behind a meter that changes it too, because undoing the one would undo the other.
+//! of the DSCP after a meter that changes it too, because undoing the one would undo the other.
 //!
-//! **Labels** of MPLS are handled like tags. They lie behind all tags, so the two are independent.
+//! **Labels** of MPLS are handled like tags. They lie after all tags, so the two are independent.
 //! The Ethernet type belongs to the labels: a push or a pop writes the type of the key. If the
 //! labels agree and the types do not, which takes two pops that name different types, a label is
 //! pushed and popped only to write the type.

@@ -107,8 +107,8 @@ impl WorkingPacket {
     /// `copy_ttl_in` and `copy_ttl_out`, between the outermost label and the next
     /// header.
     ///
-    /// Returns false if the next header is the packet behind the last label: the datapath must copy
-    /// the TTL there. Open vSwitch refuses both actions; this is OpenFlow 1.3.5, 5.12. Tunnel
+    /// Returns false if the next header is the packet after the last label: the datapath must copy
+    /// the TTL. Open vSwitch refuses both actions; this is OpenFlow 1.3.5, 5.12. Tunnel
     /// headers are not accessible, so a packet without labels has no second TTL.
     pub(in crate::translate) fn copy_ttl(&mut self, copy: TtlCopy) -> bool {
         match self.labels() {
