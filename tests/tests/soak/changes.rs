@@ -75,7 +75,7 @@ impl<'a> Changes<'a> {
             }
             // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
             // not generated.
-            Op::Teach(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
+            Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }

@@ -116,7 +116,7 @@ fn a_smaller_reconnected_device_is_not_overfilled() {
     rig.device().lose();
     rig.fill(&[(1, 8), (2, 9)]);
     *rig.device() = SoftwareDevice::new(2, 1);
-    rig.device().is_there = false;
+    rig.device().is_connected = false;
     rig.device().restore();
     rig.settle();
     assert_eq!(rig.held(), rig.intended());

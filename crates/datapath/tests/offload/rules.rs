@@ -269,7 +269,7 @@ fn insertions_in_transit_at_a_loss_are_sent_again() {
 #[test]
 fn an_absent_device_is_stale_and_is_filled_when_it_appears() {
     let mut device = SoftwareDevice::new(4, 100);
-    device.is_there = false;
+    device.is_connected = false;
     let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
     rig.fill(&[(1, 9)]);
     let version = modify(&mut rig);

@@ -548,7 +548,7 @@ fn normalize(op: &mut Op) {
 fn check(threads: u16, packets: u32) {
     let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
     let (mut worlds, mut counted) = (0, 0);
-    let mut met = super::Met::default();
+    let mut met = super::CacheTotals::default();
     for world in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&world.to_le_bytes());

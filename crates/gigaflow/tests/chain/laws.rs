@@ -91,7 +91,7 @@ impl LawTally {
 #[test]
 fn a_chain_of_entries_does_what_the_tables_do() {
     // A traversal of one table is one sub-traversal, so half of the pipelines lead to further tables.
-    let world = prop_oneof![generate::world().boxed(), generate::leading_world().boxed()];
+    let world = prop_oneof![generate::world().boxed(), generate::goto_world().boxed()];
     let any_case =
         (world, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
     let sum = Cell::new(LawTally::default());

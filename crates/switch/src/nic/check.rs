@@ -19,7 +19,7 @@ const STAGE_ENTRIES_MAX: u32 = 1 << 20;
 impl OffloadOptions {
     /// Checks the options of a NIC by themselves.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let range = ConfigError::unless_in_range;
+        let range = ConfigError::check_range;
         let (setting, stages) = ("caches.gigaflow.offload.stages", self.stages);
         let (stages_ok, range_text) = ((1..=Program::STAGES_MAX).contains(&stages), "from 1 to 16");
         range(setting, stages.to_string(), stages_ok, range_text)?;
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn offload_options_are_checked() {
-        let complaint = |target: OffloadOptions| {
+        let error_text = |target: OffloadOptions| {
             let mut config = Config { bridges: vec![bridge()], ..Config::default() };
             config.caches.gigaflow.offload = target;
             config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
@@ -76,10 +76,10 @@ mod tests {
             address: address.into(),
             ..OffloadOptions::default()
         };
-        assert_eq!(complaint(embedded()), "fine");
-        assert_eq!(complaint(elsewhere("[::1]:9559")), "fine");
+        assert_eq!(error_text(embedded()), "fine");
+        assert_eq!(error_text(elsewhere("[::1]:9559")), "fine");
         let is_at = |target, field: &str| {
-            let text = complaint(target);
+            let text = error_text(target);
             let place = format!("caches.gigaflow.offload.{field} = ");
             assert!(text.starts_with(&place), "{place}{text}");
         };
@@ -92,7 +92,7 @@ mod tests {
         is_at(OffloadOptions { address: "nic0".into(), ..embedded() }, "address");
         is_at(OffloadOptions { stale: StalePolicy::PortsDown, ..elsewhere("[::1]:9559") }, "stale");
         assert_eq!(
-            complaint(OffloadOptions { stale: StalePolicy::PortsDown, ..embedded() }),
+            error_text(OffloadOptions { stale: StalePolicy::PortsDown, ..embedded() }),
             "fine"
         );
         is_at(OffloadOptions { stages: 17, ..embedded() }, "stages");

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 /// A device that is being emptied.
 pub(super) struct DrainingDevice<T> {
     device: T,
-    is_there: bool,
+    is_connected: bool,
     /// Earlier operations that the device has not acknowledged.
     under_way: BTreeSet<Ticket>,
     /// Removals to submit after that.
@@ -39,7 +39,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
     /// `under_way` are its unacknowledged operations, `held` the entries that it may hold. It is
     /// abandoned at `until`.
     pub(super) fn new(
-        (device, is_there): (T, bool),
+        (device, is_connected): (T, bool),
         under_way: BTreeSet<Ticket>,
         held: BTreeSet<LtmIndex>,
         until: Time,
@@ -47,7 +47,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         let removals = held.iter().zip((0..).map(Ticket)).map(|(entry, ticket)| (*entry, ticket));
         let removals = removals.map(|(entry, ticket)| (ticket, Operation::Remove { entry }));
         let (removals, asked) = (removals.collect(), BTreeMap::new());
-        Self { device, is_there, under_way, removals, asked, held, until }
+        Self { device, is_connected, under_way, removals, asked, held, until }
     }
 
     /// Continues to empty the device; returns whether it needs more time.
@@ -55,7 +55,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         let mut events = Vec::new();
         self.device.poll(&mut events);
         events.into_iter().for_each(|event| self.note(event));
-        if self.is_there && self.under_way.is_empty() && !self.removals.is_empty() {
+        if self.is_connected && self.under_way.is_empty() && !self.removals.is_empty() {
             self.ask();
         }
         let is_over = self.removals.is_empty() && self.asked.is_empty();
@@ -75,8 +75,8 @@ impl<T: OffloadDevice> DrainingDevice<T> {
                     self.removals.push((ticket, Operation::Remove { entry }));
                 }
             }
-            OffloadEvent::Lost(_) => self.is_there = false,
-            OffloadEvent::Restored => self.is_there = true,
+            OffloadEvent::Lost(_) => self.is_connected = false,
+            OffloadEvent::Restored => self.is_connected = true,
             OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } => {}
         }
     }

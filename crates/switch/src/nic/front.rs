@@ -333,9 +333,11 @@ impl NicFront {
         config: &config::OffloadOptions,
     ) -> Option<u16> {
         let is_named = |number: u32| config.ports.is_empty() || config.ports.contains(&number);
-        let is_there = config.kind != OffloadKind::None && bridge == self.bridge.1;
+        let is_connected = config.kind != OffloadKind::None && bridge == self.bridge.1;
         let number = Some(number.number()).filter(|number| *number <= NUMBER_MAX);
-        number.filter(|number| is_there && is_named(*number)).and_then(|n| u16::try_from(n).ok())
+        number
+            .filter(|number| is_connected && is_named(*number))
+            .and_then(|n| u16::try_from(n).ok())
     }
 
     /// Returns whether the NIC has this port, or will have it.

@@ -181,7 +181,7 @@ impl PortAttacher {
                         changed.push((bridge.id, port.number));
                     }
                 } else if port.trouble.is_some()
-                    && port.comes_back()
+                    && port.is_reopened()
                     && has_threads
                     && !nic.as_ref().is_some_and(|nic| nic.takes(bridge.id, port.number))
                 {
@@ -230,8 +230,8 @@ impl PortAttacher {
     /// [`Self::check`] opens them again.
     pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, why: &str) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
-            let comes_back = self.bridges.with_port(id, number, |port| port.comes_back());
-            if comes_back == Some(true) && nic.takes(id, number) {
+            let is_reopened = self.bridges.with_port(id, number, |port| port.is_reopened());
+            if is_reopened == Some(true) && nic.takes(id, number) {
                 warn!(reason = why, "port {name}: down, since the NIC is stale");
                 self.take_down(&name, &format!("the NIC is stale: {why}")).await;
             }

@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn keys_that_the_vlan_mode_does_not_use_are_refused() {
         use config::PortVlanMode::{Access, NativeTagged, Trunk};
-        let complaint = |vlan_mode, tag, trunks: &[u16]| {
+        let error_text = |vlan_mode, tag, trunks: &[u16]| {
             let name = "p1".to_owned();
             let port = PortOptions {
                 name,
@@ -94,16 +94,16 @@ mod tests {
             };
             port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
         };
-        for complaint in
-            [complaint(Some(Trunk), Some(5), &[]), complaint(Some(Trunk), Some(0), &[])]
+        for error_text in
+            [error_text(Some(Trunk), Some(5), &[]), error_text(Some(Trunk), Some(0), &[])]
         {
-            assert!(complaint.contains("has no `tag`"), "{complaint}");
+            assert!(error_text.contains("has no `tag`"), "{error_text}");
         }
-        for complaint in [complaint(Some(Access), None, &[5]), complaint(None, Some(5), &[6])] {
-            assert!(complaint.contains("has no `trunks`"), "{complaint}");
+        for error_text in [error_text(Some(Access), None, &[5]), error_text(None, Some(5), &[6])] {
+            assert!(error_text.contains("has no `trunks`"), "{error_text}");
         }
         for mode in [None, Some(NativeTagged)] {
-            assert_eq!(complaint(mode, mode.map(|_| 5), &[6]), "fine");
+            assert_eq!(error_text(mode, mode.map(|_| 5), &[6]), "fine");
         }
     }
 }
