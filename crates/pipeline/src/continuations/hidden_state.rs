@@ -14,7 +14,7 @@ const BRIDGE: usize = word::BRIDGE as usize;
 const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);
 
 /// The words that name the place of the packet.
-pub(crate) const NAMING: [usize; 2] = [RECIRC, BRIDGE];
+pub(crate) const LOCATION_WORDS: [usize; 2] = [RECIRC, BRIDGE];
 
 /// Returns the indexes of the words of hidden state.
 pub(crate) fn hidden_words() -> impl Iterator<Item = usize> {
@@ -23,7 +23,7 @@ pub(crate) fn hidden_words() -> impl Iterator<Item = usize> {
 
 /// Returns whether a word names the place of the packet.
 pub(crate) fn is_naming(index: usize) -> bool {
-    NAMING.contains(&index)
+    LOCATION_WORDS.contains(&index)
 }
 
 /// Returns the bits of hidden state that are set in a key.

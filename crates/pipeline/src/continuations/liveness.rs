@@ -23,7 +23,7 @@ use shunt_flow::{
 };
 
 use super::{
-    hidden_state::NAMING,
+    hidden_state::LOCATION_WORDS,
     live_fields::{FieldReader, LiveFields, RuleInfo},
     plain_continuations::PlainContinuations,
 };
@@ -120,7 +120,7 @@ impl ReadableFields {
         }
         live.words_mut()[ALWAYS.0..=ALWAYS.1].fill(u64::MAX);
         live.words_mut()[HEADER_START..].fill(0);
-        NAMING.iter().for_each(|index| live.words_mut()[*index] = 0);
+        LOCATION_WORDS.iter().for_each(|index| live.words_mut()[*index] = 0);
         live
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let live = ReadableFields::default().live(&needs);
         assert_eq!(live.field(FieldId::Reg0), 0xffff_ffff);
         assert_eq!(live.field(FieldId::PktMark), 0xffff_ffff);
-        assert!(NAMING.iter().all(|index| live.words()[*index] == 0));
+        assert!(LOCATION_WORDS.iter().all(|index| live.words()[*index] == 0));
         assert!(live.words()[HEADER_START..].iter().all(|word| *word == 0));
         let idle = ReadableFields::default().live(&LiveFields::default());
         assert_eq!(idle.field(FieldId::PktMark), 0xffff_ffff, "a peer bridge sees it");

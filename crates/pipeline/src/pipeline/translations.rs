@@ -23,7 +23,7 @@ impl Pipeline {
         translate::packet(self.tables(&self.bridges.read(), version), key)
     }
 
-    /// Continues with a packet behind a recirculation, as `version` sees the tables.
+    /// Continues with a packet after a recirculation, as `version` sees the tables.
     ///
     /// The key is the one of the packet parsed again, completed by [`Continuation::enter`].
     #[must_use]
@@ -80,7 +80,7 @@ impl Pipeline {
         translate::packet(self.tables(&bridges, self.version()), key)
     }
 
-    /// Continues with a packet behind a recirculation, as [`Self::translate_newest`]
+    /// Continues with a packet after a recirculation, as [`Self::translate_newest`]
     /// does.
     #[must_use]
     pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {

@@ -76,9 +76,9 @@ pub(super) enum AgendaStep<'a> {
     EnterPeer { bridge: BridgeId, port: PortNo },
     /// Put the packet back behind an output that changed its tag.
     RestorePacket(Box<SavedPacket>),
-    /// Put packet and state back behind a clone.
+    /// Put packet and state back after a clone.
     Restore(Box<Saved<'a>>),
-    /// Put packet and state back behind the peer bridge, or behind a bucket.
+    /// Put packet and state back after the peer bridge, or after a bucket.
     Leave(Box<Saved<'a>>),
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Saved<'a> {
     pub(super) packet: SavedPacket,
     pub(super) state: ActionState<'a>,
     pub(super) depth: u16,
-    /// True if it is put back behind a bucket.
+    /// True if it is put back after a bucket.
     pub(super) is_bucket: bool,
 }
 

@@ -46,7 +46,8 @@ pub(super) fn look_up<'a>(
     // Two statements: a tuple of both would copy the altered key at each lookup.
     let changed_lookup_key = changed_lookup_key(own_key, port);
     let foreign = foreign(own_key, port);
-    let (key, is_own) = (altered.as_ref().unwrap_or(own_key), altered.is_none());
+    let (key, is_own) =
+        (changed_lookup_key.as_ref().unwrap_or(own_key), changed_lookup_key.is_none());
     let entering = LookupInput { bridge: bridge.id(), table, key, foreign, is_own };
     let (found, version) = (bridge.table(table), bridge.version());
     if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {

@@ -14,7 +14,7 @@ use crate::{
 pub(super) struct RunningRule<'a> {
     /// The rule as packet-ins show it.
     pub(super) context: RuleContext,
-    /// The rule itself; behind a recirculation only if the frozen actions name it.
+    /// The rule itself; after a recirculation only if the frozen actions name it.
     pub(super) rule: Option<&'a Arc<Rule>>,
 }
 
@@ -71,7 +71,7 @@ impl RuleContext {
         in_bucket: false,
     };
 
-    /// Returns the context behind a lookup in a table.
+    /// Returns the context after a lookup in a table.
     fn found(self, table: TableId, rule: Option<&Arc<Rule>>) -> Self {
         let is_miss =
             |rule: &Arc<Rule>| rule.priority.number() == 0 && rule.matching.mask().is_empty();

@@ -483,7 +483,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Sends the packet through a patch port; it is put back behind the peer bridge.
+    /// Sends the packet through a patch port; it is put back after the peer bridge.
     fn enter_peer_bridge(&mut self, bridge: BridgeId, port: PortNo) -> Result<(), TraversalError> {
         let recorder = &mut self.packet.recorder;
         let Some(peer) = BridgeView::find(self.tables, bridge, recorder) else { return Ok(()) };

@@ -18,14 +18,14 @@ pub(crate) fn run_key(actions: &[Action], key: &FlowKey) -> Traversal {
 }
 
 /// Returns the bits of a field in the mask of a traversal.
-pub(crate) fn looked_at(traversal: &Traversal, field: FieldId) -> u128 {
+pub(crate) fn consulted_bits(traversal: &Traversal, field: FieldId) -> u128 {
     traversal.mask.field(field)
 }
 
 #[track_caller]
 pub(crate) fn assert_whole(traversal: &Traversal, fields: &[FieldId]) {
     for field in fields {
-        assert_eq!(looked_at(traversal, *field), field.value_max(), "{field:?}");
+        assert_eq!(consulted_bits(traversal, *field), field.value_max(), "{field:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use shunt_pipeline::{
 
 use crate::{
     build::{add_group, group, group_mod, output, rule, weighted},
-    dependencies::{NORMAL, assert_reads, assert_whole, looked_at, run, run_key},
+    dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
     switch::{BRIDGE, Switch, key},
 };
@@ -37,13 +37,13 @@ fn what_the_rule_matches() {
     let switch = Switch::new(&["tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=output:2"]);
     let traversal = switch.translate("tcp,nw_src=10.0.0.1,tp_dst=80");
     assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto, FieldId::TcpDst]);
-    assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0xff00_0000);
+    assert_eq!(consulted_bits(&traversal, FieldId::Ipv4Src), 0xff00_0000);
     let visit = &traversal.visits[0].mask;
     assert_eq!(visit.field(FieldId::TcpDst), 0xffff);
 }
 
 #[test]
-fn what_excludes_the_rules_above() {
+fn bits_that_exclude_higher_rules() {
     let switch = Switch::new(&[
         "priority=3,in_port=3,actions=drop",
         "priority=2,arp,actions=drop",
@@ -56,7 +56,7 @@ fn what_excludes_the_rules_above() {
     ]);
     let traversal = switch.translate("ip,nw_dst=192.168.0.1");
     assert_eq!(
-        looked_at(&traversal, FieldId::Ipv4Dst),
+        consulted_bits(&traversal, FieldId::Ipv4Dst),
         0x8000_0000,
         "only the distinguishing bits"
     );
@@ -65,9 +65,12 @@ fn what_excludes_the_rules_above() {
 #[test]
 fn the_fragment_bit_of_a_lookup_by_ports() {
     let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
-    assert_eq!(looked_at(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
+    assert_eq!(consulted_bits(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
     let first = switch.translate("tcp,nw_frag=first");
-    assert_eq!([FieldId::NwFrag, FieldId::TcpDst].map(|field| looked_at(&first, field)), [1, 0]);
+    assert_eq!(
+        [FieldId::NwFrag, FieldId::TcpDst].map(|field| consulted_bits(&first, field)),
+        [1, 0]
+    );
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn the_clauses_of_conjunctions() {
     assert_whole(&traversal, &[FieldId::Ipv4Src, FieldId::InPort]);
     let traversal = switch.translate("ip,in_port=1,nw_src=192.168.0.1");
     assert_eq!(
-        looked_at(&traversal, FieldId::Ipv4Src),
+        consulted_bits(&traversal, FieldId::Ipv4Src),
         0x8000_0000,
         "only the distinguishing bits"
     );
@@ -98,11 +101,11 @@ fn the_fragment_bit_of_clauses_on_ports() {
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
     let traversal = switch.translate("tcp,in_port=1,tp_dst=80");
     assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag), 1, "where it matches the clauses");
-    assert_eq!(looked_at(&traversal, FieldId::NwFrag), 1);
+    assert_eq!(consulted_bits(&traversal, FieldId::NwFrag), 1);
 }
 
 #[test]
-fn bits_of_an_action_behind_another_rule() {
+fn bits_of_an_action_after_another_rule() {
     let move_to = |source, target| {
         let [source, target] =
             [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
@@ -142,11 +145,11 @@ fn written_bits_count_for_the_next_visit() {
     let traversal = switch.translate("in_port=1");
     let masks = traversal.visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
     assert_eq!(masks.collect::<Vec<_>>(), [0, 0, 0xff]);
-    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0, "a constant of the entry");
+    assert_eq!(consulted_bits(&traversal, FieldId::EthSrc), 0, "a constant of the entry");
 }
 
 #[test]
-fn what_another_rule_looks_at_is_of_its_own_visit() {
+fn each_rule_consults_bits_for_its_own_visit() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),output:2",
         "table=1,actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
@@ -157,7 +160,7 @@ fn what_another_rule_looks_at_is_of_its_own_visit() {
 }
 
 #[test]
-fn prerequisites_of_a_field_that_is_written() {
+fn the_prerequisites_of_a_written_field() {
     let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "arp");
     assert_whole(&traversal, &[FieldId::EthType]);
     let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "udp");
@@ -169,15 +172,15 @@ fn the_source_of_a_move() {
     let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
     let target = Subfield::new(FieldId::EthDst, 0, 8).expect("bits");
     let traversal = run(&[Action::Move { source, target }, output(2)], "in_port=1");
-    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+    assert_eq!(consulted_bits(&traversal, FieldId::EthSrc), 0xff0);
     assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), 0xff0);
 }
 
 #[test]
-fn what_is_pushed_to_the_stack() {
+fn bits_pushed_to_the_stack() {
     let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
     let traversal = run(&[Action::Push(source), output(2)], "in_port=1");
-    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+    assert_eq!(consulted_bits(&traversal, FieldId::EthSrc), 0xff0);
 }
 
 #[test]
@@ -195,17 +198,17 @@ fn a_ttl_that_is_checked() {
 }
 
 #[test]
-fn the_ingress_port_where_a_port_receives_nothing() {
+fn the_ingress_port_is_consulted_with_a_no_recv_port() {
     let switch = Switch::of_actions(&[output(2)]);
     switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
     assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
 }
 
 #[test]
-fn the_port_to_compare_with_where_it_was_rewritten() {
+fn the_rewritten_ingress_port_that_outputs_compare() {
     let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
     let traversal = run(&[some, output(2)], "in_port=1");
-    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+    assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0xffff_ff00);
 }
 
 #[test]
@@ -225,9 +228,9 @@ fn the_fields_that_a_packet_in_shows() {
 }
 
 #[test]
-fn tags_that_are_pushed_over_popped_and_looked_for() {
+fn tags_that_are_pushed_popped_and_matched() {
     let pop = run(&[Action::PopVlan, output(2)], "in_port=1");
-    assert_eq!(looked_at(&pop, FieldId::VlanTci), 0x1000, "the present bit");
+    assert_eq!(consulted_bits(&pop, FieldId::VlanTci), 0x1000, "the present bit");
     let tagged = |tags| {
         let mut key = key("in_port=1");
         key.words_mut()[usize::from(word::VLAN)] = tags;
@@ -243,7 +246,7 @@ fn tags_that_are_pushed_over_popped_and_looked_for() {
 }
 
 #[test]
-fn what_a_clone_has_written_and_is_put_back() {
+fn a_field_restored_after_a_clone() {
     let inner = [set(FieldId::EthSrc, 5), output(2)].into();
     let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
     assert_whole(&traversal, &[FieldId::EthSrc]);
@@ -251,7 +254,7 @@ fn what_a_clone_has_written_and_is_put_back() {
 }
 
 #[test]
-fn a_tag_that_a_clone_has_popped_and_is_put_back() {
+fn a_tag_restored_after_a_clone() {
     let mut tagged = key("in_port=1");
     tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
     let inner = [Action::PopVlan, output(2)].into();
@@ -281,7 +284,7 @@ fn labels_that_are_pushed_popped_and_put_back() {
 }
 
 #[test]
-fn how_many_labels_there_are() {
+fn the_number_of_labels_is_consulted() {
     // A fourth label is refused, whatever the others are.
     let push = Action::PushMpls { ethertype: 0x8847 };
     let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
@@ -303,7 +306,7 @@ fn the_connection_that_chooses_a_bucket() {
     let fields = [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst];
     assert_whole(&traversal, &fields);
     assert_whole(&traversal, &[FieldId::IpProto]);
-    assert_eq!(looked_at(&traversal, FieldId::NwFrag) & 1, 1, "a fragment has no ports");
+    assert_eq!(consulted_bits(&traversal, FieldId::NwFrag) & 1, 1, "a fragment has no ports");
     let arp = switch.translate("arp");
     assert_whole(&arp, &[FieldId::EthSrc, FieldId::EthDst, FieldId::EthType]);
 }
@@ -315,7 +318,7 @@ fn the_fields_that_choose_a_bucket() {
     let mut request = group_mod(GroupCommand::Add, 1, GroupKind::Select, buckets);
     request.selection = Selection::Fields { basis: 7, fields: [(FieldId::EthSrc, 0xff)].into() };
     switch.make([request.into(), rule("", vec![group(1)]).into()]);
-    assert_eq!(looked_at(&switch.translate("in_port=1"), FieldId::EthSrc), 0xff);
+    assert_eq!(consulted_bits(&switch.translate("in_port=1"), FieldId::EthSrc), 0xff);
 }
 
 #[test]
@@ -332,18 +335,18 @@ fn the_fields_that_choose_a_link() {
 }
 
 #[test]
-fn that_a_type_is_not_that_of_a_tag() {
+fn an_ethernet_type_that_is_no_tag() {
     // One bit is enough to distinguish it from one of the two, or from both.
     for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
         let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
-        assert_eq!(looked_at(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
+        assert_eq!(consulted_bits(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
     }
     let tagged = run(&[NORMAL], "in_port=1,vlan_tci=0x1005,dl_type=0x8100");
-    assert_eq!(looked_at(&tagged, FieldId::EthType), 0, "the tag exists");
+    assert_eq!(consulted_bits(&tagged, FieldId::EthType), 0, "the tag exists");
 }
 
 #[test]
-fn what_normal_forwards_by() {
+fn the_fields_that_normal_forwards_by() {
     let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
     let traversal = run(&[NORMAL], packet);
     assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
@@ -351,7 +354,7 @@ fn what_normal_forwards_by() {
 }
 
 #[test]
-fn the_sources_of_what_is_learned() {
+fn the_sources_of_learned_values() {
     let traversal = run(&[learn(|_| {})], "in_port=3,dl_dst=02:00:00:00:00:02");
     assert_whole(&traversal, &[FieldId::EthDst, FieldId::InPort]);
 }
@@ -360,7 +363,7 @@ fn the_sources_of_what_is_learned() {
 fn the_flags_that_end_a_connection() {
     let fin = Action::FinTimeout { idle: 5, hard: 5 };
     let traversal = run(&[fin, output(2)], "tcp,tcp_flags=ack");
-    assert_eq!(looked_at(&traversal, FieldId::TcpFlags), 0b101);
+    assert_eq!(consulted_bits(&traversal, FieldId::TcpFlags), 0b101);
 }
 
 #[test]
@@ -370,7 +373,7 @@ fn all_state_carried_over_a_recirculation() {
     let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
     let live = [FieldId::Reg0, FieldId::Reg15, FieldId::Metadata, FieldId::TunId];
     assert_whole(&traversal, &live);
-    assert_eq!(looked_at(&traversal, FieldId::InPort), 0, "the packet has the register");
+    assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0, "the packet has the register");
 }
 
 #[test]
@@ -379,7 +382,7 @@ fn the_rewritten_port_carried_over_a_recirculation() {
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let actions = [some, pop, set(FieldId::NwTtl, 5)];
     let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
-    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+    assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0xffff_ff00);
 }
 
 #[test]

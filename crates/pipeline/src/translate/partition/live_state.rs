@@ -114,7 +114,7 @@ pub(in crate::translate) fn freeze_live(
     FrozenState {
         is_live_only: true,
         steps: normalised(frozen.steps, set_info),
-        context: RuleContext { in_set: state.rule.context.in_set, ..NAMELESS },
+        context: RuleContext { in_set: state.rule.context.in_set, ..NO_RULE_CONTEXT },
         // The lookup finds another rule.
         rule: None,
         ..frozen
@@ -189,13 +189,17 @@ fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
 const fn used_part(context: RuleContext, need: RuleInfo) -> RuleContext {
     match need {
         RuleInfo::All => context,
-        RuleInfo::Table => RuleContext { table: context.table, in_set: context.in_set, ..NAMELESS },
-        RuleInfo::Depth | RuleInfo::Nothing => RuleContext { in_set: context.in_set, ..NAMELESS },
+        RuleInfo::Table => {
+            RuleContext { table: context.table, in_set: context.in_set, ..NO_RULE_CONTEXT }
+        }
+        RuleInfo::Depth | RuleInfo::Nothing => {
+            RuleContext { in_set: context.in_set, ..NO_RULE_CONTEXT }
+        }
     }
 }
 
 /// A context without information.
-const NAMELESS: RuleContext = RuleContext::PACKET_OUT;
+const NO_RULE_CONTEXT: RuleContext = RuleContext::PACKET_OUT;
 
 /// Returns whether executed instructions have no further effect.
 fn is_idle(rest: &Instructions) -> bool {

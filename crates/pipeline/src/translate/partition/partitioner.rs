@@ -2,7 +2,7 @@
 //!
 //! A partition point lies in front of a lookup by `goto` or `resubmit` where all remaining steps
 //! concern the packet as it is now. So there is none inside a clone, a bucket or a peer bridge,
-//! after which the packet is put back. There is none behind a meter that may have changed the
+//! after which the packet is put back. There is none after a meter that may have changed the
 //! packet, which the key does not show.
 //!
 //! A translation asks its [`Partitioner`] in front of each such lookup. If it ends there, the

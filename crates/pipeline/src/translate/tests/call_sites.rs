@@ -169,8 +169,16 @@ const SPARE: &[Spare] = &[
     ),
     // Packets that agree are generated in one bridge, never recirculated; no change is one of
     // settings.
-    spare("translate/entry.rs", "word::BRIDGE", "the_bridge_and_the_recirculation_id_are_consulted"),
-    spare("translate/entry.rs", "FieldId::RecircId", "the_bridge_and_the_recirculation_id_are_consulted"),
+    spare(
+        "translate/entry.rs",
+        "word::BRIDGE",
+        "the_bridge_and_the_recirculation_id_are_consulted",
+    ),
+    spare(
+        "translate/entry.rs",
+        "FieldId::RecircId",
+        "the_bridge_and_the_recirculation_id_are_consulted",
+    ),
     spare(
         "translate/bridge_view.rs",
         "Object::Bridge(id)",
@@ -178,7 +186,7 @@ const SPARE: &[Spare] = &[
     ),
     // No generated change is one of a single port.
     spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "the_ports_of_a_bridge"),
-    // No packet reaches the entries behind an old name; they are evicted a little earlier.
+    // No packet reaches the entries after an old name; they are evicted a little earlier.
     spare(
         "translate/translation.rs",
         "Object::Live(frozen.bridge)",
@@ -186,11 +194,7 @@ const SPARE: &[Spare] = &[
     ),
     spare("actions/hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
     // A change that affects only a counted rule, and no other visited rule, is rare.
-    spare(
-        "actions/learn.rs",
-        "read(counted)",
-        "the_number_of_rules_with_a_limited_cookie",
-    ),
+    spare("actions/learn.rs", "read(counted)", "the_number_of_rules_with_a_limited_cookie"),
     spare(
         "working_packet/mpls.rs",
         "THIRD, u64::MAX << 32",
@@ -203,11 +207,7 @@ const SPARE: &[Spare] = &[
         "Object::Live(state.bridge.id())",
         "the_liveness_at_a_partition_point",
     ),
-    spare(
-        "working_packet/vlan.rs",
-        "VLAN, INNER",
-        "tags_that_are_pushed_popped_and_matched",
-    ),
+    spare("working_packet/vlan.rs", "VLAN, INNER", "tags_that_are_pushed_popped_and_matched"),
 ];
 
 /// The sources of the named tests.
