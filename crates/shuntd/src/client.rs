@@ -266,7 +266,7 @@ fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
 }
 
 #[expect(clippy::print_stderr, reason = "a command talks to its user")]
-fn complain(error: &CallError) {
+fn print_error(error: &CallError) {
     eprintln!("shuntctl: {error}");
     if let CallError::NoDaemon { .. } | CallError::Unreachable { .. } = error {
         eprintln!("check that shuntd runs with this --run-dir, and that you may access its socket");

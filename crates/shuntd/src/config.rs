@@ -290,13 +290,13 @@ mod tests {
 
     #[test]
     fn a_wrong_type_is_explained_in_words() {
-        let (message, _, place) = complaint("[threads]\npacket = \"two\"\n");
+        let (message, _, place) = error_text("[threads]\npacket = \"two\"\n");
         assert!(message.contains("expected a whole number"), "{message}");
         assert_eq!(place, "\"two\"");
-        let (message, help, _) = complaint("[[bridge]]\n[[bridge.port]]\nnumber = \"1\"\n");
+        let (message, help, _) = error_text("[[bridge]]\n[[bridge.port]]\nnumber = \"1\"\n");
         assert!(message.contains("expected a whole number"), "{message}");
         assert_eq!(help.as_deref(), Some("write the number without quotes"));
-        let (message, help, _) = complaint("[[bridge.port]]\nname = \"p1\"\n");
+        let (message, help, _) = error_text("[[bridge.port]]\nname = \"p1\"\n");
         assert!(message.contains("a table, expected a list in brackets"), "{message}");
         assert!(help.unwrap().contains("`[[bridge]]`"));
         let (_, help, _) = error_text("[[bridge]\n");
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_misspelled_key_gets_a_position_and_suggestion() {
-        let (message, help, place) = complaint("[[bridge]]\nnaem = \"br0\"\n");
+        let (message, help, place) = error_text("[[bridge]]\nnaem = \"br0\"\n");
         assert_eq!(message, "unknown key `naem`");
         assert_eq!(help.as_deref(), Some("did you mean `name`?"));
         assert_eq!(place, "naem");
@@ -319,21 +319,21 @@ mod tests {
             ("[[bridge]]\n[[bridge.port]]\ntype = \"vxlan\"\n", "tunnels do not exist yet"),
             ("[[bridge]]\n[[bridge.port]]\nofport_request = 1\n", "use `number`"),
         ] {
-            let (_, help, _) = complaint(text);
+            let (_, help, _) = error_text(text);
             assert!(help.as_deref().is_some_and(|help| help.contains(words)), "{text}: {help:?}");
         }
     }
 
     #[test]
     fn valid_words_are_listed_once() {
-        let (message, help, _) = complaint("[[bridge]]\nqqqqqqqq = 1\n");
+        let (message, help, _) = error_text("[[bridge]]\nqqqqqqqq = 1\n");
         assert_eq!(message, "unknown key `qqqqqqqq`");
         assert!(help.unwrap().starts_with("valid here: name, datapath_id"));
     }
 
     #[test]
-    fn a_misspelled_port_type_is_pointed_at_with_the_nearest_one() {
-        let (_, help, place) = complaint("[[bridge]]\n[[bridge.port]]\ntype = \"afpacket\"\n");
+    fn a_misspelled_port_type_gets_a_suggestion() {
+        let (_, help, place) = error_text("[[bridge]]\n[[bridge.port]]\ntype = \"afpacket\"\n");
         assert_eq!(help.as_deref(), Some("did you mean `af_packet`?"));
         assert_eq!(place, "\"afpacket\"");
     }

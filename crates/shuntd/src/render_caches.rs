@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     render::{count, counted, counter_line, list, percent, table, word},
-    render_nic::{looked_up, nic},
+    render_nic::{lookups_count, nic},
 };
 
 /// Returns the counters of all caches, one line each.
@@ -151,7 +151,7 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     let (traffic_before, traffic) = (traffic(before), traffic(now));
     let mut text = String::new();
     if traffic.is_object() {
-        let seen = looked_up(&traffic).saturating_sub(looked_up(&traffic_before));
+        let seen = lookups_count(&traffic).saturating_sub(lookups_count(&traffic_before));
         let hits = percent(added(&traffic_before, &traffic, "hits"), seen);
         let _ = write!(text, "nic hits {} of {}; ", hits.trim_start(), counted(seen, "packet"));
     }

@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn a_misspelled_word_gets_a_suggestion() {
-        let complaint = |text: &str| port("x", &words(text)).unwrap_err();
-        assert_eq!(complaint("tpye=null"), "unknown key `tpye`: did you mean `type`?");
-        assert_eq!(complaint("type=nul"), "unknown port type `nul`: did you mean `null`?");
-        assert!(complaint("type=zzzzzzzz").contains("valid values: null, pcap"));
-        assert_eq!(complaint("null"), "`null` has no key: write type=null");
-        assert_eq!(complaint("tag"), "`tag` has no value: write KEY=VALUE, such as tag=10");
-        assert_eq!(complaint("nil"), "`nil` is not KEY=VALUE");
-        assert_eq!(complaint("type=vxlan"), "unknown port type `vxlan`: tunnels do not exist yet");
+        let error_text = |text: &str| port("x", &words(text)).unwrap_err();
+        assert_eq!(error_text("tpye=null"), "unknown key `tpye`: did you mean `type`?");
+        assert_eq!(error_text("type=nul"), "unknown port type `nul`: did you mean `null`?");
+        assert!(error_text("type=zzzzzzzz").contains("valid values: null, pcap"));
+        assert_eq!(error_text("null"), "`null` has no key: write type=null");
+        assert_eq!(error_text("tag"), "`tag` has no value: write KEY=VALUE, such as tag=10");
+        assert_eq!(error_text("nil"), "`nil` is not KEY=VALUE");
+        assert_eq!(error_text("type=vxlan"), "unknown port type `vxlan`: tunnels do not exist yet");
         assert_eq!(EXAMPLES.len(), PORT_KEYS.len());
         assert!(EXAMPLES.iter().zip(PORT_KEYS).all(|(own, key)| own.starts_with(key)));
     }

@@ -34,7 +34,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for (name, cache_case) in cache_cases {
             let name = format!("ols {locality} {name}");
             let Some(cache_case) = cache_case else { continue };
-            let share = run.step(&name, |_| late_hits(&bed, cache_case, scale));
+            let share = run.step(&name, |_| late_hits(&testbed, cache_case, scale));
             let row = Row::new(name, LATE, "%");
             rows.push(Row { better: Better::More, ours: share.into(), ..row });
         }

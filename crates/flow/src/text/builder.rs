@@ -182,7 +182,7 @@ impl MatchItem {
         let name = self.text.clone();
         // An alias such as `tp_dst` means the field of any of these protocols.
         let is_alias = !name.starts_with(self.field.name());
-        let of_protocols = kin(self.field).take(if is_alias { usize::MAX } else { 1 });
+        let of_protocols = related_fields(self.field).take(if is_alias { usize::MAX } else { 1 });
         let needs: Vec<String> =
             of_protocols.map(|field| field.info().prerequisite.to_string()).collect();
         let first_fragments = needs.iter().any(|one| one.ends_with(NO_LATER_FRAGMENTS));

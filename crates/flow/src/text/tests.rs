@@ -259,7 +259,7 @@ fn the_example_of_each_prerequisite_meets_it() {
 }
 
 #[test]
-fn a_name_of_a_megabyte_is_like_no_other() {
+fn a_very_long_name_has_no_suggestion() {
     let name = "tp_dst".repeat(200_000);
     assert_eq!(read(&name), Err(MatchError::UnknownField { name, nearest: None }));
 }

@@ -84,13 +84,13 @@ fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
             "cannot write the capture to /nowhere/x.pcap: No such file",
         ),
     ] {
-        let told = daemon.complaint(arguments);
+        let told = daemon.error_text(arguments);
         assert!(told.contains(hint), "{arguments:?}: {told}");
     }
 }
 
 #[test]
-fn a_vlan_that_is_none_is_refused_in_a_sentence() {
+fn an_invalid_vlan_is_refused_with_the_range() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     for (word, setting) in [("tag=9999", "tag"), ("trunks=9999", "trunks")] {
         let told = daemon.error_text(&["add-port", "br0", "a", "type=null", word]);

@@ -49,8 +49,8 @@ fn a_trace_takes_a_flow_and_a_frame() {
     let help = daemon.answer(&["trace", "--help"]);
     assert!(help.contains("<BRIDGE> <FLOW> [FRAME]"), "{help}");
     let frame = "ff".repeat(14);
-    assert!(daemon.complaint(&["trace", "br0", "tcp", &frame, &frame]).contains("unexpected"));
-    let told = daemon.complaint(&["trace", "in_port=1,tcp"]);
+    assert!(daemon.error_text(&["trace", "br0", "tcp", &frame, &frame]).contains("unexpected"));
+    let told = daemon.error_text(&["trace", "in_port=1,tcp"]);
     let expected = "trace takes the bridge before the packet: shuntctl trace BRIDGE FLOW";
     assert_eq!(told, format!("shuntctl: {expected}\n"));
 }

@@ -67,7 +67,7 @@ impl Config {
                 let problem = if port.name == bridge.name {
                     Some(SwitchError::LocalPort(port.name.clone()))
                 } else {
-                    is_taken(&taken, &port.name)
+                    name_conflict(&taken, &port.name)
                 };
                 if let Some(problem) = problem {
                     let error = ConfigError::at("name", problem).within("ports", at);

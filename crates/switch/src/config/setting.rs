@@ -128,7 +128,7 @@ impl<'a> SettingValue<'a> {
     }
 
     fn flag(self) -> Result<bool, SwitchError> {
-        self.value.parse().map_err(|_| self.wrong("true or false"))
+        self.value.parse().map_err(|_| self.out_of_range("true or false"))
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]

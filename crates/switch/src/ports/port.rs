@@ -86,7 +86,7 @@ impl BridgePort {
     }
 
     /// Returns whether the port is reopened automatically.
-    pub(crate) const fn comes_back(&self) -> bool {
+    pub(crate) const fn is_reopened(&self) -> bool {
         self.settings.kind.is_reopened()
     }
 
