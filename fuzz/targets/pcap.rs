@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| shunt_datapath::testing::fuzz_pcap(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| shunt_testkit::fuzz::fuzz_pcap(data));

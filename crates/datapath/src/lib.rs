@@ -18,9 +18,6 @@ pub mod metrics;
 mod reasons;
 mod sync;
 
-#[cfg(feature = "testing")]
-pub mod testing;
-
 #[cfg(not(loom))]
 pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
 pub use evict::{

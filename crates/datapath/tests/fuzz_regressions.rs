@@ -2,12 +2,10 @@
 //!
 //! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
 
-#![cfg(feature = "testing")]
-
 use std::path::Path;
 
-use shunt_datapath::testing::{fuzz_offload, fuzz_pcap};
 use shunt_flow::testing::replay;
+use shunt_testkit::fuzz::{fuzz_offload, fuzz_pcap};
 
 fn check(target: &str, fuzz: fn(&[u8])) {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz");

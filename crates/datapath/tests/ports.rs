@@ -266,10 +266,9 @@ fn a_name_that_no_device_can_have_is_refused() {
     }
 }
 
-#[cfg(feature = "testing")]
 mod fuzz {
     use proptest::prelude::*;
-    use shunt_datapath::testing::{fuzz_offload, fuzz_pcap};
+    use shunt_testkit::fuzz::{fuzz_offload, fuzz_pcap};
 
     proptest! {
         #[test]

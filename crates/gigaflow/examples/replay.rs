@@ -4,7 +4,7 @@
 //! cargo run --release --example replay -- WORKLOAD [stages [entries of a stage [policy...]]]
 //! ```
 //!
-//! `testing::workload` defines the file format. Here `disjoint` has canonical ties, and
+//! `shunt_testkit::partition::workload` defines the file format. Here `disjoint` has canonical ties, and
 //! `disjoint-cached` has the ties that the switch uses.
 
 #![expect(clippy::print_stdout, reason = "the purpose of this example")]
@@ -17,10 +17,10 @@ use shunt_gigaflow::{
         JointPolicy, PolicyName, Score,
         research::{DisjointPolicy, OneToOnePolicy, Ties},
     },
-    testing::{
-        model::{ReplayCounts, replay, replay_adaptive},
-        workload::RecordedWorkload,
-    },
+};
+use shunt_testkit::partition::{
+    model::{ReplayCounts, replay, replay_adaptive},
+    workload::RecordedWorkload,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {

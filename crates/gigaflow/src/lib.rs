@@ -101,6 +101,3 @@ pub mod ltm;
 pub mod cache;
 
 pub mod offload;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;

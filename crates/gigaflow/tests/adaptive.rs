@@ -4,8 +4,8 @@ use shunt_gigaflow::{
     adaptive::{Adaptive, CLEARED_AFTER_ROUNDS, Capacity, Granularity, ProbeResult, ROUND},
     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
     partition::{JointPolicy, PartitionPolicy},
-    testing::{plain::PlainStages, workload::RecordedWorkload},
 };
+use shunt_testkit::partition::{plain::PlainStages, workload::RecordedWorkload};
 
 const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
 

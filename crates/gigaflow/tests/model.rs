@@ -8,10 +8,10 @@ use shunt_gigaflow::{
         JointPolicy, MegaflowPolicy, Score,
         research::{DisjointPolicy, Ties},
     },
-    testing::{
-        model::{ReplayCounts, replay, replay_adaptive},
-        workload::RecordedWorkload,
-    },
+};
+use shunt_testkit::partition::{
+    model::{ReplayCounts, replay, replay_adaptive},
+    workload::RecordedWorkload,
 };
 
 const WORKLOADS: [(&str, &str); 7] = [

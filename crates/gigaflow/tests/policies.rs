@@ -10,10 +10,10 @@ use shunt_gigaflow::{
         StageView,
         research::{DisjointPolicy, FirstFitPolicy, Ties},
     },
-    testing::{
-        brute,
-        plain::{self, PlainOutline, PlainStage, PlainStages, Room},
-    },
+};
+use shunt_testkit::partition::{
+    brute,
+    plain::{self, PlainOutline, PlainStage, PlainStages, Room},
 };
 
 const SCORES: [Score; 2] = [Score::Length, Score::Joins];

@@ -3,8 +3,8 @@
 use shunt_gigaflow::{
     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
     partition::{JointPolicy, PartitionPolicy, research::ProfiledPolicy},
-    testing::plain::PlainStages,
 };
+use shunt_testkit::partition::plain::PlainStages;
 
 /// Returns an outline of two steps with these identities and fields.
 fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {

@@ -15,12 +15,12 @@ use shunt_gigaflow::{
     ltm::{Eviction, VecStore, Walk},
     outline::{Coupling, FieldSet},
     partition::PolicyName,
-    testing::{model, workload},
 };
 use shunt_pipebench::{Progress, workload::Workload};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, Time, Visit, text::parse_rule,
 };
+use shunt_testkit::partition::{model, workload};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 

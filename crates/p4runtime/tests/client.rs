@@ -9,7 +9,6 @@ use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     offload::{LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket},
     partition::StageId,
-    testing::{Chaos, ChaosSettings},
 };
 use shunt_p4runtime::{
     client::{ClientSettings, P4RuntimeDevice, PacketToSend},
@@ -19,6 +18,7 @@ use shunt_p4runtime::{
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
 use shunt_pipeline::DatapathPort;
+use shunt_testkit::offload::{Chaos, ChaosSettings};
 use tokio::{
     runtime::Handle,
     sync::{Notify, oneshot},

@@ -19,8 +19,6 @@ use crate::{
 ///
 /// It is refused with a position, or survives printing and parsing.
 ///
-///
-///
 /// # Panics
 ///
 /// If an invariant is violated.
@@ -45,8 +43,6 @@ pub fn fuzz_filters(data: &[u8]) {
 /// Parses any text as parameters.
 ///
 /// It is refused with a position, or generates a rule set.
-///
-///
 ///
 /// # Panics
 ///
@@ -74,8 +70,6 @@ pub fn fuzz_parameters(data: &[u8]) {
 /// Parses any text as a pipeline.
 ///
 /// It is refused with an error, or can be described, drawn and filled.
-///
-///
 ///
 /// # Panics
 ///
@@ -112,8 +106,6 @@ pub fn fuzz_pipeline(data: &[u8]) {
 ///
 /// It is refused with a position, or all its rules are in tables.
 ///
-///
-///
 /// # Panics
 ///
 /// If an invariant is violated.
@@ -142,7 +134,6 @@ fn assert_place(text: &str, error: &TextError) {
 
 /// Reads the bytes as a capture file, to its end or to an error.
 ///
-///
 /// # Panics
 ///
 /// If an invariant is violated.
@@ -161,7 +152,6 @@ pub fn fuzz_capture(data: &[u8]) {
 }
 
 /// Parses the bytes as the name of a workload.
-///
 ///
 /// # Panics
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use shunt_tests::repository::{metadata, read};
+use shunt_tests::repository::{metadata, read, root};
 
 /// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
@@ -51,12 +51,16 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-switch",
         ],
     ),
+    (TEST_KIT, &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"]),
     (
         "shunt-kernels",
         &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"],
     ),
     ("xtask", &[]),
 ];
+
+/// The crate of test kits. It follows the crates that it tests, and only their tests use it.
+const TEST_KIT: &str = "shunt-testkit";
 
 /// The crates that have no async runtime beneath them.
 const WITHOUT_RUNTIME: &[&str] = &[
@@ -72,10 +76,19 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-kernels",
 ];
 
+/// Returns the packages of the workspace, in the order of its manifest.
+///
+/// Cargo itself lists a package earlier if one before it has a dev-dependency on it.
 pub(crate) fn packages(metadata: &Value) -> Vec<&Value> {
     let all = metadata["packages"].as_array().unwrap();
-    let members = metadata["workspace_members"].as_array().unwrap();
-    members.iter().map(|id| all.iter().find(|package| package["id"] == *id).unwrap()).collect()
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let members = manifest["workspace"]["members"].as_array().unwrap();
+    let packages = members.iter().map(|member| {
+        let path = root().join(member.as_str().unwrap()).join("Cargo.toml");
+        let is_at = |package: &&Value| package["manifest_path"].as_str() == path.to_str();
+        all.iter().find(is_at).unwrap_or_else(|| panic!("no package at {}", path.display()))
+    });
+    packages.collect()
 }
 
 pub(crate) fn name(package: &Value) -> &str {
@@ -95,6 +108,9 @@ fn a_crate_depends_only_on_those_above_it() {
     for package in packages(&metadata) {
         for kind in [None, Some("dev")] {
             for dependency in dependencies(package, kind) {
+                if (kind, dependency) == (Some("dev"), TEST_KIT) {
+                    continue;
+                }
                 let below =
                     rank(dependency).is_some_and(|below| below > rank(name(package)).unwrap());
                 assert!(!below, "{} depends on {dependency}, which comes after it", name(package));
@@ -116,6 +132,20 @@ fn the_edges_between_crates_are_those_on_the_list() {
             assert!(!ours || allowed.contains(&dependency), "{} -> {dependency}", name(package));
         }
     }
+}
+
+#[test]
+fn only_tests_depend_on_the_test_kit() {
+    let metadata = metadata();
+    let mut users = 0;
+    for package in packages(&metadata) {
+        for kind in [None, Some("build")] {
+            let uses = dependencies(package, kind).contains(&TEST_KIT);
+            assert!(!uses, "{} needs {TEST_KIT} outside of its tests", name(package));
+        }
+        users += usize::from(dependencies(package, Some("dev")).contains(&TEST_KIT));
+    }
+    assert!(users > 0, "no tests use {TEST_KIT}");
 }
 
 #[test]

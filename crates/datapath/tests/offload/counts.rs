@@ -3,8 +3,8 @@
 use std::{sync::mpsc, time::Duration};
 
 use shunt_datapath::offload::StaleReason;
-use shunt_gigaflow::testing::SoftwareDevice;
 use shunt_pipeline::{FlowModCommand, RuleFilter, testing::visible};
+use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{BRIDGE, Rig, START, config, packet, request};
 

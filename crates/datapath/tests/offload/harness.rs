@@ -15,7 +15,6 @@ use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
     offload::{OffloadDevice, Operation},
     partition::{PolicyName, StageId},
-    testing::SoftwareDevice,
 };
 use shunt_pipeline::{
     BridgeId, Change, FlowModCommand, Iterative, OwnerId, Time,
@@ -26,6 +25,7 @@ use shunt_pipeline::{
     },
     text::parse_rule,
 };
+use shunt_testkit::offload::SoftwareDevice;
 
 /// The bridge on which packets arrive.
 pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];

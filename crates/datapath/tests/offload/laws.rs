@@ -11,12 +11,7 @@ use proptest::{
     test_runner::{TestError, TestRunner},
 };
 use shunt_flow::{FlowKey, layout::HEADER_START};
-use shunt_gigaflow::{
-    ltm::Eviction,
-    offload::Effects,
-    partition::PolicyName,
-    testing::{Chaos, ChaosSettings, SoftwareDevice},
-};
+use shunt_gigaflow::{ltm::Eviction, offload::Effects, partition::PolicyName};
 use shunt_pipeline::{
     Change, Traversal,
     testing::{
@@ -24,6 +19,7 @@ use shunt_pipeline::{
         visible,
     },
 };
+use shunt_testkit::offload::{Chaos, ChaosSettings, SoftwareDevice};
 
 use crate::harness::{BRIDGE, Rig, START, config, held};
 use shunt_datapath::offload::OffloadConfig;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use shunt_datapath::offload::OffloadRefusal;
 use shunt_flow::{FieldId, FlowMask, PortNo};
-use shunt_gigaflow::{offload::Effects, testing::SoftwareDevice};
+use shunt_gigaflow::offload::Effects;
 use shunt_pipeline::DatapathPort;
+use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{Rig, START, TWO_TABLES, config, packet, world};
 

@@ -9,8 +9,9 @@ use shunt_datapath::{
     offload::{OffloadConfig, OffloadState, StaleReason},
 };
 use shunt_flow::FieldId;
-use shunt_gigaflow::{offload::Operation, testing::SoftwareDevice};
+use shunt_gigaflow::offload::Operation;
 use shunt_pipeline::{FlowModCommand, Iterative, OwnerId, Pipeline};
+use shunt_testkit::offload::SoftwareDevice;
 use std::sync::Arc;
 
 use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};

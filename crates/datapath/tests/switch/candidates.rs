@@ -5,7 +5,7 @@ use shunt_datapath::{
     offload::{OffloadAgent, OffloadConfig},
 };
 use shunt_flow::{Match, testing::packet::PacketBuilder};
-use shunt_gigaflow::testing::SoftwareDevice;
+use shunt_testkit::offload::SoftwareDevice;
 
 use super::thread_config;
 use crate::harness::{BRIDGE, Switch, output, rule};

@@ -21,7 +21,6 @@ use shunt_gigaflow::{
         Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadEvent, Operation, Ticket,
     },
     partition::StageId,
-    testing::{Chaos, ChaosSettings, SoftwareDevice},
 };
 use shunt_pipeline::{
     BridgeId, Change, Iterative, OwnerId, Time, Traversal,
@@ -31,6 +30,7 @@ use shunt_pipeline::{
         visible,
     },
 };
+use shunt_testkit::offload::{Chaos, ChaosSettings, SoftwareDevice};
 
 use super::device_exchange::{DeviceExchange, PredecessorState, Successors};
 

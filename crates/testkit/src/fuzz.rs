@@ -1,14 +1,11 @@
 //! Functions for fuzz targets, which accept any bytes.
 
-use shunt_pipeline::DatapathPort;
-
-use crate::{
-    packet::{
-        buffer::Pool,
-        virtio::{Unsendable, VirtioHeader, finish},
-    },
+use shunt_datapath::{
+    Pool, VirtioHeader,
+    packet::virtio::{Unsendable, finish},
     port::{Capabilities, pcap::Capture},
 };
+use shunt_pipeline::DatapathPort;
 
 /// Reads the bytes as a capture file.
 ///

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::{
+use shunt_gigaflow::{
     offload::{
         Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError, OffloadEvent, Operation,
         Ticket,
@@ -290,12 +290,10 @@ mod tests {
     use std::sync::Arc;
 
     use shunt_flow::Match;
+    use shunt_gigaflow::ltm::{LtmRule, Next, Tag};
 
     use super::*;
-    use crate::{
-        ltm::{LtmRule, Next, Tag},
-        testing::SoftwareDevice,
-    };
+    use crate::offload::SoftwareDevice;
 
     const FAULTLESS: ChaosSettings = ChaosSettings {
         delay: 0,

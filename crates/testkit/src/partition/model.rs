@@ -9,12 +9,13 @@ use std::{
     ops::Range,
 };
 
-use super::workload::RecordedWorkload;
-use crate::{
+use shunt_gigaflow::{
     adaptive::{Adaptive, Capacity, Granularity, ProbeResult},
     outline::{StateId, SubTraversalOutline, TraversalOutline},
     partition::{PartitionPolicy, Placement, StageId, StageSet, StageView},
 };
+
+use super::workload::RecordedWorkload;
 
 type ModelHasher = BuildHasherDefault<DefaultHasher>;
 

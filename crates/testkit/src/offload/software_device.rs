@@ -9,9 +9,7 @@ use std::{
 };
 
 use shunt_flow::{FlowKey, FlowMask};
-use shunt_pipeline::DatapathAction;
-
-use crate::{
+use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     offload::{
         Counters, Effects, Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError,
@@ -19,6 +17,7 @@ use crate::{
     },
     partition::StageId,
 };
+use shunt_pipeline::DatapathAction;
 
 /// An offload device in memory.
 #[derive(Debug)]

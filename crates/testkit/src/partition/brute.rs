@@ -5,11 +5,12 @@
 
 use std::cmp::Reverse;
 
-use super::plain::{PlainOutline, PlainStage, PlainStages, Room};
-use crate::{
+use shunt_gigaflow::{
     outline::FieldSet,
     partition::{Placement, Score, StageId, research::Ties},
 };
+
+use super::plain::{PlainOutline, PlainStage, PlainStages, Room};
 
 /// Returns whether the fields of these steps are connected.
 ///
@@ -58,9 +59,11 @@ fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
     !stages.0[placement.stage.index()].held.contains(&placement.steps)
 }
 
-/// The value that [`JointPolicy`](crate::partition::JointPolicy) maximises.
+/// The value that [`JointPolicy`] maximises.
 ///
 /// It prefers few new entries in pressed stages, then a high score, few new entries and few entries.
+///
+/// [`JointPolicy`]: shunt_gigaflow::partition::JointPolicy
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
 /// Returns every complete partition that fits into the stages.

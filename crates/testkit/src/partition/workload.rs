@@ -12,7 +12,7 @@
 //! 0 0 0
 //! ```
 
-use crate::outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline};
+use shunt_gigaflow::outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline};
 
 /// A recorded workload: packets as sequences of steps.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use proptest::{collection::vec, prelude::*};
-
-use crate::{
+use shunt_gigaflow::{
     outline::{Coupling, FieldSet, OutlineStep, StateId, SubTraversalOutline, TraversalOutline},
     partition::{StageId, StageSet, StageView},
 };
