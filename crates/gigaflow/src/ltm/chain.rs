@@ -21,11 +21,11 @@ use shunt_pipeline::{Time, Traversal};
 use super::{
     Coverage, CoverageLink, Eviction, LtmEntryRef, LtmRule, Next, PartitionOrigin, Store, Tag,
     Walk,
-    ghost_queue::GhostQueue,
     identity_index::IdentityIndex,
     partition_origin::{PartitionMember, first_table_of},
     stage_entries::{StageEntries, StageEntry, UseClass},
     table::{CHUNK_MAX, Chunk, ChunkMatches, LtmTable, PacketSet},
+    victim_choice::VictimChoice,
 };
 use crate::{
     adaptive::Capacity,
@@ -38,17 +38,13 @@ use crate::{
 #[derive(Debug)]
 pub struct Ltm {
     capacity: Capacity,
-    eviction: Eviction,
+    victims: VictimChoice,
     stages: Vec<LtmTable>,
     stage_entries: StageEntries,
     tags: TagSpace,
     index: IdentityIndex,
     made: u64,
     evicted: u64,
-    /// Entries with a number up to this one are outdated and evicted first.
-    outdated: u64,
-    /// The sub-traversals that were evicted recently.
-    ghosts: GhostQueue,
 }
 
 /// The result of putting a rule into a stage.
@@ -96,12 +92,6 @@ pub(crate) struct EntryQuery<'a> {
     pub(crate) is_last: bool,
 }
 
-/// Number of least recently used entries that `least-shared` chooses from.
-const SHARING_SAMPLE: usize = 8;
-
-/// One entry in this number is reserved for entries that have not been used yet.
-const NEW_SHARE: usize = 8;
-
 /// Greatest number of entries that one sort of a stage moves or unlinks.
 const CHANCES_MAX: usize = 64;
 
@@ -112,15 +102,13 @@ impl Ltm {
         let stages_count = capacity.stages_count.clamp(1, STAGES_MAX);
         Self {
             capacity: Capacity { stages_count, ..capacity },
-            eviction,
+            victims: VictimChoice::new(eviction, capacity, seed),
             stages: (0..stages_count).map(|_| LtmTable::new(seed)).collect(),
             stage_entries: StageEntries::new(stages_count),
             tags,
             index: IdentityIndex::new(capacity),
             made: 0,
             evicted: 0,
-            outdated: 0,
-            ghosts: GhostQueue::new(capacity, seed),
         }
     }
 
@@ -334,14 +322,7 @@ impl Ltm {
             made,
             placed: now,
         };
-        let class = match self.eviction {
-            Eviction::SecondUse if !self.ghosts.has(id.identity) => UseClass::New,
-            Eviction::Never
-            | Eviction::LeastRecent
-            | Eviction::SecondUse
-            | Eviction::LeastShared => UseClass::Used,
-        };
-        self.stage_entries.insert(entry.slot, stage_entry, class);
+        self.stage_entries.insert(entry.slot, stage_entry, self.victims.class_of_new(id));
         self.index.add(id, stage, entry.slot);
         PutResult::Fresh(entry)
     }
@@ -406,7 +387,7 @@ impl Ltm {
     fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[LtmEntryRef]) {
         self.sort_stage(store, stage);
         if self.is_full(stage)
-            && let Some(slot) = self.victim(stage, kept)
+            && let Some(slot) = self.victims.victim(&self.stage_entries, stage, kept)
         {
             self.evict(store, slot);
         }
@@ -416,7 +397,7 @@ impl Ltm {
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
         self.sort_stage(store, stage);
-        Some(store.used(self.victim(stage, &[])?))
+        self.victims.victim(&self.stage_entries, stage, &[]).map(|slot| store.used(slot))
     }
 
     /// Returns whether a stage has room for one more entry.
@@ -427,7 +408,7 @@ impl Ltm {
 
     /// Marks all entries as outdated, so that every [`Eviction`] may evict them.
     pub const fn mark_outdated(&mut self) {
-        self.outdated = self.made;
+        self.victims.mark_outdated(self.made);
     }
 
     /// Returns the stages that hold a sub-traversal with this identity.
@@ -518,7 +499,7 @@ impl Ltm {
     /// It stops at the first entry that was not used since it was placed in the order.
     fn sort_stage(&mut self, store: &impl Store, stage: StageId) {
         for _ in 0..CHANCES_MAX {
-            let class = self.class_to_evict(stage);
+            let class = self.victims.class_to_evict(&self.stage_entries, stage);
             let Some((slot, stage_entry)) = self.stage_entries.oldest(stage, class).next() else {
                 return;
             };
@@ -526,43 +507,12 @@ impl Ltm {
                 (LtmEntryRef { slot, generation: stage_entry.generation }, store.used(slot));
             if !store.is_live(name) {
                 self.unlink(slot);
-            } else if self.eviction != Eviction::Never && used > stage_entry.placed {
+            } else if self.victims.depends_on_use() && used > stage_entry.placed {
                 self.stage_entries.put_last(slot, used, UseClass::Used);
             } else {
                 return;
             }
         }
-    }
-
-    /// Returns the class to evict from: new entries keep one eighth of a stage.
-    fn class_to_evict(&self, stage: StageId) -> UseClass {
-        let new_max = (self.capacity.stage_entries_max / NEW_SHARE).max(1);
-        let (new, used) = (
-            self.stage_entries.count(stage, UseClass::New),
-            self.stage_entries.count(stage, UseClass::Used),
-        );
-        let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > new_max);
-        if is_new { UseClass::New } else { UseClass::Used }
-    }
-
-    fn victim(&self, stage: StageId, kept: &[LtmEntryRef]) -> Option<u32> {
-        let is_free = |(slot, _): &(u32, &StageEntry)| kept.iter().all(|kept| kept.slot != *slot);
-        let first = self.class_to_evict(stage);
-        let classes = [first, first.other()];
-        let mut oldest = classes
-            .into_iter()
-            .flat_map(|class| self.stage_entries.oldest(stage, class))
-            .filter(is_free);
-        let victim = match self.eviction {
-            Eviction::Never => {
-                oldest.next().filter(|(_, stage_entry)| stage_entry.made <= self.outdated)
-            }
-            Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
-            Eviction::LeastShared => oldest
-                .take(SHARING_SAMPLE)
-                .min_by_key(|(_, stage_entry)| (stage_entry.shares, stage_entry.made)),
-        };
-        victim.map(|(slot, _)| slot)
     }
 
     /// Ends an entry and unlinks it; returns false if the store keeps it.
@@ -573,10 +523,8 @@ impl Ltm {
                 return false;
             }
             self.evicted += 1;
-            if self.eviction == Eviction::SecondUse
-                && let Some(stage_entry) = self.stage_entries.get(slot)
-            {
-                self.ghosts.note(stage_entry.id.identity);
+            if let Some(stage_entry) = self.stage_entries.get(slot) {
+                self.victims.note_evicted(stage_entry.id);
             }
         }
         self.unlink(slot);

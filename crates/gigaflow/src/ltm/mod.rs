@@ -14,6 +14,7 @@ mod rule;
 mod stage_entries;
 mod store;
 mod table;
+mod victim_choice;
 mod walk;
 
 pub(crate) use chain::EntryQuery;

@@ -1,0 +1,100 @@
+//! The choice of the entry that a full stage evicts.
+
+use super::{
+    Eviction, LtmEntryRef,
+    ghost_queue::GhostQueue,
+    stage_entries::{StageEntries, StageEntry, UseClass},
+};
+use crate::{adaptive::Capacity, outline::SubTraversalId, partition::StageId};
+
+/// An [`Eviction`] with its state.
+///
+/// It classifies new entries, and chooses the entry to evict.
+#[derive(Debug)]
+pub(super) struct VictimChoice {
+    eviction: Eviction,
+    /// Number of new entries of a stage that are not evicted before used ones.
+    new_max: usize,
+    /// Entries with a number up to this one are outdated and evicted first.
+    outdated: u64,
+    /// The sub-traversals that were evicted recently.
+    ghosts: GhostQueue,
+}
+
+/// Number of least recently used entries that `least-shared` chooses from.
+const SHARING_SAMPLE: usize = 8;
+
+/// One entry in this number is reserved for entries that have not been used yet.
+const NEW_SHARE: usize = 8;
+
+impl VictimChoice {
+    pub(super) fn new(eviction: Eviction, capacity: Capacity, seed: u64) -> Self {
+        Self {
+            eviction,
+            new_max: (capacity.stage_entries_max / NEW_SHARE).max(1),
+            outdated: 0,
+            ghosts: GhostQueue::new(capacity, seed),
+        }
+    }
+
+    /// Marks the entries with a number up to `made` as outdated.
+    pub(super) const fn mark_outdated(&mut self, made: u64) {
+        self.outdated = made;
+    }
+
+    /// Returns the class in which a new entry begins.
+    pub(super) fn class_of_new(&self, id: SubTraversalId) -> UseClass {
+        match self.eviction {
+            Eviction::SecondUse if !self.ghosts.has(id.identity) => UseClass::New,
+            Eviction::Never
+            | Eviction::LeastRecent
+            | Eviction::SecondUse
+            | Eviction::LeastShared => UseClass::Used,
+        }
+    }
+
+    /// Returns whether a use of an entry delays its eviction.
+    pub(super) fn depends_on_use(&self) -> bool {
+        self.eviction != Eviction::Never
+    }
+
+    /// Notes that an entry with this id was evicted.
+    pub(super) fn note_evicted(&mut self, id: SubTraversalId) {
+        if self.eviction == Eviction::SecondUse {
+            self.ghosts.note(id.identity);
+        }
+    }
+
+    /// Returns the class to evict from: new entries keep one eighth of a stage.
+    pub(super) fn class_to_evict(&self, entries: &StageEntries, stage: StageId) -> UseClass {
+        let [new, used] = [UseClass::New, UseClass::Used].map(|class| entries.count(stage, class));
+        let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > self.new_max);
+        if is_new { UseClass::New } else { UseClass::Used }
+    }
+
+    /// Returns the slot of the entry that a stage evicts, if one may go.
+    ///
+    /// None of `kept` may go.
+    pub(super) fn victim(
+        &self,
+        entries: &StageEntries,
+        stage: StageId,
+        kept: &[LtmEntryRef],
+    ) -> Option<u32> {
+        let is_free = |(slot, _): &(u32, &StageEntry)| kept.iter().all(|kept| kept.slot != *slot);
+        let first = self.class_to_evict(entries, stage);
+        let classes = [first, first.other()];
+        let mut oldest =
+            classes.into_iter().flat_map(|class| entries.oldest(stage, class)).filter(is_free);
+        let victim = match self.eviction {
+            Eviction::Never => {
+                oldest.next().filter(|(_, stage_entry)| stage_entry.made <= self.outdated)
+            }
+            Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
+            Eviction::LeastShared => oldest
+                .take(SHARING_SAMPLE)
+                .min_by_key(|(_, stage_entry)| (stage_entry.shares, stage_entry.made)),
+        };
+        victim.map(|(slot, _)| slot)
+    }
+}
