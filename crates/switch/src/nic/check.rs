@@ -84,7 +84,7 @@ mod tests {
             assert!(text.starts_with(&place), "{place}{text}");
         };
         assert_eq!(
-            complaint(elsewhere(&OffloadOptions::default().address)),
+            error_text(elsewhere(&OffloadOptions::default().address)),
             "caches.gigaflow.offload.address: kind p4runtime needs the `address` of the NIC, such as \
              192.0.2.7:9559"
         );
