@@ -2,7 +2,7 @@
 //!
 //! Each packet from a port, a representor or the controller has exactly one outcome. It is sent, handed
 //! over to the controller, passed to the representor of its port, or dropped for one reason. So received
-//! = sent + handed over + represented + dropped after each burst.
+//! = sent + handed over + represented + dropped, except for packets that are held to keep their order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -60,7 +60,7 @@ impl NicPort {
 
     fn split(self) -> Result<OpenPort, PortError> {
         let representor = self.representor.map(PortSide::open).transpose()?;
-        Ok(OpenPort { port: PortSide::open(self.port)?, representor })
+        Ok(OpenPort { port: PortSide::open(self.port)?, representor, order: None })
     }
 }
 

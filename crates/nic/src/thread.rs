@@ -3,6 +3,7 @@
 //! A packet that misses leaves unchanged by the representor of its ingress port. If the port has no
 //! representor, the packet goes to the controller. A packet that an entry punts goes to the controller
 //! in any case. A packet from a representor leaves by its port and bypasses the stages.
+//! A hit is held while earlier packets of its flow are in the switch, see [`FlowOrder`].
 //!
 //! The thread takes the lock of the chain once per burst, so no packet matches an entry that is being
 //! changed. It never takes a lock of the server: packets for the controller go into a queue without
@@ -35,7 +36,10 @@ use crate::{
     commands::{CommandQueue, NicCommand, OutgoingPacket},
     counters::{NicCounters, NicDropReason},
     packets::{flow_hash, parse_frame, rewrite},
-    ports::open_port::OpenPort,
+    ports::{
+        flow_order::FlowOrder,
+        open_port::{OpenPort, PortSide},
+    },
 };
 
 /// The longest wait if a port without a descriptor must be polled.
@@ -77,6 +81,8 @@ pub(crate) struct NicWorker {
     commands: VecDeque<NicCommand>,
     outgoing: Vec<(u16, Packet)>,
     punted: Vec<(Packet, PuntInfo)>,
+    /// Set while the packets are received that all representors had at one moment.
+    is_draining: bool,
     /// Scratch memory for the frames of one packet.
     frames: Vec<Packet>,
 }
@@ -89,6 +95,49 @@ struct PuntInfo {
     last_stage: u8,
     /// A hash that is equal for all packets of a flow.
     hash: u64,
+}
+
+/// Where a burst comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Port,
+    /// The packets were held, and their flows are cleared.
+    Held,
+}
+
+/// The verdict of a packet that the program cannot parse.
+const UNPARSED: NicVerdict =
+    NicVerdict::Punt { reason: REASON_UNPARSED, miss_tag: 0, last_stage: 0 };
+
+/// Small and large buffers that held packets leave to the ports.
+const SMALL_KEPT: usize = 1024;
+const LARGE_KEPT: usize = 3 * BURST;
+
+/// Holds a packet behind earlier ones of its flow.
+///
+/// If there is no room, all held packets of its queue and the packet itself are diverted, in order.
+fn hold(
+    order: &mut FlowOrder,
+    hash: u64,
+    packet: Packet,
+    pool: &Pool,
+    punted: &mut Vec<(Packet, PuntInfo)>,
+) {
+    let kept = if packet.len() > Pool::SMALL { LARGE_KEPT } else { SMALL_KEPT };
+    if order.has_room(hash) && pool.left(packet.len()) > kept {
+        return order.hold(hash, packet);
+    }
+    while let Some((earlier, own)) = order.take(hash) {
+        divert(order, own, earlier, punted);
+    }
+    divert(order, hash, packet, punted);
+}
+
+/// Diverts a packet that would hit, as if it had missed.
+fn divert(order: &mut FlowOrder, hash: u64, packet: Packet, punted: &mut Vec<(Packet, PuntInfo)>) {
+    order.divert(hash);
+    let info = PuntInfo { reason: REASON_MISS, tag: 0, last_stage: 0, hash };
+    punted.push((packet, info));
 }
 
 /// A running packet thread. It stops when this handle is dropped.
@@ -141,6 +190,7 @@ impl NicWorker {
             commands: VecDeque::new(),
             outgoing: Vec::new(),
             punted: Vec::new(),
+            is_draining: false,
             frames: Vec::new(),
         })
     }
@@ -152,7 +202,7 @@ impl NicWorker {
         let handle = Builder::new().name("shunt-nic".to_owned()).spawn(move || {
             let _closing = close_on_drop;
             while !stopped.load(Ordering::Relaxed) {
-                if !self.run_iteration() {
+                if !self.run_iteration() && !self.has_progress() {
                     let mut events = [EpollEvent::empty(); 8];
                     // If the wait fails, the next iteration follows without a pause.
                     let _ = self.epoll.wait(&mut events, EpollTimeout::from(self.sleep_ms));
@@ -168,12 +218,78 @@ impl NicWorker {
     /// Returns whether there was any work.
     fn run_iteration(&mut self) -> bool {
         let mut has_worked = self.run_commands();
+        self.begin_drain();
+        for index in 0..self.numbers.len() {
+            has_worked |= self.poll_representor(self.numbers[index]);
+        }
+        has_worked |= self.end_drain();
         for index in 0..self.numbers.len() {
             has_worked |= self.poll_port(self.numbers[index]);
-            has_worked |= self.poll_representor(self.numbers[index]);
         }
         self.ports.values_mut().for_each(OpenPort::flush);
         has_worked
+    }
+
+    /// Begins to receive the packets of all representors that are there now.
+    fn begin_drain(&mut self) {
+        let is_busy = |port: &OpenPort| port.order.as_ref().is_some_and(FlowOrder::is_busy);
+        if self.is_draining || !self.ports.values().any(is_busy) {
+            return;
+        }
+        self.is_draining = true;
+        for port in self.ports.values_mut() {
+            // The progress is read first: the packets that it counts are in the queues then.
+            if let Some(order) = &mut port.order {
+                order.observe();
+            }
+        }
+        let representors = self.ports.values_mut().filter_map(|port| port.representor.as_mut());
+        representors.for_each(PortSide::begin_drain);
+    }
+
+    /// Processes the held packets of flows that have no packet in the switch any more.
+    ///
+    /// Returns whether there was one.
+    fn end_drain(&mut self) -> bool {
+        let mut representors = self.ports.values().filter_map(|port| port.representor.as_ref());
+        if !self.is_draining || !representors.all(PortSide::is_drained) {
+            return false;
+        }
+        self.is_draining = false;
+        let mut has_worked = false;
+        for index in 0..self.numbers.len() {
+            let number = self.numbers[index];
+            if let Some(order) = self.order(number) {
+                order.clear();
+            }
+            while self.take_cleared(number) {
+                self.process(number, Origin::Held);
+                has_worked = true;
+            }
+        }
+        has_worked
+    }
+
+    /// Moves held packets of a port that may leave into the burst.
+    ///
+    /// Returns whether there was one.
+    fn take_cleared(&mut self, number: u16) -> bool {
+        let order = self.ports.get_mut(&number).and_then(|port| port.order.as_mut());
+        if let Some(order) = order {
+            let cleared = std::iter::from_fn(|| order.take_cleared());
+            self.burst.extend(cleared.take(BURST));
+        }
+        !self.burst.is_empty()
+    }
+
+    fn order(&mut self, number: u16) -> Option<&mut FlowOrder> {
+        self.ports.get_mut(&number)?.order.as_mut()
+    }
+
+    /// Returns whether a held packet waits for progress of the switch that was made.
+    fn has_progress(&self) -> bool {
+        let orders = self.ports.values().filter_map(|port| port.order.as_ref());
+        orders.fold(false, |found, order| order.has_progress() | found)
     }
 
     fn run_commands(&mut self) -> bool {
@@ -203,7 +319,11 @@ impl NicWorker {
     }
 
     fn remove(&mut self, number: u16) -> Option<OpenPort> {
-        let port = self.ports.remove(&number)?;
+        let mut port = self.ports.remove(&number)?;
+        while let Some(packet) = port.order.as_mut().and_then(FlowOrder::take_any) {
+            self.shared.traffic.count_drop(NicDropReason::NoPort);
+            self.pool.give(packet);
+        }
         port.sides().for_each(|side| side.unregister(&self.epoll));
         self.update_ports();
         Some(port)
@@ -226,10 +346,13 @@ impl NicWorker {
             if let Some(representor) = port.representor.take() {
                 representor.unregister(&self.epoll);
             }
+            if let Some(order) = &mut port.order {
+                order.end();
+            }
         }
         let count = self.burst.len();
         self.shared.traffic.count_received(count);
-        self.process(number);
+        self.process(number, Origin::Port);
         count > 0
     }
 
@@ -246,6 +369,11 @@ impl NicWorker {
             if let Err(error) = representor.receive(queue, &self.epoll, pool, burst) {
                 self.shared.traffic.count_broken_port();
                 warn!(port = number, %error, "representor failed and is no longer polled");
+            }
+            if representor.has_ended(queue)
+                && let Some(order) = &mut port.order
+            {
+                order.end();
             }
             has_worked |= !self.burst.is_empty();
             self.shared.traffic.count_received(self.burst.len());
@@ -267,40 +395,65 @@ impl NicWorker {
         packet.frame_mut().copy_from_slice(&payload);
         if is_resubmitted {
             self.burst.push(packet);
-            self.process(port);
+            self.process(port, Origin::Port);
         } else {
             self.send(port, packet);
         }
     }
 
     /// Processes the burst, which arrived on a port.
-    fn process(&mut self, number: u16) {
-        self.walk_burst(number);
-        while let Some((port, packet)) = self.outgoing.pop() {
+    fn process(&mut self, number: u16, origin: Origin) {
+        self.walk_burst(number, origin);
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        for (port, packet) in outgoing.drain(..) {
             self.send(port, packet);
         }
-        while let Some((packet, info)) = self.punted.pop() {
+        self.outgoing = outgoing;
+        let mut punted = std::mem::take(&mut self.punted);
+        for (packet, info) in punted.drain(..) {
             self.divert(number, packet, info);
         }
+        self.punted = punted;
     }
 
-    fn walk_burst(&mut self, number: u16) {
+    fn walk_burst(&mut self, number: u16, origin: Origin) {
         if self.burst.is_empty() {
             return;
         }
         let now = (self.shared.clock)().steady;
+        let mut order = self.ports.get_mut(&number).and_then(|port| port.order.as_mut());
         let chain = &mut *self.shared.chain.lock();
-        // The lists below are popped from the end, so the burst is processed in reverse.
-        for mut packet in self.burst.drain(..).rev() {
+        for mut packet in self.burst.drain(..) {
             let mut key = FlowKey::ZERO;
             key.set_in_port(PortNo::new(number.into()));
-            let Some(layers) = parse_frame(packet.frame(), &mut key) else {
-                let info = PuntInfo { reason: REASON_UNPARSED, tag: 0, last_stage: 0, hash: 0 };
-                self.punted.push((packet, info));
+            let layers = parse_frame(packet.frame(), &mut key);
+            // Packets that the program cannot parse miss always, so they need no place of their own.
+            let hash = || if layers.is_some() { flow_hash(&key) } else { 0 };
+            // While nothing is in the switch, hits need no hash.
+            let busy_hash = order.as_ref().filter(|order| order.is_busy()).map(|_| hash());
+            if let (Some(hash), Some(order), Origin::Port) = (busy_hash, &mut order, origin)
+                && order.is_held(hash)
+            {
+                hold(order, hash, packet, &self.pool, &mut self.punted);
                 continue;
+            }
+            let verdict = match &layers {
+                Some(_) => chain.walk(&key, &mut self.walk),
+                None => UNPARSED,
             };
-            let verdict = chain.walk(&key, &mut self.walk);
-            chain.count(&self.walk, verdict, packet.len(), now);
+            if let NicVerdict::Forward { .. } = verdict
+                && let (Some(hash), Some(order)) = (busy_hash, &mut order)
+                && order.is_diverted(hash)
+            {
+                match origin {
+                    Origin::Port => hold(order, hash, packet, &self.pool, &mut self.punted),
+                    Origin::Held => divert(order, hash, packet, &mut self.punted),
+                }
+                continue;
+            }
+            if layers.is_some() {
+                chain.count(&self.walk, verdict, packet.len(), now);
+            }
             match verdict {
                 NicVerdict::Drop => {
                     self.shared.traffic.count_hit();
@@ -311,13 +464,20 @@ impl NicWorker {
                     if reason == REASON_MISS && last_stage > 0 {
                         self.shared.traffic.count_partial_hit();
                     }
-                    let info = PuntInfo { reason, tag, last_stage, hash: flow_hash(&key) };
-                    self.punted.push((packet, info));
+                    let hash = hash();
+                    if let Some(order) = &mut order
+                        && reason != REASON_ACTION
+                    {
+                        order.divert(hash);
+                    }
+                    self.punted.push((packet, PuntInfo { reason, tag, last_stage, hash }));
                 }
                 NicVerdict::Forward { port } => {
                     self.shared.traffic.count_hit();
                     let writes = chain.writes(&self.walk);
-                    if rewrite(&mut packet, &layers, &mut key, writes) {
+                    let is_written = layers
+                        .is_some_and(|layers| rewrite(&mut packet, &layers, &mut key, writes));
+                    if is_written {
                         self.outgoing.push((port, packet));
                     } else {
                         self.shared.traffic.count_drop(NicDropReason::Unsendable);
@@ -340,6 +500,10 @@ impl NicWorker {
                 match representor.send(queue, packet, &mut self.pool, &mut self.frames) {
                     Ok(()) => traffic.count_represented(),
                     Err(_) => traffic.count_drop(NicDropReason::Representor),
+                }
+                let count = representor.sent(queue);
+                if let Some(order) = self.order(number) {
+                    order.diverted(info.hash, count);
                 }
             }
             None => self.punt(number, packet, info),

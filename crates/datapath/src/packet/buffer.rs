@@ -152,7 +152,9 @@ impl Pool {
     /// Maximum number of large buffers in use: 16 MiB.
     pub const LARGE_MAX: usize = 256;
 
-    /// Number of buffers that packets in upcall queues leave free, for bursts and copies.
+    /// Number of small buffers that packets in upcall queues leave free.
+    ///
+    /// Bursts and copies need them.
     const SMALL_KEPT: usize = 1024;
     /// The same for large buffers: two bursts, and as many copies.
     const LARGE_KEPT: usize = 4 * BURST;

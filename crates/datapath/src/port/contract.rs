@@ -48,6 +48,14 @@ pub trait RxQueue: Send {
     /// thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
+    /// Notes that the thread has finished the first `count` frames, refused ones included.
+    ///
+    /// All copies of a finished packet are in transmit queues, which were flushed, or punted or
+    /// dropped. Called when the count grows.
+    fn finished(&mut self, count: u64) {
+        let _ = count;
+    }
+
     /// Returns a descriptor that is readable while packets wait.
     /// `None` means that the queue must be polled.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

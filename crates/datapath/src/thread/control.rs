@@ -1,6 +1,6 @@
 //! Commands of the control plane, and the transition to sleep.
 
-use std::{collections::VecDeque, os::fd::AsFd as _, os::fd::BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use shunt_flow::{FlowKey, extract::extract};
 use shunt_pipeline::DatapathPort;
@@ -10,6 +10,7 @@ use super::{
     receive::{RxPort, RxState},
     stall_budget::StallBudget,
     upkeep::dumped_entry,
+    waiting::WaitingPackets,
 };
 use crate::{
     command::{Command, Injection, ThreadPort},
@@ -72,7 +73,10 @@ impl PacketThread {
                 queue,
                 state: RxState::Open,
                 traffic,
-                waiting: VecDeque::with_capacity(self.config.waiting_per_port),
+                waiting: WaitingPackets::new(self.config.waiting_per_port),
+                received: 0,
+                burst_start: 0,
+                finished: 0,
                 stall_budget: StallBudget::new(self.config.stall_budget, self.now),
             });
         }
@@ -83,7 +87,7 @@ impl PacketThread {
         self.outputs.flush(&mut self.pool);
         let tx = self.outputs.remove(port)?.queue;
         let rx = self.rx_ports.remove(port).map(|removed| {
-            for packet in removed.waiting {
+            for packet in removed.waiting.into_packets() {
                 self.outputs.drop(&mut self.pool, packet, DropReason::PortRemoved);
             }
             removed.queue

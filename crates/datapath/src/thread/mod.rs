@@ -33,6 +33,7 @@ mod tally;
 mod upcall_queue;
 mod upkeep;
 mod verify;
+mod waiting;
 
 pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
 use packet_thread::RxBatch;

@@ -8,7 +8,7 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::{
     endpoints::{ThreadEnds, Wakers},
-    receive::{Disposition, RxPorts},
+    receive::{Disposition, MissedFlows, RxPorts},
     repair::Repairer,
     upkeep::UpkeepJobs,
     verify::Verifier,
@@ -111,6 +111,7 @@ pub(super) struct RxBatch {
     /// The entries that the packets hit.
     pub(super) hits: [HitSlots; BURST],
     pub(super) dispositions: [Disposition; BURST],
+    pub(super) missed: MissedFlows,
 }
 
 impl PacketThread {
@@ -130,6 +131,7 @@ impl PacketThread {
                 layers: [Layers::default(); BURST],
                 hits: [HitSlots::default(); BURST],
                 dispositions: [Disposition::Wait; BURST],
+                missed: MissedFlows::default(),
             },
             jobs: UpkeepJobs::default(),
             translations_left: 0,
@@ -183,6 +185,7 @@ impl PacketThread {
         }
         let served = self.serve_upcalls();
         self.outputs.flush(&mut self.pool);
+        self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
         self.publish();
         if advanced || self.caches.owner.reported() > reported {

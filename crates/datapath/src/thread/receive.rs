@@ -1,16 +1,20 @@
 //! One burst of a receive queue: receive, parse, look up, execute.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
-use shunt_flow::{PortNo, extract::extract};
+use shunt_flow::{FlowKey, PortNo, extract::extract};
 use shunt_pipeline::{BridgeId, DatapathPort, Learning, Time, TraversalError};
 
-use super::{PacketThread, RxBatch, stall_budget::StallBudget};
+use super::{
+    PacketThread, RxBatch,
+    stall_budget::StallBudget,
+    waiting::{WaitingPacket, WaitingPackets, flow_of},
+};
 use crate::{
     cache::ActionLists,
     evict::owner::Owner,
     metrics::{DropReason, PortTraffic},
-    packet::buffer::Packet,
+    packet::buffer::{BURST, Packet},
     port::RxQueue,
     thread::execute::{ParsedPacket, TxPortIndex, recirculates},
 };
@@ -23,8 +27,14 @@ pub(super) struct RxPort {
     pub(super) queue: Box<dyn RxQueue>,
     pub(super) state: RxState,
     pub(super) traffic: Arc<PortTraffic>,
-    /// The upcall queue: packets that missed, unchanged, oldest first.
-    pub(super) waiting: VecDeque<Packet>,
+    /// The upcall queue: packets that missed, unchanged.
+    pub(super) waiting: WaitingPackets,
+    /// Number of frames that the queue has returned, refused ones included.
+    pub(super) received: u64,
+    /// The same, before the current burst.
+    pub(super) burst_start: u64,
+    /// Number of these that are finished, as the queue knows.
+    pub(super) finished: u64,
     /// The state of a stall for a learn request.
     pub(super) stall_budget: StallBudget,
 }
@@ -46,6 +56,8 @@ pub(super) enum Disposition {
     Execute,
     /// Queue the packet: it missed, or must stay behind one that missed.
     Wait,
+    /// Queue the packet, which hit, behind earlier ones of its flow. Serve this flow.
+    WaitForFlow,
 }
 
 /// The state of a receive queue.
@@ -65,7 +77,7 @@ impl RxPorts {
     /// Takes the next packet of the upcall queues, round robin.
     ///
     /// Returns the index of its port too. Skips ports that stall for a learn request.
-    pub(super) fn next_upcall(&mut self) -> Option<(usize, Packet)> {
+    pub(super) fn next_upcall(&mut self) -> Option<(usize, WaitingPacket)> {
         let count = self.list.len();
         for step in 0..count {
             let index = (self.next_served + step) % count;
@@ -73,7 +85,7 @@ impl RxPorts {
             if port.stall_budget.is_stalled() {
                 continue;
             }
-            if let Some(packet) = port.waiting.pop_front() {
+            if let Some(packet) = port.waiting.take(0) {
                 self.next_served = (index + 1) % count;
                 return Some((index, packet));
             }
@@ -82,9 +94,21 @@ impl RxPorts {
     }
 
     /// Puts a packet back to the front of its queue, which is served next.
-    pub(super) fn put_back(&mut self, index: usize, packet: Packet) {
-        self.list[index].waiting.push_front(packet);
+    pub(super) fn put_back(&mut self, index: usize, packet: WaitingPacket) {
+        self.list[index].waiting.insert(0, packet);
         self.next_served = index;
+    }
+
+    /// Reports finished frames to the receive queues, after all batches were sent.
+    pub(super) fn report_finished(&mut self) {
+        for port in self.list.iter_mut().filter(|port| port.finished != port.received) {
+            let waiting = port.waiting.oldest();
+            let count = waiting.map_or(port.received, |oldest| oldest.received_before);
+            if count > port.finished {
+                port.finished = count;
+                port.queue.finished(count);
+            }
+        }
     }
 
     /// Binds the port of a number to a bridge.
@@ -168,10 +192,12 @@ impl PacketThread {
         if input.state != RxState::Open || input.stall_budget.is_stalled() {
             return 0;
         }
+        input.burst_start = input.received;
         match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
             Ok(report) => {
                 if report.refused > 0 {
                     input.traffic.rx_refused.add(u64::from(report.refused));
+                    input.received += u64::from(report.refused);
                 }
                 if report.exhausted {
                     input.state = RxState::Exhausted;
@@ -189,7 +215,7 @@ impl PacketThread {
     }
 
     fn parse_batch(&mut self, input: usize, count: usize) {
-        let input = &self.rx_ports.list[input];
+        let input = &mut self.rx_ports.list[input];
         let RxBatch { packets, keys, layers, .. } = &mut self.batch;
         let mut bytes = 0;
         for ((packet, key), layers) in packets.iter_mut().zip(keys).zip(layers) {
@@ -199,6 +225,7 @@ impl PacketThread {
             key.set_bridge(u64::from(input.bridge.number()));
             key.set_in_port(input.number);
         }
+        input.received += count as u64;
         input.traffic.rx_packets.add(count as u64);
         input.traffic.rx_bytes.add(bytes as u64);
         self.outputs.tally.received += count as u64;
@@ -220,7 +247,11 @@ impl PacketThread {
             match self.batch.dispositions[place] {
                 Disposition::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
                 Disposition::Execute => self.execute_found(place, packet),
-                Disposition::Wait => self.wait(input, packet),
+                Disposition::Wait => self.wait(input, place, packet),
+                Disposition::WaitForFlow => {
+                    self.wait(input, place, packet);
+                    self.serve_flow(input, flow_of(&self.batch.keys[place]));
+                }
             }
         }
         self.batch.packets = packets;
@@ -242,14 +273,16 @@ impl PacketThread {
         }
     }
 
-    fn wait(&mut self, input: usize, packet: Packet) {
+    /// Puts a packet of the burst into the upcall queue.
+    fn wait(&mut self, input: usize, place: usize, packet: Packet) {
         if !self.pool.may_keep(&packet) {
             self.outputs.send_batches(&mut self.pool);
         }
         let may_keep = self.pool.may_keep(&packet);
-        let waiting = &mut self.rx_ports.list[input].waiting;
-        if may_keep && waiting.len() < self.config.waiting_per_port {
-            waiting.push_back(packet);
+        let port = &mut self.rx_ports.list[input];
+        if may_keep && port.waiting.len() < self.config.waiting_per_port {
+            let (received_before, flow) = (port.burst_start, flow_of(&self.batch.keys[place]));
+            port.waiting.push(WaitingPacket { packet, received_before, flow });
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);
         }
@@ -259,21 +292,35 @@ impl PacketThread {
     ///
     /// The translation of a miss may send a learn request, and so may the recirculation of a hit. If the
     /// pipeline has learn actions, the packets behind such a packet must wait. Otherwise hits overtake
-    /// misses.
+    /// misses, except those of their own flow.
     fn decide(&mut self, input: usize, count: usize) {
-        let RxBatch { packets, hits, dispositions, .. } = &mut self.batch;
+        let RxBatch { packets, keys, hits, dispositions, missed, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.learns();
-        let mut waits = is_ordered && !self.rx_ports.list[input].waiting.is_empty();
+        let waiting = &self.rx_ports.list[input].waiting;
+        let mut waits = is_ordered && !waiting.is_empty();
+        missed.count = 0;
+        // Set while a hit may belong to a flow with a packet that waits.
+        let mut has_waiting = !waiting.is_empty();
         let mut puts_off = false;
-        for ((packet, hit_slots), disposition) in
-            packets.iter().zip(hits).zip(dispositions).take(count)
+        for (((packet, key), hit_slots), disposition) in
+            packets.iter().zip(keys.iter()).zip(hits).zip(dispositions).take(count)
         {
             if waits || hit_slots.is_miss() {
                 waits = is_ordered;
                 puts_off |= !hit_slots.is_miss();
                 *disposition = Disposition::Wait;
+                missed.add(key);
+                has_waiting = true;
                 continue;
+            }
+            if has_waiting {
+                let flow = flow_of(key);
+                if missed.has(flow) || waiting.has_flow(flow) {
+                    puts_off = true;
+                    *disposition = Disposition::WaitForFlow;
+                    continue;
+                }
             }
             let (mut port, mut lists_count) = (None, 0);
             for slot in hit_slots.slots() {
@@ -294,11 +341,32 @@ impl PacketThread {
             for (position, (hit, disposition)) in
                 hits.iter().zip(dispositions).take(count).enumerate()
             {
-                if *disposition == Disposition::Wait && !hit.is_miss() {
+                let waits = [Disposition::Wait, Disposition::WaitForFlow].contains(disposition);
+                if waits && !hit.is_miss() {
                     self.caches.uncount_hit(position, hit);
                 }
             }
         }
+    }
+}
+
+/// The flows of packets of a burst that missed.
+#[derive(Default)]
+pub(super) struct MissedFlows {
+    flows: [u32; BURST],
+    count: usize,
+}
+
+impl MissedFlows {
+    fn add(&mut self, key: &FlowKey) {
+        if let Some(place) = self.flows.get_mut(self.count) {
+            *place = flow_of(key);
+            self.count += 1;
+        }
+    }
+
+    fn has(&self, flow: u32) -> bool {
+        self.flows[..self.count].contains(&flow)
     }
 }
 

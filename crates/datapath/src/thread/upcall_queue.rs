@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, PortNo, extract::extract};
 use shunt_pipeline::{Continuation, Traversal};
 
-use super::{PacketThread, receive::drop_reason, repair::abandon};
+use super::{PacketThread, receive::drop_reason, repair::abandon, waiting::WaitingPacket};
 use crate::{
     cache::{
         ActionLists, HitSlots,
@@ -47,25 +47,54 @@ impl PacketThread {
     pub(super) fn serve_upcalls(&mut self) -> usize {
         let mut served = 0;
         while served < SERVED_PER_ITERATION {
-            let Some((input, packet)) = self.rx_ports.next_upcall() else { break };
+            let Some((input, waiting)) = self.rx_ports.next_upcall() else { break };
             let mut key = std::mem::take(&mut self.batch.keys[0]);
-            let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
-            let port = &self.rx_ports.list[input];
-            key.set_bridge(u64::from(port.bridge.number()));
-            key.set_in_port(port.number);
-            let parsed = ParsedPacket { key: &mut key, layers };
-            let executed = self.resolve(packet, parsed);
+            let left = self.serve(input, waiting, &mut key);
             self.batch.keys[0] = key;
-            match executed {
-                Ok(pending) => self.finish(pending),
-                Err(packet) => {
-                    self.rx_ports.put_back(input, packet);
-                    break;
-                }
+            if let Some(waiting) = left {
+                self.rx_ports.put_back(input, waiting);
+                break;
             }
             served += 1;
         }
         served
+    }
+
+    /// Serves all waiting packets of a flow, in order, before others of their port.
+    ///
+    /// Stops at a packet that needs a translation if none is left.
+    pub(super) fn serve_flow(&mut self, input: usize, flow: u32) {
+        let mut key = FlowKey::ZERO;
+        while let Some(position) = self.rx_ports.list[input].waiting.position_of(flow) {
+            let Some(waiting) = self.rx_ports.list[input].waiting.take(position) else { return };
+            if let Some(waiting) = self.serve(input, waiting, &mut key) {
+                self.rx_ports.list[input].waiting.insert(position, waiting);
+                return;
+            }
+        }
+    }
+
+    /// Looks up and executes a packet of an upcall queue; `key` is scratch memory.
+    ///
+    /// Returns the packet if it needs a translation and none is left.
+    fn serve(
+        &mut self,
+        input: usize,
+        waiting: WaitingPacket,
+        key: &mut FlowKey,
+    ) -> Option<WaitingPacket> {
+        let WaitingPacket { packet, received_before, flow } = waiting;
+        let layers = extract(packet.frame(), self.config.vlan_limit, key);
+        let port = &self.rx_ports.list[input];
+        key.set_bridge(u64::from(port.bridge.number()));
+        key.set_in_port(port.number);
+        match self.resolve(packet, ParsedPacket { key, layers }) {
+            Ok(pending) => {
+                self.finish(pending);
+                None
+            }
+            Err(packet) => Some(WaitingPacket { packet, received_before, flow }),
+        }
     }
 
     /// Finishes all pending work of recirculated packets.

@@ -106,7 +106,7 @@ fn a_full_port_loses_its_own_copies_only() {
         let mut switch = switch(3, nulls(300), ThreadConfig::default());
         switch.apply(&flood());
         let (mut sent, mut arrived) = (0, 0);
-        // Nobody receives from port 2, whose ring has 1024 places and 256 long buffers.
+        // Nobody receives from port 2. Its ring has 1024 places and 256 long buffers.
         while sent < 1100 {
             for _ in 0..20 {
                 assert!(switch.send(0, 1, &frame(sent, length)));

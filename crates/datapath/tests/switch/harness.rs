@@ -424,6 +424,10 @@ impl RxQueue for DoorbellRx {
         self.queue.rx(pool, burst)
     }
 
+    fn finished(&mut self, count: u64) {
+        self.queue.finished(count);
+    }
+
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.bell.as_fd())
     }

@@ -56,6 +56,46 @@ fn a_packet_queued_behind_a_miss_counts_one_hit() {
     assert_eq!(send(&[0, 1, 2, 0]), (9, 9));
 }
 
+/// Hits do not overtake packets of their flow that wait behind new flows.
+#[test]
+fn flows_stay_in_order_when_translations_run_out() {
+    const FLOWS: u16 = 600;
+    let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
+    let mut switch = Switch::new(1, 3, config);
+    switch.apply(&[per_flow(1, 3)]);
+    let frame = |flow: u16, number: u8| {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).payload([number]).build()
+    };
+    let (mut next, mut came) = (vec![0_u8; FLOWS.into()], Vec::new());
+    let mut random = 1_u32;
+    for newest in 4..FLOWS {
+        for _ in 0..6 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let flow = newest - u16::try_from(random >> 30).unwrap();
+            let number = &mut next[usize::from(flow)];
+            assert!(switch.send(0, 1 + u32::from(flow % 2), &frame(flow, *number)));
+            *number += 1;
+        }
+        switch.run_iteration(0);
+        came.extend(switch.receive(0, 3));
+    }
+    switch.settle();
+    came.extend(switch.receive(0, 3));
+    let sent: usize = next.iter().map(|count| usize::from(*count)).sum();
+    assert_eq!(came.len(), sent);
+    let mut expected = vec![0; FLOWS.into()];
+    for got in came {
+        let flow = u16::from_be_bytes([got[34], got[35]]);
+        let number = &mut expected[usize::from(flow)];
+        assert_eq!(got, frame(flow, *number), "flow {flow}");
+        *number += 1;
+    }
+    let own = switch.counters(0);
+    let hits = [&own.exact.hits, &own.megaflow.hits, &own.chain.hits].map(|hits| hits.get());
+    assert_eq!(hits.iter().sum::<u64>() + own.upcalls.get(), sent as u64);
+    assert_eq!(own.unaccounted(), 0);
+}
+
 #[test]
 fn an_iteration_respects_its_translation_limit() {
     let config = ThreadConfig { translations_per_iteration: 3, ..super::thread_config() };

@@ -23,6 +23,8 @@ use shunt_datapath::{
     port::{Queues, RxReport},
 };
 
+use super::flow_order::FinishedFrames;
+
 /// A doorbell that wakes the receiver of a queue.
 #[derive(Debug)]
 struct Doorbell {
@@ -54,20 +56,34 @@ impl Doorbell {
     }
 }
 
+/// Connected queues with doorbells.
+pub(crate) struct Connected {
+    pub(crate) near: Vec<Queues>,
+    pub(crate) far: Vec<Queues>,
+    /// The progress of each receiver of a far queue.
+    pub(crate) progress: Vec<Arc<FinishedFrames>>,
+}
+
 /// Adds doorbells to connected queues: senders notify, and receivers suppress.
 ///
 /// Each `far` queue receives what the `near` queue of the same number sends, and vice versa.
-pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<[Vec<Queues>; 2]> {
+pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<Connected> {
     let mut connected = [Vec::new(), Vec::new()];
+    let mut progress = Vec::new();
     for (near, far) in near.into_iter().zip(far) {
+        progress.push(Arc::<FinishedFrames>::default());
+        let mut published = progress.last().cloned();
         let doorbells = [Doorbell::new()?, Doorbell::new()?];
         for ((own, queues), (here, there)) in
             connected.iter_mut().zip([near, far]).zip([(0, 1), (1, 0)])
         {
+            // Only the far side publishes its progress.
+            let progress = if here == 1 { published.take() } else { None };
             let (here, there) = (Arc::clone(&doorbells[here]), Arc::clone(&doorbells[there]));
+            let progress = progress.map(|progress| (progress, Arc::clone(&there)));
             own.push(Queues {
                 rx: queues.rx.map(|inner| -> Box<dyn RxQueue> {
-                    Box::new(DoorbellRx { inner, doorbell: here })
+                    Box::new(DoorbellRx { inner, doorbell: here, progress })
                 }),
                 tx: Box::new(DoorbellTx {
                     inner: queues.tx,
@@ -77,13 +93,16 @@ pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<[
             });
         }
     }
-    Ok(connected)
+    let [near, far] = connected;
+    Ok(Connected { near, far, progress })
 }
 
 /// A receive queue with a doorbell.
 struct DoorbellRx {
     inner: Box<dyn RxQueue>,
     doorbell: Arc<Doorbell>,
+    /// The progress that the receiver publishes, and the doorbell of the sender.
+    progress: Option<(Arc<FinishedFrames>, Arc<Doorbell>)>,
 }
 
 impl RxQueue for DoorbellRx {
@@ -98,6 +117,14 @@ impl RxQueue for DoorbellRx {
             return Ok(report);
         }
         self.inner.rx(pool, burst)
+    }
+
+    fn finished(&mut self, count: u64) {
+        if let Some((progress, sender)) = &self.progress
+            && progress.publish(count)
+        {
+            sender.notify();
+        }
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

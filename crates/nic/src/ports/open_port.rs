@@ -2,11 +2,12 @@
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use shunt_datapath::{
-    Packet, Pool, PortError, RxQueue, TxQueue,
+    BURST, Packet, Pool, PortError, RxQueue, TxQueue,
     packet::virtio::finish,
-    port::{Capabilities, Port, Queues},
+    port::{Capabilities, Port, Queues, pair::RING},
 };
 
+use super::flow_order::FlowOrder;
 use crate::counters::NicDropReason;
 
 /// An open port, owned by the packet thread of the NIC.
@@ -15,12 +16,20 @@ pub(crate) struct OpenPort {
     pub(crate) port: PortSide,
     /// Packets that miss leave here, and packets that arrive here leave by the port.
     pub(crate) representor: Option<PortSide>,
+    /// Keeps the order of flows.
+    ///
+    /// `None` if no switch reports its progress with the packets of the representor.
+    pub(crate) order: Option<FlowOrder>,
 }
 
 /// The queues of a port or of a representor.
 pub(crate) struct PortSide {
     rx: Vec<Option<Box<dyn RxQueue>>>,
     tx: Vec<Box<dyn TxQueue>>,
+    /// Number of frames that each transmit queue has taken.
+    sent: Vec<u64>,
+    /// Number of frames that each receive queue may still have from before the drain.
+    undrained: Vec<usize>,
     capabilities: Capabilities,
     /// Keeps the device open while its queues are in use.
     _device: Option<Box<dyn Port>>,
@@ -48,8 +57,10 @@ impl OpenPort {
 impl PortSide {
     /// Creates a side from the queues of a device that is open elsewhere.
     pub(crate) fn of(queues: Vec<Queues>, capabilities: Capabilities) -> Self {
-        let (rx, tx) = queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
-        Self { rx, tx, capabilities, _device: None }
+        let (rx, tx): (Vec<_>, Vec<_>) =
+            queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
+        let (sent, undrained) = (vec![0; tx.len()], vec![0; rx.len()]);
+        Self { rx, tx, sent, undrained, capabilities, _device: None }
     }
 
     /// Opens a device with one queue.
@@ -82,6 +93,26 @@ impl PortSide {
         }
     }
 
+    /// Returns whether a receive queue has ended or failed.
+    pub(crate) fn has_ended(&self, queue: usize) -> bool {
+        self.rx.get(queue).is_none_or(Option::is_none)
+    }
+
+    /// Returns the number of frames that a transmit queue has taken.
+    pub(crate) fn sent(&self, queue: usize) -> u64 {
+        self.sent.get(queue).copied().unwrap_or_default()
+    }
+
+    /// Begins to receive all frames that the receive queues have now.
+    pub(crate) fn begin_drain(&mut self) {
+        self.undrained.fill(RING);
+    }
+
+    /// Returns whether all frames were received that were there when the drain began.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.rx.iter().zip(&self.undrained).all(|(rx, left)| rx.is_none() || *left == 0)
+    }
+
     /// Receives a burst from a queue.
     ///
     /// A queue that has ended or failed is not polled again.
@@ -94,6 +125,12 @@ impl PortSide {
     ) -> Result<(), PortError> {
         let Some(Some(rx)) = self.rx.get_mut(queue) else { return Ok(()) };
         let result = rx.rx(pool, burst);
+        if let Some(left) = self.undrained.get_mut(queue) {
+            let refused = result.as_ref().map_or(0, |report| report.refused as usize);
+            let count = burst.len() + refused;
+            // A queue that returns less than a burst was empty.
+            *left = if count < BURST { 0 } else { left.saturating_sub(count) };
+        }
         if result.as_ref().is_ok_and(|report| !report.exhausted) {
             return Ok(());
         }
@@ -131,6 +168,7 @@ impl PortSide {
             tried += taken.max(1);
             sent += taken;
         }
+        self.sent[queue] += sent as u64;
         let is_sent = sent == frames.len();
         frames.drain(..).for_each(|packet| pool.give(packet));
         if is_sent { Ok(()) } else { Err(NicDropReason::Refused) }

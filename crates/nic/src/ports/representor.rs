@@ -15,7 +15,8 @@ use shunt_datapath::{
 use crate::{
     commands::CommandQueue,
     ports::{
-        doorbell::add_doorbells,
+        doorbell::{Connected, add_doorbells},
+        flow_order::FlowOrder,
         open_port::{OpenPort, PortSide},
     },
     thread::NicThread,
@@ -75,8 +76,9 @@ impl Port for Representor {
         let (mut near, mut far) = pair(threads, self.seed);
         let inside = near.capabilities();
         let connected = add_doorbells(near.split(threads)?, far.split(threads)?);
-        let [near, far] = connected.map_err(|error| self.failed(error))?;
-        let opened = OpenPort { port, representor: Some(PortSide::of(near, inside)) };
+        let Connected { near, far, progress } = connected.map_err(|error| self.failed(error))?;
+        let representor = Some(PortSide::of(near, inside));
+        let opened = OpenPort { port, representor, order: Some(FlowOrder::new(progress)) };
         let added = self.nic.commands().add(self.number, Box::new(opened));
         added.map_err(|error| self.failed(error))?;
         self.is_added = true;
@@ -124,6 +126,10 @@ impl RxQueue for RepresentorRx {
             return Err(PortError::DeviceGone { name: self.name.clone() });
         }
         Ok(report)
+    }
+
+    fn finished(&mut self, count: u64) {
+        self.inner.finished(count);
     }
 
     fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {

@@ -201,6 +201,41 @@ async fn no_packet_uses_the_old_rule_after_a_change_returned() {
     }
 }
 
+/// Packets of a new flow leave in order while entries for it become active in the NIC.
+#[tokio::test]
+async fn packets_of_a_new_flow_stay_in_order() {
+    const FLOWS: u16 = 400;
+    const PACKETS: u8 = 40;
+    let world = World::new(2).await;
+    let address = |flow: u16| {
+        let [high, low] = flow.to_be_bytes();
+        [10, 1, high, low]
+    };
+    let to_address = |flow| {
+        let [a, b, c, d] = address(flow);
+        format!("table=2,ip,nw_dst={a}.{b}.{c}.{d},actions=output:2")
+    };
+    let mut rules: Vec<String> = (0..FLOWS).map(to_address).collect();
+    rules.push("table=0,udp,actions=goto_table:1".to_owned());
+    rules.push("table=1,ip,nw_src=10.0.0.0/8,actions=goto_table:2".to_owned());
+    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for flow in 0..FLOWS {
+        let frame = |number| {
+            let packet = PacketBuilder::ipv4([10, 0, 0, 1], address(flow)).udp(7, 1);
+            packet.payload([number]).build()
+        };
+        for number in 0..PACKETS {
+            world.ends[0].send(&frame(number));
+            // Spread over the time in which the NIC learns.
+            std::thread::sleep(Duration::from_micros(u64::from(flow % 4) * 10));
+        }
+        for number in 0..PACKETS {
+            assert_eq!(world.ends[1].hear().await, frame(number), "flow {flow}, packet {number}");
+        }
+    }
+    assert!(world.traffic().hits > 0);
+}
+
 #[tokio::test]
 async fn unsupported_entries_stay_with_the_switch() {
     let world = World::new(1).await;

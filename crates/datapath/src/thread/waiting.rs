@@ -1,0 +1,108 @@
+//! The packets of a port that wait for a translation.
+//!
+//! They are in order of arrival, and leave in this order, except that one flow can be served before the
+//! others. Each packet has a hash of its flow, and the packets of each hash are counted. So
+//! a hit finds out quickly whether an earlier packet of its flow waits.
+
+use std::collections::VecDeque;
+
+use shunt_flow::{FieldId, FlowKey, layout::word};
+
+use crate::packet::buffer::Packet;
+
+/// Number of counters by flow hash; a power of two.
+const FLOWS: usize = 1024;
+
+/// The packets of a port that wait for a translation, oldest first.
+pub(super) struct WaitingPackets {
+    packets: VecDeque<WaitingPacket>,
+    /// Number of packets by the low bits of [`WaitingPacket::flow`].
+    flows: Box<[u32]>,
+}
+
+/// A packet that waits for a translation, with its original headers.
+pub(super) struct WaitingPacket {
+    pub(super) packet: Packet,
+    /// Number of frames that its port had received before its burst.
+    pub(super) received_before: u64,
+    /// The hash of its flow.
+    pub(super) flow: u32,
+}
+
+impl WaitingPackets {
+    pub(super) fn new(capacity: usize) -> Self {
+        let flows = vec![0; FLOWS].into_boxed_slice();
+        Self { packets: VecDeque::with_capacity(capacity), flows }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(super) fn oldest(&self) -> Option<&WaitingPacket> {
+        self.packets.front()
+    }
+
+    /// Adds a packet behind all others.
+    pub(super) fn push(&mut self, waiting: WaitingPacket) {
+        self.insert(self.packets.len(), waiting);
+    }
+
+    /// Adds a packet at the position from which it was taken.
+    pub(super) fn insert(&mut self, position: usize, waiting: WaitingPacket) {
+        self.flows[waiting.flow as usize % FLOWS] += 1;
+        self.packets.insert(position, waiting);
+    }
+
+    /// Takes the packet at a position; 0 is the oldest.
+    pub(super) fn take(&mut self, position: usize) -> Option<WaitingPacket> {
+        let taken = self.packets.remove(position)?;
+        self.flows[taken.flow as usize % FLOWS] -= 1;
+        Some(taken)
+    }
+
+    /// Returns whether a packet of a flow waits, or of another flow with the same hash.
+    pub(super) fn has_flow(&self, flow: u32) -> bool {
+        self.position_of(flow).is_some()
+    }
+
+    /// Returns the position of the oldest packet of a flow.
+    pub(super) fn position_of(&self, flow: u32) -> Option<usize> {
+        if self.flows[flow as usize % FLOWS] == 0 {
+            return None;
+        }
+        self.packets.iter().position(|waiting| waiting.flow == flow)
+    }
+
+    /// Takes all packets.
+    pub(super) fn into_packets(self) -> impl Iterator<Item = Packet> {
+        self.packets.into_iter().map(|waiting| waiting.packet)
+    }
+}
+
+/// Returns a hash that is equal for all packets of a flow.
+///
+/// A flow has the same addresses, tags and ports. Of fragments only the first has ports, so
+/// theirs do not count.
+pub(super) fn flow_of(key: &FlowKey) -> u32 {
+    let ports =
+        if key.field(FieldId::NwFrag) == 0 { word_of(key, word::TRANSPORT) >> 32 } else { 0 };
+    let link = word::ETH_DST..=word::VLAN;
+    let network = word::IPV4..word::IP_MISC;
+    let words = link.chain(network).map(|index| word_of(key, index));
+    let mixed = words.fold(ports, |sum, word| (sum.rotate_left(5) ^ word).wrapping_mul(FACTOR));
+    // The high half depends on all bits.
+    (mixed >> 32) as u32
+}
+
+/// The golden ratio as an odd number: a multiplication by it spreads the input bits.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn word_of(key: &FlowKey, index: u8) -> u64 {
+    key.words()[usize::from(index)]
+}

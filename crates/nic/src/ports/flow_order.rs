@@ -1,0 +1,247 @@
+//! The order of the packets of a flow, on two paths of different length.
+//!
+//! A packet that misses takes the long path: by the representor to a packet thread of the switch, and back
+//! by the representor of its output port. A packet that hits leaves at once. When an entry becomes
+//! active, hits of a flow would overtake its earlier misses. So a hit is held while earlier packets of
+//! its flow are on the long path, and is looked up again when they have left.
+//!
+//! ```text
+//!   diverted   frames that the NIC has put into a queue of the representor
+//!   finished   frames of them that the packet thread has finished: their copies are in its transmit queues
+//!   cleared    the same, and all packets that its transmit queues had have left the NIC
+//! ```
+//!
+//! The NIC reads `finished`, then receives from every representor what is there, and then `cleared` is
+//! what `finished` was. Flows share [`BUCKETS`] places by their hash, so a hit may be held for another flow.
+//! Held packets are never lost for lack of room: if there is none, they take the long path in their order.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use shunt_datapath::Packet;
+
+/// Number of places of a queue for flows.
+const BUCKETS: usize = 1024;
+
+/// Maximum number of packets that a queue holds.
+pub(crate) const HELD_MAX: usize = 256;
+
+/// The number of frames of one queue that its packet thread has finished.
+#[derive(Debug, Default)]
+pub(crate) struct FinishedFrames {
+    finished: AtomicU64,
+    /// Set while the NIC waits for a greater count.
+    is_awaited: AtomicBool,
+}
+
+impl FinishedFrames {
+    /// Publishes that the first `count` frames are finished.
+    ///
+    /// Returns whether the NIC must be woken.
+    pub(crate) fn publish(&self, count: u64) -> bool {
+        // SeqCst: partner of `is_beyond`. Each side writes one of the two and then reads the other, so
+        // one of them sees the other's write.
+        self.finished.store(count, Ordering::SeqCst);
+        self.is_awaited.swap(false, Ordering::SeqCst)
+    }
+
+    /// Returns the number of finished frames.
+    fn finished(&self) -> u64 {
+        // Acquire: partner of `publish`. Packets that the thread has sent before are visible in its queues.
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Returns whether more than `count` frames are finished.
+    ///
+    /// If not, the next finished frame wakes the NIC.
+    fn is_beyond(&self, count: u64) -> bool {
+        self.is_awaited.store(true, Ordering::SeqCst);
+        self.finished.load(Ordering::SeqCst) > count
+    }
+}
+
+/// The flows of one port, by their hashes.
+#[derive(Debug)]
+pub(crate) struct FlowOrder {
+    queues: Vec<QueueOrder>,
+    /// Number of held packets of all queues.
+    held_count: usize,
+}
+
+/// The flows of one queue of the representor.
+#[derive(Debug)]
+struct QueueOrder {
+    progress: Arc<FinishedFrames>,
+    buckets: Box<[FlowBucket]>,
+    /// Held packets with the hashes of their flows, oldest first.
+    held: VecDeque<(Packet, u64)>,
+    /// `last_diverted` of the bucket that was diverted last.
+    diverted: u64,
+    /// `finished` when the NIC began to receive from the representors.
+    observed: u64,
+    cleared: u64,
+}
+
+/// The flows that share one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowBucket {
+    /// The number of the last frame on the long path; [`u64::MAX`] until it is sent.
+    last_diverted: u64,
+    /// Number of held packets.
+    held: u32,
+}
+
+impl QueueOrder {
+    fn new(progress: Arc<FinishedFrames>) -> Self {
+        Self {
+            progress,
+            buckets: vec![FlowBucket::default(); BUCKETS].into_boxed_slice(),
+            held: VecDeque::new(),
+            diverted: 0,
+            observed: 0,
+            cleared: 0,
+        }
+    }
+
+    fn bucket(&mut self, hash: u64) -> &mut FlowBucket {
+        &mut self.buckets[bucket_of(hash)]
+    }
+
+    fn is_diverted(&self, hash: u64) -> bool {
+        self.buckets[bucket_of(hash)].last_diverted > self.cleared
+    }
+
+    fn set_diverted(&mut self, hash: u64, count: u64) {
+        self.bucket(hash).last_diverted = count;
+        self.diverted = count;
+    }
+}
+
+/// Returns the bucket of a flow, by the high bits of the hash. All bits together select the queue.
+fn bucket_of(hash: u64) -> usize {
+    usize::from((hash >> 48) as u16) % BUCKETS
+}
+
+impl FlowOrder {
+    /// Creates the places for a representor with these queues, at least one.
+    pub(crate) fn new(queues: Vec<Arc<FinishedFrames>>) -> Self {
+        Self { queues: queues.into_iter().map(QueueOrder::new).collect(), held_count: 0 }
+    }
+
+    /// Returns whether any packet is held or on the long path.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.held_count > 0 || self.queues.iter().any(|queue| queue.diverted > queue.cleared)
+    }
+
+    fn queue_index(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "a remainder of few")]
+        {
+            (hash % self.queues.len() as u64) as usize
+        }
+    }
+
+    fn queue(&self, hash: u64) -> &QueueOrder {
+        &self.queues[self.queue_index(hash)]
+    }
+
+    fn queue_mut(&mut self, hash: u64) -> &mut QueueOrder {
+        let index = self.queue_index(hash);
+        &mut self.queues[index]
+    }
+
+    /// Returns whether packets of a flow are held.
+    pub(crate) fn is_held(&self, hash: u64) -> bool {
+        self.queue(hash).buckets[bucket_of(hash)].held > 0
+    }
+
+    /// Returns whether packets of a flow are on the long path.
+    pub(crate) fn is_diverted(&self, hash: u64) -> bool {
+        self.queue(hash).is_diverted(hash)
+    }
+
+    /// Marks a packet that will be diverted.
+    pub(crate) fn divert(&mut self, hash: u64) {
+        self.queue_mut(hash).set_diverted(hash, u64::MAX);
+    }
+
+    /// Marks a diverted packet as sent; its queue has sent `count` frames.
+    pub(crate) fn diverted(&mut self, hash: u64, count: u64) {
+        self.queue_mut(hash).set_diverted(hash, count);
+    }
+
+    /// Returns whether the queue of a flow has room for another held packet.
+    pub(crate) fn has_room(&self, hash: u64) -> bool {
+        self.queue(hash).held.len() < HELD_MAX
+    }
+
+    /// Holds a packet.
+    pub(crate) fn hold(&mut self, hash: u64, packet: Packet) {
+        let queue = self.queue_mut(hash);
+        queue.bucket(hash).held += 1;
+        queue.held.push_back((packet, hash));
+        self.held_count += 1;
+    }
+
+    /// Takes the oldest held packet of the queue of a flow, and its hash.
+    pub(crate) fn take(&mut self, hash: u64) -> Option<(Packet, u64)> {
+        let queue = self.queue_mut(hash);
+        let (packet, hash) = queue.held.pop_front()?;
+        queue.bucket(hash).held -= 1;
+        self.held_count -= 1;
+        Some((packet, hash))
+    }
+
+    /// Takes a held packet that may leave, if there is one.
+    pub(crate) fn take_cleared(&mut self) -> Option<Packet> {
+        if self.held_count == 0 {
+            return None;
+        }
+        let hash = self.queues.iter().find_map(|queue| {
+            let (_, hash) = queue.held.front()?;
+            (!queue.is_diverted(*hash)).then_some(*hash)
+        })?;
+        self.take(hash).map(|(packet, _)| packet)
+    }
+
+    /// Takes any held packet.
+    pub(crate) fn take_any(&mut self) -> Option<Packet> {
+        let hash = self.queues.iter().find_map(|queue| Some(queue.held.front()?.1))?;
+        self.take(hash).map(|(packet, _)| packet)
+    }
+
+    /// Notes the finished frames before the NIC receives from all representors.
+    pub(crate) fn observe(&mut self) {
+        for queue in &mut self.queues {
+            queue.observed = queue.observed.max(queue.progress.finished());
+        }
+    }
+
+    /// Clears the observed frames after the NIC has received from all representors.
+    pub(crate) fn clear(&mut self) {
+        for queue in &mut self.queues {
+            queue.cleared = queue.observed;
+        }
+    }
+
+    /// Clears all frames, since the packet thread will finish no more.
+    pub(crate) fn end(&mut self) {
+        for queue in &mut self.queues {
+            queue.observed = u64::MAX;
+            queue.cleared = u64::MAX;
+        }
+    }
+
+    /// Returns whether the switch has made progress that a held packet waits for.
+    ///
+    /// If not, the next progress wakes the NIC.
+    pub(crate) fn has_progress(&self) -> bool {
+        let waiting = self.queues.iter().filter(|queue| !queue.held.is_empty());
+        // Every queue must be asked, so that each one wakes the NIC.
+        waiting.fold(false, |found, queue| queue.progress.is_beyond(queue.cleared) | found)
+    }
+}

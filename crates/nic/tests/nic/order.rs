@@ -1,0 +1,149 @@
+//! Flows keep their order while some of their packets are in the switch.
+
+use shunt_datapath::port::{Port, pair::pair};
+use shunt_flow::{FieldId, testing::PacketBuilder};
+use shunt_gigaflow::ltm::Next;
+
+use crate::world::{World, rule, to};
+
+/// A NIC with ports 7 and 8 of a switch, which the test plays.
+struct Ordered {
+    world: World,
+    /// Keep the ports open.
+    _ports: Vec<Box<dyn Port>>,
+    /// The far ends of the ports.
+    ends: [usize; 2],
+    /// The queues of the representors, as the switch has them.
+    representors: [usize; 2],
+}
+
+impl Ordered {
+    async fn new() -> Self {
+        let mut world = World::new().await;
+        let (mut ports, mut ends, mut representors) = (Vec::new(), [0; 2], [0; 2]);
+        for (index, number) in [7, 8].into_iter().enumerate() {
+            let (near, mut far) = pair(1, 50 + 10 * u64::from(number));
+            let mut port = world.ports.represent(number, Box::new(near), 60);
+            representors[index] = world.add_end(port.split(1).unwrap().remove(0));
+            ends[index] = world.add_end(far.split(1).unwrap().remove(0));
+            ports.push(port);
+        }
+        Self { world, _ports: ports, ends, representors }
+    }
+
+    fn send(&mut self, numbers: impl IntoIterator<Item = u16>) {
+        for number in numbers {
+            self.world.send(self.ends[0], &numbered(number));
+        }
+    }
+
+    /// Receives frames of the flow that missed.
+    async fn missed(&mut self, numbers: impl IntoIterator<Item = u16>) {
+        for number in numbers {
+            assert_eq!(self.world.receive(self.representors[0]).await, numbered(number));
+        }
+    }
+
+    /// Receives frames of the flow that left.
+    async fn left(&mut self, numbers: impl IntoIterator<Item = u16>) {
+        for number in numbers {
+            assert_eq!(self.world.receive(self.ends[1]).await, numbered(number));
+        }
+    }
+
+    /// Sends frames of the flow as the switch does.
+    fn forward(&mut self, numbers: impl IntoIterator<Item = u16>) {
+        for number in numbers {
+            self.world.send(self.representors[1], &numbered(number));
+        }
+    }
+
+    /// Reports the number of finished frames as the switch does.
+    fn finish(&mut self, count: u64) {
+        self.world.ends[self.representors[0]].rx.as_mut().unwrap().finished(count);
+    }
+
+    /// Inserts an entry for all packets of port 7.
+    async fn insert(&mut self) {
+        self.world.insert(0, to(8, rule(0, &[(FieldId::InPort, 7)], &[], Next::End))).await;
+    }
+
+    /// Waits until a packet of another flow has left.
+    async fn other_flow_leaves(&mut self) {
+        let other = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 9]).udp(1000, 2000).build();
+        self.world.send(self.ends[0], &other);
+        assert_eq!(self.world.receive(self.ends[1]).await, other);
+    }
+}
+
+fn numbered(number: u16) -> Vec<u8> {
+    let payload = number.to_be_bytes();
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 2000).payload(payload).build()
+}
+
+#[tokio::test]
+async fn a_hit_waits_for_earlier_packets_of_its_flow() {
+    let mut nic = Ordered::new().await;
+    nic.send(0..3);
+    nic.missed(0..3).await;
+    nic.insert().await;
+    nic.send(3..6);
+    nic.other_flow_leaves().await;
+    // The switch has finished only a part of them.
+    nic.forward(0..2);
+    nic.finish(2);
+    nic.left(0..2).await;
+    nic.other_flow_leaves().await;
+    nic.forward(2..3);
+    nic.finish(3);
+    nic.send(6..8);
+    nic.left(2..8).await;
+    assert_eq!(nic.world.traffic.hits(), 7);
+    assert_eq!(nic.world.traffic.represented(), 3);
+}
+
+#[tokio::test]
+async fn a_held_packet_leaves_after_the_switch_drops_the_earlier_ones() {
+    let mut nic = Ordered::new().await;
+    nic.send(0..2);
+    nic.missed(0..2).await;
+    nic.insert().await;
+    nic.send(2..4);
+    nic.other_flow_leaves().await;
+    nic.finish(2);
+    nic.left(2..4).await;
+    nic.send(4..6);
+    nic.left(4..6).await;
+}
+
+#[tokio::test]
+async fn packets_that_cannot_be_held_follow_in_order() {
+    let mut nic = Ordered::new().await;
+    nic.send(0..1);
+    nic.missed(0..1).await;
+    nic.insert().await;
+    // 256 packets are held, so with the next one all take the path through the switch.
+    nic.send(1..258);
+    nic.missed(1..258).await;
+    nic.send(258..260);
+    nic.other_flow_leaves().await;
+    nic.forward(0..258);
+    nic.finish(258);
+    nic.left(0..260).await;
+}
+
+#[tokio::test]
+async fn held_packets_end_with_their_port() {
+    let mut nic = Ordered::new().await;
+    nic.send(0..1);
+    nic.missed(0..1).await;
+    nic.insert().await;
+    nic.send(1..5);
+    nic.other_flow_leaves().await;
+    let traffic = nic.world.traffic.clone();
+    drop(nic);
+    let ended: u64 =
+        shunt_nic::NicDropReason::ALL.iter().map(|reason| traffic.dropped(*reason)).sum();
+    assert_eq!(traffic.received(), traffic.sent() + traffic.represented() + ended);
+    assert_eq!(ended, 4);
+}
