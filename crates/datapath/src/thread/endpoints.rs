@@ -18,9 +18,12 @@ use std::{io, sync::Arc};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_classifier::Version;
-use shunt_pipeline::{OwnerId, PuntedPacket};
+use shunt_pipeline::OwnerId;
 
-use super::CacheMismatch;
+use super::{
+    CacheMismatch,
+    packet_in::{PacketInReceiver, PacketInSender, packet_in_queue},
+};
 use crate::{
     command::Command,
     evict::{
@@ -74,7 +77,7 @@ pub struct ThreadEnds {
     pub(crate) version: Version,
     pub(crate) commands: Consumer<Command>,
     pub(crate) reports: Producer<Report>,
-    pub(crate) packet_ins: Producer<PuntedPacket>,
+    pub(crate) packet_ins: PacketInSender,
     pub(crate) learn_requests: Producer<LearnRequest>,
     pub(crate) differences: Producer<CacheMismatch>,
     pub(crate) link: Arc<Link>,
@@ -87,7 +90,7 @@ pub struct ThreadEnds {
 pub struct ControlEnds {
     commands: Producer<Command>,
     /// Packets for the controllers.
-    pub packet_ins: Consumer<PuntedPacket>,
+    pub packet_ins: PacketInReceiver,
     /// Learn requests; the thread that applies them takes the consumer.
     pub learn_requests: Option<Consumer<LearnRequest>>,
     /// Cache hits that differed from a fresh translation.
@@ -112,7 +115,7 @@ pub fn thread_ends(
 ) -> io::Result<(ThreadEnds, ControlEnds, CoordinatorEndpoint)> {
     let (command_sender, commands) = RingBuffer::new(sizes.commands);
     let (reports, report_receiver) = RingBuffer::new(sizes.reports);
-    let (packet_ins, packet_in_receiver) = RingBuffer::new(sizes.packet_ins);
+    let (packet_ins, packet_in_receiver) = packet_in_queue(sizes.packet_ins);
     let (learn_requests, learn_receiver) = RingBuffer::new(sizes.learn_requests);
     let (differences, difference_receiver) = RingBuffer::new(DIFFERENCES_MAX);
     let link = Arc::new(Link::new(version)?);

@@ -14,9 +14,8 @@
 
 use std::sync::Arc;
 
-use rtrb::Producer;
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, PuntedPacket, Time};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, Time};
 
 use crate::{
     capture::Taps,
@@ -30,6 +29,7 @@ use crate::{
         virtio,
     },
     port::{Capabilities, TxEnd, TxQueue},
+    thread::packet_in::PacketInSender,
     thread::tally::Tally,
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct Outputs {
     ports: Vec<TxPort>,
     /// Index into `ports` by port number; [`ABSENT`] where there is none.
     places: Vec<u32>,
-    packet_ins: Producer<PuntedPacket>,
+    packet_ins: PacketInSender,
     /// The stack of pending work on recirculated packets; the next is at the end.
     pending: Vec<Pending>,
     /// The frames of a packet-in after segmentation; empty between packets.
@@ -120,7 +120,7 @@ impl PendingWork {
 }
 
 impl Outputs {
-    pub(crate) const fn new(packet_ins: Producer<PuntedPacket>) -> Self {
+    pub(crate) const fn new(packet_ins: PacketInSender) -> Self {
         Self {
             ports: Vec::new(),
             places: Vec::new(),
@@ -393,12 +393,10 @@ impl Outputs {
         let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
         self.tally.finish(finished, self.wire.len());
         for packet in self.wire.drain(..) {
-            let message = PuntedPacket { punt: Arc::clone(punt), frame: packet.frame().to_vec() };
-            match self.packet_ins.push(message) {
-                Ok(()) => self.tally.punted += 1,
-                Err(rtrb::PushError::Full(_)) => {
-                    self.tally.dropped[DropReason::PacketInQueueFull as usize] += 1;
-                }
+            if self.packet_ins.push(punt, &packet) {
+                self.tally.punted += 1;
+            } else {
+                self.tally.dropped[DropReason::PacketInQueueFull as usize] += 1;
             }
             pool.give(packet);
         }

@@ -24,6 +24,7 @@ mod control;
 mod dry_run;
 mod endpoints;
 pub(crate) mod execute;
+mod packet_in;
 mod packet_thread;
 mod receive;
 mod repair;
@@ -36,6 +37,7 @@ mod verify;
 mod waiting;
 
 pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
+pub use packet_in::PacketInReceiver;
 use packet_thread::RxBatch;
 pub use packet_thread::{Iteration, PacketThread, ThreadConfig};
 pub use runner::{RunnerConfig, Running, spawn_coordinator, spawn_packet_thread};

@@ -15,7 +15,10 @@ use shunt_pipeline::{
     Subfield,
 };
 
-use super::waiting::{flow, per_flow};
+use super::{
+    counts::controller,
+    waiting::{flow, per_flow},
+};
 use crate::harness::{BRIDGE, Switch, output, rule};
 
 fn allocations(run: impl FnOnce()) -> u64 {
@@ -143,6 +146,10 @@ fn action_lists() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
             let both = [Action::Clone(uncovered.into()), group(3), output(4)];
             both.to_vec()
         }),
+        ("a packet-in", None, vec![controller(None), output(2)]),
+        ("a packet-in alone", None, vec![controller(None)]),
+        ("a metered packet-in", None, vec![controller(Some(MeterId::new(1))), output(2)]),
+        ("a packet-in behind a meter", None, vec![pass(2), controller(None), output(2)]),
         ("a length", None, vec![Action::CheckPktLarger { length: 70, target }, output(2)]),
     ]
 }
@@ -176,11 +183,15 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
                 let allocated = allocations(|| while switch.run_iteration(0) {});
                 assert!(!warm || allocated == 0, "{allocated} allocations in {name}");
                 (2..=4).for_each(|port| drop(switch.receive(0, port)));
+                while switch.controls[0].packet_ins.pop().is_some() {}
                 switch.coordinator.run_iteration();
             }
         }
         let counters = switch.counters(0);
-        assert!(counters.sent.get() > 0 || name.contains("drops"), "{name}");
+        assert!(
+            counters.sent.get() + counters.punted.get() > 0 || name.contains("drops"),
+            "{name}"
+        );
         assert_eq!(counters.unaccounted(), 0, "{name}");
     }
 }

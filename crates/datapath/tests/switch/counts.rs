@@ -16,7 +16,8 @@ use shunt_datapath::{
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
 use shunt_pipeline::{
-    Action, ControllerAction, FlowFlags, FlowMod, FlowModCommand, PacketInReason, RuleFilter,
+    Action, ControllerAction, FlowFlags, FlowMod, FlowModCommand, MeterId, PacketInReason,
+    RuleFilter,
 };
 
 use crate::harness::{BRIDGE, Switch, output, rule};
@@ -37,9 +38,9 @@ fn matching(host: u8) -> Match {
     Match::new(&key, &mask)
 }
 
-fn controller() -> Action {
+pub(crate) fn controller(meter: Option<MeterId>) -> Action {
     Action::Controller(Box::new(ControllerAction {
-        meter: None,
+        meter,
         pause: false,
         max_len: 0xffff,
         controller_id: 0,
@@ -64,7 +65,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     let mut switch = Switch::with_sizes(1, 3, config, sizes);
     switch.apply(&[
         rule(1, matching(1), vec![output(2), output(3)]),
-        rule(1, matching(2), vec![controller(), output(2)]),
+        rule(1, matching(2), vec![controller(None), output(2)]),
         rule(1, matching(3), vec![]),
         rule(1, matching(4), vec![output(1)]),
         rule(1, matching(5), vec![output(3)]),

@@ -268,7 +268,7 @@ impl Lab {
                 end.sent.entry(DatapathPort::new(*port)).or_default().push(frame);
             }
         }
-        while let Ok(punted) = self.switch.controls[thread].packet_ins.pop() {
+        while let Some(punted) = self.switch.controls[thread].packet_ins.pop() {
             ends.entry(number_of(&punted.frame)).or_default().punted.push(punted);
         }
         while let Ok(dropped) = self.dropped[thread].pop() {

@@ -60,8 +60,8 @@ impl PacketInCollector {
         for ends in self.threads.lock().iter_mut().flatten() {
             // Bounded by the current content: commands need the same lock, and a flood of packets
             // must not block them.
-            for _ in 0..ends.packet_ins.slots() {
-                let Ok(packet) = ends.packet_ins.pop() else { break };
+            for _ in 0..ends.packet_ins.len() {
+                let Some(packet) = ends.packet_ins.pop() else { break };
                 worked = true;
                 if self.sender.try_send(packet).is_err() {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
