@@ -230,7 +230,11 @@ async fn packets_of_a_new_flow_stay_in_order() {
             std::thread::sleep(Duration::from_micros(u64::from(flow % 4) * 10));
         }
         for number in 0..PACKETS {
-            assert_eq!(world.ends[1].hear().await, frame(number), "flow {flow}, packet {number}");
+            assert_eq!(
+                world.ends[1].next_received().await,
+                frame(number),
+                "flow {flow}, packet {number}"
+            );
         }
     }
     assert!(world.traffic().hits > 0);
