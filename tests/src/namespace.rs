@@ -109,7 +109,7 @@ pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     }
 }
 
-/// Prints which part is not tested; the harness hides only the output of passing tests.
+/// Prints which part is not tested, although the test passes.
 pub fn skipped(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}");

@@ -129,7 +129,7 @@ fn reason_to_skip() -> Option<String> {
     valgrind.err().map(|_| "valgrind is not installed".to_owned())
 }
 
-/// Prints which part was not tested; the harness hides only the output of passing tests.
+/// Prints which part was not tested, although the test passes.
 fn print_skip(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(io::stderr(), "{what}");

@@ -59,7 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The crate of test kits. It follows the crates that it tests, and only their tests use it.
+/// The crate of test kits; only tests of earlier crates use it.
 const TEST_KIT: &str = "shunt-testkit";
 
 /// The crates that have no async runtime beneath them.

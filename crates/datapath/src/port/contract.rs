@@ -48,7 +48,7 @@ pub trait RxQueue: Send {
     /// thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
-    /// Notes that the thread has finished the first `count` frames, refused ones included.
+    /// Notes that the first `count` frames are finished, refused ones included.
     ///
     /// All copies of a finished packet are in transmit queues, which were flushed, or punted or
     /// dropped. Called when the count grows.

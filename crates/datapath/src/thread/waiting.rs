@@ -100,7 +100,7 @@ pub(super) fn flow_of(key: &FlowKey) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// The golden ratio as an odd number: a multiplication by it spreads the input bits.
+/// The golden ratio as an odd number; multiplying by it spreads the input bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn word_of(key: &FlowKey, index: u8) -> u64 {

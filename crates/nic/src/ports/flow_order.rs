@@ -122,7 +122,8 @@ impl QueueOrder {
     }
 }
 
-/// Returns the bucket of a flow, by the high bits of the hash. All bits together select the queue.
+/// Returns the bucket of a flow, by the high bits of the hash.
+/// All bits together select the queue.
 fn bucket_of(hash: u64) -> usize {
     usize::from((hash >> 48) as u16) % BUCKETS
 }

@@ -63,7 +63,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// Prints which part is not checked; the harness hides only the output of passing tests.
+/// Prints which part is not checked, although the test passes.
 fn skipped(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");

@@ -28,7 +28,7 @@ impl LearnRequests {
         bounded(self.learnings.len())
     }
 
-    /// Adds a refresh of a rule or address that this packet, and each later hit, prolongs.
+    /// Adds a refresh of a rule or address, which each later hit repeats.
     pub(super) fn refresh(&mut self, refresh: Refresh) -> Result<(), TraversalError> {
         if !self.refreshes.contains(&refresh) {
             self.refreshes.push(refresh);

@@ -57,7 +57,7 @@ pub enum DatapathAction {
         /// The Ethernet type afterwards.
         ethertype: u16,
     },
-    /// Parse a copy of the packet again, look it up, and continue with this continuation.
+    /// Parse a copy of the packet again, look it up, and continue here.
     ///
     /// The headers that decide the rest were not parsed before.
     Recirculate(Arc<Continuation>),

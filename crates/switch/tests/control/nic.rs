@@ -201,7 +201,7 @@ async fn no_packet_uses_the_old_rule_after_a_change_returned() {
     }
 }
 
-/// Packets of a new flow leave in order while entries for it become active in the NIC.
+/// Packets of a flow leave in order while its NIC entries become active.
 #[tokio::test]
 async fn packets_of_a_new_flow_stay_in_order() {
     const FLOWS: u16 = 400;

@@ -14,7 +14,7 @@ pub(in crate::translate) struct ActionSet<'a> {
     actions: Vec<&'a Action>,
 }
 
-/// The kinds of actions, of which a set has at most one each, in the order of execution.
+/// The kinds of actions of a set, at most one each, in execution order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SetActionKind {
     CopyTtlIn,
