@@ -7,35 +7,30 @@
 //!
 //! Output ports are checked here too, because the legal ports depend on the context of the actions.
 
-use std::net::IpAddr;
-
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo,
     extract::{VlanLimit, extract},
     prerequisite,
 };
 use shunt_pipeline::{
-    Action, CtAction, CtZone, FlowMod, FlowModCommand, GroupMod, LearnAction, LearnSource,
-    LearnTarget, NatAction, Subfield, TableSelector,
+    Action, FlowMod, FlowModCommand, FlowModError, GroupMod, LearnAction, LearnSource, LearnTarget,
+    Subfield, TableSelector,
 };
 
-use crate::{error::ErrorCode, message::PacketOut};
+use crate::{
+    error::{ErrorCode, Refusal},
+    message::PacketOut,
+};
 
 /// The bit of `vlan_tci` that is set if the packet has a tag.
 const VLAN_PRESENT: u128 = 0x1000;
-/// IP protocol numbers.
-const TCP: u128 = 6;
-const UDP: u128 = 17;
-/// Ports of the application protocols that `ct(alg=..)` supports.
-const FTP: u16 = 21;
-const TFTP: u16 = 69;
 
 /// Checks the instructions of a flow-mod.
 ///
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
+pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), Refusal> {
     match flow_mod.command {
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict => {}
         FlowModCommand::Delete | FlowModCommand::DeleteStrict => return Ok(()),
@@ -44,7 +39,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     if let (TableSelector::One(table), Some(target)) = (flow_mod.table, instructions.goto)
         && target <= table
     {
-        return Err(ErrorCode::InstructionTableId);
+        return Err(FlowModError::GotoNotUp { table, target }.into());
     }
     let mut packet = KnownPacket::matched(&flow_mod.matching);
     packet.walk(&instructions.apply)?;
@@ -57,7 +52,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
+pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), Refusal> {
     let packet =
         KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
@@ -70,7 +65,7 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), ErrorCode> {
+pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), Refusal> {
     let mut key = FlowKey::ZERO;
     extract(&packet_out.data, limit, &mut key);
     let mut mask = FlowMask::EMPTY;
@@ -89,8 +84,6 @@ enum ActionContext {
     /// A group bucket, which any packet may reach.
     Bucket,
     PacketOut,
-    /// The nested actions of `ct`, which write to connections.
-    Conntrack,
 }
 
 /// The known field values of the packets that reach an action.
@@ -108,8 +101,19 @@ impl KnownPacket {
         Self { key: matching.key(), mask, context: ActionContext::Rule }
     }
 
-    fn walk(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
-        actions.iter().try_for_each(|action| self.step(action))
+    fn walk(&mut self, actions: &[Action]) -> Result<(), Refusal> {
+        actions.iter().try_for_each(|action| {
+            // An unsupported action is refused as such, wherever it is and whatever it contains.
+            if let Some(reason) = action.unsupported() {
+                return Err(FlowModError::NotYet(reason).into());
+            }
+            // Changes inside a clone are undone after it. The codec limits the nesting of clones.
+            if let Action::Clone(actions) = action {
+                return self.clone().walk(actions);
+            }
+            let refusal = |code| Refusal::Action { code, action: Box::new(action.clone()) };
+            self.step(action).map_err(refusal)
+        })
     }
 
     fn step(&mut self, action: &Action) -> Result<(), ErrorCode> {
@@ -148,8 +152,6 @@ impl KnownPacket {
             }
             Action::SetTpSrc(_) => self.need_port([TcpSrc, UdpSrc, SctpSrc]),
             Action::SetTpDst(_) => self.need_port([TcpDst, UdpDst, SctpDst]),
-            // Changes inside a clone are undone after it. The codec limits the nesting of clones.
-            Action::Clone(actions) => self.clone().walk(actions),
             Action::Learn(learn) => self.check_learn(learn),
             Action::Pop(target) | Action::CheckPktLarger { target, .. } => self.write(*target),
             Action::Multipath(multipath) => self.write(multipath.target),
@@ -158,14 +160,12 @@ impl KnownPacket {
                 bundle.target.map_or(Ok(()), |target| self.write(target))
             }
             Action::FinTimeout { .. } => self.need(FieldId::TcpFlags),
-            Action::Ct(ct) => self.check_ct(ct),
-            Action::Nat(nat) => self.check_nat(nat),
             // A conjunction has no meaning outside of rules.
             Action::Conjunction { .. } if self.context != ActionContext::Rule => {
                 Err(ErrorCode::ActionConjunction)
             }
             // The tables check that groups and meters exist, and which actions may accompany a
-            // conjunction.
+            // conjunction. `walk` handles clones and unsupported actions.
             Action::Conjunction { .. }
             | Action::Group(_)
             | Action::Meter(_)
@@ -175,6 +175,9 @@ impl KnownPacket {
             | Action::PopQueue
             | Action::Note(_)
             | Action::Exit
+            | Action::Clone(_)
+            | Action::Ct(_)
+            | Action::Nat(_)
             | Action::CtClear
             | Action::Sample(_) => Ok(()),
         }
@@ -213,12 +216,7 @@ impl KnownPacket {
             {
                 Err(ErrorCode::ActionInconsistent)
             }
-            FieldId::CtMark | FieldId::CtLabel if self.context != ActionContext::Conntrack => {
-                Err(ErrorCode::SetFieldArgument)
-            }
-            _ if self.context == ActionContext::Conntrack && !is_of_connection(field) => {
-                Err(ErrorCode::ActionArgument)
-            }
+            field if is_of_connection(field) => Err(ErrorCode::SetFieldArgument),
             _ => self.read(field),
         }
     }
@@ -257,9 +255,7 @@ impl KnownPacket {
     fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
             // The copied value may contain the tag-present bit.
-            FieldId::VlanVid if self.context != ActionContext::Conntrack => {
-                self.read(target.field)?;
-            }
+            FieldId::VlanVid => self.read(target.field)?,
             field => self.need(field)?,
         }
         if matches!(target.field, FieldId::VlanTci | FieldId::VlanVid) {
@@ -322,34 +318,6 @@ impl KnownPacket {
         }
         learn.result.map_or(Ok(()), |result| self.need(result.field))
     }
-
-    fn check_ct(&self, ct: &CtAction) -> Result<(), ErrorCode> {
-        self.read(FieldId::NwTtl)?;
-        let protocol = match ct.alg {
-            FTP => Some(TCP),
-            TFTP => Some(UDP),
-            _ => None,
-        };
-        let is_carried = |protocol| self.known(FieldId::IpProto) == protocol;
-        if self.context != ActionContext::Bucket && !protocol.is_none_or(is_carried) {
-            return Err(ErrorCode::ActionInconsistent);
-        }
-        if let CtZone::Field(source) = ct.zone {
-            self.read(source.field)?;
-        }
-        Self { context: ActionContext::Conntrack, ..self.clone() }.walk(&ct.actions)
-    }
-
-    fn check_nat(&self, nat: &NatAction) -> Result<(), ErrorCode> {
-        if self.context != ActionContext::Conntrack {
-            return Err(ErrorCode::SetFieldArgument);
-        }
-        match nat.range.as_ref().map(|range| range.addresses.start()) {
-            None => Ok(()),
-            Some(IpAddr::V4(_)) => self.read(FieldId::Ipv4Src),
-            Some(IpAddr::V6(_)) => self.read(FieldId::Ipv6Src),
-        }
-    }
 }
 
 /// Returns whether the field belongs to a connection, not to a packet.
@@ -403,6 +371,7 @@ mod tests {
             out_group: RuleFilter::GROUP_ANY,
             instructions,
         })
+        .map_err(|refusal| refusal.code())
     }
 
     fn set(field: FieldId) -> Action {
@@ -445,7 +414,8 @@ mod tests {
         data[12..20].copy_from_slice(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]);
         let packet = PacketOut { in_port: PortNo::ANY, actions: vec![push()], data };
         assert_eq!(check_packet_out(&packet, VlanLimit::One), Ok(()));
-        assert_eq!(check_packet_out(&packet, VlanLimit::Two), Err(ErrorCode::ActionTag));
+        let refused = check_packet_out(&packet, VlanLimit::Two).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::ActionTag);
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! Codes that OpenFlow 1.3 lacks are sent as experimenter errors of the ONF or of Nicira, as in
 //! Open vSwitch (OpenFlow 1.3.5, 7.4.4; ONF extensions for 1.3.x, EXT-230 and EXT-260).
 
-use shunt_pipeline::{FlowModError, GroupModError, MeterModError, ModificationError};
+use shunt_flow::text::NoPortNames;
+use shunt_pipeline::{
+    Action, FlowModError, GroupModError, MeterModError, ModificationError, text::format_action,
+};
 
 use crate::wire::codec::{Codec, version_names};
 
@@ -62,6 +65,14 @@ macro_rules! error_codes {
             /// All codes that this switch sends.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
+            /// Returns the name that the standard has, such as `OFPBRC_BAD_TYPE`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
             /// Returns the numbers that OpenFlow 1.3 sends.
             #[must_use]
             pub const fn number(self) -> ErrorNumber {
@@ -105,6 +116,8 @@ error_codes! {
     ActionOutGroup = standard(2, 9), "OFPBAC_BAD_OUT_GROUP", "the group does not exist";
     ActionInconsistent = standard(2, 10), "OFPBAC_MATCH_INCONSISTENT",
         "an action needs a field that the match does not require: extend the match";
+    ActionOrder = standard(2, 11), "OFPBAC_UNSUPPORTED_ORDER",
+        "write_metadata must be the last action, without write_actions or clear_actions";
     ActionTag = standard(2, 12), "OFPBAC_BAD_TAG", "the packet already has the maximum number of VLAN tags";
     SetFieldType = standard(2, 13), "OFPBAC_BAD_SET_TYPE", "unknown field in an action";
     SetFieldLength = standard(2, 14), "OFPBAC_BAD_SET_LEN",
@@ -116,6 +129,8 @@ error_codes! {
     ActionConjunction = nicira(15), "NXBAC_BAD_CONJUNCTION",
         "a conjunction needs 2 to 64 clauses and no other actions";
     InstructionUnknown = standard(3, 0), "OFPBIC_UNKNOWN_INST", "unknown instruction";
+    InstructionUnsupported = standard(3, 1), "OFPBIC_UNSUP_INST",
+        "an instruction as an action is allowed in apply_actions of a rule only";
     InstructionTableId = standard(3, 2), "OFPBIC_BAD_TABLE_ID", "goto_table must lead to a higher table";
     InstructionExperimenter = standard(3, 5), "OFPBIC_BAD_EXPERIMENTER",
         "unknown instruction experimenter: none is supported";
@@ -242,6 +257,43 @@ impl From<ModificationError> for ErrorCode {
             ModificationError::NoSuchPort(_) => Self::PortModPort,
             _ => Self::FlowUnknown,
         }
+    }
+}
+
+/// A refused request: its error code, and the mistake in words for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A mistake that the code describes.
+    #[error(transparent)]
+    Code(#[from] ErrorCode),
+    /// An action that does not fit the packets that reach it.
+    #[error("{code}; the action is {text}", text = format_action(.action, &NoPortNames))]
+    Action {
+        /// The code.
+        code: ErrorCode,
+        /// The action.
+        action: Box<Action>,
+    },
+    /// A change that the tables refuse.
+    #[error("{name}: {0}", name = ErrorCode::from(*.0).name())]
+    Modification(#[from] ModificationError),
+}
+
+impl Refusal {
+    /// Returns the code that the peer receives.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Code(code) | Self::Action { code, .. } => *code,
+            Self::Modification(error) => (*error).into(),
+        }
+    }
+}
+
+impl From<FlowModError> for Refusal {
+    fn from(error: FlowModError) -> Self {
+        Self::Modification(error.into())
     }
 }
 

@@ -18,7 +18,7 @@ use shunt_pipeline::{FlowModError, Time, Version};
 use super::{BundleQuota, ConnectionLimits, requests};
 use crate::{
     Host, HostStep,
-    error::ErrorCode,
+    error::{ErrorCode, Refusal},
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PortDescription,
         PortMod, Xid,
@@ -67,7 +67,7 @@ enum BundledChange {
 pub(super) struct BundleFailure {
     pub(super) xid: Xid,
     pub(super) frame: Bytes,
-    pub(super) code: ErrorCode,
+    pub(super) refusal: Refusal,
 }
 
 impl Bundles {
@@ -116,11 +116,11 @@ impl Bundles {
         limits: &ConnectionLimits,
         host: &impl Host,
         codec: Codec,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refusal> {
         let now = host.now();
         let bytes = self.bytes.saturating_add(frame.len());
         if self.messages_count >= limits.bundle_messages_max || bytes > limits.bundle_bytes_max {
-            return Err(ErrorCode::BundleMessageTooMany);
+            return Err(ErrorCode::BundleMessageTooMany.into());
         }
         if !self.open.contains_key(&add.bundle) {
             self.create(add.bundle, add.flags, limits, now)?;
@@ -128,7 +128,7 @@ impl Bundles {
         self.find(add.bundle, add.flags)?;
         let change = BundledChange::new(*add.message, frame.len(), host, codec)?;
         if !self.quota.try_reserve(frame.len()) {
-            return Err(ErrorCode::BundleMessageTooMany);
+            return Err(ErrorCode::BundleMessageTooMany.into());
         }
         let bundle = self.open.get_mut(&add.bundle).ok_or(ErrorCode::BundleId)?;
         bundle.messages.push(BundledMessage { xid: add.xid, frame, change });
@@ -222,7 +222,7 @@ impl BundledChange {
         length: usize,
         host: &impl Host,
         codec: Codec,
-    ) -> Result<Self, ErrorCode> {
+    ) -> Result<Self, Refusal> {
         Ok(match message {
             Message::FlowMod(flow_mod) => {
                 requests::check_flow_mod(&flow_mod, length, codec)?;
@@ -243,7 +243,7 @@ impl BundledChange {
                     Err(error) => return Err(error.into()),
                 }
             }
-            _ => return Err(ErrorCode::BundleMessageUnsupported),
+            _ => return Err(ErrorCode::BundleMessageUnsupported.into()),
         })
     }
 
@@ -275,7 +275,11 @@ impl OpenBundle {
     fn commit(mut self, host: &impl Host) -> Result<Option<Version>, BundleFailure> {
         let mut ports = host.ports();
         for BundledMessage { xid, frame, change } in &mut self.messages {
-            let failure = |code| BundleFailure { xid: *xid, frame: frame.clone(), code };
+            let failure = |code: ErrorCode| BundleFailure {
+                xid: *xid,
+                frame: frame.clone(),
+                refusal: code.into(),
+            };
             change.settle(&mut ports).map_err(failure)?;
         }
         let Some(first) = self.messages.first() else { return Ok(None) };
@@ -289,7 +293,7 @@ impl OpenBundle {
         committed.map(Some).map_err(|rejected| BundleFailure {
             xid,
             frame,
-            code: rejected.error.into(),
+            refusal: rejected.error.into(),
         })
     }
 }

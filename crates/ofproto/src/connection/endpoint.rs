@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Host,
-    error::{CloseReason, ErrorCode},
+    error::{CloseReason, ErrorCode, Refusal},
     framing::Framer,
     message::{ErrorMessage, Message, MultipartRequest, RoleName, Xid},
     wire::{Codec, header::Header},
@@ -237,7 +237,7 @@ impl Connection {
             Phase::Hello { .. } | Phase::Closed(_) => {}
         }
         for (xid, quote) in self.assemblies.expire(&limits, now) {
-            self.refuse(xid, ErrorCode::MultipartTimeout, &quote, now);
+            self.refuse(xid, &ErrorCode::MultipartTimeout.into(), &quote, now);
         }
         let expired = self.bundles.expire(&limits, now);
         if expired > 0 {
@@ -270,11 +270,11 @@ impl Connection {
     }
 
     /// Replies to a message with an error.
-    pub(super) fn refuse(&mut self, xid: Xid, code: ErrorCode, frame: &[u8], now: Time) {
+    pub(super) fn refuse(&mut self, xid: Xid, refusal: &Refusal, frame: &[u8], now: Time) {
         self.warn(now, |peer, suppressed| {
-            tracing::warn!(peer, suppressed, %code, "refused a message");
+            tracing::warn!(peer, suppressed, %refusal, "refused a message");
         });
-        self.reply(xid, &Message::Error(ErrorMessage::refuse(code, frame)), now);
+        self.reply(xid, &Message::Error(ErrorMessage::refuse(refusal.code(), frame)), now);
     }
 
     /// Logs a warning about the peer, unless the rate limit is reached.
@@ -321,10 +321,10 @@ impl Connection {
         let result = if header.version == self.codec.version() {
             self.handle(&header, frame, host, now)
         } else {
-            self.handle_other_version(&header, frame, now)
+            self.handle_other_version(&header, frame, now).map_err(Refusal::from)
         };
-        if let Err(code) = result {
-            self.refuse(header.xid, code, frame, now);
+        if let Err(refusal) = result {
+            self.refuse(header.xid, &refusal, frame, now);
         }
     }
 

@@ -75,9 +75,15 @@ mod tests {
         let offered = "1.0, 1.5".to_owned();
         let refused = Agreement::Incompatible { offered };
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
-        let offered = "no version".to_owned();
+    }
+
+    /// Open vSwitch falls back to the header version; so do 1.3.5, 6.3.1 for lack of common bits.
+    #[test]
+    fn an_empty_bitmap_is_as_no_bitmap() {
+        assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);
+        let offered = "1.0".to_owned();
         let refused = Agreement::Incompatible { offered };
-        assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), refused);
+        assert_eq!(agreement(Hello { version: 1, bitmap: Some(0) }), refused);
     }
 
     #[test]

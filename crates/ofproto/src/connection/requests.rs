@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Host,
-    error::ErrorCode,
+    error::{ErrorCode, Refusal},
     message::{
         BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
         MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
@@ -39,9 +39,9 @@ impl Connection {
         frame: &Bytes,
         host: &H,
         now: Time,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refusal> {
         if self.codec.is_from_switch(header.kind) {
-            return Err(ErrorCode::BadType);
+            return Err(ErrorCode::BadType.into());
         }
         if self.codec.is_multipart_request(header.kind) {
             let whole =
@@ -52,7 +52,7 @@ impl Connection {
         }
         let (xid, message) = self.codec.decode(frame)?;
         if is_change(&message) && self.role() == RoleName::Slave {
-            return Err(ErrorCode::IsSlave);
+            return Err(ErrorCode::IsSlave.into());
         }
         match message {
             Message::EchoRequest(payload) => self.reply(xid, &Message::EchoReply(payload), now),
@@ -132,7 +132,7 @@ impl Connection {
         Ok(())
     }
 
-    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), ErrorCode> {
+    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), Refusal> {
         let modified = host.modify(vec![request]);
         self.changed = Some(modified.map_err(|rejected| rejected.error)?);
         Ok(())
@@ -143,7 +143,7 @@ impl Connection {
         control: BundleControl,
         request: &ReceivedRequest<'_>,
         host: &H,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refusal> {
         let ReceivedRequest { xid, frame, now } = *request;
         let command = if control.command == BundleCommand::Commit {
             match self.bundles.commit(control, host)? {
@@ -153,8 +153,8 @@ impl Connection {
                     self.packets_sent = true;
                 }
                 Err(failure) => {
-                    self.refuse(failure.xid, failure.code, &failure.frame, now);
-                    self.refuse(xid, ErrorCode::BundleMessageFailed, frame, now);
+                    self.refuse(failure.xid, &failure.refusal, &failure.frame, now);
+                    self.refuse(xid, &ErrorCode::BundleMessageFailed.into(), frame, now);
                     return Ok(());
                 }
             }
@@ -198,7 +198,7 @@ impl Connection {
         request: MultipartRequest,
         host: &H,
         now: Time,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refusal> {
         statistics::check(&request, host)?;
         if statistics::is_counted(&request) {
             self.waiting = Some((Wait::Counts, WaitingRequest::Statistics(xid, request)));
@@ -254,7 +254,7 @@ pub(super) fn check_flow_mod(
     flow_mod: &FlowMod,
     length: usize,
     codec: Codec,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     crate::check_flow_mod(flow_mod)?;
     if length <= FLOW_MOD_LONG {
         return Ok(());
@@ -278,10 +278,10 @@ pub(super) fn check_flow_mod(
 }
 
 /// Checks a group-mod. Its group must also fit into the replies that describe it.
-pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), ErrorCode> {
+pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), Refusal> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > BUCKETS_MAX {
-        return Err(ErrorCode::GroupBucketsFull);
+        return Err(ErrorCode::GroupBucketsFull.into());
     }
     let entry = GroupDescription {
         group: GroupId::ALL,

@@ -14,13 +14,14 @@ pub struct Hello {
 impl Hello {
     /// Returns the versions offered, bit `n` for wire version `n` (OpenFlow 6.3.1).
     ///
-    /// These are the versions of the bitmap, or else all versions up to that of the header.
+    /// These are the versions of the bitmap, or else all versions up to that of the header. An
+    /// empty bitmap counts as none, as in Open vSwitch.
     #[must_use]
     pub const fn versions(self) -> u32 {
         match self.bitmap {
-            Some(bitmap) => bitmap,
-            None if self.version < 31 => (1 << (self.version + 1)) - 2,
-            None => u32::MAX - 1,
+            Some(bitmap) if bitmap != 0 => bitmap,
+            _ if self.version < 31 => (1 << (self.version + 1)) - 2,
+            _ => u32::MAX - 1,
         }
     }
 }

@@ -18,8 +18,7 @@ pub const CLONE_DEPTH_MAX: usize = 32;
 ///
 /// A rule with an unsupported action is refused with the right error, never accepted and ignored.
 /// The codec and the text parser refuse actions that are not in this list.
-/// [`Pipeline::apply`](crate::Pipeline::apply) refuses those that are documented as unsupported
-/// below.
+/// [`Pipeline::apply`](crate::Pipeline::apply) refuses those that [`Action::unsupported`] names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
@@ -183,6 +182,18 @@ pub enum Action {
 }
 
 impl Action {
+    /// Returns the reason for which pipelines refuse the action; `None` if they execute it.
+    #[must_use]
+    pub const fn unsupported(&self) -> Option<&'static str> {
+        match self {
+            Self::Ct(_) => Some("ct: connection tracking is not supported"),
+            Self::CtClear => Some("ct_clear: connection tracking is not supported"),
+            Self::Nat(_) => Some("nat: connection tracking is not supported"),
+            Self::Sample(_) => Some("sample: packet sampling is not supported"),
+            _ => None,
+        }
+    }
+
     /// Returns whether an action set can hold the action.
     ///
     /// It can hold the actions of OpenFlow 1.3.5, 5.10, and those that Open vSwitch adds to them.

@@ -149,7 +149,7 @@ pub enum GroupModError {
     NoSuchGroup(GroupId),
     /// As [`FlowModError::NotYet`](crate::FlowModError::NotYet), for an action in a
     /// bucket.
-    #[error("action {0} is not supported")]
+    #[error("action {0}: remove the action")]
     NotYet(&'static str),
     /// `OFPGMFC_OUT_OF_GROUPS`.
     #[error("the bridge has {0} groups, its limit: delete some first")]

@@ -102,8 +102,8 @@ pub enum FlowModError {
         "a rule with conjunction may have no other action than note: move the others to the conj_id rule"
     )]
     MixedConjunction,
-    /// `OFPBAC_BAD_TYPE`, `OFPBAC_BAD_EXP_TYPE`: the switch does not support this known
-    /// action.
-    #[error("action {0} is not supported")]
+    /// `OFPBAC_BAD_EXP_TYPE`: the switch does not support this known action
+    /// ([`Action::unsupported`](crate::Action::unsupported)).
+    #[error("action {0}: remove the action")]
     NotYet(&'static str),
 }

@@ -52,11 +52,7 @@ pub(crate) fn check_action(
         Action::Meter(meter) if bridge.meters.find(*meter, version).is_none() => {
             Err(FlowModError::NoSuchMeter(*meter))
         }
-        Action::Ct(_) => Err(FlowModError::NotYet("ct")),
-        Action::CtClear => Err(FlowModError::NotYet("ct_clear")),
-        Action::Nat(_) => Err(FlowModError::NotYet("nat")),
-        Action::Sample(_) => Err(FlowModError::NotYet("sample")),
-        _ => Ok(()),
+        action => action.unsupported().map_or(Ok(()), |reason| Err(FlowModError::NotYet(reason))),
     }
 }
 

@@ -260,13 +260,14 @@ fn removing_a_bridge_removes_groups_and_meters() {
 
 #[test]
 fn unsupported_actions_of_groups_are_refused() {
+    const CT_CLEAR: &str = "ct_clear: connection tracking is not supported";
     let switch = Switch::new(&[]);
     let refused =
         switch.modify([rule("tcp", vec![Action::Clone([Action::CtClear].into())]).into()]);
-    assert_eq!(refused.unwrap_err(), FlowModError::NotYet("ct_clear").into());
+    assert_eq!(refused.unwrap_err(), FlowModError::NotYet(CT_CLEAR).into());
     let bucket = bucket(vec![Action::CtClear]);
     let refused = refused_group(&switch, add_group(1, GroupKind::All, vec![bucket]));
-    assert_eq!(refused, GroupModError::NotYet("ct_clear"));
+    assert_eq!(refused, GroupModError::NotYet(CT_CLEAR));
 }
 
 #[test]

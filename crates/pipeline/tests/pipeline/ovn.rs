@@ -114,8 +114,8 @@ fn every_supported_rule_of_ovn_loads() {
     let reasons: Vec<_> = refused.iter().map(|(why, count)| format!("{count}: {why}")).collect();
     let expected = [
         "15: a group that is refused",
-        "218: action ct is not supported",
-        "11: action ct_clear is not supported",
+        "218: action ct: connection tracking is not supported: remove the action",
+        "11: action ct_clear: connection tracking is not supported: remove the action",
     ];
     assert_eq!(reasons, expected);
     let (rules, groups) =

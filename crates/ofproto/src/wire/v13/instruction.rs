@@ -7,7 +7,7 @@ use bytes::BufMut;
 use shunt_pipeline::{Action, Instructions, MeterId, TableId};
 
 use super::{
-    action::{put_actions, read_actions},
+    action::{put_actions, read_actions, read_applied},
     length,
 };
 use crate::{
@@ -42,7 +42,23 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
         seen |= bit;
         read_one(kind, &mut body, &mut instructions)?;
     }
+    // Metadata that an action writes is written before the later instructions.
+    let is_after = |kind: u16| seen >> kind & 1 == 1;
+    if instructions.metadata.is_some()
+        && !is_after(at::WRITE_METADATA)
+        && (is_after(at::WRITE_ACTIONS) || is_after(at::CLEAR_ACTIONS))
+    {
+        return Err(ErrorCode::ActionOrder);
+    }
     Ok(instructions)
+}
+
+/// Records the metadata to write; an instruction and an action cannot both write it.
+fn set_metadata(instructions: &mut Instructions, metadata: (u64, u64)) -> Result<(), ErrorCode> {
+    match instructions.metadata.replace(metadata) {
+        None => Ok(()),
+        Some(_) => Err(ErrorCode::ActionOrder),
+    }
 }
 
 /// Reads type and body of the next instruction.
@@ -76,7 +92,7 @@ fn read_one(
         at::WRITE_METADATA => {
             body.skip(4)?;
             let (value, mask) = (body.u64()?, body.u64()?);
-            instructions.metadata = Some((value & mask, mask));
+            set_metadata(instructions, (value & mask, mask))?;
         }
         at::WRITE_ACTIONS => {
             body.skip(4)?;
@@ -84,7 +100,9 @@ fn read_one(
         }
         at::APPLY_ACTIONS => {
             body.skip(4)?;
-            instructions.apply = read_actions(body.rest())?.into();
+            let (actions, metadata) = read_applied(body.rest())?;
+            instructions.apply = actions.into();
+            metadata.map_or(Ok(()), |metadata| set_metadata(instructions, metadata))?;
         }
         at::CLEAR_ACTIONS => instructions.clear = true,
         at::METER => {
@@ -101,9 +119,15 @@ fn read_one(
 }
 
 /// Reads actions for the action set; refuses those that a set cannot hold.
+///
+/// Unsupported actions pass: they are refused later, for that reason.
 fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
-    let actions = read_actions(bytes)?;
-    if actions.iter().all(Action::is_settable) { Ok(actions) } else { Err(ErrorCode::ActionType) }
+    let actions = read_actions(bytes).map_err(|code| match code {
+        ErrorCode::InstructionUnsupported => ErrorCode::ActionType,
+        code => code,
+    })?;
+    let is_legal = |action: &Action| action.is_settable() || action.unsupported().is_some();
+    if actions.iter().all(is_legal) { Ok(actions) } else { Err(ErrorCode::ActionType) }
 }
 
 /// Writes instructions.

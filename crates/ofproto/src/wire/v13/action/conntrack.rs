@@ -44,12 +44,16 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
         CtZone::Field(bits)
     };
     let (commit, force) = (flags & COMMIT != 0, flags & FORCE != 0);
-    if flags & !(COMMIT | FORCE) != 0 || force && !commit {
+    if force && !commit {
         return Err(ErrorCode::ActionArgument);
+    }
+    // Open vSwitch accepts unknown flags and table 254. They are refused like every `ct`.
+    if flags & !(COMMIT | FORCE) != 0 {
+        return Err(ErrorCode::ActionExperimenterType);
     }
     let table = match (TableId::new(table), table) {
         (None, TABLE_NONE) => None,
-        (None, _) => return Err(ErrorCode::ActionArgument),
+        (None, _) => return Err(ErrorCode::ActionExperimenterType),
         (table, _) => table,
     };
     if depth >= CLONE_DEPTH_MAX {

@@ -45,6 +45,9 @@ mod spec {
     pub(super) const RESERVED: u16 = 3 << 14;
 }
 
+/// Length of a field header and an offset, in bytes.
+const PLACE_LEN: usize = 6;
+
 /// The two versions of the action.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LearnVersion {
@@ -132,6 +135,11 @@ fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorC
         return Err(ErrorCode::ActionArgument);
     }
     let bits = header & spec::WIDTH;
+    let source_len = if is_value { value_len(bits) } else { PLACE_LEN };
+    let target_len = if target == spec::TO_OUTPUT { 0 } else { PLACE_LEN };
+    if body.len() < source_len.saturating_add(target_len) {
+        return Err(ErrorCode::ActionLength);
+    }
     let width = u8::try_from(bits).ok().filter(|width| (1..=128).contains(width));
     let source = if is_value {
         let bytes = body.bytes(value_len(bits))?;

@@ -26,18 +26,44 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
     actions.iter().for_each(|action| put(out, action));
 }
 
+/// Reads the actions of `apply_actions`.
+///
+/// Also returns value and mask of `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the
+/// instruction. It must be the last action.
+pub(crate) fn read_applied(bytes: &[u8]) -> Result<(Vec<Action>, Option<(u64, u64)>), ErrorCode> {
+    let mut reader = ByteReader::new(bytes);
+    let (mut actions, mut metadata, mut is_ordered) = (Vec::new(), None, true);
+    while !reader.is_empty() {
+        let (kind, body) = next(&mut reader)?;
+        is_ordered &= metadata.is_none();
+        match nicira::find_metadata(kind, &body) {
+            Some(mut body) => metadata = Some(nicira::read_metadata(&mut body)?),
+            None => actions.push(read_one(kind, body, 0)?),
+        }
+    }
+    if is_ordered { Ok((actions, metadata)) } else { Err(ErrorCode::ActionOrder) }
+}
+
 /// Reads an action list at nesting level `depth`.
 pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let mut actions = Vec::new();
     while !reader.is_empty() {
-        let (kind, mut body) = frame(&mut reader).map_err(|Short| ErrorCode::ActionLength)?;
-        actions.push(match kind {
-            at::EXPERIMENTER => read_experimenter(&mut body, depth)?,
-            _ => read_standard(kind, &mut body)?,
-        });
+        let (kind, body) = next(&mut reader)?;
+        actions.push(read_one(kind, body, depth)?);
     }
     Ok(actions)
+}
+
+fn read_one(kind: u16, mut body: ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+    match kind {
+        at::EXPERIMENTER => read_experimenter(&mut body, depth),
+        _ => read_standard(kind, &mut body),
+    }
+}
+
+fn next<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
+    frame(reader).map_err(|Short| ErrorCode::ActionLength)
 }
 
 /// Reads type and body of the next action.

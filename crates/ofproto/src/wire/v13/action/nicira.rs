@@ -73,6 +73,10 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, Er
         nx::CONJUNCTION => read_conjunction(body)?,
         nx::FIN_TIMEOUT => read_fin_timeout(body)?,
         nx::CHECK_PKT_LARGER => register::read_check_larger(body)?,
+        nx::WRITE_METADATA => {
+            read_metadata(body)?;
+            return Err(ErrorCode::InstructionUnsupported);
+        }
         nx::CT => Action::Ct(conntrack::read(body, depth).map_err(as_action_error)?.into()),
         nx::CT_CLEAR => expect_len(body, 6).map(|()| Action::CtClear)?,
         nx::NAT => Action::Nat(conntrack::read_nat(body).map_err(as_action_error)?.into()),
@@ -81,6 +85,23 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, Er
         }
         _ => return Err(ErrorCode::ActionExperimenterType),
     })
+}
+
+/// Returns the rest of an action body if the action is `NXAST_WRITE_METADATA`.
+pub(super) fn find_metadata<'a>(kind: u16, body: &ByteReader<'a>) -> Option<ByteReader<'a>> {
+    let mut body = body.clone();
+    let is_nicira = kind == at::EXPERIMENTER && body.u32() == Ok(NICIRA_EXPERIMENTER);
+    (is_nicira && body.u16() == Ok(nx::WRITE_METADATA)).then_some(body)
+}
+
+/// Reads value and mask of `NXAST_WRITE_METADATA`.
+pub(super) fn read_metadata(body: &mut ByteReader<'_>) -> Result<(u64, u64), ErrorCode> {
+    expect_len(body, 22)?;
+    if body.bytes(6)? != [0; 6] {
+        return Err(ErrorCode::MustBeZero);
+    }
+    let (value, mask) = (body.u64()?, body.u64()?);
+    Ok((value & mask, mask))
 }
 
 /// Maps a bad message length to a bad action length, for bodies of variable length.

@@ -84,6 +84,7 @@ pub(super) mod nx {
     pub(in crate::wire::v13::action) const FIN_TIMEOUT: u16 = 19;
     pub(in crate::wire::v13::action) const CONTROLLER: u16 = 20;
     pub(in crate::wire::v13::action) const DEC_TTL_CNT_IDS: u16 = 21;
+    pub(in crate::wire::v13::action) const WRITE_METADATA: u16 = 22;
     pub(in crate::wire::v13::action) const STACK_PUSH: u16 = 27;
     pub(in crate::wire::v13::action) const STACK_POP: u16 = 28;
     pub(in crate::wire::v13::action) const SAMPLE: u16 = 29;

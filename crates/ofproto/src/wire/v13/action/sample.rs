@@ -26,23 +26,25 @@ pub(super) fn read(body: &mut ByteReader<'_>, subtype: u16) -> Result<SampleActi
         sampling_port: None,
         direction: None,
     };
-    if probability == 0 {
-        return Err(ErrorCode::ActionArgument);
-    }
     if subtype != nx::SAMPLE {
         let port = port_no::widen(body.u16()?);
         action.sampling_port = Some(port).filter(|port| *port != PortNo::ANY);
     }
+    // The second form has no direction. Open vSwitch ignores all bytes after the port there.
     if subtype == nx::SAMPLE3 {
-        action.direction = match body.u8()? {
+        let direction = body.u8()?;
+        if body.rest().iter().any(|byte| *byte != 0) {
+            return Err(ErrorCode::MustBeZero);
+        }
+        action.direction = match direction {
             0 => None,
             1 => Some(SampleDirection::Ingress),
             2 => Some(SampleDirection::Egress),
             _ => return Err(ErrorCode::ActionArgument),
         };
     }
-    if body.rest().iter().any(|byte| *byte != 0) {
-        return Err(ErrorCode::MustBeZero);
+    if probability == 0 {
+        return Err(ErrorCode::ActionArgument);
     }
     Ok(action)
 }

@@ -17,7 +17,7 @@ use crate::{
     message::TableStatistics,
     wire::{
         ByteReader, Short,
-        v13::{action::STANDARD, length, oxm::UNPARSED, text::put_text},
+        v13::{action::STANDARD, length, oxm::UNPARSED, property, text::put_text},
     },
 };
 
@@ -38,12 +38,14 @@ pub(super) fn put_statistics(out: &mut Vec<u8>, table: &TableStatistics) {
     out.put_u64(table.matches);
 }
 
+/// Length of an entry without properties, in bytes.
+const ENTRY_LEN: usize = 64;
 /// Length of a table name with its terminating zero, in bytes.
 const NAME_LEN: usize = 32;
 /// Instructions: goto-table, write-metadata, write/apply/clear-actions, meter.
 const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 
-/// `ofp_table_feature_prop_type`, without the identical table-miss variants.
+/// `ofp_table_feature_prop_type`; only the variants without table-miss are written.
 mod at {
     pub(super) const INSTRUCTIONS: u16 = 0;
     pub(super) const NEXT_TABLES: u16 = 2;
@@ -53,17 +55,40 @@ mod at {
     pub(super) const WILDCARDS: u16 = 10;
     pub(super) const WRITE_SETFIELD: u16 = 12;
     pub(super) const APPLY_SETFIELD: u16 = 14;
+    /// All types that Open vSwitch knows, with the table-miss variants.
+    pub(super) const ALL: [u16; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15, 0xffff];
 }
 
 /// Checks a request: it may query features, but not set them.
+///
+/// Malformed entries are refused as malformed, in the order of Open vSwitch.
 pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
+    if !body.len().is_multiple_of(8) {
+        return Err(ErrorCode::BadLength);
+    }
     if body.is_empty() {
         return Ok(());
     }
-    let length = usize::from(body.u16().map_err(|Short| ErrorCode::PropertyLength)?);
-    let is_framed =
-        length >= 64 && length.is_multiple_of(8) && length <= body.len().saturating_add(2);
-    Err(if is_framed { ErrorCode::TableFeaturesPermission } else { ErrorCode::PropertyLength })
+    let length = usize::from(body.u16()?);
+    let properties_len = length.checked_sub(ENTRY_LEN).filter(|_| length.is_multiple_of(8));
+    let properties_len = properties_len.ok_or(ErrorCode::PropertyLength)?;
+    let mut check = || {
+        body.skip(ENTRY_LEN.saturating_sub(2))?;
+        let mut properties = ByteReader::new(body.bytes(properties_len)?);
+        while !properties.is_empty() {
+            check_property(&mut properties)?;
+        }
+        Err(ErrorCode::TableFeaturesPermission)
+    };
+    check().map_err(|code| match code {
+        ErrorCode::BadLength => ErrorCode::PropertyLength,
+        code => code,
+    })
+}
+
+fn check_property(properties: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
+    let (kind, _) = property::read(properties)?;
+    if at::ALL.contains(&kind) { Ok(()) } else { Err(ErrorCode::PropertyType) }
 }
 
 /// Reads the table of an entry.
@@ -86,7 +111,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
     out.put_u32(u32::MAX);
     put_ids(out, at::INSTRUCTIONS, &INSTRUCTIONS);
     let next_tables = table.number().saturating_add(1)..=TableId::MAX.number();
-    property(out, at::NEXT_TABLES, |out| out.extend(next_tables));
+    put_property(out, at::NEXT_TABLES, |out| out.extend(next_tables));
     put_ids(out, at::WRITE_ACTIONS, &STANDARD);
     put_ids(out, at::APPLY_ACTIONS, &STANDARD);
     put_fields(out, at::MATCH, |_| true);
@@ -100,7 +125,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
 }
 
 /// Writes a property with padding that its length does not include.
-fn property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+fn put_property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(kind);
     let length_at = length::reserve(out);
@@ -111,7 +136,7 @@ fn property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
 
 /// Writes types of instructions or actions, each with the length of its header.
 fn put_ids(out: &mut Vec<u8>, kind: u16, ids: &[u16]) {
-    property(out, kind, |out| {
+    put_property(out, kind, |out| {
         for id in ids {
             out.put_u16(*id);
             out.put_u16(4);
@@ -127,7 +152,7 @@ fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
         let is_basic = |oxm: &&Oxm| oxm.class == OxmClass::Basic && oxm.number <= NUMBER_MAX;
         field.info().oxms.iter().find(is_basic).map(|oxm| (field, oxm))
     };
-    property(out, kind, |out| {
+    put_property(out, kind, |out| {
         let chosen = FieldId::all().filter(|field| choose(*field)).filter_map(basic);
         for (field, oxm) in chosen.filter(|(field, _)| !UNPARSED.contains(field)) {
             let has_mask = kind == at::MATCH && field.info().maskable == Maskable::Maskable;
