@@ -124,10 +124,17 @@ pub(crate) const fn value_bits(field: FieldId) -> u128 {
 
 /// Returns whether some packet has that value.
 ///
-/// Only `nw_frag` has an impossible value: a later fragment that is not a fragment. Open vSwitch
-/// accepts it and prints `<error>`.
+/// A later fragment that is not a fragment is impossible: Open vSwitch accepts it and prints
+/// `<error>`. So is an ingress port between the ports of a switch and the reserved ones, which
+/// Open vSwitch refuses.
 fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
-    !(field == FieldId::NwFrag && value == 2 && bits & 3 == 3)
+    const PORT_MAX: u128 = PortNo::MAX.number() as u128;
+    const RESERVED_MIN: u128 = PortNo::RESERVED_MIN.number() as u128;
+    match field {
+        FieldId::NwFrag => !(value == 2 && bits & 3 == 3),
+        FieldId::InPort => value <= PORT_MAX || value >= RESERVED_MIN,
+        _ => true,
+    }
 }
 
 const fn frag(value: u128, bits: u128) -> (u128, u128) {

@@ -8,8 +8,13 @@ use std::fmt;
 pub struct PortNo(u32);
 
 impl PortNo {
-    /// Highest number that a port of the switch may have (`OFPP_MAX`).
-    pub const MAX: Self = Self(0xffff_ff00);
+    /// Highest number that a port of the switch may have.
+    ///
+    /// It is that of Open vSwitch, whose clients cannot read a larger one. The standard allows
+    /// numbers up to 0xffffff00 (`OFPP_MAX`).
+    pub const MAX: Self = Self(0xfeff);
+    /// Lowest reserved number.
+    pub const RESERVED_MIN: Self = Self(0xffff_ff00);
     /// Send back through the ingress port (`OFPP_IN_PORT`).
     pub const IN_PORT: Self = Self(0xffff_fff8);
     /// Submit to the first table (`OFPP_TABLE`); only in packet-outs.

@@ -113,7 +113,7 @@ pub enum SwitchError {
         remembered: usize,
     },
     /// The number is not an OpenFlow port number.
-    #[error("{0} is not a port number: port numbers are 1 to 4294967040 (0xffffff00)")]
+    #[error("{0} is not a port number: port numbers are 1 to 65279")]
     NumberRange(u32),
     /// A key is missing, or not allowed for this type of port.
     #[error("port {port}: {problem}")]

@@ -170,9 +170,7 @@ fields! {
     InPort { ["in_port", "in_port_oxm"], 32, at(IN_PORT, 32, 32), Port, Any, Exact, ReadWrite, [
         nxm0("NXM_OF_IN_PORT", 0).bits(16), oxm("OXM_OF_IN_PORT", 0)
     ] }
-    InPhyPort { ["in_phy_port"], 32, at(IN_PHY_PORT, 0, 32), Port, InPort, Exact, ReadOnly, [
-        oxm("OXM_OF_IN_PHY_PORT", 1)
-    ] }
+    InPhyPort { ["in_phy_port"], 32, at(IN_PHY_PORT, 0, 32), Port, InPort, Exact, ReadOnly, [] }
     SkbPriority { ["skb_priority"], 32, at(PKT_MARK, 0, 32), Hex, Any, Exact, ReadOnly, [] }
     PktMark { ["pkt_mark"], 32, at(PKT_MARK, 32, 32), Hex, Any, Masked, ReadWrite, [
         nxm1("NXM_NX_PKT_MARK", 33)
@@ -334,12 +332,8 @@ fields! {
     ] }
     MplsLse1 { ["mpls_lse1"], 32, at(MPLS, 0, 32), Decimal, Mpls, Masked, ReadOnly, [] }
     MplsLse2 { ["mpls_lse2"], 32, at(MPLS_PBB, 32, 32), Decimal, Mpls, Masked, ReadOnly, [] }
-    PbbIsid { ["pbb_isid"], 24, at(MPLS_PBB, 8, 24), Hex, Pbb, Masked, ReadOnly, [
-        oxm("OXM_OF_PBB_ISID", 37)
-    ] }
-    PbbUca { ["pbb_uca"], 1, at(MPLS_PBB, 0, 1), Decimal, Pbb, Exact, ReadOnly, [
-        oxm("OXM_OF_PBB_UCA", 41)
-    ] }
+    PbbIsid { ["pbb_isid"], 24, at(MPLS_PBB, 8, 24), Hex, Pbb, Masked, ReadOnly, [] }
+    PbbUca { ["pbb_uca"], 1, at(MPLS_PBB, 0, 1), Decimal, Pbb, Exact, ReadOnly, [] }
     Ipv4Src { ["ip_src", "nw_src"], 32, at(IPV4, 32, 32), Ipv4, Ipv4, Masked, ReadWrite, [
         nxm0("NXM_OF_IP_SRC", 7), oxm("OXM_OF_IPV4_SRC", 11)
     ] }
@@ -373,9 +367,7 @@ fields! {
     NwFrag { ["ip_frag", "nw_frag"], 2, at(IP_MISC, 32, 2), Frag, Ip, Masked, ReadOnly, [
         nxm1("NXM_NX_IP_FRAG", 26)
     ] }
-    Ipv6Exthdr { ["ipv6_exthdr"], 9, at(ARP_SHA, 0, 9), Hex, Ipv6, Masked, ReadOnly, [
-        oxm("OXM_OF_IPV6_EXTHDR", 39)
-    ] }
+    Ipv6Exthdr { ["ipv6_exthdr"], 9, at(ARP_SHA, 0, 9), Hex, Ipv6, Masked, ReadOnly, [] }
     ArpOp { ["arp_op"], 16, at(IP_MISC, 0, 16), Decimal, Arp, Exact, ReadWrite, [
         nxm0("NXM_OF_ARP_OP", 15), oxm("OXM_OF_ARP_OP", 21)
     ] }

@@ -67,9 +67,9 @@ fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
 const ORDER: &[FieldId] = {
     use FieldId::*;
     &[
-        PacketType, DpHash, RecircId, ConjId, InPort, InPhyPort, ActsetOutput, EthSrc, EthDst,
-        EthType, VlanTci, VlanVid, VlanPcp, MplsTc, MplsBos, MplsTtl, MplsLabel, PbbIsid, PbbUca,
-        Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, NwFrag, IpDscp, IpEcn, NwTtl, Ipv6Label, Ipv6Exthdr,
+        PacketType, DpHash, RecircId, ConjId, InPort, ActsetOutput, EthSrc, EthDst,
+        EthType, VlanTci, VlanVid, VlanPcp, MplsTc, MplsBos, MplsTtl, MplsLabel,
+        Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, NwFrag, IpDscp, IpEcn, NwTtl, Ipv6Label,
         IpProto, TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst, IcmpType, IcmpCode,
         Icmpv6Type, Icmpv6Code, NdReserved, NdTarget, NdOptionsType, NdSll, NdTll,
         ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,

@@ -19,10 +19,11 @@
 //! Tunnel options are encoded with 32 bits, and not decoded: without a table that binds them their
 //! numbers mean nothing.
 //!
+//! `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` have no number here, as in Open vSwitch: its
+//! clients cannot read a reply that contains one of them.
+//!
 //! Where Shunt departs from Open vSwitch 3.1:
 //!
-//! - `in_port` takes all 32 bits.
-//! - `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` are known.
 //! - A tag control mask that `vlan_vid` and `vlan_pcp` cannot express is emitted as
 //!   `NXM_OF_VLAN_TCI`, where Open vSwitch drops the bits.
 //! - A field that loses its prerequisite to a later entry (ports, then `nw_frag=later`) is refused.

@@ -37,8 +37,7 @@ fn present(key: &FlowKey) -> FlowMask {
     let labels = mpls_labels(key);
     let is_tagged = key.field(FieldId::VlanTci) & vlan::PRESENT != 0;
     let is_present = |field: &FieldId| match field {
-        // Open vSwitch has no name for these, or prints them only in a match.
-        FieldId::InPhyPort | FieldId::PbbIsid | FieldId::PbbUca | FieldId::Ipv6Exthdr => false,
+        // Open vSwitch prints these only in a match.
         FieldId::NdReserved | FieldId::NdOptionsType => false,
         FieldId::NshC1 | FieldId::NshC2 | FieldId::NshC3 | FieldId::NshC4
             if key.field(FieldId::NshMdtype) != 1 =>
@@ -251,21 +250,18 @@ const ORDER: &[MatchPart] = {
         Field(TunErspanDir, "tun_erspan_dir"), Field(TunErspanHwid, "tun_erspan_hwid"),
         Field(TunGtpuFlags, "tun_gtpu_flags"), Field(TunGtpuMsgtype, "tun_gtpu_msgtype"),
         Field(TunFlags, "tun_flags"), MatchPart::TunnelOptions, Field(Metadata, "metadata"), Field(InPort, "in_port"),
-        Field(InPhyPort, "in_phy_port"),
         MatchPart::Vlan(TAG), MatchPart::Vlan(TAG1),
         Field(EthSrc, "dl_src"), Field(EthDst, "dl_dst"), Field(EthType, "dl_type"),
         Field(NshFlags, "nsh_flags"), Field(NshTtl, "nsh_ttl"), Field(NshMdtype, "nsh_mdtype"),
         Field(NshNp, "nsh_np"), Field(NshSpi, "nsh_spi"), Field(NshSi, "nsh_si"),
         Field(NshC1, "nsh_c1"), Field(NshC2, "nsh_c2"),
         Field(NshC3, "nsh_c3"), Field(NshC4, "nsh_c4"),
-        Field(PbbIsid, "pbb_isid"), Field(PbbUca, "pbb_uca"),
         Field(Ipv6Src, "ipv6_src"), Field(Ipv6Dst, "ipv6_dst"), Field(Ipv6Label, "ipv6_label"),
         Field(ArpSpa, "arp_spa"), Field(ArpTpa, "arp_tpa"),
         Field(Ipv4Src, "nw_src"), Field(Ipv4Dst, "nw_dst"),
         Field(IpProto, "nw_proto"), Field(ArpOp, "arp_op"),
         Field(ArpSha, "arp_sha"), Field(ArpTha, "arp_tha"),
         Field(NwTos, "nw_tos"), Field(IpEcn, "nw_ecn"), Field(NwTtl, "nw_ttl"),
-        Field(Ipv6Exthdr, "ipv6_exthdr"),
         Field(MplsLabel, "mpls_label"), Field(MplsTc, "mpls_tc"), Field(MplsTtl, "mpls_ttl"),
         Field(MplsBos, "mpls_bos"), Field(MplsLse1, "mpls_lse1"), Field(MplsLse2, "mpls_lse2"),
         Field(NwFrag, "nw_frag"),

@@ -16,8 +16,7 @@
 //! - an item that contradicts an earlier one (the later wins),
 //! - a name without a value (matches anything).
 //!
-//! Shunt also knows `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr`, and prints the GTP-U
-//! flags under the names that it parses.
+//! Shunt prints the GTP-U flags under the names that it parses.
 //!
 //! ```
 //! use shunt_flow::text::{NoPortNames, format_match, parse_match};

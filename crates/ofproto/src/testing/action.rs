@@ -82,6 +82,8 @@ fn has_wire_form(action: &Action) -> bool {
         }
         // Sent as an instruction.
         Action::Meter(_) => false,
+        // Refused by the codec.
+        Action::CopyTtlOut | Action::CopyTtlIn => false,
         Action::Output { .. }
         | Action::SetField { .. }
         | Action::Move { .. }
@@ -96,8 +98,6 @@ fn has_wire_form(action: &Action) -> bool {
         | Action::SetNwTtl(_)
         | Action::SetTpSrc(_)
         | Action::SetTpDst(_)
-        | Action::CopyTtlOut
-        | Action::CopyTtlIn
         | Action::PushMpls { .. }
         | Action::PopMpls { .. }
         | Action::SetMplsTtl(_)
@@ -167,7 +167,7 @@ fn any_set_action() -> impl Strategy<Value = Action> {
         any::<u16>().prop_map(Action::SetTpSrc),
         any::<u16>().prop_map(Action::SetTpDst),
         any::<u8>().prop_map(Action::SetMplsTtl),
-        select(vec![Action::DecMplsTtl, Action::CopyTtlOut, Action::CopyTtlIn]),
+        Just(Action::DecMplsTtl),
         select(vec![0x8847, 0x8848]).prop_map(|ethertype| Action::PushMpls { ethertype }),
         any::<u16>().prop_map(|ethertype| Action::PopMpls { ethertype }),
     ]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Generates group-mods in their encoded form.
-pub(super) fn any_group_mod() -> impl Strategy<Value = GroupMod> {
+pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     let commands = vec![GroupCommand::Add, GroupCommand::Modify, GroupCommand::AddOrModify];
     let change = (select(commands), any::<u32>(), any_kind(), any_buckets()).prop_map(
         |(command, group, kind, buckets)| GroupMod {
@@ -66,7 +66,7 @@ fn any_buckets() -> impl Strategy<Value = Box<[Bucket]>> {
 }
 
 /// Generates meter-mods in their encoded form.
-pub(super) fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
+pub fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     let commands = vec![MeterCommand::Add, MeterCommand::Modify];
     let change =
         (select(commands), any::<u32>(), any_config()).prop_map(|(command, meter, config)| {

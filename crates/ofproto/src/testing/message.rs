@@ -113,7 +113,7 @@ fn any_packet_message() -> impl Strategy<Value = Message> {
 fn any_packet_in() -> impl Strategy<Value = PacketIn> {
     let reasons = vec![PacketInReason::NoMatch, PacketInReason::Action, PacketInReason::InvalidTtl];
     let packet =
-        (select(reasons), any_table(), any::<u64>(), any_wire_match(), vec(any::<u8>(), 0..99));
+        (select(reasons), any_table(), any::<u64>(), any_match(), vec(any::<u8>(), 0..99));
     packet.prop_map(|(reason, table, cookie, metadata, data)| PacketIn {
         reason,
         table,
@@ -196,7 +196,8 @@ pub fn any_bundle_add(xid: Xid) -> impl Strategy<Value = BundleAdd> {
     })
 }
 
-fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
+/// Generates flow-mods that OpenFlow 1.3 can express.
+pub fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
     let cookie_mask = prop_oneof![Just(0), any::<u64>()];
     let words = (any::<u64>(), cookie_mask, any::<u16>(), any::<u32>(), any::<u32>());
     let commands = vec![
@@ -207,7 +208,7 @@ fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
         FlowModCommand::DeleteStrict,
     ];
     let rest = (any_timeout(), any_timeout(), any_flags(), any_instructions());
-    (select(commands), option::of(any_table()), any_wire_match(), words, rest).prop_map(
+    (select(commands), option::of(any_table()), any_match(), words, rest).prop_map(
         |(command, table, matching, words, (idle_timeout, hard_timeout, flags, instructions))| {
             let (cookie, cookie_mask, priority, out_port, out_group) = words;
             let is_delete =
@@ -236,14 +237,6 @@ fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
             }
         },
     )
-}
-
-/// Generates matches on fields that the parser extracts.
-fn any_wire_match() -> impl Strategy<Value = Match> {
-    any_match().prop_filter("no provider backbone bridging", |matching| {
-        let mask = FlowMask::from(matching.mask());
-        mask.field(FieldId::PbbIsid) == 0 && mask.field(FieldId::PbbUca) == 0
-    })
 }
 
 fn any_flags() -> impl Strategy<Value = FlowFlags> {
@@ -278,7 +271,7 @@ fn any_flow_removed() -> impl Strategy<Value = FlowRemoved> {
     ];
     let times = (any_duration(), any_timeout(), any_timeout());
     let words = any::<(u64, u64, u64, u16)>();
-    (select(reasons), any_table(), any_wire_match(), times, words).prop_map(
+    (select(reasons), any_table(), any_match(), times, words).prop_map(
         |(reason, table, matching, (duration, idle_timeout, hard_timeout), words)| {
             let (cookie, packets, bytes, priority) = words;
             FlowRemoved {
@@ -344,7 +337,7 @@ fn any_port_mod() -> impl Strategy<Value = PortMod> {
 
 fn any_filter() -> impl Strategy<Value = RuleFilter> {
     let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
-    (table, any_wire_match(), any::<(u64, u64, u32, u32)>()).prop_map(
+    (table, any_match(), any::<(u64, u64, u32, u32)>()).prop_map(
         |(table, matching, (cookie, cookie_mask, out_port, out_group))| RuleFilter {
             table,
             matching,
@@ -421,7 +414,7 @@ fn any_multipart_reply() -> impl Strategy<Value = Message> {
 fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
     let times = (any_duration(), any_timeout(), any_timeout());
     let words = any::<(u64, u64, u64, u16)>();
-    (any_table(), any_wire_match(), times, words, any_flags(), any_instructions()).prop_map(
+    (any_table(), any_match(), times, words, any_flags(), any_instructions()).prop_map(
         |(table, matching, times, words, flags, instructions)| {
             let (duration, idle_timeout, hard_timeout) = times;
             let (cookie, packets, bytes, priority) = words;

@@ -9,6 +9,7 @@ mod message;
 
 pub use action::{any_action_set, any_actions, any_instructions, any_table};
 pub use fuzz::fuzz_openflow;
+pub use group::{any_group_mod, any_meter_mod};
 pub use harness::ConnectionHarness;
 pub use host::MemoryHost;
-pub use message::{any_bundle_add, any_message};
+pub use message::{any_bundle_add, any_flow_mod, any_message};

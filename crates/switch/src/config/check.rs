@@ -409,7 +409,7 @@ mod tests {
             PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
         assert_eq!(error_text(tap), "fine");
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
-        assert!(error_text(number).contains("4294967040"));
+        assert!(error_text(number).contains("1 to 65279"));
     }
 
     #[test]

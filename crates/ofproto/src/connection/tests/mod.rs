@@ -6,6 +6,7 @@ mod groups;
 mod malformed;
 mod negotiation;
 mod order;
+mod ovs_ofctl;
 mod roles;
 
 use shunt_flow::Match;

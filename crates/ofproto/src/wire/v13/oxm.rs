@@ -6,7 +6,7 @@
 
 use bytes::BufMut;
 use shunt_flow::{
-    FieldId, FlowMask, Match,
+    FieldId, Match,
     oxm::{self, OxmError, OxmField, OxmHeader},
 };
 
@@ -15,11 +15,6 @@ use crate::{
     error::ErrorCode,
     wire::{ByteReader, Short},
 };
-
-/// Fields with a wire number that the parser does not extract.
-///
-/// A match on them never hits.
-pub(super) const UNPARSED: [FieldId; 2] = [FieldId::PbbIsid, FieldId::PbbUca];
 
 /// `OFPMT_OXM`.
 const MATCH_OXM: u16 = 1;
@@ -30,10 +25,7 @@ pub(crate) fn read_match(reader: &mut ByteReader<'_>) -> Result<Match, ErrorCode
     if kind != MATCH_OXM {
         return Err(ErrorCode::MatchType);
     }
-    let matching = oxm::decode_match(tlvs).map_err(match_error)?;
-    let mask = FlowMask::from(matching.mask());
-    let is_parsed = UNPARSED.iter().all(|field| mask.field(*field) == 0);
-    if is_parsed { Ok(matching) } else { Err(ErrorCode::MatchField) }
+    oxm::decode_match(tlvs).map_err(match_error)
 }
 
 fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), Short> {

@@ -104,8 +104,6 @@ fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
         },
         at::SET_NW_TTL => Action::SetNwTtl(body.u8()?),
         at::DEC_NW_TTL => Action::DecTtl { controllers: Box::new([0]) },
-        at::COPY_TTL_OUT => Action::CopyTtlOut,
-        at::COPY_TTL_IN => Action::CopyTtlIn,
         at::SET_MPLS_TTL => Action::SetMplsTtl(body.u8()?),
         at::DEC_MPLS_TTL => Action::DecMplsTtl,
         at::PUSH_MPLS => match body.u16()? {

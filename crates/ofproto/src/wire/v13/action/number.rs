@@ -29,10 +29,10 @@ pub(super) const SET_FIELD: u16 = 25;
 pub(super) const EXPERIMENTER: u16 = 0xffff;
 
 /// Actions of the standard that rules and buckets may have.
-pub(crate) const STANDARD: [u16; 14] = [
+///
+/// `copy_ttl_out` and `copy_ttl_in` are refused: `ovs-ofctl` cannot read a reply that contains them.
+pub(crate) const STANDARD: [u16; 12] = [
     OUTPUT,
-    COPY_TTL_OUT,
-    COPY_TTL_IN,
     SET_MPLS_TTL,
     DEC_MPLS_TTL,
     PUSH_VLAN,

@@ -17,7 +17,7 @@ use crate::{
     message::TableStatistics,
     wire::{
         ByteReader, Short,
-        v13::{action::STANDARD, length, oxm::UNPARSED, property, text::put_text},
+        v13::{action::STANDARD, length, property, text::put_text},
     },
 };
 
@@ -154,7 +154,7 @@ fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
     };
     put_property(out, kind, |out| {
         let chosen = FieldId::all().filter(|field| choose(*field)).filter_map(basic);
-        for (field, oxm) in chosen.filter(|(field, _)| !UNPARSED.contains(field)) {
+        for (field, oxm) in chosen {
             let has_mask = kind == at::MATCH && field.info().maskable == Maskable::Maskable;
             let bits = if oxm.wire_bits == 0 { field.width() } else { oxm.wire_bits };
             let value_len = bits.div_ceil(8);
