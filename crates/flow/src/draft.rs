@@ -13,7 +13,7 @@
 //! matches that Open vSwitch prints in the same form.
 
 use crate::{
-    FieldId, FlowKey, FlowMask, Match,
+    FieldId, FlowKey, FlowMask, Match, PortNo,
     field::{Maskable, vlan},
     layout::word,
     prerequisite,
@@ -125,14 +125,15 @@ pub(crate) const fn value_bits(field: FieldId) -> u128 {
 /// Returns whether some packet has that value.
 ///
 /// A later fragment that is not a fragment is impossible: Open vSwitch accepts it and prints
-/// `<error>`. So is an ingress port between the ports of a switch and the reserved ones, which
-/// Open vSwitch refuses.
+/// `<error>`. Open vSwitch also refuses a port number between the ports of a switch and the reserved
+/// ones, and a type of NSH metadata other than 1 and 2.
 fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
     const PORT_MAX: u128 = PortNo::MAX.number() as u128;
     const RESERVED_MIN: u128 = PortNo::RESERVED_MIN.number() as u128;
     match field {
         FieldId::NwFrag => !(value == 2 && bits & 3 == 3),
-        FieldId::InPort => value <= PORT_MAX || value >= RESERVED_MIN,
+        FieldId::NshMdtype => matches!(value, 1 | 2),
+        FieldId::InPort | FieldId::ActsetOutput => value <= PORT_MAX || value >= RESERVED_MIN,
         _ => true,
     }
 }

@@ -10,8 +10,8 @@ pub struct PortNo(u32);
 impl PortNo {
     /// Highest number that a port of the switch may have.
     ///
-    /// It is that of Open vSwitch, whose clients cannot read a larger one. The standard allows
-    /// numbers up to 0xffffff00 (`OFPP_MAX`).
+    /// It is that of Open vSwitch: `ovs-ofctl` cannot read a larger one. The standard allows numbers
+    /// up to 0xffffff00 (`OFPP_MAX`).
     pub const MAX: Self = Self(0xfeff);
     /// Lowest reserved number.
     pub const RESERVED_MIN: Self = Self(0xffff_ff00);

@@ -91,7 +91,10 @@ error_codes! {
     BadMultipart = standard(1, 2), "OFPBRC_BAD_MULTIPART", "unknown multipart type, or its parts differ in type";
     BadExperimenter = standard(1, 3), "OFPBRC_BAD_EXPERIMENTER", "unknown experimenter: only ONF and Nicira are supported";
     BadExperimenterType = standard(1, 4), "OFPBRC_BAD_EXP_TYPE", "the experimenter has no such message";
-    Permission = standard(1, 5), "OFPBRC_EPERM", "the request is not permitted";
+    Permission = standard(1, 5), "OFPBRC_EPERM",
+        "the switch cannot send this packet-in format: request OFPPIF_STANDARD or NXPIF_NXT_PACKET_IN2";
+    TableReserved = standard(1, 5), "OFPBRC_EPERM",
+        "table 254 is reserved for the switch: use tables 0 to 253";
     BadLength = standard(1, 6), "OFPBRC_BAD_LEN", "the length is wrong for this message type";
     BufferUnknown = standard(1, 8), "OFPBRC_BUFFER_UNKNOWN", "unknown buffer id: packets are never buffered, send OFP_NO_BUFFER";
     BadTableId = standard(1, 9), "OFPBRC_BAD_TABLE_ID", "the table does not exist";
@@ -109,7 +112,7 @@ error_codes! {
     ActionExperimenter = standard(2, 2), "OFPBAC_BAD_EXPERIMENTER",
         "unknown action experimenter: only Nicira is supported";
     ActionExperimenterType = standard(2, 3), "OFPBAC_BAD_EXP_TYPE",
-        "the experimenter has no such action";
+        "the switch does not support this action of the experimenter";
     ActionOutPort = standard(2, 4), "OFPBAC_BAD_OUT_PORT", "the output port is not allowed here";
     ActionArgument = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "an action argument is out of range";
     ActionTooMany = standard(2, 7), "OFPBAC_TOO_MANY", "too many actions, or actions nested too deeply";
@@ -176,7 +179,7 @@ error_codes! {
     RoleStale = standard(11, 0), "OFPRRFC_STALE", "the generation id is older than that of the last election";
     RoleUnknown = standard(11, 2), "OFPRRFC_BAD_ROLE", "unknown role";
     MeterExists = standard(12, 1), "OFPMMFC_METER_EXISTS", "the meter already exists: modify it";
-    MeterInvalid = standard(12, 2), "OFPMMFC_INVALID_METER", "the meter id or configuration is invalid";
+    MeterInvalid = standard(12, 2), "OFPMMFC_INVALID_METER", "invalid meter id: ids run from 1 to 4294901760 (0xffff0000)";
     MeterUnknown = standard(12, 3), "OFPMMFC_UNKNOWN_METER", "the meter does not exist";
     MeterCommand = standard(12, 4), "OFPMMFC_BAD_COMMAND", "unknown meter-mod command";
     MeterFlags = standard(12, 5), "OFPMMFC_BAD_FLAGS", "unknown or contradictory meter flags";

@@ -51,6 +51,14 @@ pub(crate) fn show(bridges: &Value) -> String {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
             let _ = writeln!(text, "    controller {target} ({state})");
         }
+        if let Some(counts) = packet_ins(&bridge["packet_ins"]) {
+            let _ = writeln!(text, "    packet-ins: {counts}");
+        }
+        for connection in list(&bridge["connections"]) {
+            if let Some(counts) = packet_ins(&connection["packet_ins"]) {
+                let _ = writeln!(text, "    packet-ins to {}: {counts}", word(&connection["peer"]));
+            }
+        }
         if bridge["nic"].is_object() {
             let _ = writeln!(text, "    {}", nic_line(&bridge["nic"]));
         }
@@ -110,6 +118,22 @@ fn vlans(port: &Value) -> String {
         let _ = write!(text, " trunks={}", trunks.join(","));
     }
     text
+}
+
+/// Returns packet-ins by their result; `None` if there were none.
+fn packet_ins(counts: &Value) -> Option<String> {
+    let field = |name: &str| counts[name].as_u64().unwrap_or(0);
+    let (delivered, unread, missed) =
+        (field("delivered"), field("dropped_unread"), field("dropped_missed"));
+    let dropped = unread.saturating_add(missed);
+    match (delivered, dropped) {
+        (0, 0) => None,
+        (_, 0) => Some(format!("{delivered} delivered, 0 dropped")),
+        _ => Some(format!(
+            "{delivered} delivered, {dropped} dropped ({unread} unread by a slow peer, {missed} \
+             missed in a burst)"
+        )),
+    }
 }
 
 /// Returns the state of a controller.
@@ -414,6 +438,23 @@ eviction thread: panicked; restart the daemon
             "controller tcp:1.2.3.5 (not connected: connection refused, next attempt in 4 s)",
             "controller tcp:1.2.3.6 (connecting)",
             "controller ptcp:6634 (listening)",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn packet_ins_are_shown_for_each_connection() {
+        let counts = |delivered: u64, unread: u64, missed: u64| json!({"delivered": delivered, "dropped_unread": unread, "dropped_missed": missed});
+        let connections = json!([
+            {"peer": "tcp:1.2.3.4", "role": "master", "packet_ins": counts(7, 0, 0)},
+            {"peer": "unix:br0.mgmt", "role": "equal", "packet_ins": counts(0, 0, 0)},
+        ]);
+        let shown = show(&json!([{"name": "br0", "rules": 0, "connections": connections,
+            "packet_ins": counts(10, 4, 5)}]));
+        let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
+        let expected = [
+            "packet-ins: 10 delivered, 9 dropped (4 unread by a slow peer, 5 missed in a burst)",
+            "packet-ins to tcp:1.2.3.4: 7 delivered, 0 dropped",
         ];
         assert_eq!(lines, expected);
     }

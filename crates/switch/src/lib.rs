@@ -56,7 +56,10 @@ pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::endpoint::{ControllerEndpoint, EndpointError};
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use status::{
-    bridge::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus},
+    bridge::{
+        BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
+        PacketInTotals,
+    },
     caches::{CacheStatus, DropStatus},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},

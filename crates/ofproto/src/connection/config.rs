@@ -12,7 +12,7 @@ pub enum ConnectionKind {
     /// A client of the management socket or of a passive listener.
     ///
     /// It receives no event until it asks for packets (`OFPT_SET_CONFIG` with `miss_send_len` above
-    /// 0), and it is never probed.
+    /// 0).
     Management,
 }
 
@@ -33,9 +33,10 @@ pub struct ConnectionConfig {
     pub peer: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
-    /// Idle time after which a controller is sent an echo request; zero disables it.
+    /// Idle time after which the peer is sent an echo request; zero disables it.
     ///
-    /// The connection ends if the controller does not reply within the same time.
+    /// The connection ends if nothing arrives within the same time after the request. Time in which
+    /// the switch does not read, or the peer does not, is not idle time.
     pub inactivity_probe: Duration,
     /// Limits on the resources of one peer.
     pub limits: ConnectionLimits,
@@ -46,11 +47,18 @@ pub struct ConnectionConfig {
 }
 
 impl ConnectionConfig {
+    /// Inactivity probe of connections over a network (`inactivity_probe`).
+    ///
+    /// Unix sockets have none, because the system reports each peer that vanishes.
+    pub const INACTIVITY_PROBE: Duration = Duration::from_secs(5);
+
     /// Creates a configuration with the defaults of Open vSwitch.
+    ///
+    /// A management client has no inactivity probe.
     #[must_use]
     pub fn new(peer: impl Into<String>, kind: ConnectionKind) -> Self {
         let inactivity_probe = match kind {
-            ConnectionKind::Controller => Duration::from_secs(5),
+            ConnectionKind::Controller => Self::INACTIVITY_PROBE,
             ConnectionKind::Management => Duration::ZERO,
         };
         Self {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use shunt_pipeline::{Time, Version};
 
 use super::{
-    ConnectionConfig, ConnectionId, ControllerEvent, RoleRegistry,
+    ConnectionConfig, ConnectionId, ControllerEvent, PacketInCounts, RoleRegistry, WarningKind,
     assembly::Assemblies,
     bundles::Bundles,
     event::Subscription,
@@ -98,8 +98,8 @@ pub struct Status {
     pub role: RoleName,
     /// Number of bytes that wait to be sent.
     pub output_waiting: usize,
-    /// Number of events that were dropped because the peer reads too slowly.
-    pub events_dropped: u64,
+    /// Packet-ins that were queued and dropped.
+    pub packet_ins: PacketInCounts,
 }
 
 impl Connection {
@@ -136,6 +136,15 @@ impl Connection {
 
     /// Handles requests until none is left or one has to wait.
     pub fn process<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
+        let step = self.process_all(host, now);
+        if step != ConnectionStep::Idle {
+            // Nothing is read now, so the peer cannot show that it is alive.
+            self.probe.record_activity(now);
+        }
+        step
+    }
+
+    fn process_all<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
         loop {
             if let Phase::Closed(reason) = &self.phase {
                 return ConnectionStep::Closed(reason.clone());
@@ -189,12 +198,39 @@ impl Connection {
         if !self.wants(event) {
             return;
         }
+        let has_room = self.output.waiting() < self.config.limits.events_max;
+        if matches!(event, ControllerEvent::PacketIn(..)) {
+            let counts = self.output.packet_ins_mut();
+            *if has_room { &mut counts.sent } else { &mut counts.dropped_unread } += 1;
+        }
+        if !has_room {
+            self.warn_of_dropped(now);
+            return;
+        }
         match self.codec.encode(Xid::NONE, &self.subscription.message(event)) {
-            Ok(message) => {
-                self.output.send_event(message, self.config.limits.events_max, now);
-            }
+            Ok(message) => self.output.send(message, now),
             Err(error) => tracing::error!(%error, "an event could not be encoded"),
         }
+    }
+
+    /// Records packet-ins that arrived faster than this connection took them.
+    pub fn miss_packet_ins(&mut self, count: u64, now: Time) {
+        let is_open = matches!(self.phase, Phase::Open);
+        if is_open && self.subscription.wants_packet_ins(self.role()) {
+            self.output.packet_ins_mut().dropped_missed += count;
+            self.warn_of_dropped(now);
+        }
+    }
+
+    fn warn_of_dropped(&self, now: Time) {
+        let dropped = self.output.packet_ins().dropped();
+        self.warn(WarningKind::PacketInsDropped, now, |peer, suppressed| {
+            tracing::warn!(
+                dropped,
+                suppressed,
+                "{peer}: packet-ins dropped, the peer reads too slowly"
+            );
+        });
     }
 
     /// Returns the bytes to send next.
@@ -252,7 +288,7 @@ impl Connection {
             is_open: matches!(self.phase, Phase::Open),
             role: self.role(),
             output_waiting: self.output.waiting(),
-            events_dropped: self.output.events_dropped(),
+            packet_ins: self.output.packet_ins(),
         }
     }
 
@@ -271,15 +307,16 @@ impl Connection {
 
     /// Replies to a message with an error.
     pub(super) fn refuse(&mut self, xid: Xid, refusal: &Refusal, frame: &[u8], now: Time) {
-        self.warn(now, |peer, suppressed| {
-            tracing::warn!(peer, suppressed, %refusal, "refused a message");
+        self.warn(WarningKind::Refused, now, |peer, suppressed| {
+            let message = self.codec.describe(frame);
+            tracing::warn!(suppressed, "{peer}: refused {message}: {refusal}");
         });
         self.reply(xid, &Message::Error(ErrorMessage::refuse(refusal.code(), frame)), now);
     }
 
-    /// Logs a warning about the peer, unless the rate limit is reached.
-    pub(super) fn warn(&self, now: Time, log: impl FnOnce(&str, u32)) {
-        if let Some(suppressed) = self.config.warnings.admit(now) {
+    /// Logs a warning about the peer, unless the rate limit of its kind is reached.
+    pub(super) fn warn(&self, kind: WarningKind, now: Time, log: impl FnOnce(&str, u32)) {
+        if let Some(suppressed) = self.config.warnings.admit(kind, now) {
             log(&self.config.peer, suppressed);
         }
     }
@@ -368,6 +405,10 @@ impl Connection {
     }
 
     fn tick_probe(&mut self, now: Time) {
+        if self.output.waiting() > 0 {
+            // The peer does not read, so it cannot answer: the stall timeout applies.
+            self.probe.record_activity(now);
+        }
         match self.probe.tick(now) {
             ProbeAction::Wait => {}
             ProbeAction::SendEcho => self.reply(Xid::NONE, &Message::EchoRequest(Vec::new()), now),

@@ -7,7 +7,9 @@ use shunt_pipeline::PuntedPacket;
 use super::ConnectionKind;
 use crate::{
     PauseToken,
-    message::{self, AsyncConfig, FlowRemoved, Message, PacketInFormat, PortStatus, RoleName},
+    message::{
+        self, AsyncConfig, AsyncMasks, FlowRemoved, Message, PacketInFormat, PortStatus, RoleName,
+    },
     wire::Codec,
 };
 
@@ -43,15 +45,25 @@ impl Subscription {
         }
     }
 
-    /// Returns whether a connection in `role` receives `event`.
-    pub(super) fn wants(&self, event: &ControllerEvent, role: RoleName, codec: Codec) -> bool {
+    /// Returns whether a connection in `role` receives some packet-ins.
+    pub(super) fn wants_packet_ins(&self, role: RoleName) -> bool {
+        self.masks(role).is_some_and(|masks| masks.packet_in != 0)
+    }
+
+    /// Returns the event masks of a connection in `role`; `None` if it gets no events.
+    fn masks(&self, role: RoleName) -> Option<AsyncMasks> {
         if self.kind == ConnectionKind::Management && self.miss_send_len == 0 {
-            return false;
+            return None;
         }
-        let masks = match role {
+        Some(match role {
             RoleName::Slave => self.config.slave,
             RoleName::NoChange | RoleName::Equal | RoleName::Master => self.config.master,
-        };
+        })
+    }
+
+    /// Returns whether a connection in `role` receives `event`.
+    pub(super) fn wants(&self, event: &ControllerEvent, role: RoleName, codec: Codec) -> bool {
+        let Some(masks) = self.masks(role) else { return false };
         let (mask, reason) = match event {
             ControllerEvent::PacketIn(packet, _) => {
                 if packet.punt.controller_id != self.controller_id {

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
     }
 
-    /// Open vSwitch falls back to the header version; so do 1.3.5, 6.3.1 for lack of common bits.
+    /// Open vSwitch and OpenFlow 1.3.5, 6.3.1 fall back to the header version.
     #[test]
     fn an_empty_bitmap_is_as_no_bitmap() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);

@@ -49,5 +49,7 @@ pub use bundle_quota::BundleQuota;
 pub use config::{ConnectionConfig, ConnectionKind, ConnectionLimits};
 pub use endpoint::{Connection, ConnectionStep, Status, Wait};
 pub use event::ControllerEvent;
+pub use output::PacketInCounts;
+pub(crate) use rate::WarningKind;
 pub use rate::WarningRate;
 pub use role::{ConnectionId, RoleRegistry};

@@ -27,7 +27,35 @@ pub(super) struct Output {
     progress: Time,
     /// Bytes that the peer must still read in the current stall period.
     progress_left: usize,
-    events_dropped: u64,
+    packet_ins: PacketInCounts,
+}
+
+/// Packet-ins of a connection, or of all connections of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketInCounts {
+    /// Number of packet-ins that were queued for a peer.
+    pub sent: u64,
+    /// Number that was dropped because the peer reads too slowly.
+    pub dropped_unread: u64,
+    /// Number that the connection missed because they arrived too fast.
+    ///
+    /// It includes packet-ins that the peer has not subscribed to.
+    pub dropped_missed: u64,
+}
+
+impl PacketInCounts {
+    /// Returns the number of dropped packet-ins.
+    #[must_use]
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_unread.saturating_add(self.dropped_missed)
+    }
+
+    /// Adds other counts.
+    pub const fn add(&mut self, other: &Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.dropped_unread = self.dropped_unread.saturating_add(other.dropped_unread);
+        self.dropped_missed = self.dropped_missed.saturating_add(other.dropped_missed);
+    }
 }
 
 impl Output {
@@ -38,7 +66,7 @@ impl Output {
             waiting: 0,
             progress: now,
             progress_left: 0,
-            events_dropped: 0,
+            packet_ins: PacketInCounts { sent: 0, dropped_unread: 0, dropped_missed: 0 },
         }
     }
 
@@ -51,15 +79,6 @@ impl Output {
         match self.messages.back_mut() {
             Some(last) if last.len() < CHUNK => last.extend_from_slice(&message),
             _ => self.messages.push_back(message),
-        }
-    }
-
-    /// Queues a message unless `waiting_max` bytes are waiting.
-    pub(super) fn send_event(&mut self, message: Vec<u8>, waiting_max: usize, now: Time) {
-        if self.waiting < waiting_max {
-            self.send(message, now);
-        } else {
-            self.events_dropped += 1;
         }
     }
 
@@ -97,8 +116,13 @@ impl Output {
         (self.waiting > 0).then_some(self.progress)
     }
 
-    /// Returns the number of dropped events.
-    pub(super) const fn events_dropped(&self) -> u64 {
-        self.events_dropped
+    /// Returns the counts of packet-ins.
+    pub(super) const fn packet_ins(&self) -> PacketInCounts {
+        self.packet_ins
+    }
+
+    /// Returns the counts of packet-ins, to change them.
+    pub(super) const fn packet_ins_mut(&mut self) -> &mut PacketInCounts {
+        &mut self.packet_ins
     }
 }

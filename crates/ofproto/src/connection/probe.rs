@@ -1,4 +1,4 @@
-//! The inactivity probe of a controller (`inactivity_probe`).
+//! The inactivity probe of a connection (`inactivity_probe`).
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
 
 use super::{
-    Connection,
+    Connection, WarningKind,
     endpoint::{Wait, WaitingRequest},
     statistics::{self, FlowReply},
 };
@@ -122,7 +122,7 @@ impl Connection {
             Message::EchoReply(_) => {}
             Message::Error(error) => {
                 // A reply to an error could start an endless exchange of errors.
-                self.warn(now, |peer, suppressed| {
+                self.warn(WarningKind::PeerError, now, |peer, suppressed| {
                     tracing::warn!(peer, suppressed, number = ?error.number, "the peer sent an error");
                 });
             }

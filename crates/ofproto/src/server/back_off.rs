@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-/// A delay that doubles with each attempt.
+/// A delay that doubles until a connection outlives it.
+///
+/// It is reset as in Open vSwitch: by a connection that was open for at least the last delay. A peer
+/// that completes the handshake and closes at once is retried as rarely as one that is absent.
 #[derive(Debug)]
 pub(super) struct BackOff {
-    next: Duration,
+    last: Duration,
 }
 
 impl BackOff {
@@ -15,19 +18,14 @@ impl BackOff {
     const MAX: Duration = Duration::from_secs(8);
 
     pub(super) const fn new() -> Self {
-        Self { next: Self::MIN }
+        Self { last: Duration::ZERO }
     }
 
-    /// Returns the current delay and doubles the next one.
-    pub(super) fn advance(&mut self) -> Duration {
-        let now = self.next;
-        self.next = (now * 2).min(Self::MAX);
-        now
-    }
-
-    /// Resets the delay after a successful attempt.
-    pub(super) const fn reset(&mut self) {
-        self.next = Self::MIN;
+    /// Returns the delay after a connection that was open for `open_for`.
+    pub(super) fn advance(&mut self, open_for: Duration) -> Duration {
+        let is_over = open_for >= self.last;
+        self.last = if is_over { Self::MIN } else { (self.last * 2).min(Self::MAX) };
+        self.last
     }
 }
 
@@ -36,11 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_a_limit_and_reset() {
+    fn only_a_long_connection_resets_the_delay() {
         let mut back_off = BackOff::new();
-        let seconds: Vec<_> = (0..6).map(|_| back_off.advance().as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 8, 8]);
-        back_off.reset();
-        assert_eq!(back_off.advance().as_secs(), 1);
+        let mut after = |open_for| back_off.advance(Duration::from_millis(open_for)).as_secs();
+        let delays: Vec<_> = (0..6).map(|_| after(0)).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 8, 8]);
+        assert_eq!(
+            [after(7999), after(8000), after(999), after(500), after(4000)],
+            [8, 1, 2, 4, 1]
+        );
     }
 }

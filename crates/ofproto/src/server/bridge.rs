@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Host,
-    connection::{ConnectionConfig, ControllerEvent, RoleRegistry},
+    connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry},
 };
 
 /// Number of packet-ins that may wait for a connection; older ones are dropped.
@@ -80,6 +80,12 @@ impl<H: Host> OpenFlowServer<H> {
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.registry.list()
+    }
+
+    /// Returns the packet-ins of all connections, with those that have ended.
+    #[must_use]
+    pub fn packet_ins(&self) -> PacketInCounts {
+        self.shared.registry.packet_ins()
     }
 
     /// Serves management clients on a unix socket. Replaces a stale socket file.
@@ -152,13 +158,10 @@ async fn keep_connected<H: Host>(
     let mut back_off = BackOff::new();
     loop {
         attempts.connecting();
-        let (reason, was_open) = connect_once(address, config, shared, attempts).await;
-        if was_open {
-            back_off.reset();
-        }
-        let pause = back_off.advance();
+        let (reason, open_for) = connect_once(address, config, shared, attempts).await;
+        let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.waiting(reason.clone(), shared.host.now().after(pause));
-        if was_open {
+        if open_for.is_some() {
             tracing::info!(peer, reason, "controller disconnected");
         } else if attempts.failed() {
             tracing::warn!(peer, reason, "controller unreachable, retrying");
@@ -171,18 +174,18 @@ async fn keep_connected<H: Host>(
 
 /// Connects to a controller once and serves the connection until it ends.
 ///
-/// Returns the reason of the end, and whether both sides had agreed on a version.
+/// Returns the reason of the end, and how long both sides had agreed on a version.
 async fn connect_once<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
-) -> (String, bool) {
+) -> (String, Option<Duration>) {
     let connect = TcpStream::connect(address);
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return (error.to_string(), false),
-        Err(_) => return ("the connection attempt timed out".to_owned(), false),
+        Ok(Err(error)) => return (error.to_string(), None),
+        Err(_) => return ("the connection attempt timed out".to_owned(), None),
     };
     // Small replies must not be delayed; without the option they are only slower.
     let _ = stream.set_nodelay(true);
@@ -191,5 +194,5 @@ async fn connect_once<H: Host>(
         tracing::info!(peer = config.peer, "controller connected");
     };
     let ended = serve(stream, config.clone(), shared, opened).await;
-    (ended.reason.to_string(), ended.was_open)
+    (ended.reason.to_string(), ended.open_for)
 }

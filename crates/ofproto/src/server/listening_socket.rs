@@ -19,7 +19,7 @@ use tokio::{
 use super::{bridge::ServerState, read_interest_stream::ReadInterestStream, serve::serve};
 use crate::{
     Host,
-    connection::{BundleQuota, ConnectionConfig, ConnectionKind, WarningRate},
+    connection::{BundleQuota, ConnectionConfig, ConnectionKind, WarningKind, WarningRate},
     error::CloseReason,
 };
 
@@ -59,6 +59,14 @@ impl ListeningSocket {
                 let stream = ReadInterestStream::new(stream)?;
                 Ok((Box::new(stream), format!("unix:{}", socket.path.display())))
             }
+        }
+    }
+
+    /// Returns the inactivity probe of its connections; zero for none.
+    const fn inactivity_probe(&self) -> Duration {
+        match self {
+            Self::Tcp(_) => ConnectionConfig::INACTIVITY_PROBE,
+            Self::Unix(_) => Duration::ZERO,
         }
     }
 
@@ -112,7 +120,7 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
     let mut connections = JoinSet::new();
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
     let warn = |log: &dyn Fn(u32)| {
-        if let Some(suppressed) = warnings.admit(shared.host.now()) {
+        if let Some(suppressed) = warnings.admit(WarningKind::Connection, shared.host.now()) {
             log(suppressed);
         }
     };
@@ -124,6 +132,7 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
                 }),
                 Ok((stream, peer)) => {
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
+                    config.inactivity_probe = listener.inactivity_probe();
                     config.warnings = Arc::clone(&warnings);
                     config.bundle_quota = Arc::clone(&bundle_quota);
                     let shared = Arc::clone(&shared);

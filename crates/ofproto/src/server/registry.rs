@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::connection::Status;
+use crate::connection::{PacketInCounts, Status};
 
 /// A connection, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct Registry(Mutex<ConnectionTable>);
 struct ConnectionTable {
     by_number: BTreeMap<u64, ConnectionStatus>,
     next: u64,
+    /// Packet-ins of connections that have ended.
+    past_packet_ins: PacketInCounts,
 }
 
 /// The registration of a connection; dropping it removes the connection.
@@ -47,6 +49,14 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
+    /// Returns the packet-ins of all connections, with those that have ended.
+    pub(super) fn packet_ins(&self) -> PacketInCounts {
+        let entries = self.lock();
+        let mut counts = entries.past_packet_ins;
+        entries.by_number.values().for_each(|own| counts.add(&own.status.packet_ins));
+        counts
+    }
+
     /// Every change is one assignment, so a panic leaves the table consistent.
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,6 +78,9 @@ impl RegistryEntry<'_> {
 
 impl Drop for RegistryEntry<'_> {
     fn drop(&mut self) {
-        self.registry.lock().by_number.remove(&self.number);
+        let mut entries = self.registry.lock();
+        if let Some(ended) = entries.by_number.remove(&self.number) {
+            entries.past_packet_ins.add(&ended.status.packet_ins);
+        }
     }
 }

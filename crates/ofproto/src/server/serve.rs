@@ -2,6 +2,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use shunt_pipeline::Time;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::broadcast::{Receiver, error::RecvError},
@@ -26,8 +27,8 @@ type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// The end of a connection.
 pub(super) struct ConnectionEnd {
     pub(super) reason: CloseReason,
-    /// True if both sides had agreed on a version.
-    pub(super) was_open: bool,
+    /// Time for which both sides had agreed on a version; `None` if they never did.
+    pub(super) open_for: Option<Duration>,
 }
 
 /// The event that woke the task.
@@ -54,10 +55,9 @@ pub(super) async fn serve<H: Host>(
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut events: Receiver<ControllerEvent> = shared.events.subscribe();
     let reliable_events = shared.reliable_events.subscribe();
-    let mut pending_event: Option<ControllerEvent> = None;
-    let mut buffer = vec![0; READ_LEN];
+    let (mut buffer, mut pending_event) = (vec![0; READ_LEN], None::<ControllerEvent>);
     let mut waiting: Option<WaitFuture<'_>> = None;
-    let mut opened = Some(opened);
+    let (mut opened, mut opened_at) = (Some(opened), None);
     let reason = loop {
         let step = connection.process(host, host.now());
         entry.update(connection.status());
@@ -65,6 +65,7 @@ pub(super) async fn serve<H: Host>(
             && let Some(opened) = opened.take()
         {
             opened();
+            opened_at = Some(host.now());
         }
         match &step {
             ConnectionStep::Closed(reason) => break reason.clone(),
@@ -100,7 +101,7 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Wrote(Ok(count)) => connection.consume(count, now),
             TaskEvent::Event(Ok(event)) => connection.notify(&event, now),
             TaskEvent::Event(Err(RecvError::Lagged(missed))) => {
-                tracing::warn!(peer, missed, "events arrived faster than they could be sent");
+                connection.miss_packet_ins(missed, now);
             }
             // The server is gone, and its endpoints with it.
             TaskEvent::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
@@ -113,8 +114,10 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Time => connection.tick(now),
         }
     };
+    entry.update(connection.status());
+    let open_for = opened_at.map(|since: Time| host.now().since(since));
     flush_output(&mut connection, &mut writer).await;
-    ConnectionEnd { reason, was_open: opened.is_none() }
+    ConnectionEnd { reason, open_for }
 }
 
 fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
@@ -135,7 +138,7 @@ async fn flush_output(connection: &mut Connection, writer: &mut (impl AsyncWrite
     let send_all = async {
         while let Some(bytes) = connection.poll_output() {
             let count = writer.write(bytes).await.ok().filter(|count| *count > 0)?;
-            connection.consume(count, shunt_pipeline::Time::ZERO);
+            connection.consume(count, Time::ZERO);
         }
         writer.shutdown().await.ok()
     };

@@ -141,6 +141,45 @@ async fn a_lost_controller_is_reconnected() {
     drop((endpoint, host));
 }
 
+/// Clients that say hello and vanish without a FIN must not keep the listener full.
+#[tokio::test(start_paused = true)]
+async fn a_listener_gives_up_silent_clients() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let mut client = TestClient::connect(stream).await;
+    let began = host.now();
+    assert_eq!(client.receive().await, Some(Message::EchoRequest(Vec::new())));
+    client.send(&Message::EchoReply(Vec::new())).await;
+    let answered = host.now();
+    assert_eq!(client.receive().await, Some(Message::EchoRequest(Vec::new())));
+    assert_eq!(client.receive().await, None, "the connection ends");
+    let (waited, silent) = (answered.since(began).as_secs(), host.now().since(answered).as_secs());
+    assert!((5..7).contains(&waited) && (10..12).contains(&silent), "{waited} s, {silent} s");
+    while !server.connections().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A controller that closes after the handshake is retried with growing delays.
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_closes_at_once_is_retried_rarely() {
+    let (host, server) = bridge();
+    let controller = TcpListener::bind(ANY_PORT).await.unwrap();
+    let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let endpoint = server.connect_tcp(controller.local_addr().unwrap(), config);
+    let began = host.now();
+    let mut count = 0;
+    while host.now().since(began).as_secs() < 40 {
+        let (stream, _) = controller.accept().await.unwrap();
+        drop(TestClient::connect(stream).await);
+        count += 1;
+    }
+    // Delays of 1, 2, 4, 8, 8, 8 and 8 seconds, and one connection after 40 s.
+    assert!((7..=9).contains(&count), "{count} connections in 40 s");
+    drop(endpoint);
+}
+
 #[tokio::test]
 async fn an_unreachable_controller_is_reported_as_waiting() {
     let (host, server) = bridge();

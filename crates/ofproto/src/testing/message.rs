@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use shunt_flow::{FieldId, FlowMask, Match, PortNo, testing::any_match};
+use shunt_flow::{PortNo, testing::any_match};
 use shunt_pipeline::{
     Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig, Priority,
     RemovedReason, RuleFilter, TableId, TableSelector,
@@ -112,8 +112,7 @@ fn any_packet_message() -> impl Strategy<Value = Message> {
 
 fn any_packet_in() -> impl Strategy<Value = PacketIn> {
     let reasons = vec![PacketInReason::NoMatch, PacketInReason::Action, PacketInReason::InvalidTtl];
-    let packet =
-        (select(reasons), any_table(), any::<u64>(), any_match(), vec(any::<u8>(), 0..99));
+    let packet = (select(reasons), any_table(), any::<u64>(), any_match(), vec(any::<u8>(), 0..99));
     packet.prop_map(|(reason, table, cookie, metadata, data)| PacketIn {
         reason,
         table,

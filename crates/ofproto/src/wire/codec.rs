@@ -80,6 +80,13 @@ impl Codec {
         }
     }
 
+    /// Returns a short text of a message for the log; the message may be malformed.
+    pub(crate) fn describe(self, frame: &[u8]) -> String {
+        match self {
+            Self::V13 => v13::describe(frame),
+        }
+    }
+
     /// Writes a multipart reply as one or more messages.
     pub(crate) fn encode_reply(
         self,

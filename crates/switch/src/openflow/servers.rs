@@ -28,7 +28,7 @@ use crate::{
         host::BridgeHost,
     },
     ports::bridges::Bridges,
-    status::bridge::{BridgeStatus, ControllerState},
+    status::bridge::{BridgeStatus, ConnectionSummary, ControllerState},
     threads::data_plane::DataPlane,
 };
 
@@ -154,6 +154,8 @@ impl OpenFlowServers {
                 for (controller, socket) in status.controllers.iter_mut().zip(&side.sockets) {
                     controller.state = side.state(&controller.target, socket, now);
                 }
+                status.connections = side.connections();
+                status.packet_ins = side.server.packet_ins().into();
             }
             status
         };
@@ -243,6 +245,17 @@ impl OpenFlowServers {
 }
 
 impl BridgeServer {
+    /// Returns the connections that have agreed on a version.
+    fn connections(&self) -> Vec<ConnectionSummary> {
+        let open = self.server.connections().into_iter().filter(|own| own.status.is_open);
+        open.map(|own| ConnectionSummary {
+            peer: own.peer,
+            role: own.status.role.name(),
+            packet_ins: own.status.packet_ins.into(),
+        })
+        .collect()
+    }
+
     /// Returns the state of one socket; `target` is its address in the configuration.
     fn state(&self, target: &str, socket: &ServerEndpoint, now: Time) -> ControllerState {
         match socket.reconnect_state() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use shunt_ofproto::connection::PacketInCounts;
 use shunt_pipeline::{BridgeId, Pipeline, Time};
 
 use crate::{
@@ -23,6 +24,10 @@ pub struct BridgeStatus {
     pub datapath_id: String,
     /// Controllers, then addresses to listen on, in configured order.
     pub controllers: Vec<ControllerStatus>,
+    /// OpenFlow connections of the bridge, oldest first.
+    pub connections: Vec<ConnectionSummary>,
+    /// Packet-ins of all connections, with those that have ended.
+    pub packet_ins: PacketInTotals,
     /// Number of rules in all tables.
     pub rules: u64,
     /// NIC in front of the bridge.
@@ -61,6 +66,35 @@ pub enum ControllerState {
     },
     /// Listens for controllers.
     Listening,
+}
+
+/// An OpenFlow connection, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectionSummary {
+    /// Address of the peer.
+    pub peer: String,
+    /// Role that the peer requested: `equal`, `master` or `slave`.
+    pub role: &'static str,
+    /// Packet-ins of the connection.
+    pub packet_ins: PacketInTotals,
+}
+
+/// Packet-ins by their result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PacketInTotals {
+    /// Number that was queued for a peer.
+    pub delivered: u64,
+    /// Number that was dropped because a peer reads too slowly.
+    pub dropped_unread: u64,
+    /// Number that connections missed because they arrived too fast.
+    pub dropped_missed: u64,
+}
+
+impl From<PacketInCounts> for PacketInTotals {
+    fn from(counts: PacketInCounts) -> Self {
+        let PacketInCounts { sent, dropped_unread, dropped_missed } = counts;
+        Self { delivered: sent, dropped_unread, dropped_missed }
+    }
 }
 
 /// The status of a port.
@@ -114,6 +148,8 @@ impl BridgeStatus {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
                 controllers: controllers(&bridge.settings),
+                connections: Vec::new(),
+                packet_ins: PacketInTotals::default(),
                 nic: nic.filter(|nic| nic.bridge == bridge.settings.name).cloned(),
                 rules: tables.iter().map(|table| table.rules_count as u64).sum(),
                 ports: bridge

@@ -1,14 +1,14 @@
 //! Tests of asynchronous messages.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, ControllerAction, Cookie, DatapathAction, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, PacketInReason, Punt, PuntedPacket, TableId,
+    Instructions, PacketInReason, Punt, PuntedPacket, TableId, Time,
 };
 
-use super::{add, code};
+use super::{add, code, logged};
 use crate::{
     ErrorCode,
     connection::{ConnectionConfig, ConnectionKind, ConnectionLimits, ControllerEvent},
@@ -163,10 +163,43 @@ fn a_slow_peer_loses_events_before_its_connection() {
         harness.notify(&event);
     }
     let status = harness.connection.status();
-    assert!(status.output_waiting < 1200 && status.events_dropped > 80, "{status:?}");
+    assert!(status.output_waiting < 1200 && status.packet_ins.dropped_unread > 80, "{status:?}");
     harness.send(&Message::EchoRequest(Vec::new()));
     let received = u64::try_from(harness.replies().len() - 1).unwrap();
-    assert_eq!(received + status.events_dropped, 100);
+    assert_eq!(received, status.packet_ins.sent);
+    assert_eq!(received + status.packet_ins.dropped(), 100);
+}
+
+/// A peer that never reads must not fill the log.
+#[test]
+fn dropped_packet_ins_cause_few_warnings() {
+    let limits = ConnectionLimits { events_max: 1000, ..ConnectionLimits::default() };
+    let config =
+        ConnectionConfig { limits, ..ConnectionConfig::new("tcp:x", ConnectionKind::Controller) };
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
+    let event = packet_in(PacketInReason::Action, 0, 100);
+    let lines = logged(|| {
+        for _ in 0..10_000 {
+            harness.notify(&event);
+            harness.connection.miss_packet_ins(10, Time::ZERO);
+        }
+    });
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+    assert!(lines[0].contains("tcp:x: packet-ins dropped, the peer reads too slowly"), "{lines:?}");
+    let counts = harness.connection.status().packet_ins;
+    assert_eq!(counts.dropped_missed, 100_000);
+    let later = Time::ZERO.after(Duration::from_secs(60));
+    let lines = logged(|| harness.connection.miss_packet_ins(1, later));
+    assert!(lines[0].contains("suppressed=19"), "{lines:?}");
+}
+
+#[test]
+fn a_client_without_packet_ins_misses_none() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let lines = logged(|| harness.connection.miss_packet_ins(1000, Time::ZERO));
+    assert_eq!(lines, <[&str; 0]>::default());
+    assert_eq!(harness.connection.status().packet_ins.dropped(), 0);
 }
 
 #[test]
@@ -179,7 +212,7 @@ fn reliable_events_wait_for_room() {
     let event = packet_in(PacketInReason::Action, 0, 100);
     let received = (0..100).take_while(|_| harness.notify_reliable(&event)).count();
     assert!((5..15).contains(&received) && !harness.notify_reliable(&event));
-    assert_eq!(harness.connection.status().events_dropped, 0);
+    assert_eq!(harness.connection.status().packet_ins.dropped(), 0);
     // An event without a subscription needs no room.
     assert!(harness.notify_reliable(&packet_in(PacketInReason::Action, 7, 100)));
     assert_eq!(harness.replies().len(), received);

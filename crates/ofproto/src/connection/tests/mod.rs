@@ -3,6 +3,7 @@
 mod bundles;
 mod events;
 mod groups;
+mod log;
 mod malformed;
 mod negotiation;
 mod order;
@@ -15,6 +16,7 @@ use shunt_pipeline::{
     TableId, TableSelector,
 };
 
+use self::log::logged;
 use crate::{
     ErrorCode,
     message::{ErrorMessage, Message},

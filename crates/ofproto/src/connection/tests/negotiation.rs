@@ -71,8 +71,41 @@ fn an_idle_controller_is_probed_and_then_disconnected() {
     assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
 }
 
+/// Time in which the switch does not read is not silence of the peer.
 #[test]
-fn a_management_client_is_never_probed() {
+fn a_peer_that_waits_for_the_switch_is_not_idle() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    harness.host.hold_versions();
+    harness.send(&Message::FlowMod(super::add(1)));
+    harness.send(&Message::BarrierRequest);
+    for _ in 0..60 {
+        harness.advance_time(Duration::from_secs(1));
+        assert!(matches!(harness.run(), ConnectionStep::Wait(_)));
+    }
+    harness.host.adopt();
+    assert_eq!(harness.replies().len(), 1, "the barrier reply");
+    harness.advance_time(Duration::from_secs(5));
+    assert_eq!(harness.replies().len(), 1, "the echo request");
+    harness.advance_time(Duration::from_secs(5));
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
+}
+
+/// A peer that reads slowly has the stall timeout, which is longer than the probe.
+#[test]
+fn a_peer_with_waiting_output_is_not_idle() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    harness.send(&Message::FeaturesRequest);
+    harness.run();
+    for second in 1..30 {
+        harness.advance_time(Duration::from_secs(1));
+        assert_eq!(harness.run(), ConnectionStep::Idle, "after {second} s");
+    }
+    harness.advance_time(Duration::from_secs(1));
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Stalled { seconds: 30 }));
+}
+
+#[test]
+fn a_client_of_the_management_socket_is_never_probed() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.advance_time(Duration::from_secs(1_000_000));
     assert_eq!(harness.run(), ConnectionStep::Idle);

@@ -58,9 +58,14 @@ const BUNDLED_AT: usize = Header::LEN + 16;
 
 /// Returns the inner message of a decoded bundle-add message, with its header.
 pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
-    let inside = addition.slice(BUNDLED_AT.min(addition.len())..);
-    let length = Header::parse(&inside).map_or(0, |header| usize::from(header.length));
-    inside.slice(..length.min(inside.len()))
+    addition.slice_ref(bundled_bytes(addition))
+}
+
+/// Like [`bundled_message`], for borrowed bytes.
+pub(super) fn bundled_bytes(addition: &[u8]) -> &[u8] {
+    let inside = addition.get(BUNDLED_AT..).unwrap_or_default();
+    let length = Header::parse(inside).map_or(0, |header| usize::from(header.length));
+    inside.get(..length).unwrap_or(inside)
 }
 
 /// Returns whether a bundle can hold messages of type `kind`.

@@ -76,7 +76,7 @@ const fn is_modify(command: FlowModCommand) -> bool {
     matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict)
 }
 
-const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
+pub(super) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
     Ok(match number {
         0 => FlowModCommand::Add,
         1 => FlowModCommand::Modify,
@@ -92,8 +92,7 @@ const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorC
         Some(table) => Ok(TableSelector::One(table)),
         None if number == TABLE_ALL && is_delete => Ok(TableSelector::All),
         None if number == TABLE_ALL => Err(ErrorCode::FlowTableId),
-        // The switch reserves this table for itself.
-        None => Err(ErrorCode::Permission),
+        None => Err(ErrorCode::TableReserved),
     }
 }
 

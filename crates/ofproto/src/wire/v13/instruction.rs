@@ -7,7 +7,7 @@ use bytes::BufMut;
 use shunt_pipeline::{Action, Instructions, MeterId, TableId};
 
 use super::{
-    action::{put_actions, read_actions, read_applied},
+    action::{find_bad_action, put_actions, read_actions, read_applied},
     length,
 };
 use crate::{
@@ -53,7 +53,7 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
     Ok(instructions)
 }
 
-/// Records the metadata to write; an instruction and an action cannot both write it.
+/// Records the metadata to write, which may be written only once.
 fn set_metadata(instructions: &mut Instructions, metadata: (u64, u64)) -> Result<(), ErrorCode> {
     match instructions.metadata.replace(metadata) {
         None => Ok(()),
@@ -128,6 +128,23 @@ fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     })?;
     let is_legal = |action: &Action| action.is_settable() || action.unsupported().is_some();
     if actions.iter().all(is_legal) { Ok(actions) } else { Err(ErrorCode::ActionType) }
+}
+
+/// Returns the first instruction or action that cannot be decoded, for the log.
+pub(super) fn find_bad_instruction(bytes: &[u8]) -> Option<String> {
+    let mut reader = ByteReader::new(bytes);
+    for position in 1_u32.. {
+        let Ok((kind, body)) = frame(&mut reader) else { break };
+        let list =
+            body.rest().get(4..).filter(|_| kind == at::APPLY_ACTIONS || kind == at::WRITE_ACTIONS);
+        if let Some(bad) = list.and_then(find_bad_action) {
+            return Some(bad.to_string());
+        }
+        if read_one(kind, &mut body.clone(), &mut Instructions::default()).is_err() {
+            return Some(format!("instruction {position} of type {kind}"));
+        }
+    }
+    None
 }
 
 /// Writes instructions.

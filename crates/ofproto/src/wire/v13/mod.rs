@@ -19,12 +19,13 @@
 //! * An error message from the peer is logged; the switch sends no error in reply.
 //! * Fragment policies other than normal are refused, not ignored.
 //! * Unknown flags and commands of bundles are refused, as the standard requires.
-//! * An output port may have 32 bits, and `output:TABLE` is legal in packet-outs only.
-//! * Reserved bits of `ct`, of `sample` and of `learn` specifications are refused.
+//! * `output:TABLE` is legal in packet-outs only.
+//! * Reserved bits of `learn` specifications are refused.
 
 mod action;
 mod bundle;
 mod codec;
+mod describe;
 mod experimenter;
 mod flow_mod;
 mod flow_removed;
@@ -49,6 +50,7 @@ mod text;
 pub(crate) use action::STANDARD as STANDARD_ACTIONS;
 pub(crate) use bundle::bundled_message;
 pub use codec::{decode, encode};
+pub(crate) use describe::describe;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use flow_mod::COOKIE_UNCHANGED;
 pub(crate) use flow_removed::reason_number as flow_removed_reason;

@@ -149,6 +149,9 @@ pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
 /// Reads the body of a packet-out.
 pub(super) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
     let (buffer, in_port) = (reader.u32()?, PortNo::new(reader.u32()?));
+    if in_port > PortNo::MAX && in_port < PortNo::RESERVED_MIN {
+        return Err(ErrorCode::ActionOutPort);
+    }
     let actions_len = usize::from(reader.u16()?);
     reader.skip(6)?;
     if length::padding(actions_len) != 0 {

@@ -26,11 +26,13 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
     actions.iter().for_each(|action| put(out, action));
 }
 
+/// Actions, and the value and mask of metadata that the last of them writes.
+type AppliedActions = (Vec<Action>, Option<(u64, u64)>);
+
 /// Reads the actions of `apply_actions`.
 ///
-/// Also returns value and mask of `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the
-/// instruction. It must be the last action.
-pub(crate) fn read_applied(bytes: &[u8]) -> Result<(Vec<Action>, Option<(u64, u64)>), ErrorCode> {
+/// `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the instruction, must be the last one.
+pub(crate) fn read_applied(bytes: &[u8]) -> Result<AppliedActions, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let (mut actions, mut metadata, mut is_ordered) = (Vec::new(), None, true);
     while !reader.is_empty() {
@@ -158,6 +160,46 @@ fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, 
         ONF_EXPERIMENTER => Err(ErrorCode::ActionExperimenterType),
         _ => Err(ErrorCode::ActionExperimenter),
     }
+}
+
+/// An action that cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadAction {
+    /// Position in its list, from 1.
+    position: usize,
+    kind: u16,
+    /// Experimenter and its action number.
+    experimenter: Option<(u32, u16)>,
+}
+
+impl std::fmt::Display for BadAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { position, kind, experimenter } = self;
+        match experimenter {
+            Some((id, number)) => {
+                write!(f, "action {position} of experimenter {id:#x}, type {number}")
+            }
+            None => write!(f, "action {position} of type {kind}"),
+        }
+    }
+}
+
+/// Returns the first action of a list that cannot be decoded, for the log.
+pub(crate) fn find_bad_action(bytes: &[u8]) -> Option<BadAction> {
+    let mut reader = ByteReader::new(bytes);
+    (1..).find_map(|position| {
+        let (kind, body) = match frame(&mut reader) {
+            Ok(framed) => framed,
+            // The list ends, or the rest has no frame.
+            Err(Short) => return Some(None),
+        };
+        let mut id = body.clone();
+        let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));
+        let experimenter = if kind == at::EXPERIMENTER { experimenter() } else { None };
+        let is_bad =
+            nicira::find_metadata(kind, &body).is_none() && read_one(kind, body, 0).is_err();
+        is_bad.then_some(Some(BadAction { position, kind, experimenter }))
+    })?
 }
 
 /// Writes one action in its first form.

@@ -16,5 +16,5 @@ mod sample;
 mod set_field;
 mod subfield;
 
-pub(crate) use list::{put_actions, read_actions, read_applied};
+pub(crate) use list::{find_bad_action, put_actions, read_actions, read_applied};
 pub(crate) use number::STANDARD;

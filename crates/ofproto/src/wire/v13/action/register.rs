@@ -53,8 +53,8 @@ pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
 pub(super) fn read_move(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let width = body.u16()?;
     let (source_offset, target_offset) = (body.u16()?, body.u16()?);
-    let source = read_header(body)?;
-    let target = read_header(body)?;
+    let source = pull_header(body)?;
+    let target = pull_header(body)?;
     if body.rest().iter().any(|byte| *byte != 0) {
         return Err(ErrorCode::MustBeZero);
     }

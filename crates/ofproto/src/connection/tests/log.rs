@@ -1,0 +1,203 @@
+//! Captures the log lines of a test, and tests those of refused requests.
+
+use std::{
+    fmt::{Debug, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+use shunt_flow::{
+    Match,
+    text::{NoPortNames, parse_match},
+};
+use shunt_pipeline::{
+    Action, CtAction, CtZone, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod, Instructions,
+    MeterCommand, MeterId, MeterMod, PortConfig, Selection, TableId, TableSelector,
+};
+
+use super::add;
+use crate::{
+    connection::ConnectionKind,
+    message::{Message, Xid},
+    testing::ConnectionHarness,
+    wire::v13,
+};
+
+#[derive(Default)]
+struct LogCapture(Arc<Mutex<Vec<String>>>);
+
+/// The text of a line: its message, then its fields.
+#[derive(Default)]
+struct LineText {
+    message: String,
+    fields: String,
+}
+
+impl Visit for LineText {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+impl Subscriber for LogCapture {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LineText::default();
+        event.record(&mut line);
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(line.message + &line.fields);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Runs `action` and returns the warnings and errors that it logged.
+pub(super) fn logged(action: impl FnOnce()) -> Vec<String> {
+    let capture = LogCapture::default();
+    let lines = Arc::clone(&capture.0);
+    tracing::subscriber::with_default(capture, action);
+    let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+    lines.clone()
+}
+
+fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
+    let matching: Match = parse_match(matching, &NoPortNames).unwrap();
+    let instructions = Instructions { apply: actions.into(), ..Instructions::default() };
+    FlowMod {
+        matching,
+        instructions,
+        table: TableSelector::One(TableId::new(1).unwrap()),
+        ..add(5)
+    }
+}
+
+/// Returns the only line that is logged for a request, without the peer.
+fn line(frame: &[u8]) -> String {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let lines = logged(|| {
+        harness.send_bytes(frame);
+        harness.run();
+    });
+    let [line] = &lines[..] else { panic!("one line of {lines:?}") };
+    let line = line.strip_prefix("test: refused ").expect("a refusal");
+    line.strip_suffix(" suppressed=0").expect("no line is suppressed").to_owned()
+}
+
+#[track_caller]
+fn check(message: &Message, expected: &str) {
+    assert_eq!(line(&v13::encode(Xid::new(1), message).unwrap()), expected);
+}
+
+#[test]
+fn a_refused_rule_is_logged_with_its_cause() {
+    check(
+        &Message::FlowMod(rule("ip,nw_dst=10.0.0.1", vec![Action::Group(GroupId::new(7))])),
+        "flow_mod add table=1,priority=5,ip,nw_dst=10.0.0.1 actions=group:7: OFPBAC_BAD_OUT_GROUP: \
+         there is no group 7: add it before the rules that name it",
+    );
+    let mut metered = rule("", vec![]);
+    metered.instructions.meter = Some(MeterId::new(9));
+    check(
+        &Message::FlowMod(metered),
+        "flow_mod add table=1,priority=5 actions=meter:9: OFPMMFC_INVALID_METER: there is no meter \
+         9: add it before the rules that name it",
+    );
+    check(
+        &Message::FlowMod(rule("", vec![Action::SetTpDst(80)])),
+        "flow_mod add table=1,priority=5 actions=mod_tp_dst:80: OFPBAC_MATCH_INCONSISTENT: an \
+         action needs a field that the match does not require: extend the match; the action is \
+         mod_tp_dst:80",
+    );
+}
+
+#[test]
+fn a_refused_table_is_logged_with_the_limit() {
+    let mut frame = v13::encode(Xid::new(1), &Message::FlowMod(rule("", vec![]))).unwrap();
+    frame[24] = 254;
+    assert_eq!(
+        line(&frame),
+        "flow_mod add table=254,priority=5: OFPBRC_EPERM: table 254 is reserved for the switch: \
+         use tables 0 to 253"
+    );
+}
+
+#[test]
+fn a_refused_bucket_is_logged_with_its_cause() {
+    let ct = CtAction {
+        commit: true,
+        force: false,
+        zone: CtZone::Number(0),
+        table: None,
+        alg: 0,
+        actions: Box::default(),
+    };
+    let bucket = shunt_pipeline::Bucket {
+        id: 0,
+        weight: 0,
+        watch_port: shunt_flow::PortNo::ANY,
+        watch_group: None,
+        actions: Box::new([Action::Ct(Box::new(ct))]),
+    };
+    let group = GroupMod {
+        command: GroupCommand::Add,
+        group: Some(GroupId::new(3)),
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: Box::new([bucket]),
+    };
+    check(
+        &Message::GroupMod(group),
+        "group_mod add group_id=3,type=all,buckets=1: OFPBAC_BAD_EXP_TYPE: action ct: connection \
+         tracking is not supported: remove the action",
+    );
+}
+
+#[test]
+fn a_refused_meter_is_logged_with_its_cause() {
+    let config = v13::empty_meter_config();
+    let meter = MeterMod { command: MeterCommand::Modify, meter: Some(MeterId::new(4)), config };
+    check(
+        &Message::MeterMod(meter.clone()),
+        "meter_mod modify meter=4: OFPMMFC_UNKNOWN_METER: there is no meter 4: add it first",
+    );
+    let mut frame = v13::encode(Xid::new(1), &Message::MeterMod(meter)).unwrap();
+    frame[12..16].fill(0);
+    assert_eq!(
+        line(&frame),
+        "meter_mod command=1 meter=0,flags=0x1: OFPMMFC_INVALID_METER: invalid meter id: ids run \
+         from 1 to 4294901760 (0xffff0000)"
+    );
+}
+
+#[test]
+fn a_refused_port_is_logged_with_its_cause() {
+    let port_mod = crate::message::PortMod {
+        port: shunt_flow::PortNo::new(77),
+        mac: [0; 6],
+        config: PortConfig::default(),
+        mask: PortConfig::default(),
+        advertise: 0,
+    };
+    check(
+        &Message::PortMod(port_mod),
+        "port_mod port=77: OFPPMFC_BAD_PORT: the port does not exist",
+    );
+}
