@@ -18,7 +18,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    error::{ErrorCode, Refusal},
+    error::{ErrorCode, RequestRefusal},
     message::PacketOut,
 };
 
@@ -30,7 +30,7 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), Refusal> {
+pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
     match flow_mod.command {
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict => {}
         FlowModCommand::Delete | FlowModCommand::DeleteStrict => return Ok(()),
@@ -52,7 +52,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), Refusal> {
+pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     let packet =
         KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
@@ -65,7 +65,7 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// The first inconsistency.
-pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), Refusal> {
+pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), RequestRefusal> {
     let mut key = FlowKey::ZERO;
     extract(&packet_out.data, limit, &mut key);
     let mut mask = FlowMask::EMPTY;
@@ -101,7 +101,7 @@ impl KnownPacket {
         Self { key: matching.key(), mask, context: ActionContext::Rule }
     }
 
-    fn walk(&mut self, actions: &[Action]) -> Result<(), Refusal> {
+    fn walk(&mut self, actions: &[Action]) -> Result<(), RequestRefusal> {
         actions.iter().try_for_each(|action| {
             // An unsupported action is refused as such, wherever it is and whatever it contains.
             if let Some(reason) = action.unsupported() {
@@ -111,7 +111,7 @@ impl KnownPacket {
             if let Action::Clone(actions) = action {
                 return self.clone().walk(actions);
             }
-            let refusal = |code| Refusal::Action { code, action: Box::new(action.clone()) };
+            let refusal = |code| RequestRefusal::Action { code, action: Box::new(action.clone()) };
             self.step(action).map_err(refusal)
         })
     }

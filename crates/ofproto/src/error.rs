@@ -266,7 +266,7 @@ impl From<ModificationError> for ErrorCode {
 /// A refused request: its error code, and the mistake in words for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// A mistake that the code describes.
     #[error(transparent)]
     Code(#[from] ErrorCode),
@@ -283,7 +283,7 @@ pub enum Refusal {
     Modification(#[from] ModificationError),
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// Returns the code that the peer receives.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -294,7 +294,7 @@ impl Refusal {
     }
 }
 
-impl From<FlowModError> for Refusal {
+impl From<FlowModError> for RequestRefusal {
     fn from(error: FlowModError) -> Self {
         Self::Modification(error.into())
     }

@@ -45,7 +45,8 @@ pub mod wire;
 
 pub use consistency::{check_flow_mod, check_group_mod, check_packet_out};
 pub use error::{
-    CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, Refusal, TooLong,
+    CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, RequestRefusal,
+    TooLong,
 };
 pub use host::{Host, HostStep};
 pub use paused_packets::{PAUSED_MAX, PauseToken, PausedPackets};

@@ -18,7 +18,7 @@ use shunt_pipeline::{FlowModError, Time, Version};
 use super::{BundleQuota, ConnectionLimits, requests};
 use crate::{
     Host, HostStep,
-    error::{ErrorCode, Refusal},
+    error::{ErrorCode, RequestRefusal},
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PortDescription,
         PortMod, Xid,
@@ -67,7 +67,7 @@ enum BundledChange {
 pub(super) struct BundleFailure {
     pub(super) xid: Xid,
     pub(super) frame: Bytes,
-    pub(super) refusal: Refusal,
+    pub(super) refusal: RequestRefusal,
 }
 
 impl Bundles {
@@ -116,7 +116,7 @@ impl Bundles {
         limits: &ConnectionLimits,
         host: &impl Host,
         codec: Codec,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let now = host.now();
         let bytes = self.bytes.saturating_add(frame.len());
         if self.messages_count >= limits.bundle_messages_max || bytes > limits.bundle_bytes_max {
@@ -222,7 +222,7 @@ impl BundledChange {
         length: usize,
         host: &impl Host,
         codec: Codec,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RequestRefusal> {
         Ok(match message {
             Message::FlowMod(flow_mod) => {
                 requests::check_flow_mod(&flow_mod, length, codec)?;

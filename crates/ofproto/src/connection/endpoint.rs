@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Host,
-    error::{CloseReason, ErrorCode, Refusal},
+    error::{CloseReason, ErrorCode, RequestRefusal},
     framing::Framer,
     message::{ErrorMessage, Message, MultipartRequest, RoleName, Xid},
     wire::{Codec, header::Header},
@@ -306,7 +306,7 @@ impl Connection {
     }
 
     /// Replies to a message with an error.
-    pub(super) fn refuse(&mut self, xid: Xid, refusal: &Refusal, frame: &[u8], now: Time) {
+    pub(super) fn refuse(&mut self, xid: Xid, refusal: &RequestRefusal, frame: &[u8], now: Time) {
         self.warn(WarningKind::Refused, now, |peer, suppressed| {
             let message = self.codec.describe(frame);
             tracing::warn!(suppressed, "{peer}: refused {message}: {refusal}");
@@ -358,7 +358,7 @@ impl Connection {
         let result = if header.version == self.codec.version() {
             self.handle(&header, frame, host, now)
         } else {
-            self.handle_other_version(&header, frame, now).map_err(Refusal::from)
+            self.handle_other_version(&header, frame, now).map_err(RequestRefusal::from)
         };
         if let Err(refusal) = result {
             self.refuse(header.xid, &refusal, frame, now);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Host,
-    error::{ErrorCode, Refusal},
+    error::{ErrorCode, RequestRefusal},
     message::{
         BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
         MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
@@ -39,7 +39,7 @@ impl Connection {
         frame: &Bytes,
         host: &H,
         now: Time,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         if self.codec.is_from_switch(header.kind) {
             return Err(ErrorCode::BadType.into());
         }
@@ -132,7 +132,7 @@ impl Connection {
         Ok(())
     }
 
-    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), Refusal> {
+    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), RequestRefusal> {
         let modified = host.modify(vec![request]);
         self.changed = Some(modified.map_err(|rejected| rejected.error)?);
         Ok(())
@@ -143,7 +143,7 @@ impl Connection {
         control: BundleControl,
         request: &ReceivedRequest<'_>,
         host: &H,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let ReceivedRequest { xid, frame, now } = *request;
         let command = if control.command == BundleCommand::Commit {
             match self.bundles.commit(control, host)? {
@@ -198,7 +198,7 @@ impl Connection {
         request: MultipartRequest,
         host: &H,
         now: Time,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         statistics::check(&request, host)?;
         if statistics::is_counted(&request) {
             self.waiting = Some((Wait::Counts, WaitingRequest::Statistics(xid, request)));
@@ -254,7 +254,7 @@ pub(super) fn check_flow_mod(
     flow_mod: &FlowMod,
     length: usize,
     codec: Codec,
-) -> Result<(), Refusal> {
+) -> Result<(), RequestRefusal> {
     crate::check_flow_mod(flow_mod)?;
     if length <= FLOW_MOD_LONG {
         return Ok(());
@@ -278,7 +278,7 @@ pub(super) fn check_flow_mod(
 }
 
 /// Checks a group-mod. Its group must also fit into the replies that describe it.
-pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), Refusal> {
+pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > BUCKETS_MAX {
         return Err(ErrorCode::GroupBucketsFull.into());

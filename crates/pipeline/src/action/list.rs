@@ -182,7 +182,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the reason for which pipelines refuse the action; `None` if they execute it.
+    /// Returns the reason why pipelines refuse the action, or `None`.
     #[must_use]
     pub const fn unsupported(&self) -> Option<&'static str> {
         match self {
