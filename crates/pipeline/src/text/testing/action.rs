@@ -211,12 +211,10 @@ pub(super) fn is_writable(field: &FieldId) -> bool {
     subfield::writable(*field, Writes::Packet).is_ok()
 }
 
-/// One port; some of the 16-bit ones in decimal would mean reserved ones.
+/// One port of a switch, or a reserved one that stands for one port.
 pub(super) fn single_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![
         (0..=PortNo::MAX.number()).prop_map(PortNo::new),
-        (0..0x1_0000_u32).prop_map(PortNo::new),
-        (0xfff8..=0xffff_u32).prop_map(PortNo::new),
         select(vec![PortNo::IN_PORT, PortNo::LOCAL]),
     ]
 }
