@@ -211,7 +211,7 @@ pub(super) fn is_writable(field: &FieldId) -> bool {
     subfield::writable(*field, Writes::Packet).is_ok()
 }
 
-/// One port of a switch, or a reserved one that stands for one port.
+/// One port: a port of a switch, `IN_PORT` or `LOCAL`.
 pub(super) fn single_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![
         (0..=PortNo::MAX.number()).prop_map(PortNo::new),
