@@ -10,7 +10,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
+    daemon::{Daemon, error_text, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
 };
 
@@ -204,4 +204,66 @@ fn the_demo_prints_its_results() {
     }
     let demo = output(&mut Command::new(env!("CARGO_BIN_EXE_demo")));
     assert!(text(&demo).contains("No packet sent after the barrier reply followed the old rule."));
+}
+
+/// Starts a daemon whose bridge has a TAP as its local port.
+fn with_local_tap(keys: &str, namespace: &Namespace) -> Daemon {
+    let text = format!(
+        "[[bridge]]\nname = \"br0\"\nmac = \"02:11:22:33:44:55\"\nlocal = \"tap\"\n{keys}\n"
+    );
+    Daemon::start_with(&text, |program: &Path| namespace.command(&program.to_string_lossy()))
+}
+
+#[test]
+fn the_local_port_keeps_addresses_across_a_restart() {
+    let Some(middle) = namespace_or_skip("local") else { return };
+    let shown = || middle.run("ip", &["addr", "show", "br0"]);
+    let daemon = with_local_tap("mtu = 9000", &middle);
+    assert!(shown().contains("link/ether 02:11:22:33:44:55"), "{}", shown());
+    assert!(shown().contains("mtu 9000"), "{}", shown());
+    middle.run("ip", &["addr", "add", "10.66.4.1/24", "dev", "br0"]);
+    drop(daemon);
+    assert!(shown().contains("10.66.4.1/24"), "without a daemon: {}", shown());
+    let daemon = with_local_tap("", &middle);
+    assert!(shown().contains("10.66.4.1/24"), "{}", shown());
+    assert!(shown().contains("link/ether 02:11:22:33:44:55"), "{}", shown());
+    text(&daemon.shuntctl(&["del-br", "br0"]));
+    let gone = || !middle.run("ip", &["-br", "link"]).contains("br0");
+    assert!(until(gone), "the device of a deleted bridge is removed");
+}
+
+#[test]
+fn a_device_with_another_user_is_refused_by_name() {
+    let Some(hosts) = hosts("guard", 1) else { return };
+    let second = Daemon::start_with("[[bridge]]\nname = \"br9\"\n", |program: &Path| {
+        hosts.middle.command(&program.to_string_lossy())
+    });
+    let refused = error_text(&second.shuntctl(&["add-port", "br9", "p1"]));
+    assert!(refused.contains("p1 belongs to another shuntd (process "), "{refused}");
+    assert!(ping(&hosts.host_a, "10.66.1.2"), "the first switch goes on");
+}
+
+#[test]
+fn a_device_with_an_address_of_the_host_is_attached_with_a_warning() {
+    let Some(hosts) = hosts("addr", 1) else { return };
+    hosts.middle.run("ip", &["link", "add", "p3", "type", "veth", "peer", "name", "q3"]);
+    hosts.middle.run("ip", &["addr", "add", "10.66.5.1/24", "dev", "p3"]);
+    text(&hosts.daemon.shuntctl(&["add-port", "br0", "p3"]));
+    let expected = "port p3: device p3 has the address 10.66.5.1 of this host";
+    assert!(hosts.daemon.log().contains(expected), "{}", hosts.daemon.log());
+}
+
+#[test]
+fn a_renamed_device_takes_its_port_down() {
+    let Some(hosts) = hosts("name", 1) else { return };
+    hosts.middle.run("ip", &["link", "set", "p2", "down"]);
+    hosts.middle.run("ip", &["link", "set", "p2", "name", "q2"]);
+    hosts.middle.run("ip", &["link", "set", "q2", "up"]);
+    let shown = || text(&hosts.daemon.shuntctl(&["show"]));
+    let reason = "down: the device p2 was renamed to q2";
+    assert!(until(|| shown().contains(reason)), "{}", shown());
+    hosts.middle.run("ip", &["link", "set", "q2", "down"]);
+    hosts.middle.run("ip", &["link", "set", "q2", "name", "p2"]);
+    hosts.middle.run("ip", &["link", "set", "p2", "up"]);
+    assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }

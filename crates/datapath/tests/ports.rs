@@ -12,6 +12,7 @@ use shunt_datapath::{
     port::{
         Port, PortSpec, Queues, Repeat, RxReport, open,
         pair::{self, pair},
+        tap,
     },
 };
 use shunt_pipeline::DatapathPort;
@@ -258,8 +259,8 @@ fn a_file_that_cannot_be_opened_is_named() {
 fn a_name_that_no_device_can_have_is_refused() {
     for device in ["", "sixteen-bytes-xx", "a/b", "a b", "a:b", "tap%d", ".", ".."] {
         for spec in [
-            PortSpec::Tap { device: device.to_owned() },
-            PortSpec::AfPacket { device: device.to_owned() },
+            PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() },
+            PortSpec::AfPacket { device: device.to_owned(), mtu: None },
         ] {
             assert!(matches!(open(&spec, 0), Err(PortError::BadName { .. })), "{device:?}");
         }

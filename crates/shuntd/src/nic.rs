@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use shunt_datapath::port::{PortSpec, Repeat};
+use shunt_datapath::port::{PortSpec, Repeat, tap};
 use shunt_nic::{Nic, NicError, NicLimits, NicPort};
 use shunt_p4runtime::{
     program::{Program, UnknownStages},
@@ -94,9 +94,9 @@ impl FromStr for PortArgument {
         let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
         let spec = match what.split_once(':') {
             None if what == "null" => PortSpec::Null,
-            None if !what.is_empty() => PortSpec::AfPacket { device: what.to_owned() },
+            None if !what.is_empty() => PortSpec::AfPacket { device: what.to_owned(), mtu: None },
             Some(("tap", device)) if !device.is_empty() => {
-                PortSpec::Tap { device: device.to_owned() }
+                PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() }
             }
             Some(("pcap", files)) => {
                 let (rx, tx) = files.split_once(':').unwrap_or((files, ""));
@@ -190,10 +190,16 @@ mod tests {
     #[test]
     fn ports_are_written_as_their_help_says() {
         let parse = |text: &str| text.parse::<PortArgument>().map(|port| (port.number, port.spec));
-        let device = |name: &str| PortSpec::AfPacket { device: name.to_owned() };
+        let device = |name: &str| PortSpec::AfPacket { device: name.to_owned(), mtu: None };
         assert_eq!(parse("1=eth0"), Ok((1, device("eth0"))));
         assert_eq!(parse("2=null"), Ok((2, PortSpec::Null)));
-        assert_eq!(parse("3=tap:t0"), Ok((3, PortSpec::Tap { device: "t0".to_owned() })));
+        assert_eq!(
+            parse("3=tap:t0"),
+            Ok((
+                3,
+                PortSpec::Tap { device: "t0".to_owned(), settings: tap::TapSettings::default() }
+            ))
+        );
         let pcap = PortSpec::Pcap { rx: None, tx: Some("out".into()), repeat: Repeat::Once };
         assert_eq!(parse("4=pcap::out"), Ok((4, pcap)));
         assert_eq!(parse("eth0"), Err(PortArgumentError::Form));

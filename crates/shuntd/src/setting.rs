@@ -8,14 +8,26 @@ use shunt_switch::config::{PortOptions, PortType, PortVlanMode, Repeat};
 use crate::open_vswitch;
 
 /// Keys of a port on the command line.
-const PORT_KEYS: &[&str] =
-    &["type", "number", "device", "rx", "tx", "repeat", "peer", "vlan_mode", "tag", "trunks"];
+const PORT_KEYS: &[&str] = &[
+    "type",
+    "number",
+    "device",
+    "mtu",
+    "rx",
+    "tx",
+    "repeat",
+    "peer",
+    "vlan_mode",
+    "tag",
+    "trunks",
+];
 
 /// A word for each key.
 const EXAMPLES: &[&str] = &[
     "type=tap",
     "number=7",
     "device=eth1",
+    "mtu=9000",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -42,8 +54,7 @@ const VLAN_MODES: &[(&str, PortVlanMode)] = &[
 /// If a word is not `key=value`, or its key or value is unknown; the message has the nearest valid
 /// word.
 pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> {
-    let mut port =
-        PortOptions { name: name.to_owned(), kind: PortType::AfPacket, ..PortOptions::default() };
+    let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
     for word in words {
         let (key, value) = split(word)?;
         match key {
@@ -53,6 +64,10 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 port.number = value.parse().map_err(wrong)?;
             }
             "device" => value.clone_into(&mut port.device),
+            "mtu" => {
+                let wrong = |_| format!("mtu={value}: an MTU is a number of bytes, 68 to 65535");
+                port.mtu = value.parse().map_err(wrong)?;
+            }
             "rx" => port.rx = value.into(),
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,

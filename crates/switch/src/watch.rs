@@ -3,18 +3,19 @@
 //! They react to events outside: threads that panic, links that go up or down, devices that vanish
 //! and return.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::{BridgeId, Pipeline};
 use tokio::{
     task::JoinHandle,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{error, warn};
 
 use crate::{
     control::ControlPlane,
+    ports::link_events::LinkEvents,
     threads::data_plane::DataPlane,
     trace::{
         explain::Tracer,
@@ -24,6 +25,9 @@ use crate::{
 
 /// Interval between two checks of expired rules, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Pause between the report of a changed device and the check of the ports.
+const LINK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Interval between two checks of the threads.
 ///
@@ -54,14 +58,43 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
             }
         }),
         tokio::spawn(async move {
+            let mut events = link_events();
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                interval.tick().await;
+                tokio::select! {
+                    _ = interval.tick() => {}
+                    changed = next_change(events.as_ref()) => match changed {
+                        // Devices that change together cause one check.
+                        Ok(()) => sleep(LINK_PAUSE).await,
+                        Err(error) => {
+                            warn!(%error, "ports: link events ended");
+                            events = None;
+                        }
+                    },
+                }
                 ports.structure().await.ports().check().await;
             }
         }),
     ]
+}
+
+/// Subscribes to the events of devices; without them the ports are checked at intervals.
+fn link_events() -> Option<LinkEvents> {
+    let events = LinkEvents::subscribe();
+    if let Err(error) = &events {
+        let after = UPKEEP_INTERVAL.as_millis();
+        warn!(%error, "ports: no link events, changes are noticed after up to {after} ms");
+    }
+    events.ok()
+}
+
+/// Waits for the next change of a device; without events forever.
+async fn next_change(events: Option<&LinkEvents>) -> io::Result<()> {
+    match events {
+        Some(events) => events.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Runs the periodic work of the control plane.

@@ -22,6 +22,20 @@ pub trait Port: Send {
     /// Returns whether the link is up.
     fn link_up(&self) -> bool;
 
+    /// Returns the reason why the port no longer serves its device, such as a new name.
+    fn lost(&self) -> Option<String> {
+        None
+    }
+
+    /// Lets a device that outlives its port disappear when the port closes.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses.
+    fn remove_device(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Returns the MAC address; a locally administered one if the port has no device.
     fn mac(&self) -> [u8; 6];
 

@@ -1,8 +1,8 @@
 //! Errors of ports, by the person who can solve the problem.
 
-use std::io;
+use std::{ffi::c_uint, io};
 
-use nix::errno::Errno;
+use nix::{errno::Errno, net::if_::if_indextoname};
 
 use super::TxEnd;
 
@@ -44,10 +44,36 @@ pub enum PortError {
         name: String,
     },
     /// Another program uses the device, or the device is of another kind.
-    #[error("{name} is used by another program, or is no TAP device with several queues")]
+    #[error(
+        "{name} cannot be opened as a TAP device: another program holds its queues, or it was \
+         created without `multi_queue`; for a virtual machine let the hypervisor create the \
+         device, and attach it with type af_packet"
+    )]
     InUse {
         /// The device.
         name: String,
+    },
+    /// Another switch has the device.
+    #[error(
+        "{name} belongs to another shuntd ({}): packets would be forwarded twice; remove its port there",
+        process.map_or_else(|| "which ends now".to_owned(), |process| format!("process {process}"))
+    )]
+    Claimed {
+        /// The device.
+        name: String,
+        /// The process of that switch.
+        process: Option<i32>,
+    },
+    /// A bridge or bond of the system has the device.
+    #[error(
+        "{name} is a member of {master}: packets would be forwarded twice; remove it there with \
+         `ip link set {name} nomaster`"
+    )]
+    Enslaved {
+        /// The device.
+        name: String,
+        /// The bridge, bond or team.
+        master: String,
     },
     /// The device was removed while the port was open.
     #[error("{name} has been removed")]
@@ -117,6 +143,14 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
         Some(code) if gone.contains(&code) => TxEnd::Full,
         _ => TxEnd::Refused,
     }
+}
+
+/// Returns the reason why a device is lost if it has got another name since it was opened.
+///
+/// `None` if it was removed: the receive queues notice that.
+pub(super) fn new_name(device: &str, index: c_uint) -> Option<String> {
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    (name != device).then(|| format!("the device {device} was renamed to {name}"))
 }
 
 #[cfg(test)]

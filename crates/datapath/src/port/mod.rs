@@ -11,6 +11,7 @@
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
 //! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
+mod claim;
 mod contract;
 mod error;
 mod spec;

@@ -2,7 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::{Port, PortError, af_packet::AfPacket, null::Null, pcap::Pcap, tap::Tap};
+use super::{
+    Port, PortError,
+    af_packet::AfPacket,
+    null::Null,
+    pcap::Pcap,
+    tap::{Tap, TapSettings},
+};
 
 /// The kind and the settings of a port to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +28,15 @@ pub enum PortSpec {
     AfPacket {
         /// Its name.
         device: String,
+        /// The MTU to set, in bytes; `None`: the one that it has.
+        mtu: Option<u32>,
     },
     /// A TAP device, created if it does not exist.
     Tap {
         /// Its name.
         device: String,
+        /// Its address, MTU and life time.
+        settings: TapSettings,
     },
 }
 
@@ -59,8 +69,8 @@ pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
         PortSpec::Pcap { rx, tx, repeat } => {
             Box::new(Pcap::open(rx.as_deref(), tx.as_deref(), *repeat, seed)?)
         }
-        PortSpec::AfPacket { device } => Box::new(AfPacket::open(device)?),
-        PortSpec::Tap { device } => Box::new(Tap::open(device)?),
+        PortSpec::AfPacket { device, mtu } => Box::new(AfPacket::open(device, *mtu)?),
+        PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings)?),
     })
 }
 

@@ -92,6 +92,37 @@ pub(super) fn bring_up(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()
     device_request(fd, libc::SIOCSIFFLAGS, &mut request)
 }
 
+/// Sets the MAC address of a device.
+pub(super) fn set_hardware_address(
+    fd: BorrowedFd<'_>,
+    device: &DeviceName,
+    mac: [u8; 6],
+) -> io::Result<()> {
+    let mut request = device.request();
+    let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+    for (target, source) in address.sa_data.iter_mut().zip(mac) {
+        *target = c_char::from_ne_bytes([source]);
+    }
+    request.ifr_ifru.ifru_hwaddr = address;
+    device_request(fd, libc::SIOCSIFHWADDR, &mut request)
+}
+
+/// Sets the MTU of a device: the longest packet without its Ethernet header.
+pub(super) fn set_mtu(fd: BorrowedFd<'_>, device: &DeviceName, mtu: u32) -> io::Result<()> {
+    let mut request = device.request();
+    let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    request.ifr_ifru.ifru_mtu = c_int::try_from(mtu).map_err(invalid)?;
+    device_request(fd, libc::SIOCSIFMTU, &mut request)
+}
+
+/// Lets a TAP outlive its last queue, or not.
+pub(super) fn set_tun_persistent(fd: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
+    let stays = libc::c_ulong::from(stays);
+    // SAFETY: the request takes its argument by value.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST, stays) };
+    checked(result).map(drop)
+}
+
 /// Converts flags to the kernel's `short`.
 fn short(flags: c_int) -> c_short {
     #[expect(clippy::cast_possible_truncation, reason = "the upper half is never set")]

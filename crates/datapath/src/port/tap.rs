@@ -28,13 +28,15 @@ use std::{
 
 use nix::{
     errno::Errno,
+    net::if_::if_nametoindex,
     sys::socket::{AddressFamily, SockFlag, SockType, socket},
 };
 use shunt_pipeline::DatapathPort;
 
 use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
-    error::tx_end_of,
+    claim::DeviceClaim,
+    error::{new_name, tx_end_of},
     sys::{self, DeviceName},
 };
 use crate::packet::{
@@ -48,7 +50,12 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 /// A TAP device.
 pub struct Tap {
     device: DeviceName,
+    index: c_uint,
     mac: [u8; 6],
+    /// Set if the device outlives the port.
+    is_persistent: bool,
+    /// Keeps other switches away from the device.
+    _claim: DeviceClaim,
     /// A socket for requests about the device.
     /// It is in the network namespace in which it was opened.
     control: OwnedFd,
@@ -56,25 +63,57 @@ pub struct Tap {
     first: Option<File>,
 }
 
+/// Settings of a TAP device; those that are `None` stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TapSettings {
+    /// MAC address of the end that the host has.
+    pub mac: Option<[u8; 6]>,
+    /// Longest packet without its Ethernet header, in bytes.
+    pub mtu: Option<u32>,
+    /// Keeps the device, with the addresses that the host has given it, when the port closes.
+    ///
+    /// [`Port::remove_device`] removes it.
+    pub persistent: bool,
+}
+
 impl Tap {
     /// Opens the device of this name, or creates it, and brings it up.
     ///
     /// # Errors
     ///
-    /// If the device exists and is no TAP with several queues, or if the daemon lacks
-    /// `CAP_NET_ADMIN`.
-    pub fn open(device: &str) -> Result<Self, PortError> {
+    /// If the device exists and is no TAP with several queues, if another switch has it, or if the
+    /// daemon lacks `CAP_NET_ADMIN`.
+    pub fn open(device: &str, settings: TapSettings) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let first = queue(&device)?;
-        let failed = |source| PortError::device("bring up", device.as_str(), NEEDS, source);
+        let failing = |doing| {
+            let name = device.as_str();
+            move |source| PortError::device(doing, name, NEEDS, source)
+        };
+        let failed = failing("bring up");
         let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
             .map_err(|errno| failed(errno.into()))?;
-        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
+        let claim = DeviceClaim::take("tap", &device, index)?;
+        let mut mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        if let Some(wanted) = settings.mac.filter(|wanted| *wanted != mac) {
+            let failed = failing("set the MAC address of");
+            sys::set_hardware_address(control.as_fd(), &device, wanted).map_err(failed)?;
+            mac = wanted;
+        }
+        if let Some(mtu) = settings.mtu {
+            let failed = failing("set the MTU of");
+            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
+        }
+        if settings.persistent {
+            sys::set_tun_persistent(first.as_fd(), true).map_err(failing("keep"))?;
+        }
         let is_up = |flags| flags & libc::IFF_UP != 0;
         if !is_up(sys::device_flags(control.as_fd(), &device).map_err(failed)?) {
             sys::bring_up(control.as_fd(), &device).map_err(failed)?;
         }
-        Ok(Self { device, mac, control, first: Some(first) })
+        let is_persistent = settings.persistent;
+        Ok(Self { device, index, mac, is_persistent, _claim: claim, control, first: Some(first) })
     }
 }
 
@@ -154,6 +193,19 @@ impl Port for Tap {
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;
         sys::device_flags(self.control.as_fd(), &self.device)
             .is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    fn lost(&self) -> Option<String> {
+        new_name(self.device.as_str(), self.index)
+    }
+
+    fn remove_device(&self) -> Result<(), PortError> {
+        if !self.is_persistent {
+            return Ok(());
+        }
+        let failed = |source| PortError::device("remove", self.device.as_str(), NEEDS, source);
+        // The device disappears with its last queue.
+        sys::set_tun_persistent(queue(&self.device)?.as_fd(), false).map_err(failed)
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -11,7 +11,7 @@ use nix::sys::{
 };
 use shunt_datapath::{
     Packet, Pool, PortError, TxEnd, VirtioHeader,
-    port::{Port, PortSpec, Queues, open},
+    port::{Port, PortSpec, Queues, open, tap},
 };
 use shunt_pipeline::DatapathPort;
 
@@ -225,12 +225,16 @@ fn a_port_continues_after_its_device_was_down() {
 #[test]
 fn a_missing_device_is_named() {
     in_namespace(|| {
-        let Err(error) = open(&PortSpec::AfPacket { device: "eth7".to_owned() }, 0) else {
+        let Err(error) = open(&PortSpec::AfPacket { device: "eth7".to_owned(), mtu: None }, 0)
+        else {
             panic!("it was opened")
         };
         assert_eq!(error.to_string(), "there is no device eth7");
         ip("link add a0 type veth peer name b0");
-        let Err(error) = open(&PortSpec::Tap { device: "a0".to_owned() }, 0) else {
+        let Err(error) = open(
+            &PortSpec::Tap { device: "a0".to_owned(), settings: tap::TapSettings::default() },
+            0,
+        ) else {
             panic!("it was opened")
         };
         assert!(matches!(error, PortError::InUse { .. }), "{error:?}");

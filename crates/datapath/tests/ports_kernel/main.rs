@@ -7,6 +7,7 @@
     reason = "helpers outside of test functions fail the test that calls them"
 )]
 
+mod devices;
 mod frames;
 mod streams;
 
@@ -15,7 +16,7 @@ use std::{fs, panic::resume_unwind, process::Command, thread};
 use nix::sched::{CloneFlags, unshare};
 use shunt_datapath::{
     Packet, Pool,
-    port::{Port, PortSpec, Queues, open},
+    port::{Port, PortSpec, Queues, open, tap},
 };
 
 /// Runs `test` in a new network namespace in which nothing sends unasked.
@@ -49,11 +50,12 @@ fn ip(arguments: &str) {
 }
 
 fn packet_port(device: &str) -> Box<dyn Port> {
-    open(&PortSpec::AfPacket { device: device.to_owned() }, 0).unwrap()
+    open(&PortSpec::AfPacket { device: device.to_owned(), mtu: None }, 0).unwrap()
 }
 
 fn tap_port(device: &str) -> Box<dyn Port> {
-    open(&PortSpec::Tap { device: device.to_owned() }, 0).unwrap()
+    open(&PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() }, 0)
+        .unwrap()
 }
 
 fn one(port: &mut dyn Port) -> Queues {

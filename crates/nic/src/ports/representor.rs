@@ -95,6 +95,14 @@ impl Port for Representor {
         self.device.link_up()
     }
 
+    fn lost(&self) -> Option<String> {
+        self.device.lost()
+    }
+
+    fn remove_device(&self) -> Result<(), PortError> {
+        self.device.remove_device()
+    }
+
     fn mac(&self) -> [u8; 6] {
         self.device.mac()
     }

@@ -18,6 +18,8 @@ pub struct BridgeOptions {
     pub mac: String,
     /// Device behind the local port.
     pub local: LocalPort,
+    /// MTU of the device behind the local port, in bytes; 0: as the system sets it.
+    pub mtu: u32,
     /// Controllers to connect to, as `tcp:IP:PORT`.
     pub controllers: Vec<String>,
     /// Addresses to listen on for controllers, as `ptcp:PORT[:IP]`.
@@ -59,6 +61,8 @@ pub struct PortOptions {
     pub kind: PortType,
     /// Network device, for `af_packet` and `tap`; the name of the port if empty.
     pub device: String,
+    /// MTU of the device in bytes, for `af_packet` and `tap`; 0: as it is.
+    pub mtu: u32,
     /// Capture file to replay, for `pcap`; the port receives nothing if empty.
     pub rx: PathBuf,
     /// Capture file to write, for `pcap`; sent packets are discarded if empty.
@@ -100,13 +104,13 @@ pub enum PortVlanMode {
 #[serde(rename_all = "snake_case")]
 pub enum PortType {
     /// Discards packets that are sent and receives none.
-    #[default]
     Null,
     /// Receives packets from a capture file and writes packets to another.
     Pcap,
     /// One end of a link between two bridges of this daemon.
     Patch,
     /// A network device of the host, through a packet socket.
+    #[default]
     AfPacket,
     /// A TAP device that the switch creates.
     Tap,

@@ -211,6 +211,12 @@ impl BridgeOptions {
         // The datapath id is derived from the MAC address unless it is given.
         self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
         self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
+        if self.mtu > 0 && self.local == LocalPort::None {
+            let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");
+            let problem = SwitchError::Range { setting: "mtu", value, range };
+            return Err(ConfigError::at("mtu", problem));
+        }
         let mut numbers = HashMap::new();
         for (index, port) in self.ports.iter().enumerate() {
             port.mistake().map_err(|error| error.within("ports", index))?;
@@ -229,7 +235,7 @@ impl BridgeOptions {
             LocalPort::None => PortType::Unbound,
             LocalPort::Tap => PortType::Tap,
         };
-        PortOptions { name: self.name.clone(), kind, ..PortOptions::default() }
+        PortOptions { name: self.name.clone(), kind, mtu: self.mtu, ..PortOptions::default() }
     }
 
     /// Returns the datapath id: as configured, or derived from the MAC address.
@@ -289,6 +295,7 @@ impl PortOptions {
         if self.number > shunt_flow::PortNo::MAX.number() {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
         }
+        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
         let vlans = self.tag.iter().map(|tag| ("tag", *tag));
         for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
             if vlan > VLAN_MAX {
@@ -322,6 +329,7 @@ impl PortOptions {
         }
         let given = [
             ("device", !self.device.is_empty()),
+            ("mtu", self.mtu > 0),
             ("rx", !self.rx.as_os_str().is_empty()),
             ("tx", !self.tx.as_os_str().is_empty()),
             ("peer", !self.peer.is_empty()),
@@ -342,7 +350,7 @@ impl PortOptions {
                 (&[], "a null port has no further keys: remove them, or set `type`")
             }
             PortType::AfPacket | PortType::Tap => {
-                (&["device"], "an af_packet or tap port has no key but `device`")
+                (&["device", "mtu"], "an af_packet or tap port has no keys but `device` and `mtu`")
             }
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
@@ -354,6 +362,23 @@ impl PortOptions {
     pub fn device(&self) -> &str {
         if self.device.is_empty() { &self.name } else { &self.device }
     }
+
+    /// Returns the MTU to set, if one is configured.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        (self.mtu > 0).then_some(self.mtu)
+    }
+}
+
+/// Range of an MTU: every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than
+/// 65,535.
+const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
+
+/// Checks an MTU; 0 leaves the device as it is.
+fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
+    if mtu == 0 || MTUS.contains(&mtu) {
+        return Ok(());
+    }
+    Err(SwitchError::Range { setting: "mtu", value: mtu.to_string(), range: "68 to 65535" })
 }
 
 /// Checks the name of a bridge or port.
@@ -400,7 +425,8 @@ mod tests {
         assert_eq!(error_text(patch), expected);
         let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
         assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
-        let null = PortOptions { device: "eth0".into(), ..PortOptions::default() };
+        let null =
+            PortOptions { kind: PortType::Null, device: "eth0".into(), ..PortOptions::default() };
         assert_eq!(
             error_text(null),
             "port p1: a null port has no further keys: remove them, or set `type`"

@@ -127,10 +127,7 @@ impl Structure {
         settings: &config::BridgeOptions,
     ) -> Result<(), SwitchError> {
         let name = &settings.name;
-        let mac = settings.mac()?;
         self.add_configured_port(name, settings.local_port(), Some(PortNo::LOCAL)).await?;
-        self.bridges.with_port(id, PortNo::LOCAL, |port| port.mac = mac);
-        self.bridges.publish_ports();
         for port in &settings.ports {
             self.add_configured_port(name, port.clone(), None).await?;
         }
@@ -203,7 +200,7 @@ impl Structure {
     /// Adds a port of the configuration.
     ///
     /// An `af_packet` port stays down while its device does not exist.
-    async fn add_configured_port(
+    pub(crate) async fn add_configured_port(
         &self,
         bridge: &str,
         settings: config::PortOptions,
@@ -260,7 +257,7 @@ impl Structure {
     }
 
     async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
-        self.ports.detach(name).await?;
+        self.ports.remove(name).await?;
         let (id, datapath, info) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
@@ -278,6 +275,13 @@ impl Structure {
             self.bridges.lock().give_datapath_port_back(datapath, version);
         }
         self.notify(ControlEvent::PortRemoved(id, Box::new(info))).await;
+        Ok(())
+    }
+
+    /// Sets the VLANs of a port to those of `port`; returns when no packet uses the old ones.
+    pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
+        self.bridges.set_vlans(port)?;
+        self.plane.adopted_newest().await;
         Ok(())
     }
 

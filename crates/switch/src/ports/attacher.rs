@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shunt_datapath::{
     Command,
     command::ThreadPort,
-    port::{Port, Queues, open},
+    port::{Port, PortSpec, Queues, open},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
@@ -17,7 +17,10 @@ use tracing::{info, warn};
 use crate::{
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
-    ports::{bridges::Bridges, port::BridgePort, registry::BridgeRegistry},
+    ports::{
+        bridges::Bridges, host_addresses::host_addresses, port::BridgePort,
+        registry::BridgeRegistry,
+    },
     threads::data_plane::{DataPlane, StoppedThreads},
 };
 
@@ -46,6 +49,10 @@ impl PortAttacher {
             let port = bridges.find_port(name)?.1;
             (port.spec(), port.datapath.map_or(0, |number| u64::from(number.number())))
         };
+        let device = match &spec {
+            Some(PortSpec::AfPacket { device, .. }) => Some(device.clone()),
+            _ => None,
+        };
         let Some(spec) = spec else {
             self.bridges.publish_ports();
             return Ok(());
@@ -58,7 +65,11 @@ impl PortAttacher {
         let opened =
             opened.map_err(|error| SwitchError::System { doing: doing(), source: error.into() })?;
         let failed = |source| SwitchError::Port { name: name.to_owned(), source };
-        self.attach(name, opened.map_err(failed)?).await
+        self.attach(name, opened.map_err(failed)?).await?;
+        if let Some(device) = device {
+            warn_of_host_addresses(name, &device);
+        }
+        Ok(())
     }
 
     /// Adds an open port to the packet threads, and then to the tables.
@@ -107,6 +118,26 @@ impl PortAttacher {
 
     /// Removes a port from the tables, then from the packet threads, and closes it.
     pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
+        self.close(name, drop).await
+    }
+
+    /// Closes a port like [`Self::detach`], and removes the device that was created for it.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), SwitchError> {
+        let port = name.to_owned();
+        let remove_device = move |open: Box<dyn Port>| {
+            if let Err(error) = open.remove_device() {
+                warn!(error = with_causes(&error), "port {port}: the device cannot be removed");
+            }
+        };
+        self.close(name, remove_device).await
+    }
+
+    /// Takes a port out of the tables and the packet threads, and hands it to `end`.
+    async fn close(
+        &self,
+        name: &str,
+        end: impl FnOnce(Box<dyn Port>) + Send + 'static,
+    ) -> Result<(), SwitchError> {
         let (id, number, datapath, open) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
@@ -124,7 +155,10 @@ impl PortAttacher {
             let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
             // Closing a device takes the system a while, so this runs on neither a packet thread
             // nor this one.
-            let close = tokio::task::spawn_blocking(move || drop((queues, open)));
+            let close = tokio::task::spawn_blocking(move || {
+                end(open);
+                drop(queues);
+            });
             let _ = close.await;
         }
         if let Some(nic) = self.nic.front() {
@@ -172,7 +206,9 @@ impl PortAttacher {
             for port in bridge.ports.values_mut() {
                 let name = port.settings.name.clone();
                 if port.is_broken() {
-                    broken.push(name);
+                    broken.push((name, "the device has vanished".to_owned()));
+                } else if let Some(reason) = port.open.as_ref().and_then(|open| open.lost()) {
+                    broken.push((name, reason));
                 } else if let Some(open) = &port.open {
                     let link_up = open.link_up();
                     if link_up != port.link_up {
@@ -193,9 +229,9 @@ impl PortAttacher {
             self.bridges.publish_ports();
         }
         changed.into_iter().for_each(|(id, number)| self.bridges.changed().add(id, number));
-        for name in broken {
-            warn!("port {name}: device has vanished, down until it returns");
-            self.take_down(&name, "the device has vanished").await;
+        for (name, reason) in broken {
+            warn!("port {name}: {reason}; down until it returns");
+            self.take_down(&name, &reason).await;
         }
         for (name, id, number) in closed {
             if self.open(&name).await.is_ok() {
@@ -247,6 +283,16 @@ impl PortAttacher {
         };
         let open = bridge.ports.values().filter(is_open);
         open.map(|port| (port.settings.name.clone(), bridge.id, port.number)).collect()
+    }
+}
+
+/// Warns that the host would answer packets that the switch forwards, too.
+fn warn_of_host_addresses(port: &str, device: &str) {
+    for address in host_addresses(device) {
+        warn!(
+            "port {port}: device {device} has the address {address} of this host, which answers its \
+             packets beside the switch; give the address to the local port of the bridge"
+        );
     }
 }
 

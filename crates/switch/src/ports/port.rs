@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_datapath::{
     metrics::PortTraffic,
-    port::{Port, PortSpec},
+    port::{Port, PortSpec, tap::TapSettings},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -74,8 +74,17 @@ impl BridgePort {
                 tx: path(&settings.tx),
                 repeat: settings.repeat,
             },
-            PortType::AfPacket => PortSpec::AfPacket { device: settings.device().to_owned() },
-            PortType::Tap => PortSpec::Tap { device: settings.device().to_owned() },
+            PortType::AfPacket => {
+                PortSpec::AfPacket { device: settings.device().to_owned(), mtu: settings.mtu() }
+            }
+            PortType::Tap => {
+                let is_local = self.number == PortNo::LOCAL;
+                // The local port is the bridge's own: it has its address, and outlives the daemon
+                // with the addresses that the host gives it.
+                let mac = is_local.then_some(self.mac);
+                let tap = TapSettings { mac, mtu: settings.mtu(), persistent: is_local };
+                PortSpec::Tap { device: settings.device().to_owned(), settings: tap }
+            }
             PortType::Patch | PortType::Unbound => return None,
         })
     }

@@ -206,6 +206,9 @@ impl BridgeRegistry {
         }
         self.check_exclusive(&settings)?;
         let mut port = BridgePort::new(settings, number, threads, now);
+        if number == PortNo::LOCAL {
+            port.mac = self.find(bridge)?.settings.mac()?;
+        }
         match backing {
             PortBacking::Packets => port.datapath = Some(self.take_datapath_port()?),
             PortBacking::None => port.link_up = true,

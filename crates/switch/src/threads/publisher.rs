@@ -12,11 +12,12 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use shunt_datapath::{ChangeSender, LearnSeq, LearnedChange};
 use shunt_pipeline::{
     Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
 };
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::{
     openflow::events::{Removals, RemovedRule},
@@ -63,7 +64,7 @@ impl Publisher {
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
     ) -> Result<Version, E> {
-        let changes = self.changes.lock();
+        let changes = self.lock();
         let change = make(&self.pipeline)?;
         let version = change.version;
         if !change.deltas.is_empty() {
@@ -83,7 +84,7 @@ impl Publisher {
         learn_requests: Vec<(OwnerId, LearnSeq)>,
         count: u64,
     ) {
-        let changes = self.changes.lock();
+        let changes = self.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
         self.send_change(&changes, LearnedChange { change, learn_requests });
         // Release: a thread that reads the number also sees the version.
@@ -106,14 +107,35 @@ impl Publisher {
     /// callers, since versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
-        let mut refused = changes.send_learned(learned);
+        let refused = changes.send_learned(learned);
         if refused.is_err() {
             self.delayed.fetch_add(1, Ordering::Relaxed);
         }
-        while let Err(back) = refused {
-            std::thread::sleep(FULL_QUEUE_PAUSE);
-            refused = changes.send_learned(back);
+        if let Err(back) = refused {
+            wait_outside_tasks(|| {
+                let mut refused = Err(back);
+                while let Err(back) = refused {
+                    std::thread::sleep(FULL_QUEUE_PAUSE);
+                    refused = changes.send_learned(back);
+                }
+            });
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ChangeSender> {
+        self.changes.try_lock().unwrap_or_else(|| wait_outside_tasks(|| self.changes.lock()))
+    }
+}
+
+/// Waits on this thread, and lets another thread run the other tasks meanwhile.
+///
+/// A change is published by a call that does not return before its version is sent. A task that waits
+/// in such a call must not hold a worker of the runtime: timers and sockets would stand still.
+fn wait_outside_tasks<T>(wait: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+        // The learner's thread has no runtime, and a runtime of one thread has no other.
+        _ => wait(),
     }
 }
 

@@ -331,6 +331,7 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
     let port = |name: &str, number| config::PortOptions {
         name: name.into(),
         number,
+        kind: config::PortType::Null,
         ..Default::default()
     };
     bench.switch.add_port("br0", port("p1", 1)).await.unwrap();
@@ -352,7 +353,8 @@ async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
         (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
     };
     let world = World::with(1, slow).await;
-    let port = config::PortOptions { name: "p4".into(), number: 4, ..Default::default() };
+    let kind = config::PortType::Null;
+    let port = config::PortOptions { name: "p4".into(), number: 4, kind, ..Default::default() };
     world.bench.switch.add_port("br0", port).await.unwrap();
     world.add(&["udp,actions=output:2"]).await;
     world.ends[0].send(&frame());

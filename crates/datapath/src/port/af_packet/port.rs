@@ -24,7 +24,8 @@ use crate::packet::{
 };
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
-    error::tx_end_of,
+    claim::{DeviceClaim, refuse_member},
+    error::{new_name, tx_end_of},
     sys::{self, DeviceName},
 };
 
@@ -32,12 +33,16 @@ use crate::port::{
 /// These are a few bursts of packets that are segmented later.
 const SEND_BUFFER: c_int = 8 << 20;
 const NEEDS: &str = "CAP_NET_RAW";
+/// The capability to set the MTU.
+const ADMIN: &str = "CAP_NET_ADMIN";
 
 /// A network device of the host.
 pub struct AfPacket {
     device: DeviceName,
     index: c_uint,
     mac: [u8; 6],
+    /// Keeps other switches away from the device.
+    _claim: DeviceClaim,
     /// A socket for requests about the device; it receives nothing.
     /// It is in the network namespace in which it was opened.
     control: OwnedFd,
@@ -53,18 +58,25 @@ struct Socket {
 }
 
 impl AfPacket {
-    /// Opens the device of this name.
+    /// Opens the device of this name, and sets its MTU if one is given.
     ///
     /// # Errors
     ///
-    /// If there is no such device, or the daemon lacks `CAP_NET_RAW`.
-    pub fn open(device: &str) -> Result<Self, PortError> {
+    /// If there is no such device, if it has another user, or if the daemon lacks `CAP_NET_RAW`.
+    pub fn open(device: &str, mtu: Option<u32>) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
         let control = packet_socket().map_err(failed)?;
         let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
         let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
-        Ok(Self { device, index, mac, control, sockets: Vec::new() })
+        refuse_member(&device, index)?;
+        let claim = DeviceClaim::take("af_packet", &device, index)?;
+        if let Some(mtu) = mtu {
+            let failed =
+                |source| PortError::device("set the MTU of", device.as_str(), ADMIN, source);
+            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
+        }
+        Ok(Self { device, index, mac, _claim: claim, control, sockets: Vec::new() })
     }
 
     /// Creates a socket that receives from the device into its ring.
@@ -157,6 +169,10 @@ impl Port for AfPacket {
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;
         sys::device_flags(self.control.as_fd(), &self.device)
             .is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    fn lost(&self) -> Option<String> {
+        new_name(self.device.as_str(), self.index)
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -1,0 +1,126 @@
+//! Settings and users of devices: addresses, names, and other programs.
+
+use std::fs;
+
+use shunt_datapath::{
+    PortError,
+    port::{PortSpec, open, tap::TapSettings},
+};
+
+use crate::{in_namespace, ip, packet_port, tap_port};
+
+const MAC: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
+
+/// Returns an attribute of a device of this thread's namespace, such as its address.
+fn attribute(device: &str, name: &str) -> String {
+    let shown = std::process::Command::new("ip")
+        .args(["-o", "link", "show", device])
+        .output()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let shown = shown.unwrap_or_default();
+    let mut words = shown.split_whitespace().skip_while(|word| *word != name);
+    words.nth(1).unwrap_or_default().to_owned()
+}
+
+fn tap_with(settings: TapSettings) -> Result<Box<dyn shunt_datapath::port::Port>, PortError> {
+    open(&PortSpec::Tap { device: "t0".to_owned(), settings }, 0)
+}
+
+#[test]
+fn a_tap_gets_its_address_and_mtu() {
+    in_namespace(|| {
+        let settings = TapSettings { mac: Some(MAC), mtu: Some(9000), persistent: false };
+        let port = tap_with(settings).unwrap();
+        assert_eq!(port.mac(), MAC);
+        assert_eq!(attribute("t0", "link/ether"), "02:11:22:33:44:55");
+        assert_eq!(attribute("t0", "mtu"), "9000");
+        drop(port);
+        assert_eq!(attribute("t0", "mtu"), "", "it is gone");
+    });
+}
+
+#[test]
+fn a_persistent_tap_stays_until_it_is_removed() {
+    in_namespace(|| {
+        let settings = TapSettings { persistent: true, ..TapSettings::default() };
+        drop(tap_with(settings).unwrap());
+        ip("link set t0 address 02:00:00:00:00:07");
+        let port = tap_with(settings).unwrap();
+        assert_eq!(port.mac(), [2, 0, 0, 0, 0, 7], "the device is the same");
+        port.remove_device().unwrap();
+        drop(port);
+        assert_eq!(attribute("t0", "mtu"), "");
+    });
+}
+
+#[test]
+fn the_mtu_of_a_device_is_set() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1400) };
+        let port = open(&spec, 0).unwrap();
+        assert_eq!(attribute("a0", "mtu"), "1400");
+        drop(port);
+        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1) };
+        let Err(error) = open(&spec, 0) else { panic!("an MTU of one byte was accepted") };
+        assert_eq!(error.to_string(), "cannot set the MTU of a0");
+    });
+}
+
+#[test]
+fn a_device_has_one_switch() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        let first = packet_port("a0");
+        let again = || open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None }, 0);
+        let Err(error) = again() else { panic!("two ports have one device") };
+        let process = std::process::id();
+        let expected = format!("a0 belongs to another shuntd (process {process})");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        // A new name does not free the device.
+        ip("link set a0 name a1");
+        let renamed = open(&PortSpec::AfPacket { device: "a1".to_owned(), mtu: None }, 0);
+        assert!(matches!(renamed, Err(PortError::Claimed { .. })));
+        ip("link set a1 name a0");
+        drop(first);
+        assert!(again().is_ok(), "the claim ends with the port");
+    });
+}
+
+#[test]
+fn a_member_of_a_bridge_is_refused() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        let bridge = std::process::Command::new("ip")
+            .args(["link", "add", "lan0", "type", "bridge"])
+            .status();
+        if !bridge.is_ok_and(|status| status.success()) {
+            println!("SKIPPED: this kernel has no bridges");
+            return;
+        }
+        ip("link set a0 master lan0");
+        // `/sys` of this process may show another namespace.
+        if fs::read_to_string("/sys/class/net/a0/ifindex").is_err() {
+            println!("SKIPPED: /sys shows another network namespace");
+            return;
+        }
+        let Err(error) = open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None }, 0) else {
+            panic!("a member of a bridge was attached");
+        };
+        assert!(error.to_string().contains("a0 is a member of lan0"), "{error}");
+    });
+}
+
+#[test]
+fn a_renamed_device_is_lost() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        let (veth, tap) = (packet_port("a0"), tap_port("t0"));
+        assert_eq!((veth.lost(), tap.lost()), (None, None));
+        ip("link set t0 down");
+        ip("link set a0 name a1");
+        ip("link set t0 name t1");
+        assert_eq!(veth.lost().as_deref(), Some("the device a0 was renamed to a1"));
+        assert_eq!(tap.lost().as_deref(), Some("the device t0 was renamed to t1"));
+    });
+}
