@@ -17,6 +17,7 @@ use crate::{
     open_vswitch, render, render_caches, render_evict,
     rpc::{CallError, RpcClient},
     run_dir, setting,
+    state_file::write_whole,
 };
 
 /// Control a running shuntd.
@@ -68,8 +69,8 @@ enum Command {
         bridge: String,
         /// Name of the port: at most 15 bytes.
         name: String,
-        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
-        /// repeat=once|endless, peer=PORT. The default type is af_packet.
+        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, mtu=BYTES, rx=FILE,
+        /// tx=FILE, repeat=once|endless, peer=PORT. The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged.
         #[arg(value_name = "KEY=VALUE")]
@@ -112,6 +113,26 @@ enum Command {
         /// names the valid ones.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+    },
+    /// Load the configuration file of the daemon again, like SIGHUP.
+    ///
+    /// Bridges, ports and settings that differ from the last load change at once. Keys that only
+    /// apply at the start of the daemon are listed. Objects that were added with `shuntctl` stay.
+    Reload,
+    /// Save bridges, ports, settings, rules, groups and meters to a file.
+    ///
+    /// Rules are in the syntax of `ovs-ofctl`. Counters and learned MAC addresses are not saved.
+    Save {
+        /// Write to this file instead of standard output.
+        file: Option<PathBuf>,
+    },
+    /// Restore a file that `save` or `shuntd --state` has written.
+    ///
+    /// Adds the bridges and ports that are missing, sets the settings, and replaces the rules, groups
+    /// and meters of each bridge in the file at once.
+    Restore {
+        /// File to restore.
+        file: PathBuf,
     },
     /// Show the settings that `set` can change.
     Settings {
@@ -189,7 +210,7 @@ enum Command {
     /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {
         /// Wait this many seconds between two updates.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         interval: u64,
         /// End after this many updates; 0: never.
         #[arg(long, default_value_t = 0)]
@@ -207,9 +228,12 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
-    /// Stop the daemon.
+    /// Stop the daemon, and wait until it has ended.
     Exit,
 }
+
+/// Maximum time that `exit` waits for the end of the daemon.
+const EXIT_MAX: Duration = Duration::from_secs(30);
 
 /// Interval between two requests for captured packets.
 const CAPTURE_INTERVAL: Duration = Duration::from_millis(100);
@@ -223,10 +247,11 @@ pub fn main() -> ExitCode {
         Err(error) => {
             print_error(&error);
             match error {
-                CallError::Refused(_) => ExitCode::FAILURE,
-                CallError::NoDaemon { .. } | CallError::Unreachable { .. } | CallError::Broken => {
-                    ExitCode::from(3)
-                }
+                CallError::Refused(_) | CallError::StillRuns { .. } => ExitCode::FAILURE,
+                CallError::NoDaemon { .. }
+                | CallError::Unreachable { .. }
+                | CallError::NotPermitted { .. }
+                | CallError::Broken => ExitCode::from(3),
             }
         }
     }
@@ -269,7 +294,7 @@ fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
 fn print_error(error: &CallError) {
     eprintln!("shuntctl: {error}");
     if let CallError::NoDaemon { .. } | CallError::Unreachable { .. } = error {
-        eprintln!("check that shuntd runs with this --run-dir, and that you may access its socket");
+        eprintln!("check that shuntd runs with this --run-dir");
     }
 }
 
@@ -305,6 +330,22 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             silent(&mut client, "shunt/set-vlans", &followed_by(&[name], settings))
         }
         Command::Macs { bridge } => printed(&mut client, "fdb/show", &[bridge]),
+        Command::Reload => printed(&mut client, "shunt/reload", &[]),
+        Command::Save { file } => {
+            let state = client.call("shunt/save", &[])?;
+            let failed = |error: io::Error| CallError::Refused(format!("cannot write: {error}"));
+            match file {
+                Some(path) => write_whole(path, &state).map_err(failed)?,
+                None => print(&state),
+            }
+            Ok(())
+        }
+        Command::Restore { file } => {
+            // The daemon reads the file, in another working directory.
+            let path = std::path::absolute(file)
+                .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
+            printed(&mut client, "shunt/restore", &[&path.to_string_lossy()])
+        }
         Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
         Command::Settings { json } => {
             shown(&mut client, "shunt/settings", &[], *json, render::settings)
@@ -340,14 +381,16 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Capture { place, file, count } => {
             capture(&mut client, place, file.as_deref(), *count)
         }
-        Command::Exit => silent(&mut client, "exit", &[]),
+        Command::Exit => {
+            client.call("exit", &[])?;
+            client.wait_for_end(EXIT_MAX)
+        }
     }
 }
 
 /// Connects to the daemon of a run directory.
 fn connect(folder: &Path) -> Result<RpcClient, CallError> {
-    let missing = |why| CallError::NoDaemon { folder: folder.display().to_string(), why };
-    RpcClient::connect(&run_dir::find_socket(folder).map_err(missing)?)
+    RpcClient::connect(&run_dir::find_socket(folder)?)
 }
 
 fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
@@ -410,7 +453,7 @@ fn top(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallErro
             return Ok(());
         }
         before = Some(now);
-        sleep(Duration::from_secs(interval.max(1)));
+        sleep(Duration::from_secs(interval));
     }
 }
 

@@ -87,6 +87,21 @@ pub(crate) enum ConfigFileError {
     },
 }
 
+impl ConfigFileError {
+    /// Returns the message with its place and the way to correct it, for a log line.
+    pub(crate) fn in_one_line(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}"),
+            Self::Text { message, text, span, help } => {
+                let before = text.inner().get(..span.offset()).unwrap_or_default();
+                let line = before.matches('\n').count() + 1;
+                let help = help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+                format!("{}:{line}: {message}{help}", text.name())
+            }
+        }
+    }
+}
+
 /// Reads a configuration file.
 ///
 /// # Errors
@@ -309,6 +324,16 @@ mod tests {
         assert_eq!(message, "unknown key `naem`");
         assert_eq!(help.as_deref(), Some("did you mean `name`?"));
         assert_eq!(place, "naem");
+    }
+
+    #[test]
+    fn a_log_line_has_place_and_correction() {
+        let Err(error) = parse("shunt.toml", "[[bridge]]\nnaem = \"br0\"\n".into()) else {
+            panic!("a misspelled key was accepted");
+        };
+        let line = error.in_one_line();
+        assert!(line.starts_with("shunt.toml:2: unknown key `naem`"), "{line}");
+        assert!(line.ends_with("; did you mean `name`?"), "{line}");
     }
 
     #[test]

@@ -22,10 +22,13 @@ use tracing::{info, warn};
 
 use crate::{
     config::{self, ConfigFile, ConfigFileError},
+    limits,
     methods::DaemonMethods,
     nic::{self, NicArguments},
+    reload::Reloader,
     rpc,
     run_dir::{ClaimError, RunDir},
+    state_file::{StateFile, StateKeeper, log_resumed},
     trace_log,
 };
 
@@ -43,6 +46,12 @@ struct Arguments {
     /// Create sockets and the pid file in this directory; create it if needed.
     #[arg(long, value_name = "DIR", default_value = "/run/shunt")]
     run_dir: PathBuf,
+    /// Restore bridges, ports, settings and rules from this file, and keep it up to date.
+    ///
+    /// The file is created if it does not exist, written after changes and at the end, and replaced as
+    /// a whole. What the configuration file has changed since the last run is applied.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// Check the configuration file and exit.
     #[arg(long)]
     check: bool,
@@ -73,6 +82,9 @@ enum DaemonError {
     #[error("{0}")]
     Switch(String),
     #[error("{0}")]
+    #[diagnostic(help("move the file away to start without its bridges, ports and rules"))]
+    State(String),
+    #[error("{0}")]
     Nic(String),
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
@@ -85,10 +97,10 @@ enum DaemonError {
 impl DaemonError {
     /// Returns the exit code.
     ///
-    /// 2 for an invalid configuration, 3 if another daemon runs, else 1.
+    /// 2 for an invalid configuration or state file, 3 if another daemon runs, else 1.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Logging(_) => ExitCode::from(2),
+            Self::Config(_) | Self::Logging(_) | Self::State(_) => ExitCode::from(2),
             Self::Running(..) => ExitCode::from(3),
             Self::Switch(_) | Self::Nic(_) | Self::System { .. } => ExitCode::FAILURE,
         }
@@ -133,6 +145,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         return Ok(());
     }
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
+    limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("shunt-control")
@@ -143,21 +156,69 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments)),
         None => {
             let run_dir = RunDir::claim(&arguments.run_dir)?;
-            runtime.block_on(serve(&file.switch(), &arguments.run_dir, run_dir.socket()))
+            runtime.block_on(serve(arguments, file, run_dir.socket()))
         }
     }
 }
 
 async fn serve_nic(arguments: &NicArguments) -> Result<(), DaemonError> {
-    let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
+    let mut signals = Signals::new().map_err(system("wait for signals"))?;
     let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+        while let Signal::Reload = signals.next().await {
+            info!("nic: SIGHUP ignored, the command line is the only configuration");
         }
     };
     let run = nic::run(arguments, random_seed(), stop).await;
     run.map_err(|error| DaemonError::Nic(with_causes(&error)))
+}
+
+/// A request by signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// The signals of the daemon, from its start to its end.
+///
+/// A signal with a handler cannot kill the process, so no signal but SIGKILL leaves sockets behind.
+struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
+    /// SIGUSR1 and SIGUSR2, which change nothing.
+    user: [unix::Signal; 2],
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let signal = |kind| unix::signal(kind);
+        Ok(Self {
+            terminate: signal(unix::SignalKind::terminate())?,
+            interrupt: signal(unix::SignalKind::interrupt())?,
+            hangup: signal(unix::SignalKind::hangup())?,
+            user: [
+                signal(unix::SignalKind::user_defined1())?,
+                signal(unix::SignalKind::user_defined2())?,
+            ],
+        })
+    }
+
+    /// Waits for the next request. It may be cancelled without losing one.
+    async fn next(&mut self) -> Signal {
+        let [first, second] = &mut self.user;
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Signal::Stop,
+                _ = self.interrupt.recv() => return Signal::Stop,
+                _ = self.hangup.recv() => return Signal::Reload,
+                _ = first.recv() => info!("shuntd: SIGUSR1 ignored"),
+                _ = second.recv() => info!("shuntd: SIGUSR2 ignored"),
+            }
+        }
+    }
 }
 
 /// Returns a random seed, so that peers cannot choose keys that collide.
@@ -165,20 +226,35 @@ fn random_seed() -> u64 {
     foldhash::quality::RandomState::default().build_hasher().finish()
 }
 
-async fn serve(
-    config: &shunt_switch::Config,
-    folder: &Path,
-    socket: &Path,
-) -> Result<(), DaemonError> {
-    let started = Switch::start(config, Some(folder.to_path_buf()), random_seed()).await;
+async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result<(), DaemonError> {
+    let mut signals = Signals::new().map_err(system("wait for signals"))?;
+    let saved = arguments.state.as_deref().map(StateFile::read).transpose();
+    let saved = saved.map_err(DaemonError::State)?.flatten();
+    let config = match &saved {
+        // The state has the bridges, with all changes of the last run.
+        Some(_) => shunt_switch::Config { bridges: Vec::new(), ..file.switch() },
+        None => file.switch(),
+    };
+    let run_dir = arguments.run_dir.clone();
+    let started = Switch::start(&config, Some(run_dir), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
+    if let (Some(saved), Some(path)) = (&saved, &arguments.state) {
+        let resumed = saved.resume(&switch, &file.switch()).await.map_err(DaemonError::State)?;
+        log_resumed(path, &resumed);
+    }
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
-    let methods = Arc::new(DaemonMethods::new(Arc::clone(&switch), Arc::clone(&stop)));
-    info!(socket = %socket.display(), bridges = config.bridges.len(), "shuntd {}: ready", env!("CARGO_PKG_VERSION"));
+    let reloader = Arc::new(Reloader::new(arguments.config.clone(), file, Arc::clone(&switch)));
+    let methods = DaemonMethods::new(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
+    let methods = Arc::new(methods);
+    let keeper = arguments.state.as_ref().map(|path| {
+        let keeper = StateKeeper::new(path.clone(), Arc::clone(&switch), Arc::clone(&reloader));
+        Arc::new(keeper)
+    });
+    let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
+    log_ready(arguments, &config, socket);
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-    let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -199,13 +275,41 @@ async fn serve(
                 }
             },
             () = stop.notified() => break,
-            _ = terminate.recv() => break,
-            _ = tokio::signal::ctrl_c() => break,
+            signal = signals.next() => match signal {
+                Signal::Stop => break,
+                Signal::Reload => {
+                    // The result is logged. It runs beside the loop, so that clients and signals
+                    // are served meanwhile.
+                    let reloader = Arc::clone(&reloader);
+                    tokio::spawn(async move { drop(reloader.reload().await) });
+                }
+            },
         }
     }
     info!("shuntd: stopping");
+    if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
+        // The last write must not meet another one.
+        keeping.abort();
+        let _ = keeping.await;
+        keeper.write().await;
+    }
     switch.stop().await;
     Ok(())
+}
+
+/// Logs that the daemon serves clients, with all that distinguishes it from another one.
+fn log_ready(arguments: &Arguments, config: &shunt_switch::Config, socket: &Path) {
+    let file =
+        arguments.config.as_ref().map_or_else(|| "none".into(), |file| file.display().to_string());
+    info!(
+        config = file,
+        socket = %socket.display(),
+        bridges = config.bridges.len(),
+        ports = config.bridges.iter().map(|bridge| bridge.ports.len()).sum::<usize>(),
+        packet_threads = config.threads.packet,
+        "shuntd {}: ready",
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
 fn system(doing: &str) -> impl FnOnce(io::Error) -> DaemonError {

@@ -2,15 +2,17 @@
 //!
 //! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. It serves
 //! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `methods`) in its run directory
-//! (`run_dir`).
+//! (`run_dir`). SIGHUP loads the configuration again (`reload`).
 
 pub mod client;
 mod config;
 pub mod daemon;
+mod limits;
 mod methods;
 mod metrics;
 mod nic;
 mod open_vswitch;
+mod reload;
 mod render;
 mod render_caches;
 mod render_evict;
@@ -18,6 +20,7 @@ mod render_nic;
 mod rpc;
 mod run_dir;
 mod setting;
+mod state_file;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod trace_log;

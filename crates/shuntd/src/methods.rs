@@ -1,6 +1,6 @@
 //! The methods of the control socket: some of `ovs-vswitchd`, and our own.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,15 +9,19 @@ use shunt_switch::{Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 
 use crate::{
-    metrics, render,
+    metrics,
+    reload::{self, Reloader},
+    render,
     rpc::Methods,
     setting::{self, unknown},
+    state_file::StateFile,
     trace_log,
 };
 
 /// The methods of a running daemon.
 pub(crate) struct DaemonMethods {
     switch: Arc<Switch>,
+    reloader: Arc<Reloader>,
     stop: Arc<Notify>,
 }
 
@@ -58,6 +62,9 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
     method("shunt/metrics", "caches|evict", 1, 1),
+    method("shunt/reload", "", 0, 0),
+    method("shunt/restore", "file", 1, 1),
+    method("shunt/save", "", 0, 0),
     method("shunt/set", "key=value [key=value..]", 1, SETTINGS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/settings", "", 0, 0),
@@ -70,8 +77,12 @@ const METHODS: &[RpcMethod] = &[
 ];
 
 impl DaemonMethods {
-    pub(crate) const fn new(switch: Arc<Switch>, stop: Arc<Notify>) -> Self {
-        Self { switch, stop }
+    pub(crate) const fn new(
+        switch: Arc<Switch>,
+        reloader: Arc<Reloader>,
+        stop: Arc<Notify>,
+    ) -> Self {
+        Self { switch, reloader, stop }
     }
 
     async fn run(&self, method: &str, parameters: &[String]) -> Result<String, String> {
@@ -158,6 +169,14 @@ impl DaemonMethods {
             ("shunt/capture-stop", [id]) => {
                 let dropped = switch.stop_capture(capture_id(id)?).await;
                 Ok(dropped.ok_or("no such capture: it ended, or never started")?.to_string())
+            }
+            ("shunt/reload", _) => self.reloader.reload().await,
+            ("shunt/save", _) => StateFile::of(switch, self.reloader.loaded().await).text(),
+            ("shunt/restore", [path]) => {
+                let saved = StateFile::read(Path::new(path))?;
+                let saved = saved.ok_or_else(|| format!("{path} does not exist"))?;
+                let report = saved.restore(switch).await?;
+                Ok(reload::text(&report, "the state is in force already\n"))
             }
             ("shunt/set", words) => self.set(words).await,
             ("shunt/settings", _) => json(&self.settings()),

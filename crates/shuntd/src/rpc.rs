@@ -7,10 +7,11 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     os::unix::net::UnixStream as BlockingStream,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -184,7 +185,19 @@ pub(crate) enum CallError {
         /// Path of the socket.
         path: String,
         /// Error of the system.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// The user may not access the files of the daemon.
+    #[error("permission denied: {path}; run shuntctl as root or as the user of shuntd")]
+    NotPermitted {
+        /// The file or socket.
+        path: String,
+    },
+    /// The daemon has not ended in time.
+    #[error("the daemon still runs {seconds} s after it was asked to exit: look at its log")]
+    StillRuns {
+        /// Time waited.
+        seconds: u64,
     },
     /// The connection closed, or the reply is not valid.
     #[error("the daemon closed the connection without a reply")]
@@ -204,10 +217,14 @@ pub(crate) struct RpcClient {
 impl RpcClient {
     /// Connects to a daemon's control socket.
     pub(crate) fn connect(path: &Path) -> Result<Self, CallError> {
-        let stream = BlockingStream::connect(path).map_err(|source| CallError::Unreachable {
-            path: path.display().to_string(),
-            source,
-        })?;
+        let failed = |source: io::Error| {
+            let path = path.display().to_string();
+            match source.kind() {
+                io::ErrorKind::PermissionDenied => CallError::NotPermitted { path },
+                _ => CallError::Unreachable { path, source },
+            }
+        };
+        let stream = BlockingStream::connect(path).map_err(failed)?;
         Ok(Self { stream, replies: Objects::default(), calls: 0 })
     }
 
@@ -223,6 +240,19 @@ impl RpcClient {
         }
         let result = reply.get("result").and_then(Value::as_str);
         result.map(str::to_owned).ok_or(CallError::Broken)
+    }
+
+    /// Waits until the daemon closes the connection because it has ended.
+    pub(crate) fn wait_for_end(mut self, longest: Duration) -> Result<(), CallError> {
+        let mut rest = [0; 1];
+        let waited = self.stream.set_read_timeout(Some(longest));
+        match waited.and_then(|()| self.stream.read(&mut rest)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(CallError::StillRuns { seconds: longest.as_secs() })
+            }
+            // A reset is an end, too.
+            _ => Ok(()),
+        }
     }
 
     fn reply(&mut self) -> Result<Value, CallError> {

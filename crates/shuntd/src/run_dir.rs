@@ -3,17 +3,27 @@
 //! A daemon owns the directory while it holds a lock on `shuntd.pid`. The system releases the lock
 //! when the process ends in any way, so files of a killed daemon block nobody. The pid file holds
 //! the process id, which is part of the socket name.
+//!
+//! There are two locks on the file. The one of `flock(2)` belongs to the open file and keeps other
+//! daemons away. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd` takes
+//! the file for stale unless the process in it holds one.
 
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     thread::sleep,
     time::Duration,
 };
 
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use thiserror::Error;
+
+use crate::rpc::CallError;
 
 /// A reason why a daemon cannot use a run directory.
 #[derive(Debug, Error)]
@@ -83,6 +93,7 @@ impl RunDir {
         let id = std::process::id();
         lock.set_len(0)?;
         lock.write_all(format!("{id}\n").as_bytes())?;
+        lock_record(&lock)?;
         remove_sockets(folder)?;
         Ok(Self { pid: pid_file(folder), socket: socket(folder, &id.to_string()), _lock: lock })
     }
@@ -104,16 +115,20 @@ impl Drop for RunDir {
 ///
 /// # Errors
 ///
-/// A description of the problem with the pid file.
-pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, String> {
+/// If the pid file does not exist, is empty, or cannot be read.
+pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, CallError> {
     let file = pid_file(folder);
+    let missing = |why| CallError::NoDaemon { folder: folder.display().to_string(), why };
     match fs::read_to_string(&file) {
-        Ok(id) if id.trim().is_empty() => Err(format!("{} is empty", file.display())),
+        Ok(id) if id.trim().is_empty() => Err(missing(format!("{} is empty", file.display()))),
         Ok(id) => Ok(socket(folder, id.trim())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("{} does not exist", file.display()))
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(CallError::NotPermitted { path: file.display().to_string() })
         }
-        Err(error) => Err(format!("cannot read {}: {error}", file.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(missing(format!("{} does not exist", file.display())))
+        }
+        Err(error) => Err(missing(format!("cannot read {}: {error}", file.display()))),
     }
 }
 
@@ -125,15 +140,34 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("shuntd.{id}.ctl"))
 }
 
-/// Removes the sockets of killed daemons.
+/// Takes the record lock of `fcntl(2)` on the whole file.
+///
+/// The system releases it when the process closes any descriptor of the file, so nothing else in
+/// this process may open the pid file.
+fn lock_record(file: &File) -> io::Result<()> {
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_SETLK(&whole)).map(drop).map_err(io::Error::from)
+}
+
+/// Removes the control and management sockets of killed daemons.
 ///
 /// The owner of the lock knows that no other daemon runs.
 fn remove_sockets(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix("shuntd.")?.strip_suffix(".ctl"));
-        if id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit())) {
-            fs::remove_file(folder.join(&name))?;
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let id = name.strip_prefix("shuntd.").and_then(|name| name.strip_suffix(".ctl"));
+        let is_control = id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_stale = is_control || name.ends_with(".mgmt");
+        if is_stale && entry.file_type()?.is_socket() {
+            fs::remove_file(entry.path())?;
         }
     }
     Ok(())

@@ -155,6 +155,25 @@ pub enum SwitchError {
     /// A text is not a rule.
     #[error(transparent)]
     RuleText(#[from] shunt_pipeline::text::RuleTextError),
+    /// A saved text is not a rule, group or meter.
+    #[error("`{text}` in the saved state: {problem}")]
+    SavedText {
+        /// The text.
+        text: String,
+        /// The mistake in it.
+        problem: String,
+    },
+    /// The saved state has the format of another version of the switch.
+    #[error(
+        "the saved state has format {found}, and this version reads format {known}: restore it with \
+         the version that has saved it"
+    )]
+    SavedFormat {
+        /// Format of the state.
+        found: u32,
+        /// Format that can be read.
+        known: u32,
+    },
     /// A system call failed.
     #[error("cannot {doing}: {source}")]
     System {

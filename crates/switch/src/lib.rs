@@ -17,13 +17,13 @@
 //!
 //! use shunt_switch::{
 //!     Config, Switch,
-//!     config::{BridgeOptions, PortOptions},
+//!     config::{BridgeOptions, PortOptions, PortType},
 //! };
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn Error>> {
 //!     let switch = Switch::start(&Config::default(), None, 1).await?;
-//!     let port = |number| PortOptions { name: format!("p{number}"), number, ..PortOptions::default() };
+//!     let port = |number| PortOptions { name: format!("p{number}"), number, kind: PortType::Null, ..PortOptions::default() };
 //!     let ports = vec![port(1), port(2)];
 //!     let bridge = BridgeOptions { name: "br0".into(), ports, ..BridgeOptions::default() };
 //!     switch.add_bridge(&bridge).await?;
@@ -44,6 +44,8 @@ mod error;
 mod nic;
 mod openflow;
 mod ports;
+mod reload;
+mod saved_state;
 mod status;
 mod switch;
 mod threads;
@@ -55,6 +57,8 @@ pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::endpoint::{ControllerEndpoint, EndpointError};
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
+pub use reload::ReloadReport;
+pub use saved_state::{SavedState, SavedTables};
 pub use status::{
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,

@@ -19,6 +19,8 @@ use crate::{
     error::SwitchError,
     openflow::servers::OpenFlowServers,
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
+    reload::{self, ReloadReport},
+    saved_state::{self, SavedState},
     status::{
         bridge::BridgeStatus,
         caches::{CacheStatus, DropStatus},
@@ -235,9 +237,7 @@ impl Switch {
     ///
     /// If the port or a VLAN does not exist.
     pub async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
-        self.control.bridges.set_vlans(port)?;
-        self.control.plane.adopted_newest().await;
-        Ok(())
+        self.control.structure().await.set_vlans(port).await
     }
 
     /// Returns the MAC addresses in the table of `NORMAL`, by VLAN.
@@ -276,6 +276,41 @@ impl Switch {
     #[must_use]
     pub fn config(&self) -> Config {
         self.control.config.lock().clone()
+    }
+
+    /// Applies the differences between two configurations, as far as they can change at run time.
+    ///
+    /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
+    /// equal in both stay as they are, even if they were changed at run time.
+    pub async fn reload(&self, before: &Config, after: &Config) -> ReloadReport {
+        reload::reload(&*self.control.structure().await, before, after).await
+    }
+
+    /// Returns the state that [`Self::restore`] reads.
+    ///
+    /// It takes time in proportion to the number of rules.
+    #[must_use]
+    pub fn save(&self) -> SavedState {
+        saved_state::save(&self.control)
+    }
+
+    /// Restores a saved state.
+    ///
+    /// Bridges and ports of the state are added if they do not exist, and settings get its values.
+    /// The rules, groups and meters of its bridges are replaced, each bridge as one version. Other
+    /// bridges and ports stay. The report has each change, and each that was refused.
+    ///
+    /// # Errors
+    ///
+    /// If the state has another format, or contains a text that is not valid; then nothing changes.
+    pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
+        saved_state::restore(&self.control, state).await
+    }
+
+    /// Returns the newest version: a number that grows with every change of rules and ports.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.control.plane.pipeline().version()
     }
 
     /// Changes several settings at once, by name and value.

@@ -7,7 +7,9 @@ mod controllers;
 mod evict;
 mod nic;
 mod ports;
+mod reload;
 mod run_dir;
+mod state;
 mod trace;
 
 use std::{

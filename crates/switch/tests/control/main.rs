@@ -16,6 +16,7 @@ mod evictions;
 mod expiry;
 mod nic;
 mod nic_law;
+mod saved_state;
 mod structure;
 mod threads;
 mod trace;

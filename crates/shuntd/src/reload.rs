@@ -1,0 +1,99 @@
+//! Reload of the configuration file, on SIGHUP or `shuntctl reload`.
+
+use std::{fmt::Write, path::PathBuf, sync::Arc};
+
+use shunt_switch::{Config, ReloadReport, Switch};
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+
+use crate::{
+    config::{self, ConfigFile},
+    trace_log,
+};
+
+/// The configuration file of a running daemon, as it was loaded last.
+pub(crate) struct Reloader {
+    path: Option<PathBuf>,
+    /// Locked during a reload, so that reloads run one at a time.
+    loaded: Mutex<ConfigFile>,
+    switch: Arc<Switch>,
+}
+
+impl Reloader {
+    pub(crate) fn new(path: Option<PathBuf>, loaded: ConfigFile, switch: Arc<Switch>) -> Self {
+        Self { path, loaded: Mutex::new(loaded), switch }
+    }
+
+    /// Returns the configuration that was loaded last.
+    pub(crate) async fn loaded(&self) -> Config {
+        self.loaded.lock().await.switch()
+    }
+
+    /// Reads the file again and applies what differs from the last load.
+    ///
+    /// Returns the changes for a user, one in each line, and logs them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no file, or it is not valid; then nothing changes.
+    pub(crate) async fn reload(&self) -> Result<String, String> {
+        let reloaded = self.try_reload().await;
+        match &reloaded {
+            Ok((_, report)) => log(report),
+            Err(problem) => warn!("configuration: not reloaded: {problem}"),
+        }
+        reloaded.map(|(text, _)| text)
+    }
+
+    async fn try_reload(&self) -> Result<(String, ReloadReport), String> {
+        let Some(path) = &self.path else {
+            let text = "the daemon was started without --config, so there is no file to reload";
+            return Err(text.to_owned());
+        };
+        let mut loaded = self.loaded.lock().await;
+        let file = config::read(path).map_err(|error| error.in_one_line())?;
+        let mut report = self.switch.reload(&loaded.switch(), &file.switch()).await;
+        if loaded.logging.filter != file.logging.filter {
+            trace_log::set(&file.logging.filter)?;
+            report.applied.push(format!("logging.filter={}", file.logging.filter));
+        }
+        *loaded = file;
+        Ok((text(&report, "the configuration file has not changed\n"), report))
+    }
+}
+
+/// Returns a report for a user; `nothing` is the text of a report without changes.
+pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
+    let mut text = String::new();
+    for change in &report.applied {
+        let _ = writeln!(text, "{change}");
+    }
+    for change in &report.refused {
+        let _ = writeln!(text, "refused: {change}");
+    }
+    for key in &report.at_restart {
+        let _ = writeln!(text, "takes effect at the next start: {key}");
+    }
+    if report.is_empty() {
+        text.push_str(nothing);
+    }
+    text
+}
+
+fn log(report: &ReloadReport) {
+    for change in &report.applied {
+        info!("configuration: {change}");
+    }
+    for change in &report.refused {
+        warn!("configuration: refused: {change}");
+    }
+    for key in &report.at_restart {
+        warn!("configuration: {key} takes effect at the next start");
+    }
+    info!(
+        applied = report.applied.len(),
+        refused = report.refused.len(),
+        at_restart = report.at_restart.len(),
+        "configuration: reloaded"
+    );
+}

@@ -1,0 +1,202 @@
+//! The state file of a daemon: what survives its end.
+//!
+//! The file is written whole or not at all: a new file replaces the old one when it is complete and on
+//! disk. A daemon that is killed loses the changes since the last write, which are some seconds.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use shunt_switch::{Config, ReloadReport, SavedState, Switch};
+use tracing::{info, warn};
+
+use crate::reload::Reloader;
+
+/// The content of a state file.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StateFile {
+    /// State of the switch.
+    state: SavedState,
+    /// Configuration file as it was loaded last.
+    ///
+    /// A file that was changed since then changes the restored state, as a reload does.
+    loaded: Config,
+}
+
+/// Shortest time between two writes.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Share of the time that may be spent with writing: one part in so many.
+const WRITE_SHARE: u32 = 20;
+
+impl StateFile {
+    /// Returns the state of a switch whose configuration file was `loaded`.
+    pub(crate) fn of(switch: &Switch, loaded: Config) -> Self {
+        Self { state: switch.save(), loaded }
+    }
+
+    /// Reads a file; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// A message that names the file, if it cannot be read or is not a state file.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+        };
+        let invalid = |error| format!("{} is not a state file of shuntd: {error}", path.display());
+        serde_json::from_slice(&text).map(Some).map_err(invalid)
+    }
+
+    /// Returns the text of the file, with a rule on each line.
+    pub(crate) fn text(&self) -> Result<String, String> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|error| error.to_string())
+    }
+
+    /// Restores the state in a running switch.
+    ///
+    /// # Errors
+    ///
+    /// If the state is not valid; then nothing changes.
+    pub(crate) async fn restore(&self, switch: &Switch) -> Result<ReloadReport, String> {
+        switch.restore(&self.state).await.map_err(|error| shunt_switch::with_causes(&error))
+    }
+
+    /// Restores the state after a start, and applies what the configuration file has changed since.
+    pub(crate) async fn resume(
+        &self,
+        switch: &Switch,
+        config: &Config,
+    ) -> Result<[ReloadReport; 2], String> {
+        let restored = self.restore(switch).await?;
+        Ok([restored, switch.reload(&self.loaded, config).await])
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+///
+/// If the system refuses; then the old file is as it was.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = folder.join(name);
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let replaced = written.and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&new);
+        return replaced;
+    }
+    // The new name is on disk when the directory is.
+    File::open(folder)?.sync_all()
+}
+
+/// Keeps the state file of a switch up to date.
+pub(crate) struct StateKeeper {
+    path: PathBuf,
+    switch: Arc<Switch>,
+    reloader: Arc<Reloader>,
+    /// Held while the file is written: a write goes on when its task is cancelled.
+    writing: Arc<Mutex<()>>,
+}
+
+impl StateKeeper {
+    pub(crate) fn new(path: PathBuf, switch: Arc<Switch>, reloader: Arc<Reloader>) -> Self {
+        Self { path, switch, reloader, writing: Arc::default() }
+    }
+
+    /// Writes the file when the state has changed, as long as the switch runs.
+    pub(crate) async fn run(&self) {
+        let mut written = None;
+        let mut pause = WRITE_INTERVAL;
+        loop {
+            tokio::time::sleep(pause).await;
+            let now = (self.switch.version(), self.switch.config());
+            if written.as_ref() == Some(&now) {
+                continue;
+            }
+            let begun = Instant::now();
+            if self.write().await {
+                written = Some(now);
+            }
+            pause = WRITE_INTERVAL.max(begun.elapsed() * WRITE_SHARE);
+        }
+    }
+
+    /// Writes the file now; returns whether it is written.
+    pub(crate) async fn write(&self) -> bool {
+        let loaded = self.reloader.loaded().await;
+        let (switch, path) = (Arc::clone(&self.switch), self.path.clone());
+        let writing = Arc::clone(&self.writing);
+        // A state of many rules is long, and a disk may be slow.
+        let written = tokio::task::spawn_blocking(move || {
+            let _writing = writing.lock();
+            let text = StateFile::of(&switch, loaded).text()?;
+            write_whole(&path, &text).map_err(|error| error.to_string())
+        });
+        let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
+        if let Err(error) = &written {
+            let path = self.path.display();
+            warn!(error, "state file {path}: cannot be written, the old one stays");
+        }
+        written.is_ok()
+    }
+}
+
+/// Logs what a start has restored.
+pub(crate) fn log_resumed(path: &Path, reports: &[ReloadReport]) {
+    let path = path.display();
+    for report in reports {
+        for change in &report.refused {
+            warn!("state file {path}: refused: {change}");
+        }
+    }
+    let applied: usize = reports.iter().map(|report| report.applied.len()).sum();
+    info!(changes = applied, "state file {path}: restored");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        write_whole(&path, "one").unwrap();
+        // A directory in the place of the new file refuses it.
+        fs::create_dir(folder.path().join("state.new")).unwrap();
+        assert!(write_whole(&path, "two").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        fs::remove_dir(folder.path().join("state.new")).unwrap();
+        write_whole(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_state_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        assert!(StateFile::read(&path).unwrap().is_none());
+        fs::write(&path, "{}").unwrap();
+        let error = StateFile::read(&path).unwrap_err();
+        assert!(error.contains("state is not a state file of shuntd: missing field"), "{error}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Signals, and the reload of the configuration file.
+
+use std::{fs, process::Command};
+
+use crate::{Daemon, errors, until};
+
+const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
+
+/// A null port, which needs no device.
+fn port(name: &str) -> String {
+    format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n")
+}
+
+fn signal(daemon: &Daemon, name: &str) {
+    let id = daemon.process.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+}
+
+fn write(daemon: &Daemon, configuration: &str) {
+    fs::write(daemon.run_dir().join("shunt.toml"), configuration).unwrap();
+}
+
+#[test]
+fn sighup_loads_the_changed_file() {
+    let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
+    write(&daemon, &format!("[threads]\npacket = 2\n{BRIDGE}{}", port("p2")));
+    signal(&daemon, "HUP");
+    assert!(until(|| daemon.log().contains("configuration: reloaded")), "{}", daemon.log());
+    let shown = daemon.answer(&["show"]);
+    assert!(shown.contains("p2") && !shown.contains("p1"), "{shown}");
+    assert!(daemon.log().contains("threads.packet takes effect at the next start"));
+}
+
+#[test]
+fn an_invalid_file_changes_nothing() {
+    let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
+    write(&daemon, &format!("{BRIDGE}naem = 1\n"));
+    let error = daemon.error_text(&["reload"]);
+    assert!(error.contains("shunt.toml:3: unknown key `naem`"), "{error}");
+    assert!(daemon.log().contains("configuration: not reloaded"), "{}", daemon.log());
+    assert!(daemon.answer(&["show"]).contains("p1"));
+}
+
+#[test]
+fn reload_reports_each_change() {
+    let daemon = Daemon::start(BRIDGE);
+    assert_eq!(daemon.answer(&["reload"]), "the configuration file has not changed\n");
+    write(&daemon, &format!("[caches]\nidle_ms = 7000\n{BRIDGE}{}", port("p1")));
+    let report = daemon.answer(&["reload"]);
+    assert_eq!(report, "port p1: added to br0\ncaches.idle_ms=7000\n");
+    assert!(daemon.answer(&["settings"]).contains("7000"));
+}
+
+#[test]
+fn other_signals_change_nothing() {
+    let daemon = Daemon::start(BRIDGE);
+    for name in ["USR1", "USR2"] {
+        signal(&daemon, name);
+        assert!(until(|| daemon.log().contains(&format!("SIG{name} ignored"))), "{}", daemon.log());
+    }
+    assert!(daemon.answer(&["show"]).contains("br0"));
+}
+
+#[test]
+fn exit_returns_when_the_daemon_has_ended() {
+    let mut daemon = Daemon::start(BRIDGE);
+    let mut exit = Command::new(env!("CARGO_BIN_EXE_shuntctl"))
+        .arg("--run-dir")
+        .arg(daemon.run_dir())
+        .arg("exit")
+        .spawn()
+        .unwrap();
+    // A hangup in the middle of the end must not cut it short.
+    signal(&daemon, "HUP");
+    assert!(exit.wait().unwrap().success());
+    let left: Vec<_> = fs::read_dir(daemon.run_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("shuntd") || name.ends_with(".mgmt"))
+        .collect();
+    assert_eq!(left, [""; 0]);
+    assert!(daemon.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_stale_management_socket_is_removed_at_the_start() {
+    let mut daemon = Daemon::start(BRIDGE);
+    assert!(daemon.run_dir().join("br0.mgmt").exists());
+    write(&daemon, "[[bridge]]\nname = \"br1\"\n");
+    daemon.kill_and_start_again().wait().unwrap();
+    assert!(!daemon.run_dir().join("br0.mgmt").exists());
+    assert!(daemon.run_dir().join("br1.mgmt").exists());
+}
+
+#[test]
+fn ovs_appctl_finds_the_daemon_by_name() {
+    let daemon = Daemon::start(BRIDGE);
+    let mut command = Command::new("ovs-appctl");
+    command.env("OVS_RUNDIR", daemon.run_dir()).args(["-t", "shuntd", "version"]);
+    let Ok(output) = command.output() else {
+        println!("SKIPPED: ovs-appctl is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("shuntd (Shunt)"));
+}
+
+#[test]
+fn top_needs_an_interval() {
+    let daemon = Daemon::start(BRIDGE);
+    let error = daemon.error_text(&["top", "--interval", "0", "--count", "1"]);
+    assert!(error.contains("0 is not in 1.."), "{error}");
+}

@@ -1,0 +1,336 @@
+//! Reload: changes a running switch from one configuration to another.
+//!
+//! The plan is a pure function of both configurations. It names bridges, ports and settings that
+//! differ, so objects that only `shuntctl` or a program has added stay. A step that fails does not
+//! prevent the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    config::{BridgeOptions, Config, PortOptions, setting},
+    control::structure::Structure,
+    error::{SwitchError, with_causes},
+};
+
+/// The result of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadReport {
+    /// Changes that are in force, such as `port eth1: added`.
+    pub applied: Vec<String>,
+    /// Changes that were refused, each with the reason.
+    pub refused: Vec<String>,
+    /// Keys that differ, and take effect when the switch starts again.
+    pub at_restart: Vec<String>,
+}
+
+impl ReloadReport {
+    /// Returns whether the configurations are equal.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.applied.is_empty() && self.refused.is_empty() && self.at_restart.is_empty()
+    }
+}
+
+/// One change, in the order of its execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ReloadStep {
+    RemovePort(String),
+    RemoveBridge(String),
+    AddBridge(BridgeOptions),
+    AddPort { bridge: String, port: PortOptions },
+    SetVlans(PortOptions),
+    Set(Vec<(&'static str, String)>),
+}
+
+/// The steps from one configuration to another, and the keys that no step can change.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ReloadPlan {
+    steps: Vec<ReloadStep>,
+    at_restart: Vec<String>,
+}
+
+/// Applies the differences between two configurations, as far as they can change at run time.
+pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
+    let ReloadPlan { steps, at_restart } = plan(before, after);
+    let mut report = ReloadReport { at_restart, ..ReloadReport::default() };
+    for step in steps {
+        let done = step.description();
+        match step.run(structure).await {
+            Ok(()) => report.applied.push(done),
+            Err(error) => report.refused.push(format!("{done}: {}", with_causes(&error))),
+        }
+    }
+    report
+}
+
+impl ReloadStep {
+    async fn run(self, structure: &Structure) -> Result<(), SwitchError> {
+        match self {
+            Self::RemovePort(name) => match structure.remove_port(&name).await {
+                Err(SwitchError::NoSuchPort { .. }) => Ok(()),
+                removed => removed,
+            },
+            Self::RemoveBridge(name) => match structure.remove_bridge(&name).await {
+                Err(SwitchError::NoSuchBridge { .. }) => Ok(()),
+                removed => removed,
+            },
+            Self::AddBridge(bridge) => structure.add_bridge(&bridge).await,
+            Self::AddPort { bridge, port } => {
+                port.check()?;
+                structure.add_configured_port(&bridge, port, None).await
+            }
+            Self::SetVlans(port) => structure.set_vlans(port).await,
+            Self::Set(settings) => {
+                let settings: Vec<_> =
+                    settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
+                structure.set(&settings).await
+            }
+        }
+    }
+
+    fn description(&self) -> String {
+        match self {
+            Self::RemovePort(name) => format!("port {name}: removed"),
+            Self::RemoveBridge(name) => format!("bridge {name}: removed"),
+            Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
+            Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
+            Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
+            Self::Set(settings) => {
+                let settings = settings.iter().map(|(key, value)| format!("{key}={value}"));
+                settings.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+/// Returns the steps from one configuration to another.
+///
+/// Removals come first, so that names, numbers and devices are free for what is added.
+fn plan(before: &Config, after: &Config) -> ReloadPlan {
+    let mut plan = ReloadPlan::default();
+    let (old, new) = (bridges(before), bridges(after));
+    let kept: BTreeSet<&str> = old.keys().copied().filter(|name| new.contains_key(name)).collect();
+    let (old_ports, new_ports) = (ports(before, &kept), ports(after, &kept));
+    let is_replaced = |name: &str| match (old_ports.get(name), new_ports.get(name)) {
+        (Some(old), Some(new)) => old.0 != new.0 || !old.1.differs_in_vlans_only(new.1),
+        _ => true,
+    };
+    for name in old_ports.keys().filter(|name| is_replaced(name)) {
+        plan.steps.push(ReloadStep::RemovePort((*name).to_owned()));
+    }
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        plan.steps.push(ReloadStep::RemoveBridge((*name).to_owned()));
+    }
+    for (name, bridge) in &new {
+        match old.get(name) {
+            // A port that cannot be opened must not prevent the bridge.
+            None => {
+                let empty = BridgeOptions { ports: Vec::new(), ..(*bridge).clone() };
+                plan.steps.push(ReloadStep::AddBridge(empty));
+            }
+            Some(old) => plan.at_restart.extend(bridge_keys_that_differ(old, bridge)),
+        }
+    }
+    // Ports keep the order of the file, which decides the numbers of ports without one.
+    for (bridge, port) in
+        after.bridges.iter().flat_map(|bridge| bridge.ports.iter().map(move |port| (bridge, port)))
+    {
+        if is_replaced(&port.name) {
+            let (bridge, port) = (bridge.name.clone(), port.clone());
+            plan.steps.push(ReloadStep::AddPort { bridge, port });
+        } else if old_ports.get(port.name.as_str()).is_some_and(|(_, old)| *old != port) {
+            plan.steps.push(ReloadStep::SetVlans(port.clone()));
+        }
+    }
+    let (settings, at_restart) = settings_that_differ(before, after);
+    plan.at_restart.extend(at_restart);
+    if !settings.is_empty() {
+        plan.steps.push(ReloadStep::Set(settings));
+    }
+    plan
+}
+
+fn bridges(config: &Config) -> BTreeMap<&str, &BridgeOptions> {
+    config.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge)).collect()
+}
+
+/// Returns the ports of some bridges by name, each with its bridge.
+fn ports<'a>(
+    config: &'a Config,
+    bridges: &BTreeSet<&str>,
+) -> BTreeMap<&'a str, (&'a str, &'a PortOptions)> {
+    let bridges = config.bridges.iter().filter(|bridge| bridges.contains(bridge.name.as_str()));
+    let ports = bridges.flat_map(|bridge| {
+        bridge.ports.iter().map(|port| (port.name.as_str(), (bridge.name.as_str(), port)))
+    });
+    ports.collect()
+}
+
+impl PortOptions {
+    /// Returns whether these options are equal apart from the VLANs.
+    fn differs_in_vlans_only(&self, other: &Self) -> bool {
+        let (vlan_mode, tag, trunks) = (self.vlan_mode, self.tag, self.trunks.clone());
+        *self == Self { vlan_mode, tag, trunks, ..other.clone() }
+    }
+}
+
+fn bridge_keys_that_differ(old: &BridgeOptions, new: &BridgeOptions) -> Vec<String> {
+    let keys =
+        |bridge: &BridgeOptions| leaves(&BridgeOptions { ports: Vec::new(), ..bridge.clone() });
+    let (old, new_keys) = (keys(old), keys(new));
+    let differing = new_keys.into_iter().filter(|(key, value)| old.get(key) != Some(value));
+    differing.map(|(key, _)| format!("bridge {}: {key}", new.name)).collect()
+}
+
+/// Returns the settings that differ, and the other keys that do.
+fn settings_that_differ(
+    before: &Config,
+    after: &Config,
+) -> (Vec<(&'static str, String)>, Vec<String>) {
+    let keys = |config: &Config| leaves(&Config { bridges: Vec::new(), ..config.clone() });
+    let before = keys(before);
+    let (mut settings, mut others) = (Vec::new(), Vec::new());
+    for (key, value) in keys(after) {
+        if before.get(&key) == Some(&value) {
+            continue;
+        }
+        match setting::KEYS.iter().find(|known| **known == key) {
+            Some(key) => settings.push((*key, value)),
+            None => others.push(key),
+        }
+    }
+    (settings, others)
+}
+
+/// Returns the keys of a configuration with their values, as `set` writes them.
+fn leaves(options: &impl serde::Serialize) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    // The options are plain values with text keys, which JSON can always hold.
+    let value = serde_json::to_value(options).unwrap_or_default();
+    collect_leaves(&value, String::new(), &mut found);
+    found
+}
+
+fn collect_leaves(value: &Value, path: String, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                collect_leaves(field, path, found);
+            }
+        }
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(text).collect();
+            found.insert(path, items.join(","));
+        }
+        value => drop(found.insert(path, text(value))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{CacheKind, PortType, PortVlanMode},
+        switch::Switch,
+    };
+
+    fn port(name: &str) -> PortOptions {
+        PortOptions { name: name.into(), kind: PortType::Null, ..PortOptions::default() }
+    }
+
+    fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {
+        BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
+    }
+
+    fn config(bridges: &[BridgeOptions]) -> Config {
+        Config { bridges: bridges.to_vec(), ..Config::default() }
+    }
+
+    #[test]
+    fn equal_configurations_need_no_step() {
+        let config = config(&[bridge("br0", &[port("p1")])]);
+        assert_eq!(plan(&config, &config), ReloadPlan::default());
+    }
+
+    #[test]
+    fn bridges_and_ports_come_and_go() {
+        let before =
+            config(&[bridge("br0", &[port("p1"), port("p2")]), bridge("br1", &[port("q")])]);
+        let after = config(&[bridge("br0", &[port("p2"), port("p3")]), bridge("br2", &[])]);
+        let add = ReloadStep::AddPort { bridge: "br0".into(), port: port("p3") };
+        let steps = [
+            ReloadStep::RemovePort("p1".into()),
+            ReloadStep::RemoveBridge("br1".into()),
+            ReloadStep::AddBridge(bridge("br2", &[])),
+            add,
+        ];
+        assert_eq!(plan(&before, &after).steps, steps);
+    }
+
+    #[test]
+    fn a_port_that_moves_is_removed_and_added() {
+        let before = config(&[bridge("br0", &[port("p1")]), bridge("br1", &[])]);
+        let after = config(&[bridge("br0", &[]), bridge("br1", &[port("p1")])]);
+        let add = ReloadStep::AddPort { bridge: "br1".into(), port: port("p1") };
+        assert_eq!(plan(&before, &after).steps, [ReloadStep::RemovePort("p1".into()), add]);
+    }
+
+    #[test]
+    fn vlans_change_without_a_new_port() {
+        let tagged =
+            PortOptions { vlan_mode: Some(PortVlanMode::Access), tag: Some(10), ..port("p1") };
+        let before = config(&[bridge("br0", &[port("p1")])]);
+        let after = config(&[bridge("br0", std::slice::from_ref(&tagged))]);
+        assert_eq!(plan(&before, &after).steps, [ReloadStep::SetVlans(tagged)]);
+    }
+
+    #[test]
+    fn keys_of_the_start_are_named() {
+        let before = config(&[bridge("br0", &[])]);
+        let mut after = before.clone();
+        after.threads.packet = 2;
+        after.caches.kind = CacheKind::Gigaflow;
+        after.caches.gigaflow.offload.ports = vec![1, 2];
+        after.bridges[0].controllers = vec!["tcp:127.0.0.1:6653".into()];
+        let ReloadPlan { steps, at_restart } = plan(&before, &after);
+        let set = [("caches.gigaflow.offload.ports", "1,2"), ("caches.kind", "gigaflow")];
+        assert_eq!(steps, [ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())]);
+        assert_eq!(at_restart, ["bridge br0: controllers", "threads.packet"]);
+    }
+
+    #[tokio::test]
+    async fn a_reload_changes_a_running_switch() {
+        let before = config(&[bridge("br0", &[port("p1")])]);
+        let switch = Switch::start(&before, None, 1).await.unwrap();
+        let mut after = config(&[bridge("br0", &[port("p2")])]);
+        after.caches.idle_ms = 5000;
+        let report = switch.reload(&before, &after).await;
+        assert_eq!(report.refused, [""; 0]);
+        let expected = ["port p1: removed", "port p2: added to br0", "caches.idle_ms=5000"];
+        assert_eq!(report.applied, expected);
+        assert_eq!(switch.config().caches.idle_ms, 5000);
+        let names: Vec<_> =
+            switch.bridges()[0].ports.iter().map(|port| port.name.clone()).collect();
+        assert_eq!(names, ["p2", "br0"]);
+        assert!(switch.reload(&after, &after).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_refused_step_does_not_prevent_the_others() {
+        let before = config(&[bridge("br0", &[])]);
+        let switch = Switch::start(&before, None, 1).await.unwrap();
+        switch.add_port("br0", port("p1")).await.unwrap();
+        let after = config(&[bridge("br0", &[port("p1"), port("p2")])]);
+        let report = switch.reload(&before, &after).await;
+        assert_eq!(report.applied, ["port p2: added to br0"]);
+        let [refused] = report.refused.as_slice() else { panic!("{report:?}") };
+        assert!(refused.starts_with("port p1: added to br0: port p1 exists already"), "{refused}");
+    }
+}

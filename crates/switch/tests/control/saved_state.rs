@@ -1,0 +1,93 @@
+//! A saved state restores bridges, ports, settings, rules, groups and meters.
+
+use shunt_pipeline::{
+    GroupCommand, MeterCommand, Modification,
+    text::{parse_group_mod, parse_meter_mod},
+};
+use shunt_switch::{Config, SavedState, Switch, config};
+
+fn null(name: &str, number: u32) -> config::PortOptions {
+    let kind = config::PortType::Null;
+    config::PortOptions { name: name.into(), number, kind, ..Default::default() }
+}
+
+/// A switch with two bridges and objects of every kind.
+async fn filled() -> Switch {
+    let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
+    for name in ["br0", "br1"] {
+        let bridge = config::BridgeOptions { name: name.into(), ..Default::default() };
+        switch.add_bridge(&bridge).await.unwrap();
+    }
+    switch.add_port("br0", null("p1", 7)).await.unwrap();
+    switch.add_port("br1", null("q1", 0)).await.unwrap();
+    switch.set(&[("caches.idle_ms", "7000")]).await.unwrap();
+    let ports = shunt_flow::text::NoPortNames;
+    let group =
+        |text: &str| Modification::Group(parse_group_mod(GroupCommand::Add, text, &ports).unwrap());
+    let meter = parse_meter_mod(MeterCommand::Add, "meter=3,kbps,bands=type=drop,rate=1000");
+    let mods = vec![
+        Modification::Meter(meter.unwrap()),
+        // The number of a group is smaller than that of the group that it names.
+        group("group_id=9,type=all,bucket=output:7"),
+        group("group_id=2,type=ff,bucket=watch_port:7,actions=group:9"),
+    ];
+    switch.modify("br0", mods).await.unwrap();
+    let rules = [
+        "table=0,priority=5,ip,nw_dst=10.0.0.0/8,actions=meter:3,group:2",
+        "table=1,cookie=0x12,idle_timeout=30,hard_timeout=600,importance=4,send_flow_rem,tcp,\
+         tp_dst=0x50/0xfff0,actions=set_field:02:00:00:00:00:01->eth_dst,goto_table:2",
+        "table=2,priority=0,actions=learn(table=3,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+         output:NXM_OF_IN_PORT[]),output:7",
+    ];
+    switch.add_rules("br0", &rules).await.unwrap();
+    switch.add_rules("br1", &["priority=1,actions=NORMAL"]).await.unwrap();
+    switch
+}
+
+#[tokio::test]
+async fn a_new_switch_becomes_the_saved_one() {
+    let saved = filled().await.save();
+    let text = serde_json::to_string(&saved).unwrap();
+    let read: SavedState = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, saved);
+    assert_eq!(saved.tables[0].rules.len(), 3);
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    let report = other.restore(&read).await.unwrap();
+    assert_eq!(report.refused, [""; 0]);
+    assert_eq!(other.save(), saved);
+    assert_eq!(other.config().caches.idle_ms, 7000);
+}
+
+#[tokio::test]
+async fn restore_replaces_the_tables_and_keeps_other_ports() {
+    let switch = filled().await;
+    let saved = switch.save();
+    switch.add_rules("br0", &["table=9,actions=drop"]).await.unwrap();
+    switch.add_port("br0", null("p2", 0)).await.unwrap();
+    switch.remove_bridge("br1").await.unwrap();
+    let report = switch.restore(&saved).await.unwrap();
+    assert_eq!(report.refused, [""; 0]);
+    assert_eq!(switch.save().tables, saved.tables);
+    let names = |switch: &Switch| -> Vec<String> {
+        let bridges = switch.bridges();
+        bridges.iter().flat_map(|bridge| &bridge.ports).map(|port| port.name.clone()).collect()
+    };
+    assert!(names(&switch).contains(&"p2".to_owned()));
+    assert!(names(&switch).contains(&"q1".to_owned()), "the bridge is back with its port");
+}
+
+#[tokio::test]
+async fn a_state_that_is_not_valid_changes_nothing() {
+    let switch = filled().await;
+    let before = switch.save();
+    let mut later = before.clone();
+    later.format = 2;
+    let error = switch.restore(&later).await.unwrap_err().to_string();
+    assert!(error.contains("has format 2, and this version reads format 1"), "{error}");
+    let mut wrong = before.clone();
+    wrong.tables[0].rules.push("actions=ouptut:1".into());
+    wrong.config.caches.idle_ms = 1;
+    let error = switch.restore(&wrong).await.unwrap_err().to_string();
+    assert!(error.contains("`actions=ouptut:1` in the saved state"), "{error}");
+    assert_eq!(switch.save(), before);
+}
