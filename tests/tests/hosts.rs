@@ -206,7 +206,7 @@ fn the_demo_prints_its_results() {
     assert!(text(&demo).contains("No packet sent after the barrier reply followed the old rule."));
 }
 
-/// Starts a daemon whose bridge has a TAP as its local port.
+/// Starts a daemon with a bridge that has a TAP as its local port.
 fn with_local_tap(keys: &str, namespace: &Namespace) -> Daemon {
     let text = format!(
         "[[bridge]]\nname = \"br0\"\nmac = \"02:11:22:33:44:55\"\nlocal = \"tap\"\n{keys}\n"

@@ -69,8 +69,8 @@ enum Command {
         bridge: String,
         /// Name of the port: at most 15 bytes.
         name: String,
-        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, mtu=BYTES, rx=FILE,
-        /// tx=FILE, repeat=once|endless, peer=PORT. The default type is af_packet.
+        /// Set type=af_packet|tap|pcap|patch|null, number=N, device=NAME, mtu=BYTES,
+        /// rx=FILE, tx=FILE, repeat=once|endless, peer=PORT. The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged.
         #[arg(value_name = "KEY=VALUE")]
@@ -306,13 +306,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             shown(&mut client, "shunt/show", &[], false, render::show)?;
             shown(&mut client, "shunt/threads", &[], false, render::threads)
         }
-        Command::Ports { json: true } => {
-            let bridges = value(&client.call("shunt/show", &[])?);
-            print(&format!("{}\n", render::ports_of(&bridges)));
-            Ok(())
-        }
-        Command::Ports { json: false } => {
-            shown(&mut client, "shunt/show", &[], false, render::ports)
+        Command::Ports { json } => {
+            let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
+            let table = if *json { as_json } else { render::ports };
+            shown(&mut client, "shunt/show", &[], false, table)
         }
         Command::Threads { json } => {
             shown(&mut client, "shunt/threads", &[], *json, render::thread_list)
@@ -320,10 +317,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::AddBr { name } => silent(&mut client, "shunt/add-bridge", &[name]),
         Command::DelBr { name } => silent(&mut client, "shunt/del-bridge", &[name]),
         Command::AddPort { bridge, name, settings } => {
-            let words = settings.iter().map(|word| setting::resolved(word));
-            let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
-            let before = [bridge.as_str(), name];
-            silent(&mut client, "shunt/add-port", &followed_by(&before, &settings))
+            add_port(&mut client, bridge, name, settings)
         }
         Command::DelPort { name } => silent(&mut client, "shunt/del-port", &[name]),
         Command::SetVlans { name, settings } => {
@@ -331,21 +325,8 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Macs { bridge } => printed(&mut client, "fdb/show", &[bridge]),
         Command::Reload => printed(&mut client, "shunt/reload", &[]),
-        Command::Save { file } => {
-            let state = client.call("shunt/save", &[])?;
-            let failed = |error: io::Error| CallError::Refused(format!("cannot write: {error}"));
-            match file {
-                Some(path) => write_whole(path, &state).map_err(failed)?,
-                None => print(&state),
-            }
-            Ok(())
-        }
-        Command::Restore { file } => {
-            // The daemon reads the file, in another working directory.
-            let path = std::path::absolute(file)
-                .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
-            printed(&mut client, "shunt/restore", &[&path.to_string_lossy()])
-        }
+        Command::Save { file } => save(&mut client, file.as_deref()),
+        Command::Restore { file } => restore(&mut client, file),
         Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
         Command::Settings { json } => {
             shown(&mut client, "shunt/settings", &[], *json, render::settings)
@@ -371,9 +352,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             shown(&mut client, "shunt/why", &[entry], *json, render_evict::why)
         }
         Command::Trace { bridge, flow, frame, json } => {
-            let mut parameters = vec![bridge.as_str(), flow];
-            parameters.extend(frame.as_deref());
             let method = if *json { "shunt/trace" } else { "ofproto/trace" };
+            let frame = frame.as_deref();
+            let parameters = [bridge.as_str(), flow].into_iter().chain(frame).collect::<Vec<_>>();
             printed(&mut client, method, &parameters)
         }
         Command::Drops { json } => shown(&mut client, "shunt/drops", &[], *json, render::drops),
@@ -395,6 +376,35 @@ fn connect(folder: &Path) -> Result<RpcClient, CallError> {
 
 fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     client.call(method, parameters).map(|_| ())
+}
+
+fn add_port(
+    client: &mut RpcClient,
+    bridge: &str,
+    name: &str,
+    settings: &[String],
+) -> Result<(), CallError> {
+    let words = settings.iter().map(|word| setting::resolved(word));
+    let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
+    silent(client, "shunt/add-port", &followed_by(&[bridge, name], &settings))
+}
+
+/// Saves the state of the daemon to a file, or to standard output.
+fn save(client: &mut RpcClient, file: Option<&Path>) -> Result<(), CallError> {
+    let state = client.call("shunt/save", &[])?;
+    let Some(path) = file else {
+        print(&state);
+        return Ok(());
+    };
+    let failed = |error| CallError::Refused(format!("cannot write {}: {error}", path.display()));
+    write_whole(path, &state).map_err(failed)
+}
+
+/// Restores a file, which the daemon reads in another working directory.
+fn restore(client: &mut RpcClient, file: &Path) -> Result<(), CallError> {
+    let path = std::path::absolute(file)
+        .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
+    printed(client, "shunt/restore", &[&path.to_string_lossy()])
 }
 
 /// Returns words, followed by settings.

@@ -46,10 +46,10 @@ struct Arguments {
     /// Create sockets and the pid file in this directory; create it if needed.
     #[arg(long, value_name = "DIR", default_value = "/run/shunt")]
     run_dir: PathBuf,
-    /// Restore bridges, ports, settings and rules from this file, and keep it up to date.
+    /// Restore bridges, ports, settings and rules from this file, and update it.
     ///
     /// The file is created if it does not exist, written after changes and at the end, and replaced as
-    /// a whole. What the configuration file has changed since the last run is applied.
+    /// a whole. Changes of the configuration file since the last run are applied.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Check the configuration file and exit.
@@ -297,7 +297,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     Ok(())
 }
 
-/// Logs that the daemon serves clients, with all that distinguishes it from another one.
+/// Logs that the daemon serves clients, with its version, file, ports and threads.
 fn log_ready(arguments: &Arguments, config: &shunt_switch::Config, socket: &Path) {
     let file =
         arguments.config.as_ref().map_or_else(|| "none".into(), |file| file.display().to_string());

@@ -145,6 +145,7 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
 /// The system releases it when the process closes any descriptor of the file, so nothing else in
 /// this process may open the pid file.
 fn lock_record(file: &File) -> io::Result<()> {
+    #[expect(clippy::cast_possible_truncation, reason = "small constants")]
     let whole = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

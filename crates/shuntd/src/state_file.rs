@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -32,11 +32,11 @@ pub(crate) struct StateFile {
 /// Shortest time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Share of the time that may be spent with writing: one part in so many.
+/// Writing takes at most one part in this number of the time.
 const WRITE_SHARE: u32 = 20;
 
 impl StateFile {
-    /// Returns the state of a switch whose configuration file was `loaded`.
+    /// Returns the state of a switch; `loaded` is its configuration file.
     pub(crate) fn of(switch: &Switch, loaded: Config) -> Self {
         Self { state: switch.save(), loaded }
     }
@@ -72,7 +72,9 @@ impl StateFile {
         switch.restore(&self.state).await.map_err(|error| shunt_switch::with_causes(&error))
     }
 
-    /// Restores the state after a start, and applies what the configuration file has changed since.
+    /// Restores the state after a start.
+    ///
+    /// It also applies the changes of the configuration file since then.
     pub(crate) async fn resume(
         &self,
         switch: &Switch,
@@ -90,7 +92,7 @@ impl StateFile {
 /// If the system refuses; then the old file is as it was.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder.unwrap_or_else(|| Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = folder.join(name);
@@ -131,7 +133,7 @@ impl StateKeeper {
             if written.as_ref() == Some(&now) {
                 continue;
             }
-            let begun = Instant::now();
+            let begun = tokio::time::Instant::now();
             if self.write().await {
                 written = Some(now);
             }

@@ -44,14 +44,15 @@ enum ReloadStep {
     Set(Vec<(&'static str, String)>),
 }
 
-/// The steps from one configuration to another, and the keys that no step can change.
+/// The steps from one configuration to another.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReloadPlan {
     steps: Vec<ReloadStep>,
+    /// Keys that no step can change.
     at_restart: Vec<String>,
 }
 
-/// Applies the differences between two configurations, as far as they can change at run time.
+/// Applies the differences between two configurations.
 pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
     let ReloadPlan { steps, at_restart } = plan(before, after);
     let mut report = ReloadReport { at_restart, ..ReloadReport::default() };

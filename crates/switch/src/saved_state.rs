@@ -121,8 +121,7 @@ async fn replace_tables(
     Ok(())
 }
 
-/// Returns a configuration with the settings, bridges and ports of `saved`, and with the bridges and
-/// ports that only `running` has.
+/// Returns `saved` with the bridges and ports that only `running` has.
 fn merged(running: &Config, saved: &Config) -> Config {
     let mut merged = saved.clone();
     for bridge in &running.bridges {
@@ -139,7 +138,9 @@ fn merged(running: &Config, saved: &Config) -> Config {
     merged
 }
 
-/// Returns the configuration in force, with the bridges and the ports that the switch opens.
+/// Returns the configuration in force.
+///
+/// It has all bridges, and the ports that the switch opens.
 pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Config {
     let bridges = bridges.iter().map(|bridge| {
         let ports = bridge.ports.values().filter(|port| {
@@ -215,7 +216,9 @@ fn deletions() -> Vec<Modification> {
     [rules, Ok(Modification::Group(groups)), meters].into_iter().flatten().collect()
 }
 
-/// Returns groups in an order in which each can be added: behind the groups that it names.
+/// Returns groups in an order in which each can be added.
+///
+/// A group follows the groups that it names.
 ///
 /// Groups that name each other keep their order; the switch refuses them.
 fn in_order(mut groups: Vec<GroupMod>) -> Vec<GroupMod> {

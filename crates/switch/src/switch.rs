@@ -278,7 +278,9 @@ impl Switch {
         self.control.config.lock().clone()
     }
 
-    /// Applies the differences between two configurations, as far as they can change at run time.
+    /// Applies the differences between two configurations.
+    ///
+    /// The report names the keys that cannot change at run time.
     ///
     /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
     /// equal in both stay as they are, even if they were changed at run time.
@@ -307,7 +309,7 @@ impl Switch {
         saved_state::restore(&self.control, state).await
     }
 
-    /// Returns the newest version: a number that grows with every change of rules and ports.
+    /// Returns the newest version, which grows with every change of rules and ports.
     #[must_use]
     pub fn version(&self) -> Version {
         self.control.plane.pipeline().version()

@@ -79,7 +79,9 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
     ]
 }
 
-/// Subscribes to the events of devices; without them the ports are checked at intervals.
+/// Subscribes to the events of devices.
+///
+/// Without them the ports are checked at intervals.
 fn link_events() -> Option<LinkEvents> {
     let events = LinkEvents::subscribe();
     if let Err(error) = &events {

@@ -86,7 +86,7 @@ pub(crate) fn packages(metadata: &Value) -> Vec<&Value> {
     let packages = members.iter().map(|member| {
         let path = root().join(member.as_str().unwrap()).join("Cargo.toml");
         let is_at = |package: &&Value| package["manifest_path"].as_str() == path.to_str();
-        all.iter().find(is_at).unwrap_or_else(|| panic!("no package at {}", path.display()))
+        all.iter().find(is_at).unwrap()
     });
     packages.collect()
 }

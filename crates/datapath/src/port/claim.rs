@@ -55,7 +55,9 @@ impl DeviceClaim {
     }
 }
 
-/// Returns the process that has an abstract socket; `None` if it ends in this moment.
+/// Returns the process that has an abstract socket.
+///
+/// `None` if it ends in this moment.
 fn owner(address: &SocketAddr) -> Option<i32> {
     let stream = UnixStream::connect_addr(address).ok()?;
     getsockopt(&stream, PeerCredentials).ok().map(|credentials| credentials.pid())

@@ -46,7 +46,7 @@ pub enum PortError {
     /// Another program uses the device, or the device is of another kind.
     #[error(
         "{name} cannot be opened as a TAP device: another program holds its queues, or it was \
-         created without `multi_queue`; for a virtual machine let the hypervisor create the \
+         created without `multi_queue`. For a virtual machine let the hypervisor create the \
          device, and attach it with type af_packet"
     )]
     InUse {
@@ -145,7 +145,7 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
     }
 }
 
-/// Returns the reason why a device is lost if it has got another name since it was opened.
+/// Returns the reason why a device is lost if it has another name now.
 ///
 /// `None` if it was removed: the receive queues notice that.
 pub(super) fn new_name(device: &str, index: c_uint) -> Option<String> {

@@ -70,7 +70,7 @@ pub struct TapSettings {
     pub mac: Option<[u8; 6]>,
     /// Longest packet without its Ethernet header, in bytes.
     pub mtu: Option<u32>,
-    /// Keeps the device, with the addresses that the host has given it, when the port closes.
+    /// Keeps the device and the addresses of the host when the port closes.
     ///
     /// [`Port::remove_device`] removes it.
     pub persistent: bool,

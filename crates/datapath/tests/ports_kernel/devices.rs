@@ -11,7 +11,7 @@ use crate::{in_namespace, ip, packet_port, tap_port};
 
 const MAC: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
 
-/// Returns an attribute of a device of this thread's namespace, such as its address.
+/// Returns an attribute of a device in the namespace of this thread.
 fn attribute(device: &str, name: &str) -> String {
     let shown = std::process::Command::new("ip")
         .args(["-o", "link", "show", device])
@@ -87,6 +87,7 @@ fn a_device_has_one_switch() {
     });
 }
 
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 #[test]
 fn a_member_of_a_bridge_is_refused() {
     in_namespace(|| {
@@ -95,13 +96,13 @@ fn a_member_of_a_bridge_is_refused() {
             .args(["link", "add", "lan0", "type", "bridge"])
             .status();
         if !bridge.is_ok_and(|status| status.success()) {
-            println!("SKIPPED: this kernel has no bridges");
+            eprintln!("SKIPPED: this kernel has no bridges");
             return;
         }
         ip("link set a0 master lan0");
         // `/sys` of this process may show another namespace.
         if fs::read_to_string("/sys/class/net/a0/ifindex").is_err() {
-            println!("SKIPPED: /sys shows another network namespace");
+            eprintln!("SKIPPED: /sys shows another network namespace");
             return;
         }
         let Err(error) = open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None }, 0) else {

@@ -92,13 +92,14 @@ fn a_stale_management_socket_is_removed_at_the_start() {
     assert!(daemon.run_dir().join("br1.mgmt").exists());
 }
 
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 #[test]
 fn ovs_appctl_finds_the_daemon_by_name() {
     let daemon = Daemon::start(BRIDGE);
     let mut command = Command::new("ovs-appctl");
     command.env("OVS_RUNDIR", daemon.run_dir()).args(["-t", "shuntd", "version"]);
     let Ok(output) = command.output() else {
-        println!("SKIPPED: ovs-appctl is not installed");
+        eprintln!("SKIPPED: ovs-appctl is not installed");
         return;
     };
     assert!(output.status.success(), "{}", errors(&output));

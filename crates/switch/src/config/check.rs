@@ -369,8 +369,9 @@ impl PortOptions {
     }
 }
 
-/// Range of an MTU: every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than
-/// 65,535.
+/// Range of an MTU.
+///
+/// Every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535.
 const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
 
 /// Checks an MTU; 0 leaves the device as it is.

@@ -278,7 +278,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Sets the VLANs of a port to those of `port`; returns when no packet uses the old ones.
+    /// Sets the VLANs of a port to those of `port`.
+    ///
+    /// Returns when no packet uses the old VLANs.
     pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
         self.bridges.set_vlans(port)?;
         self.plane.adopted_newest().await;

@@ -121,7 +121,7 @@ impl PortAttacher {
         self.close(name, drop).await
     }
 
-    /// Closes a port like [`Self::detach`], and removes the device that was created for it.
+    /// Closes a port, and removes the device that was created for it.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), SwitchError> {
         let port = name.to_owned();
         let remove_device = move |open: Box<dyn Port>| {

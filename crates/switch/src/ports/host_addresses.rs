@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use nix::ifaddrs::getifaddrs;
 
-/// Returns the IP addresses of the host on a device, without link-local IPv6 addresses.
+/// Returns the IP addresses of the host on a device.
 ///
+/// Link-local IPv6 addresses are left out.
 /// Every device that is up has a link-local IPv6 address, whether the host uses it or not.
 pub(crate) fn host_addresses(device: &str) -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten().filter(|own| own.interface_name == device);

@@ -15,7 +15,9 @@ use tokio::io::unix::AsyncFd;
 /// The multicast group of device events, as a bit of the address (`RTMGRP_LINK`).
 const LINK_GROUP: u32 = 1;
 
-/// Length of the receive buffer. The content of messages is not used, so they may be truncated.
+/// Length of the receive buffer.
+///
+/// The content of messages is not used, so they may be truncated.
 const BUFFER: usize = 4096;
 
 /// A subscription to the events of all devices in one network namespace.
@@ -74,6 +76,7 @@ mod tests {
         assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success());
     }
 
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     #[test]
     fn a_change_of_a_device_is_an_event() {
         // The thread alone enters a network namespace, which is removed with it.
