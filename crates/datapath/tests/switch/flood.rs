@@ -184,6 +184,8 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         wildcard: ThreadConfig::default().caches.wildcard,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
+    // An iteration begins with the settings of the one before.
+    switch.run_iteration(0);
     for length in [60, 60_000] {
         for _ in 0..9 {
             for port in 2..=PORTS {
