@@ -101,16 +101,20 @@ fn every_name_in_help_and_pages_is_valid() {
     create_inputs(folder.path());
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
     let page = fs::read_to_string(page).unwrap();
+    // Other tables name parts of names.
+    let page = page.split("## Pipelines and updates").next().unwrap_or_default();
     let of_page = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let is_file = |name: &str| {
         [".txt", ".csv", ".pcap", ".sh", ".json"].iter().any(|end| name.ends_with(end))
     };
     let of_page = of_page.filter(|name| !is_file(name));
     let help = answer(&["flows", "--help"]);
-    let of_help = help.lines().skip_while(|line| !line.starts_with("A NAME says"));
+    let of_help = help.lines().skip_while(|line| !line.starts_with("A NAME describes"));
     let of_help = of_help.filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
-    let names: Vec<String> = of_page.chain(of_help).map(small).collect();
-    assert!(names.len() > 10, "{names:?}");
+    let [of_page, of_help]: [Vec<String>; 2] =
+        [of_page.map(small).collect(), of_help.map(small).collect()];
+    assert!(of_page.len() >= 10 && of_help.len() >= 5, "{of_page:?} {of_help:?}");
+    let names = of_page.into_iter().chain(of_help);
     for name in names {
         let has_flows = name.split(':').any(|part| part.starts_with(|c: char| c.is_ascii_digit()));
         let name = if has_flows { name } else { name + ":100" };

@@ -54,10 +54,8 @@ pub(super) fn translate<'a>(
     let bridge = bridge.and_then(|id| BridgeView::find(tables, id, &mut recorder));
     let (result, recorder, group_hits) = match bridge {
         Some(bridge) => {
-            let mut translation = Translation::new(tables, key, bridge, recorder);
-            let result = run(&mut translation);
-            let TranslatedPacket { actions, learn_requests, group_hits, recorder } =
-                translation.finish();
+            let (result, translated) = Translation::run_in(tables, key, bridge, recorder, run);
+            let TranslatedPacket { actions, learn_requests, group_hits, recorder } = translated;
             (result.map(|()| (actions, learn_requests.finish())), recorder, group_hits)
         }
         None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),

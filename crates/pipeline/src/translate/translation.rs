@@ -76,14 +76,17 @@ pub(super) struct TranslatedPacket {
 }
 
 impl<'a> Translation<'a> {
-    /// Makes a translation of a packet that is in this bridge.
-    pub(super) fn new(
+    /// Runs a translation of a packet that is in this bridge, and returns its results.
+    ///
+    /// It is made and taken apart here, so that its long parts are not moved.
+    pub(super) fn run_in(
         tables: TablesAtVersion<'a>,
         key: &FlowKey,
         bridge: BridgeView<'a>,
         recorder: Recorder,
-    ) -> Self {
-        Self {
+        run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
+    ) -> (Result<(), TraversalError>, TranslatedPacket) {
+        let mut translation = Self {
             tables,
             packet: WorkingPacket::new(key.clone(), recorder),
             state: ActionState::new(bridge),
@@ -93,7 +96,12 @@ impl<'a> Translation<'a> {
             learn_requests: LearnRequests::default(),
             partitioner: Partitioner::Off,
             known_visits: KnownVisits::default(),
-        }
+        };
+        let result = run(&mut translation);
+        let Self { packet, learn_requests, group_hits, .. } = translation;
+        let WorkingPacket { builder, recorder, .. } = packet;
+        let actions = builder.finish();
+        (result, TranslatedPacket { actions, learn_requests, group_hits, recorder })
     }
 
     /// Sets the task at partition points, and the visits that are known already.
@@ -142,13 +150,6 @@ impl<'a> Translation<'a> {
             actions: self.packet.actions_count(),
             refreshes: self.learn_requests.refreshes_count(),
         }
-    }
-
-    /// Returns the results.
-    pub(super) fn finish(self) -> TranslatedPacket {
-        let Self { packet, learn_requests, group_hits, .. } = self;
-        let (actions, recorder) = packet.finish();
-        TranslatedPacket { actions, learn_requests, group_hits, recorder }
     }
 
     /// Receives the packet on its ingress port.
@@ -430,7 +431,11 @@ impl<'a> Translation<'a> {
     }
 
     /// Ends the translation in front of this lookup, if the partitioner requires it.
+    #[inline]
     fn ends_before(&mut self, table: TableId, port: Option<PortNo>) -> bool {
+        if self.partitioner.is_off() {
+            return false;
+        }
         let (packet, state, agenda) = (&self.packet, &self.state, &self.agenda);
         let here = LookupState { packet, state, agenda, limits: self.limits, table, port };
         let Some(name) = self.partitioner.ends_before(&here) else { return false };

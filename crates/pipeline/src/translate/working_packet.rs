@@ -33,7 +33,7 @@ pub(super) struct WorkingPacket {
     key: FlowKey,
     headers: HeaderState,
     pub(super) recorder: Recorder,
-    builder: ActionBuilder,
+    pub(super) builder: ActionBuilder,
 }
 
 /// The headers that the key shows.
@@ -56,6 +56,7 @@ pub(super) struct SavedPacket {
 
 impl WorkingPacket {
     /// Makes a packet with this key.
+    #[inline]
     pub(super) fn new(key: FlowKey, recorder: Recorder) -> Self {
         let builder = ActionBuilder::default();
         Self { key, headers: HeaderState::Parsed, recorder, builder }
@@ -77,11 +78,6 @@ impl WorkingPacket {
         self.recorder.restore(saved.written);
         self.headers = saved.headers;
         self.builder.restore(saved.uncommitted)
-    }
-
-    /// Returns the actions that were emitted, and the record.
-    pub(super) fn finish(self) -> (Vec<DatapathAction>, Recorder) {
-        (self.builder.finish(), self.recorder)
     }
 
     /// Returns the key of the packet. The caller records the bits that it reads.

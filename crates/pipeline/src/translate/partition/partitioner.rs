@@ -42,6 +42,12 @@ pub(in crate::translate) struct SubTraversalEnd {
 }
 
 impl Partitioner {
+    /// Returns whether there is no task.
+    #[inline]
+    pub(in crate::translate) const fn is_off(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+
     /// Notes a partition point, if one is due in front of this lookup.
     ///
     /// Returns the name of the state if the translation ends here.

@@ -39,7 +39,7 @@ use crate::{
 /// The packet on the wire after the datapath actions so far, where it differs from
 /// the key.
 #[derive(Default)]
-pub(super) struct ActionBuilder {
+pub(in crate::translate) struct ActionBuilder {
     actions: Vec<DatapathAction>,
     /// Header bits that were written since they were last emitted.
     pending: FlowMask,
@@ -290,7 +290,7 @@ impl ActionBuilder {
     }
 
     /// Returns all emitted actions.
-    pub(super) fn finish(self) -> Vec<DatapathAction> {
+    pub(in crate::translate) fn finish(self) -> Vec<DatapathAction> {
         self.actions
     }
 
