@@ -1,0 +1,140 @@
+//! Storage of blocks: consecutive runs, one for each bucket.
+
+use super::layout::BlockLayout;
+use crate::{
+    BoxRule,
+    simd::{BLOCK_RULES, Line},
+};
+
+/// Most rules of a bucket: the bits of a match mask.
+pub(crate) const BUCKET_RULES_MAX: usize = 64;
+
+/// Most blocks of a bucket.
+const RUN_BLOCKS_MAX: usize = BUCKET_RULES_MAX / BLOCK_RULES;
+
+/// The blocks of a bucket. Its rules fill them from the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockRun {
+    /// First line.
+    pub(crate) first: u32,
+    pub(crate) rules: u16,
+    pub(crate) blocks: u16,
+}
+
+impl BlockRun {
+    /// Returns whether a block has room for a rule.
+    pub(crate) fn has_room(self) -> bool {
+        usize::from(self.rules) < usize::from(self.blocks) * BLOCK_RULES
+    }
+}
+
+/// The blocks of all buckets of an index.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleArena<const N: usize> {
+    layout: BlockLayout<N>,
+    lines: Vec<Line>,
+    /// First lines of unused runs, by their number of blocks.
+    unused: [Vec<u32>; RUN_BLOCKS_MAX + 1],
+}
+
+impl<const N: usize> RuleArena<N> {
+    pub(crate) fn new(layout: BlockLayout<N>) -> Self {
+        Self { layout, lines: Vec::new(), unused: std::array::from_fn(|_| Vec::new()) }
+    }
+
+    pub(crate) fn layout(&self) -> &BlockLayout<N> {
+        &self.layout
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Returns the number of bytes of all blocks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.capacity() * size_of::<Line>()
+    }
+
+    /// Reserves memory for runs of together `blocks` blocks.
+    pub(crate) fn reserve(&mut self, blocks: usize) {
+        self.lines.reserve_exact(blocks * self.layout.lines());
+    }
+
+    /// Makes a run without rules.
+    ///
+    /// Returns nothing if the arena has no more lines that a run can number.
+    #[expect(clippy::cast_possible_truncation, reason = "lines are checked, blocks are at most 4")]
+    pub(crate) fn add_run(&mut self, blocks: usize) -> Option<BlockRun> {
+        debug_assert!((1..=RUN_BLOCKS_MAX).contains(&blocks));
+        let first = self.unused[blocks].pop().map_or_else(
+            || {
+                let lines = self.lines.len() + blocks * self.layout.lines();
+                u32::try_from(lines).ok()?;
+                let first = self.lines.len() as u32;
+                self.lines.resize(lines, Line::ZERO);
+                Some(first)
+            },
+            Some,
+        )?;
+        Some(BlockRun { first, rules: 0, blocks: blocks as u16 })
+    }
+
+    /// Moves the rules of a run to one that has a further block.
+    ///
+    /// Returns whether the run has one now.
+    pub(crate) fn grow(&mut self, run: &mut BlockRun) -> bool {
+        let blocks = usize::from(run.blocks);
+        if blocks == RUN_BLOCKS_MAX {
+            return false;
+        }
+        let Some(larger) = self.add_run(blocks + 1) else { return false };
+        let first = run.first as usize;
+        let source = first..first + blocks * self.layout.lines();
+        self.lines.copy_within(source, larger.first as usize);
+        self.unused[blocks].push(run.first);
+        *run = BlockRun { rules: run.rules, ..larger };
+        true
+    }
+
+    /// Adds a rule to a run that has room and a layout that can hold the rule.
+    pub(crate) fn push(&mut self, run: &mut BlockRun, rule: &BoxRule<N>) {
+        assert!(run.has_room(), "a rule is added where there is room");
+        let at = usize::from(run.rules);
+        run.rules += 1;
+        let block = self.block_range(*run, at);
+        self.layout.write(&mut self.lines[block], at % BLOCK_RULES, rule);
+    }
+
+    /// Removes a rule from a run, and returns whether the run had it.
+    ///
+    /// The last rule of the run takes its position.
+    pub(crate) fn remove(&mut self, run: &mut BlockRun, rule: &BoxRule<N>) -> bool {
+        let rules = usize::from(run.rules);
+        let same =
+            |at: &usize| self.value(run.first, *at) == rule.value && self.rule(*run, *at) == *rule;
+        let Some(at) = (0..rules).find(same) else { return false };
+        let last = self.rule(*run, rules - 1);
+        let block = self.block_range(*run, at);
+        self.layout.write(&mut self.lines[block], at % BLOCK_RULES, &last);
+        run.rules -= 1;
+        true
+    }
+
+    /// Returns the rule at a position of a run.
+    pub(crate) fn rule(&self, run: BlockRun, at: usize) -> BoxRule<N> {
+        self.layout.read(&self.lines[self.block_range(run, at)], at % BLOCK_RULES)
+    }
+
+    /// Returns the value of a rule of the run that starts with line `first`.
+    #[inline]
+    pub(crate) fn value(&self, first: u32, at: usize) -> u32 {
+        let line = first as usize + at / BLOCK_RULES * self.layout.lines();
+        self.layout.value(&self.lines[line..line + self.layout.lines()], at % BLOCK_RULES)
+    }
+
+    fn block_range(&self, run: BlockRun, at: usize) -> std::ops::Range<usize> {
+        let lines = self.layout.lines();
+        let first = run.first as usize + at / BLOCK_RULES * lines;
+        first..first + lines
+    }
+}

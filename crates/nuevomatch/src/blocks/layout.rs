@@ -1,0 +1,276 @@
+//! The layout of a block: the ranges of 16 rules, lane by lane.
+//!
+//! A block is whole cache lines. Each lane of a rule takes as few bytes as its width allows. The
+//! values of one lane are next to each other, so that a vector holds all 16:
+//!
+//! | kind | low ends | high ends |
+//! | --- | --- | --- |
+//! | prefix | 16 words: the values | 16 bytes: the number of low bits that do not count |
+//! | word | 16 words | 16 words |
+//! | half | 16 half words | 16 half words |
+//! | byte | 16 bytes | 16 bytes |
+//!
+//! The parts are sorted by size, thus each is aligned to its size. The 5-tuple with prefixes as
+//! addresses takes six lines, 24 bytes a rule.
+
+use crate::{
+    BoxRule,
+    schema::lane_max,
+    simd::{BLOCK_RULES, LINE_WORDS, Line},
+};
+
+/// Lines of a block of 5-tuples with prefixes as addresses.
+pub(crate) const FIVE_TUPLE_LINES: usize = 6;
+
+/// Representation of one lane in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneKind {
+    /// No bits: every key is contained.
+    Absent,
+    /// A value, and the number of its low bits that do not count.
+    Prefix,
+    /// Both ends as words.
+    Word,
+    /// Both ends as half words.
+    Half,
+    /// Both ends as bytes.
+    Byte,
+}
+
+/// Position of an array in a block, in units of 16 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quarter(u16);
+
+/// One lane of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneSlot {
+    pub(crate) kind: LaneKind,
+    /// The low ends, or the values of prefixes.
+    pub(crate) low: Quarter,
+    /// The high ends, or the bits of prefixes that do not count.
+    pub(crate) high: Quarter,
+    /// Last value of the lane.
+    pub(crate) max: u32,
+}
+
+/// The layout of all blocks of one index.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockLayout<const N: usize> {
+    slots: [LaneSlot; N],
+    /// The values of the rules.
+    values: Quarter,
+    lines: usize,
+    is_five_tuple: bool,
+}
+
+impl<const N: usize> BlockLayout<N> {
+    /// Chooses the layout for lanes and rules.
+    ///
+    /// A lane of more than 16 bits holds prefixes if all ranges of the rules are prefixes.
+    pub(crate) fn new(widths: &[u8; N], rules: &[BoxRule<N>]) -> Self {
+        let kinds: [LaneKind; N] = std::array::from_fn(|lane| match widths[lane] {
+            0 => LaneKind::Absent,
+            1..=8 => LaneKind::Byte,
+            9..=16 => LaneKind::Half,
+            _ if rules.iter().all(|rule| prefix(rule.low[lane], rule.high[lane]).is_some()) => {
+                LaneKind::Prefix
+            }
+            _ => LaneKind::Word,
+        });
+        Self::with_kinds(widths, kinds)
+    }
+
+    fn with_kinds(widths: &[u8; N], kinds: [LaneKind; N]) -> Self {
+        let mut slots: [LaneSlot; N] = std::array::from_fn(|lane| LaneSlot {
+            kind: kinds[lane],
+            low: Quarter(0),
+            high: Quarter(0),
+            max: lane_max(widths[lane]),
+        });
+        let mut next = 0;
+        let mut take = |quarters: u16| {
+            next += quarters;
+            Quarter(next - quarters)
+        };
+        for slot in &mut slots {
+            match slot.kind {
+                LaneKind::Prefix => slot.low = take(4),
+                LaneKind::Word => (slot.low, slot.high) = (take(4), take(4)),
+                LaneKind::Absent | LaneKind::Half | LaneKind::Byte => {}
+            }
+        }
+        let values = take(4);
+        for slot in slots.iter_mut().filter(|slot| slot.kind == LaneKind::Half) {
+            (slot.low, slot.high) = (take(2), take(2));
+        }
+        for slot in &mut slots {
+            match slot.kind {
+                LaneKind::Prefix => slot.high = take(1),
+                LaneKind::Byte => (slot.low, slot.high) = (take(1), take(1)),
+                LaneKind::Absent | LaneKind::Word | LaneKind::Half => {}
+            }
+        }
+        let lines = usize::from(next).div_ceil(4);
+        let five =
+            [LaneKind::Prefix, LaneKind::Prefix, LaneKind::Half, LaneKind::Half, LaneKind::Byte];
+        let is_five_tuple = kinds[..] == five && widths[..] == [32, 32, 16, 16, 8];
+        assert!(!is_five_tuple || lines == FIVE_TUPLE_LINES, "the kernel knows the layout");
+        Self { slots, values, lines, is_five_tuple }
+    }
+
+    /// Returns the lanes.
+    pub(crate) fn slots(&self) -> &[LaneSlot; N] {
+        &self.slots
+    }
+
+    /// Returns the number of lines of a block.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// Returns whether blocks have the layout of 5-tuples that kernels know.
+    pub(crate) fn is_five_tuple(&self) -> bool {
+        self.is_five_tuple
+    }
+
+    /// Returns whether a block can hold the rule.
+    pub(crate) fn can_hold(&self, rule: &BoxRule<N>) -> bool {
+        self.slots.iter().enumerate().all(|(lane, slot)| {
+            let (low, high) = (rule.low[lane], rule.high[lane]);
+            let is_held = slot.kind != LaneKind::Prefix || prefix(low, high).is_some();
+            low <= high && high <= slot.max && is_held
+        })
+    }
+
+    /// Writes a rule to its position in a block, which can hold it.
+    pub(crate) fn write(&self, block: &mut [Line], at: usize, rule: &BoxRule<N>) {
+        for (lane, slot) in self.slots.iter().enumerate() {
+            let (low, high) = (rule.low[lane], rule.high[lane]);
+            match slot.kind {
+                LaneKind::Absent => {}
+                LaneKind::Prefix => {
+                    slot.low.set_word(block, at, low);
+                    slot.high.set_byte(block, at, prefix(low, high).unwrap_or_default());
+                }
+                LaneKind::Word => {
+                    slot.low.set_word(block, at, low);
+                    slot.high.set_word(block, at, high);
+                }
+                LaneKind::Half => {
+                    slot.low.set_half(block, at, low);
+                    slot.high.set_half(block, at, high);
+                }
+                LaneKind::Byte => {
+                    slot.low.set_byte(block, at, low);
+                    slot.high.set_byte(block, at, high);
+                }
+            }
+        }
+        self.values.set_word(block, at, rule.value);
+    }
+
+    /// Reads the rule at a position of a block.
+    pub(crate) fn read(&self, block: &[Line], at: usize) -> BoxRule<N> {
+        let mut rule = BoxRule { low: [0; N], high: [0; N], value: self.value(block, at) };
+        for (lane, slot) in self.slots.iter().enumerate() {
+            (rule.low[lane], rule.high[lane]) = match slot.kind {
+                LaneKind::Absent => (0, 0),
+                LaneKind::Prefix => {
+                    let low = slot.low.word(block, at);
+                    let free =
+                        u32::MAX.checked_shl(slot.high.byte(block, at)).map_or(u32::MAX, |m| !m);
+                    (low, low | free)
+                }
+                LaneKind::Word => (slot.low.word(block, at), slot.high.word(block, at)),
+                LaneKind::Half => (slot.low.half(block, at), slot.high.half(block, at)),
+                LaneKind::Byte => (slot.low.byte(block, at), slot.high.byte(block, at)),
+            };
+        }
+        rule
+    }
+
+    /// Returns the value of the rule at a position of a block.
+    #[inline]
+    pub(crate) fn value(&self, block: &[Line], at: usize) -> u32 {
+        self.values.word(block, at)
+    }
+}
+
+/// Returns the number of low bits that do not count if a range is a prefix.
+fn prefix(low: u32, high: u32) -> Option<u32> {
+    let differ = low ^ high;
+    let is_prefix = differ & differ.wrapping_add(1) == 0 && low & differ == 0;
+    is_prefix.then(|| u32::BITS - differ.leading_zeros())
+}
+
+impl Quarter {
+    /// Returns the line of an array of words.
+    #[inline]
+    pub(crate) fn line(self, block: &[Line]) -> &Line {
+        &block[usize::from(self.0 >> 2)]
+    }
+
+    /// Returns the two quarters of an array of half words.
+    #[inline]
+    pub(crate) fn pair(self, block: &[Line]) -> &[u32; 8] {
+        Self::pairs(self.line(block))[usize::from(self.0 >> 1 & 1)]
+    }
+
+    /// Returns the quarter of an array of bytes.
+    #[inline]
+    pub(crate) fn quarter(self, block: &[Line]) -> &[u32; 4] {
+        Self::all(self.line(block))[usize::from(self.0 & 3)]
+    }
+
+    /// Divides a line in two.
+    #[inline]
+    pub(crate) fn pairs(line: &Line) -> [&[u32; 8]; 2] {
+        let (halves, _) = line.0.as_chunks();
+        [&halves[0], &halves[1]]
+    }
+
+    /// Divides a line in four.
+    #[inline]
+    pub(crate) fn all(line: &Line) -> [&[u32; 4]; 4] {
+        let (quarters, _) = line.0.as_chunks();
+        [&quarters[0], &quarters[1], &quarters[2], &quarters[3]]
+    }
+
+    #[inline]
+    pub(crate) fn word(self, block: &[Line], at: usize) -> u32 {
+        self.line(block).0[at]
+    }
+
+    pub(crate) fn half(self, block: &[Line], at: usize) -> u32 {
+        let (word, shift) = self.position(at, 2);
+        block[word / LINE_WORDS].0[word % LINE_WORDS] >> shift & 0xffff
+    }
+
+    pub(crate) fn byte(self, block: &[Line], at: usize) -> u32 {
+        let (word, shift) = self.position(at, 1);
+        block[word / LINE_WORDS].0[word % LINE_WORDS] >> shift & 0xff
+    }
+
+    fn set_word(self, block: &mut [Line], at: usize, value: u32) {
+        block[usize::from(self.0 >> 2)].0[at] = value;
+    }
+
+    fn set_half(self, block: &mut [Line], at: usize, value: u32) {
+        let (word, shift) = self.position(at, 2);
+        let word = &mut block[word / LINE_WORDS].0[word % LINE_WORDS];
+        *word = *word & !(0xffff << shift) | value << shift;
+    }
+
+    fn set_byte(self, block: &mut [Line], at: usize, value: u32) {
+        let (word, shift) = self.position(at, 1);
+        let word = &mut block[word / LINE_WORDS].0[word % LINE_WORDS];
+        *word = *word & !(0xff << shift) | value << shift;
+    }
+
+    /// Returns the word of the block and the bit in it of value `at` of `bytes` bytes.
+    fn position(self, at: usize, bytes: usize) -> (usize, usize) {
+        debug_assert!(at < BLOCK_RULES);
+        let byte = at * bytes;
+        (usize::from(self.0) * 4 + byte / 4, byte % 4 * 8)
+    }
+}

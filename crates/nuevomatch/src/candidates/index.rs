@@ -1,0 +1,335 @@
+//! The index over boxes without priorities.
+//!
+//! A lookup works in phases for all keys of a batch: search the starts of an iSet, prefetch the
+//! blocks, compare the keys with the blocks. Thus the cache misses of one phase overlap. Keys that a
+//! caller is done with take no part in the next iSet.
+
+use std::ops::ControlFlow;
+
+use super::set::IndexedSet;
+use crate::{
+    BoxRule, Error, KeySchema, PartitionSettings, StartIndex, StaticTree,
+    blocks::{BlockLayout, RuleArena},
+    box_rule::widths,
+    partition::{LaneCover, cover_lane, rules_max},
+    schema::lane_max,
+    simd::{InstructionSet, MatchJob},
+};
+
+/// Most keys of one batch.
+pub const CANDIDATE_BATCH_MAX: usize = 32;
+
+/// Most lines of the first block of a bucket that are prefetched.
+const PREFETCH_LINES_MAX: usize = 8;
+
+/// An index over boxes of `N` lanes, without priorities.
+///
+/// It returns every box that contains a key. Rules that are no boxes are indexed by a box that
+/// contains them, and the caller verifies each candidate. Rules that no iSet can hold stay with the
+/// caller, who keeps them elsewhere.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use shunt_nuevomatch::{BoxRule, CandidateIndex, KeySchema};
+///
+/// // tcp to 10.1.0.0/16 port 80, from anywhere.
+/// let web = BoxRule {
+///     low: [0, 0x0a01_0000, 0, 80, 6],
+///     high: [u32::MAX, 0x0a01_ffff, 65535, 80, 6],
+///     value: 7,
+/// };
+/// let schema = KeySchema::five_tuple();
+/// let (mut index, left_out) = CandidateIndex::<5>::build(&schema, &[web], &Default::default())?;
+/// assert!(left_out.is_empty());
+///
+/// let to_web = [0xc0a8_0001, 0x0a01_0203, 40000, 80, 6];
+/// let to_ssh = [0xc0a8_0001, 0x0a01_0203, 40000, 22, 6];
+/// let mut found = Vec::new();
+/// index.find_batch(&[to_web, to_ssh], |position, value| {
+///     found.push((position, value));
+///     ControlFlow::Break(())
+/// });
+/// assert_eq!(found, [(0, 7)]);
+///
+/// let ssh = BoxRule {
+///     low: [0, 0x0a01_0000, 0, 22, 6],
+///     high: [u32::MAX, 0x0a01_ffff, 65535, 22, 6],
+///     value: 8,
+/// };
+/// assert!(index.insert(&ssh) && index.remove(&web));
+/// assert_eq!((index.find(&to_ssh, |_| true), index.find(&to_web, |_| true)), (Some(8), None));
+/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CandidateIndex<const N: usize, I = StaticTree> {
+    instructions: InstructionSet,
+    sets: Vec<IndexedSet<I>>,
+    arena: RuleArena<N>,
+}
+
+/// Sizes of a [`CandidateIndex`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CandidateStatistics {
+    /// Number of rules in all iSets.
+    pub rules: usize,
+    /// Lane, rules and buckets of each iSet.
+    pub sets: Vec<(usize, usize, usize)>,
+    /// Bytes of the blocks.
+    pub block_bytes: usize,
+    /// Bytes of the indexes.
+    pub index_bytes: usize,
+}
+
+impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
+    /// Builds an index over rules.
+    ///
+    /// Returns it with the positions of the rules that are in no iSet, in rising order.
+    /// A bucket prefers rules at earlier positions.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
+    /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is no box.
+    /// - [`Error::BucketRules`] if the settings are out of their limits.
+    /// - [`Error::TooManyRules`] if the index cannot number the rules.
+    pub fn build(
+        schema: &KeySchema,
+        rules: &[BoxRule<N>],
+        settings: &PartitionSettings,
+    ) -> Result<(Self, Vec<u32>), Error> {
+        Self::build_with(schema, rules, settings, &I::Settings::default())
+    }
+
+    /// Builds an index over rules, with settings for the index over starts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::build`].
+    pub fn build_with(
+        schema: &KeySchema,
+        rules: &[BoxRule<N>],
+        settings: &PartitionSettings,
+        index_settings: &I::Settings,
+    ) -> Result<(Self, Vec<u32>), Error> {
+        settings.check()?;
+        let widths = widths::<N>(schema)?;
+        let too_many = Error::TooManyRules { rules: rules.len(), max: RULES_MAX };
+        if rules.len() > RULES_MAX {
+            return Err(too_many);
+        }
+        rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
+        let mut arena = RuleArena::new(BlockLayout::new(&widths, rules));
+        let mut available: Vec<u32> = (0..).take(rules.len()).collect();
+        let mut is_covered = vec![false; rules.len()];
+        let mut sets = Vec::new();
+        while sets.len() < settings.sets_max {
+            let (lane, cover) = best_cover(&available, rules, &widths, settings);
+            if cover.members.len() < settings.rules_min(rules.len()) {
+                break;
+            }
+            let width = widths[lane];
+            let set = IndexedSet::build(lane, width, &cover, rules, &mut arena, index_settings);
+            sets.push(set.ok_or(too_many)?);
+            cover.members.iter().for_each(|rule| is_covered[*rule as usize] = true);
+            available.retain(|rule| !is_covered[*rule as usize]);
+        }
+        Ok((Self { instructions: InstructionSet::best(), sets, arena }, available))
+    }
+
+    /// Calls `found` with every value of which the box contains a key.
+    ///
+    /// `found` gets the position of the key in `keys` and the value. If it breaks, the search for
+    /// this key ends; the others continue. Values come iSet by iSet, not key by key. Key bits above
+    /// the width of a lane are ignored. Keys are searched in batches of 32.
+    #[inline]
+    pub fn find_batch(
+        &self,
+        keys: &[[u32; N]],
+        mut found: impl FnMut(usize, u32) -> ControlFlow<()>,
+    ) {
+        for (batch, keys) in keys.chunks(CANDIDATE_BATCH_MAX).enumerate() {
+            let pending = u32::MAX >> (CANDIDATE_BATCH_MAX - keys.len());
+            let first = batch * CANDIDATE_BATCH_MAX;
+            self.find_pending(keys, pending, |position, value| found(first + position, value));
+        }
+    }
+
+    /// Calls `found` as [`Self::find_batch`] does, for the keys in `pending`.
+    ///
+    /// Bit `i` of `pending` selects the key `i`.
+    ///
+    /// Returns `pending` without the keys for which `found` broke.
+    ///
+    /// # Panics
+    ///
+    /// If a bit of `pending` has no key.
+    #[inline]
+    pub fn find_pending(
+        &self,
+        keys: &[[u32; N]],
+        pending: u32,
+        mut found: impl FnMut(usize, u32) -> ControlFlow<()>,
+    ) -> u32 {
+        let mut pending = pending;
+        for set in &self.sets {
+            if pending == 0 {
+                break;
+            }
+            let mut jobs = [MatchJob::default(); CANDIDATE_BATCH_MAX];
+            let mut masks = [0; CANDIDATE_BATCH_MAX];
+            let count = self.match_set(set, keys, pending, &mut jobs, &mut masks);
+            for (job, mask) in jobs[..count].iter().zip(masks) {
+                let mut rest = mask;
+                while rest != 0 {
+                    let value = self.arena.value(job.first, rest.trailing_zeros() as usize);
+                    if found(job.key as usize, value).is_break() {
+                        pending &= !(1 << job.key);
+                        break;
+                    }
+                    rest &= rest - 1;
+                }
+            }
+        }
+        pending
+    }
+
+    /// Compares the pending keys with the blocks of their buckets in one iSet.
+    ///
+    /// Returns the number of jobs.
+    fn match_set(
+        &self,
+        set: &IndexedSet<I>,
+        keys: &[[u32; N]],
+        pending: u32,
+        jobs: &mut [MatchJob; CANDIDATE_BATCH_MAX],
+        masks: &mut [u64; CANDIDATE_BATCH_MAX],
+    ) -> usize {
+        let mut count = 0;
+        let mut rest = pending;
+        while rest != 0 {
+            jobs[count].key = rest.trailing_zeros();
+            rest &= rest - 1;
+            count += 1;
+        }
+        let jobs = &mut jobs[..count];
+        let mut values = [0; CANDIDATE_BATCH_MAX];
+        let mut positions = [0; CANDIDATE_BATCH_MAX];
+        let (values, positions) = (&mut values[..count], &mut positions[..count]);
+        set.find_runs(jobs.iter().map(|job| keys[job.key as usize]), values, positions);
+        let lines = self.arena.lines();
+        let prefetched = self.arena.layout().lines().min(PREFETCH_LINES_MAX);
+        for (job, position) in jobs.iter_mut().zip(positions) {
+            let run = set.run(*position);
+            (job.first, job.rules) = (run.first, u32::from(run.rules));
+            let first = run.first as usize;
+            self.instructions.prefetch(&lines[first..first + prefetched]);
+        }
+        let layout = self.arena.layout();
+        self.instructions.match_blocks(layout, lines, keys, jobs, &mut masks[..count]);
+        count
+    }
+
+    /// Returns the first value that `is_match` accepts, of the boxes around a key.
+    pub fn find(&self, key: &[u32; N], mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut result = None;
+        self.find_pending(std::slice::from_ref(key), 1, |_, value| {
+            if is_match(value) {
+                result = Some(value);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        result
+    }
+
+    /// Adds a rule in place, and returns whether an iSet took it.
+    ///
+    /// An iSet takes a rule if one of its buckets contains the range of the rule in the lane of the
+    /// iSet, and has fewer than 64 rules. Rules that blocks cannot hold are not taken: a range that
+    /// is no prefix in a lane where all rules of the build were prefixes, or that has no values.
+    /// Takes time proportional to the size of a bucket, and allocates only if a bucket grows.
+    pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
+        let can_hold = self.arena.layout().can_hold(rule);
+        let arena = &mut self.arena;
+        can_hold
+            && [false, true].into_iter().any(|may_grow| {
+                self.sets.iter_mut().any(|set| {
+                    set.find_bucket(rule)
+                        .is_some_and(|bucket| set.insert(bucket, may_grow, rule, arena))
+                })
+            })
+    }
+
+    /// Removes a rule with this box and value, and returns whether an iSet had it.
+    ///
+    /// Takes time proportional to the size of a bucket, and allocates nothing.
+    pub fn remove(&mut self, rule: &BoxRule<N>) -> bool {
+        let can_hold = self.arena.layout().can_hold(rule);
+        let arena = &mut self.arena;
+        can_hold
+            && self.sets.iter_mut().any(|set| {
+                set.find_bucket(rule).is_some_and(|bucket| set.remove(bucket, rule, arena))
+            })
+    }
+
+    /// Returns the number of rules in all iSets.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sets.iter().map(IndexedSet::len).sum()
+    }
+
+    /// Returns whether no iSet has a rule.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the sizes of the iSets.
+    #[must_use]
+    pub fn statistics(&self) -> CandidateStatistics {
+        let sets = self.sets.iter().map(|set| (set.lane(), set.len(), set.buckets_count()));
+        CandidateStatistics {
+            rules: self.len(),
+            sets: sets.collect(),
+            block_bytes: self.arena.bytes(),
+            index_bytes: self.sets.iter().map(IndexedSet::bytes).sum(),
+        }
+    }
+}
+
+/// Most rules of an index: their positions are numbers of 32 bits.
+const RULES_MAX: usize = u32::MAX as usize;
+
+/// Returns the lane in which most rules fit into buckets, and the buckets.
+fn best_cover<const N: usize>(
+    available: &[u32],
+    rules: &[BoxRule<N>],
+    widths: &[u8; N],
+    settings: &PartitionSettings,
+) -> (usize, LaneCover) {
+    let range = |rule: u32, lane: usize| {
+        let rule = &rules[rule as usize];
+        (rule.low[lane], rule.high[lane])
+    };
+    let mut bounds: Vec<(usize, usize)> = (0..N)
+        .map(|lane| {
+            let ranges = available.iter().map(|rule| range(*rule, lane));
+            let max = lane_max(widths[lane]);
+            (rules_max(ranges, widths[lane], max, settings.bucket_rules), lane)
+        })
+        .collect();
+    bounds.sort_by_key(|(bound, lane)| (std::cmp::Reverse(*bound), *lane));
+    let mut best = (0, LaneCover::default());
+    for (bound, lane) in bounds {
+        if bound <= best.1.members.len() {
+            break;
+        }
+        let (capacity, fill) = (settings.bucket_rules, settings.bucket_fill());
+        let cover = cover_lane(available, |rule| range(rule, lane), capacity, fill);
+        if cover.members.len() > best.1.members.len() {
+            best = (lane, cover);
+        }
+    }
+    best
+}

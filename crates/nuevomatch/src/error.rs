@@ -1,0 +1,65 @@
+//! Refused schemas, rules and settings.
+
+use thiserror::Error;
+
+/// A refused schema, rule or setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A field is wider than the widest that a schema may have.
+    #[error("field {field} has {bits} bits, but a field has at most 128: split it")]
+    FieldTooWide {
+        /// Number of the field, from 0.
+        field: usize,
+        /// Its width.
+        bits: u32,
+    },
+    /// A schema has another number of lanes than the type that it is used with.
+    #[error("the schema has {lanes} lanes, but the type is for {expected}: change its parameter")]
+    LaneCount {
+        /// Lanes of the schema.
+        lanes: usize,
+        /// Lanes of the type.
+        expected: usize,
+    },
+    /// A rule has a range without values.
+    #[error("rule {rule}: lane {lane} is from {low} to {high}: swap the ends of the range")]
+    EmptyRange {
+        /// Position of the rule in the list of rules.
+        rule: usize,
+        /// The lane of the range.
+        lane: usize,
+        /// First value of the range.
+        low: u32,
+        /// Last value of the range.
+        high: u32,
+    },
+    /// A range exceeds its lane.
+    #[error("rule {rule}: lane {lane} ends at {high}, but its last value is {max}: mask the range")]
+    OutsideLane {
+        /// Position of the rule in the list of rules.
+        rule: usize,
+        /// The lane of the range.
+        lane: usize,
+        /// Last value of the range.
+        high: u32,
+        /// Last value of the lane.
+        max: u32,
+    },
+    /// More rules than an index can number.
+    #[error("{rules} rules, but an index holds at most {max}: divide the rules")]
+    TooManyRules {
+        /// Number of rules.
+        rules: usize,
+        /// Largest number of rules.
+        max: usize,
+    },
+    /// A bucket cannot have this capacity.
+    #[error("bucket_rules = {bucket_rules}, but a bucket holds from 1 to {max} rules")]
+    BucketRules {
+        /// The refused capacity.
+        bucket_rules: usize,
+        /// Largest capacity.
+        max: usize,
+    },
+}

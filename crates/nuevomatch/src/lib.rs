@@ -1,0 +1,46 @@
+//! NuevoMatch: packet classification by an index over independent sets of rules.
+//!
+//! A rule is a box: one range in each lane of a key. The rules are divided into *relaxed iSets*.
+//! Each iSet has one lane, of which the values are divided into intervals, so that no rule of the
+//! iSet crosses a border. The rules of an interval are a *bucket* of at most a few dozen. A lookup
+//! finds the interval of the key's value with an index over sorted numbers, and compares the key
+//! with the rules of the bucket, 16 at once.
+//!
+//! [`CandidateIndex`] returns all boxes that contain a key.
+//!
+//! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
+//! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).
+//!
+//! ```
+//! use shunt_nuevomatch::{BoxRule, CandidateIndex, KeySchema};
+//!
+//! let rules: Vec<BoxRule<2>> = (0..100)
+//!     .map(|i| BoxRule { low: [i * 10, 0], high: [i * 10 + 9, 1023], value: i })
+//!     .collect();
+//! let schema = KeySchema::new(&[32, 16])?;
+//! let (index, left_out) = CandidateIndex::<2>::build(&schema, &rules, &Default::default())?;
+//! assert!(left_out.is_empty());
+//! assert_eq!(index.find(&[205, 80], |_| true), Some(20));
+//! assert_eq!(index.find(&[205, 4711], |_| true), None);
+//! # Ok::<(), shunt_nuevomatch::Error>(())
+//! ```
+
+mod error;
+mod schema;
+
+mod box_rule;
+mod simd;
+
+pub mod index;
+
+mod blocks;
+mod partition;
+
+mod candidates;
+
+pub use box_rule::BoxRule;
+pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
+pub use error::Error;
+pub use index::{StartIndex, StaticTree};
+pub use partition::PartitionSettings;
+pub use schema::{FIELD_BITS_MAX, KeySchema, LANE_BITS_MAX};

@@ -1,0 +1,13 @@
+//! The partition of rules into relaxed iSets.
+//!
+//! Buckets divide the values of one lane into intervals. A relaxed iSet is a set of rules that fit
+//! into buckets of limited size, so that no rule crosses a border. Thus the rules that contain a key
+//! are in one bucket.
+
+mod bounds;
+mod relaxed;
+mod settings;
+
+pub(crate) use bounds::rules_max;
+pub(crate) use relaxed::{LaneCover, cover_lane};
+pub use settings::PartitionSettings;

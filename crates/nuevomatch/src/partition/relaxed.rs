@@ -1,0 +1,217 @@
+//! The largest relaxed iSet of one lane.
+//!
+//! The distinct ranges of a lane form a forest: a range is below the smallest range that contains
+//! it. Let `size` be the number of rules of a subtree. At each node, either the subtree becomes one
+//! bucket, which keeps `min(capacity, size)` rules, or the rules of the node are dropped and its
+//! children decide for themselves:
+//!
+//! ```text
+//! best(node) = max(min(capacity, size(node)), sum of best(child))
+//! ```
+//!
+//! This is the maximum for ranges that are nested or disjoint, as prefixes are. A range that partly
+//! overlaps an earlier one is dropped. Neighbouring buckets are merged while they have room.
+//! Everything is integers, and equal input has equal output. Time is `n log n` for `n` rules.
+//!
+//! For example, with a capacity of 2: 10.0.0.0/8 with 10.1.0.0/16, 10.2.0.0/16 and 10.3.0.0/16
+//! below it. One bucket of the /8 keeps 2 rules; the children keep 3, so the /8 is dropped.
+
+/// A relaxed iSet in one lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneCover {
+    /// Positions of the rules, bucket by bucket, rising in each.
+    pub(crate) members: Vec<u32>,
+    /// First value of the lane and number of rules of each bucket.
+    pub(crate) buckets: Vec<(u32, usize)>,
+}
+
+/// A distinct range, and the rules in its subtree.
+struct RangeNode {
+    low: u32,
+    high: u32,
+    /// The rules of the subtree, in the order of ranges.
+    first: usize,
+    end: usize,
+    /// Position of the parent, or of itself.
+    parent: usize,
+    /// Sum of `best` of the children.
+    below: usize,
+    /// True if the subtree is one bucket.
+    is_bucket: bool,
+}
+
+/// Returns the largest set of rules in buckets of at most `capacity` rules.
+///
+/// `range` is the range of a rule in the lane. Buckets are merged up to `fill` rules. If a bucket
+/// cannot hold all rules, it keeps those at the earliest positions.
+pub(crate) fn cover_lane(
+    available: &[u32],
+    range: impl Fn(u32) -> (u32, u32),
+    capacity: usize,
+    fill: usize,
+) -> LaneCover {
+    let mut sorted: Vec<(u64, u32)> = available
+        .iter()
+        .map(|&rule| {
+            let (low, high) = range(rule);
+            (u64::from(low) << 32 | u64::from(!high), rule)
+        })
+        .collect();
+    sorted.sort_unstable();
+    let (mut nodes, order) = forest(&sorted);
+    choose(&mut nodes, capacity);
+    buckets(&nodes, &order, capacity, fill)
+}
+
+/// Builds the forest in pre-order, and the rules in the order of its nodes.
+#[expect(clippy::cast_possible_truncation, reason = "a range is two words")]
+fn forest(sorted: &[(u64, u32)]) -> (Vec<RangeNode>, Vec<u32>) {
+    let mut nodes: Vec<RangeNode> = Vec::with_capacity(sorted.len());
+    let mut order = Vec::with_capacity(sorted.len());
+    let mut open: Vec<usize> = Vec::new();
+    for &(range, rule) in sorted {
+        let (low, high) = ((range >> 32) as u32, !(range as u32));
+        while let Some(closed) = open.pop_if(|node| nodes[*node].high < low) {
+            nodes[closed].end = order.len();
+        }
+        let top = open.last().copied();
+        if let Some(top) = top {
+            let top = &nodes[top];
+            if (top.low, top.high) == (low, high) {
+                order.push(rule);
+                continue;
+            }
+            if high > top.high {
+                continue;
+            }
+        }
+        let (node, first) = (nodes.len(), order.len());
+        let parent = top.unwrap_or(node);
+        nodes.push(RangeNode { low, high, first, end: first, parent, below: 0, is_bucket: false });
+        open.push(node);
+        order.push(rule);
+    }
+    for node in open {
+        nodes[node].end = order.len();
+    }
+    (nodes, order)
+}
+
+/// Decides for each node if its subtree is one bucket.
+///
+/// Children are after their parents.
+fn choose(nodes: &mut [RangeNode], capacity: usize) {
+    for at in (0..nodes.len()).rev() {
+        let node = &mut nodes[at];
+        let whole = (node.end - node.first).min(capacity);
+        node.is_bucket = whole >= node.below;
+        let (best, parent) = (whole.max(node.below), node.parent);
+        if parent != at {
+            nodes[parent].below += best;
+        }
+    }
+}
+
+/// Collects the topmost nodes that are buckets, and merges neighbours.
+fn buckets(nodes: &[RangeNode], order: &[u32], capacity: usize, fill: usize) -> LaneCover {
+    let mut cover = LaneCover { members: Vec::with_capacity(order.len()), buckets: Vec::new() };
+    let mut end = 0;
+    for node in nodes {
+        if !node.is_bucket || node.first < end {
+            continue;
+        }
+        end = node.end;
+        let rules = (node.end - node.first).min(capacity);
+        let first = cover.members.len();
+        cover.members.extend_from_slice(&order[node.first..node.end]);
+        if node.end - node.first > capacity {
+            cover.members[first..].sort_unstable();
+            cover.members.truncate(first + rules);
+        }
+        match cover.buckets.last_mut() {
+            Some((_, merged)) if *merged + rules <= fill => *merged += rules,
+            _ => cover.buckets.push((node.low, rules)),
+        }
+    }
+    let mut first = 0;
+    for (_, rules) in &cover.buckets {
+        cover.members[first..first + rules].sort_unstable();
+        first += rules;
+    }
+    cover
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// Returns the largest cover by trying every subset of borders between values.
+    fn by_brute_force(ranges: &[(u32, u32)], capacity: usize, last: u32) -> usize {
+        // best[v]: most rules in buckets that end below v.
+        let mut best = vec![0; last as usize + 2];
+        for end in 1..=last as usize + 1 {
+            for first in 0..end {
+                let inside =
+                    |(low, high): &&(u32, u32)| first <= *low as usize && (*high as usize) < end;
+                let rules = ranges.iter().filter(inside).count().min(capacity);
+                best[end] = best[end].max(best[first] + rules);
+            }
+        }
+        best[last as usize + 1]
+    }
+
+    fn check(ranges: &[(u32, u32)], cover: &LaneCover, capacity: usize) {
+        let mut first = 0;
+        let starts: Vec<u32> = cover.buckets.iter().map(|(start, _)| *start).collect();
+        assert!(starts.is_sorted_by(|a, b| a < b), "{starts:?}");
+        for (at, (start, rules)) in cover.buckets.iter().enumerate() {
+            assert!((1..=capacity).contains(rules), "{rules} rules");
+            let next = starts.get(at + 1).copied();
+            let members = &cover.members[first..first + rules];
+            assert!(members.is_sorted_by(|a, b| a < b), "{members:?}");
+            for &rule in members {
+                let (low, high) = ranges[rule as usize];
+                assert!(*start <= low && next.is_none_or(|next| high < next));
+            }
+            first += rules;
+        }
+        assert_eq!(first, cover.members.len());
+    }
+
+    /// Prefixes of 4-bit values.
+    fn prefixes() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        let prefix = (0_u32..16, 0_u32..5).prop_map(|(value, free)| {
+            let low = value >> free << free;
+            (low, low + (1 << free) - 1)
+        });
+        vec(prefix, 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn a_cover_of_prefixes_is_the_largest(
+            ranges in prefixes(),
+            capacity in 1_usize..9,
+            fill in 1_usize..9,
+        ) {
+            let all: Vec<u32> = (0..).take(ranges.len()).collect();
+            let range = |rule: u32| ranges[rule as usize];
+            let cover = cover_lane(&all, range, capacity, fill.min(capacity));
+            check(&ranges, &cover, capacity);
+            prop_assert_eq!(cover.members.len(), by_brute_force(&ranges, capacity, 15));
+        }
+
+        #[test]
+        fn any_ranges_are_divided_without_crossing(
+            ranges in vec((0_u32..30, 0_u32..30), 0..60),
+            capacity in 1_usize..9,
+        ) {
+            let ranges: Vec<_> = ranges.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+            let all: Vec<u32> = (0..).take(ranges.len()).collect();
+            let cover = cover_lane(&all, |rule| ranges[rule as usize], capacity, capacity);
+            check(&ranges, &cover, capacity);
+        }
+    }
+}

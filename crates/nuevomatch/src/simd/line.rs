@@ -1,0 +1,31 @@
+//! Cache lines of 16 words, the unit of all loads.
+
+/// Words of a line.
+pub(crate) const LINE_WORDS: usize = 16;
+
+/// Rules of a block: one for each word of a line.
+pub(crate) const BLOCK_RULES: usize = LINE_WORDS;
+
+/// One cache line: 16 words of 32 bits.
+///
+/// A line also holds 32 values of 16 bits or 64 of 8 bits, the first in the lowest bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [u32; LINE_WORDS]);
+
+impl Line {
+    pub(crate) const ZERO: Self = Self([0; LINE_WORDS]);
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// One comparison: a key with the rules of consecutive blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MatchJob {
+    /// Position of the key in the batch.
+    pub(crate) key: u32,
+    /// First line of the first block.
+    pub(crate) first: u32,
+    /// Number of rules, at most 64. They fill the blocks from the start.
+    pub(crate) rules: u32,
+}

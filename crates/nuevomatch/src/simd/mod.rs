@@ -1,0 +1,17 @@
+//! Vector kernels: one search step of a tree, and the comparison of keys with blocks of 16 rules.
+//!
+//! Each kernel exists for AVX-512, for AVX2 and in plain Rust. All return the same bits.
+//! [`InstructionSet::best`] chooses at run time. The unsafe code of the crate is in this folder.
+
+mod avx2;
+mod avx512;
+mod instruction_set;
+mod line;
+mod prefetch;
+mod scalar;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use instruction_set::InstructionSet;
+pub(crate) use line::{BLOCK_RULES, LINE_WORDS, Line, MatchJob};

@@ -1,0 +1,90 @@
+//! The kernels in plain Rust: the fallback, and the oracle of the others.
+
+use super::line::{BLOCK_RULES, Line, MatchJob};
+use crate::blocks::{BlockLayout, LaneKind};
+
+/// Rules of a block, as a count of rules.
+const BLOCK: u32 = 16;
+
+const _: () = assert!(BLOCK as usize == BLOCK_RULES);
+
+pub(super) fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
+    for (key, position) in keys.iter().zip(positions) {
+        let node = &nodes[*position as usize];
+        let below: u32 = node.0.iter().map(|start| u32::from(start <= key)).sum();
+        *position = step(*position, below, last);
+    }
+}
+
+/// Returns the position of a key in a level.
+///
+/// `below` starts of its node are not above the key.
+///
+/// A first start of a node is never above its keys: their search went through this start.
+#[inline]
+pub(super) fn step(node: u32, below: u32, last: u32) -> u32 {
+    (node * 16 + below.saturating_sub(1)).min(last)
+}
+
+pub(super) fn match_blocks<const N: usize>(
+    layout: &BlockLayout<N>,
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    masks: &mut [u64],
+) {
+    for_blocks(layout.lines(), lines, keys, jobs, masks, |block, key| {
+        match_block(layout, block, key)
+    });
+}
+
+/// Runs all jobs, with a function that compares one key with one block.
+#[inline(always)]
+pub(super) fn for_blocks<const N: usize>(
+    block_lines: usize,
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    masks: &mut [u64],
+    match_block: impl Fn(&[Line], &[u32; N]) -> u16,
+) {
+    for (job, mask) in jobs.iter().zip(masks) {
+        let key = &keys[job.key as usize];
+        let (mut found, mut at, mut first) = (0, 0, job.first as usize);
+        while at < job.rules {
+            let live = (job.rules - at).min(BLOCK);
+            let bits = match_block(&lines[first..first + block_lines], key);
+            found |= u64::from(bits & (u16::MAX >> (BLOCK - live))) << at;
+            at += BLOCK;
+            first += block_lines;
+        }
+        *mask = found;
+    }
+}
+
+fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
+    let mut mask = 0;
+    for rule in 0..BLOCK_RULES {
+        let contains = layout.slots().iter().zip(key).all(|(slot, key)| {
+            let key = key & slot.max;
+            match slot.kind {
+                LaneKind::Absent => true,
+                LaneKind::Prefix => {
+                    let differ = key ^ slot.low.word(block, rule);
+                    differ.checked_shr(slot.high.byte(block, rule)).unwrap_or(0) == 0
+                }
+                LaneKind::Word => {
+                    slot.low.word(block, rule) <= key && key <= slot.high.word(block, rule)
+                }
+                LaneKind::Half => {
+                    slot.low.half(block, rule) <= key && key <= slot.high.half(block, rule)
+                }
+                LaneKind::Byte => {
+                    slot.low.byte(block, rule) <= key && key <= slot.high.byte(block, rule)
+                }
+            }
+        });
+        mask |= u16::from(contains) << rule;
+    }
+    mask
+}
