@@ -28,7 +28,7 @@ use crate::{
     reload::Reloader,
     rpc,
     run_dir::{ClaimError, RunDir},
-    state_file::{StateFile, StateKeeper, log_resumed},
+    state_file::{StateFile, StateKeeper},
     trace_log,
 };
 
@@ -232,28 +232,31 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let saved = saved.map_err(DaemonError::State)?.flatten();
     let config = match &saved {
         // The state has the bridges, with all changes of the last run.
-        Some(_) => shunt_switch::Config { bridges: Vec::new(), ..file.switch() },
+        Some(saved) => saved.start_config(&file.switch()),
         None => file.switch(),
     };
     let run_dir = arguments.run_dir.clone();
     let started = Switch::start(&config, Some(run_dir), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
-    if let (Some(saved), Some(path)) = (&saved, &arguments.state) {
-        let resumed = saved.resume(&switch, &file.switch()).await.map_err(DaemonError::State)?;
-        log_resumed(path, &resumed);
-    }
+    let may_write = match (&saved, &arguments.state) {
+        (Some(saved), Some(path)) => {
+            let resumed = saved.resume(path, &switch, &file.switch()).await;
+            resumed.map_err(DaemonError::State)?
+        }
+        _ => true,
+    };
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
     let reloader = Arc::new(Reloader::new(arguments.config.clone(), file, Arc::clone(&switch)));
     let methods = DaemonMethods::new(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
     let methods = Arc::new(methods);
-    let keeper = arguments.state.as_ref().map(|path| {
+    let keeper = arguments.state.as_ref().filter(|_| may_write).map(|path| {
         let keeper = StateKeeper::new(path.clone(), Arc::clone(&switch), Arc::clone(&reloader));
         Arc::new(keeper)
     });
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
-    log_ready(arguments, &config, socket);
+    log_ready(arguments, &switch.running_config(), socket);
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {

@@ -2,18 +2,22 @@
 //!
 //! The file is written whole or not at all: a new file replaces the old one when it is complete and on
 //! disk. A daemon that is killed loses the changes since the last write, which are some seconds.
+//!
+//! Nothing that a start cannot restore is lost. Ports without a device and addresses in use are part of
+//! the running switch, and so of the next write. If something else is refused, the file is copied before
+//! it is replaced.
 
 use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 use shunt_switch::{Config, ReloadReport, SavedState, Switch};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::reload::Reloader;
 
@@ -34,6 +38,9 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Writing takes at most one part in this number of the time.
 const WRITE_SHARE: u32 = 20;
+
+/// Maximum number of refused parts that are logged; further ones are counted.
+const REFUSED_LOGGED_MAX: usize = 32;
 
 impl StateFile {
     /// Returns the state of a switch; `loaded` is its configuration file.
@@ -72,17 +79,75 @@ impl StateFile {
         switch.restore(&self.state).await.map_err(|error| shunt_switch::with_causes(&error))
     }
 
-    /// Restores the state after a start.
+    /// Returns the configuration with which a switch starts that resumes this state.
     ///
-    /// It also applies the changes of the configuration file since then.
+    /// `file` is the configuration file.
+    pub(crate) fn start_config(&self, file: &Config) -> Config {
+        self.state.start_config(&self.loaded, file)
+    }
+
+    /// Restores the state after a start, and logs the result.
+    ///
+    /// The switch has started with [`Self::start_config`].
+    /// It also applies the changes of the configuration file since then. Returns whether the file
+    /// may be replaced: nothing of it is missing in the switch or in a copy.
+    ///
+    /// # Errors
+    ///
+    /// If the state is not valid; then nothing changes.
     pub(crate) async fn resume(
         &self,
+        path: &Path,
         switch: &Switch,
-        config: &Config,
-    ) -> Result<[ReloadReport; 2], String> {
-        let restored = self.restore(switch).await?;
-        Ok([restored, switch.reload(&self.loaded, config).await])
+        file: &Config,
+    ) -> Result<bool, String> {
+        let resumed = switch.resume(&self.state, &self.loaded, file).await;
+        let [restored, changed] = resumed.map_err(|error| shunt_switch::with_causes(&error))?;
+        log_refused(path, &restored);
+        log_refused(path, &changed);
+        let applied = restored.applied.len() + changed.applied.len();
+        info!(changes = applied, "state file {}: restored", path.display());
+        Ok(restored.refused.is_empty() || keep_copy(path))
     }
+}
+
+/// Logs the parts of a state that were refused.
+fn log_refused(path: &Path, report: &ReloadReport) {
+    let path = path.display();
+    for change in report.refused.iter().take(REFUSED_LOGGED_MAX) {
+        warn!("state file {path}: refused: {change}");
+    }
+    if let Some(more) =
+        report.refused.len().checked_sub(REFUSED_LOGGED_MAX).filter(|more| *more > 0)
+    {
+        warn!("state file {path}: {more} more refused");
+    }
+}
+
+/// Copies a state file of which parts were refused.
+///
+/// Returns whether the copy exists.
+/// The name of the copy has the time at which the file was written.
+fn keep_copy(path: &Path) -> bool {
+    let written = fs::metadata(path).and_then(|file| file.modified()).unwrap_or(UNIX_EPOCH);
+    let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".refused-{}", since.as_secs()));
+    let copy = PathBuf::from(name);
+    let copied = fs::copy(path, &copy).and_then(|_| File::open(&copy)?.sync_all());
+    let (path, copy) = (path.display(), copy.display());
+    match copied {
+        Ok(()) => warn!(
+            "state file {path}: the refused parts are in the copy {copy}: correct the cause and add them \
+             again, or restore the whole copy with `shuntctl restore {copy}`"
+        ),
+        Err(ref error) => error!(
+            %error,
+            "state file {path}: cannot be copied to {copy}; it is not updated until the next start, so \
+             that the refused parts are not lost: make room, and restart the daemon"
+        ),
+    }
+    copied.is_ok()
 }
 
 /// Writes a file whole or not at all.
@@ -129,7 +194,7 @@ impl StateKeeper {
         let mut pause = WRITE_INTERVAL;
         loop {
             tokio::time::sleep(pause).await;
-            let now = (self.switch.version(), self.switch.config());
+            let now = (self.switch.version(), self.switch.running_config());
             if written.as_ref() == Some(&now) {
                 continue;
             }
@@ -159,18 +224,6 @@ impl StateKeeper {
         }
         written.is_ok()
     }
-}
-
-/// Logs what a start has restored.
-pub(crate) fn log_resumed(path: &Path, reports: &[ReloadReport]) {
-    let path = path.display();
-    for report in reports {
-        for change in &report.refused {
-            warn!("state file {path}: refused: {change}");
-        }
-    }
-    let applied: usize = reports.iter().map(|report| report.applied.len()).sum();
-    info!(changes = applied, "state file {path}: restored");
 }
 
 #[cfg(test)]

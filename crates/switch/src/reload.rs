@@ -3,14 +3,18 @@
 //! The plan is a pure function of both configurations. It names bridges, ports and settings that
 //! differ, so objects that only `shuntctl` or a program has added stay. A step that fails does not
 //! prevent the others.
+//!
+//! A start with a saved state compares the configuration file in the same way with the file of the
+//! last run (`resumed`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
     config::{BridgeOptions, Config, PortOptions, setting},
-    control::structure::Structure,
+    control::structure::{OpenPolicy, Structure},
     error::{SwitchError, with_causes},
 };
 
@@ -53,22 +57,80 @@ struct ReloadPlan {
 }
 
 /// Applies the differences between two configurations.
+///
+/// A port that cannot be opened is added all the same: no later reload would add it.
 pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
     let ReloadPlan { steps, at_restart } = plan(before, after);
     let mut report = ReloadReport { at_restart, ..ReloadReport::default() };
     for step in steps {
         let done = step.description();
         match step.run(structure).await {
-            Ok(()) => report.applied.push(done),
+            Ok(None) => report.applied.push(done),
+            Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
             Err(error) => report.refused.push(format!("{done}: {}", with_causes(&error))),
         }
     }
     report
 }
 
+/// Returns the configuration of a start with a saved one, without ports.
+///
+/// A key has the saved value if it can change at run time and the file has not changed it since the
+/// last run. Bridges that only the saved configuration has stay as they are.
+///
+/// `loaded` is the file of the last run, and `file` that of this start.
+pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config {
+    let settings = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
+    let [own, old, new] = [saved, loaded, file].map(settings);
+    let mut resumed = with_saved_keys(&own, &old, &new, setting::KEYS);
+    let bridge = |own: &BridgeOptions| {
+        let [old, new] =
+            [loaded, file].map(|config| bridges(config).get(own.name.as_str()).copied());
+        let default = BridgeOptions { name: own.name.clone(), ..BridgeOptions::default() };
+        let changed = new.map(|new| with_saved_keys(own, old.unwrap_or(&default), new, &[]));
+        BridgeOptions { ports: Vec::new(), ..changed.unwrap_or_else(|| own.clone()) }
+    };
+    resumed.bridges = saved.bridges.iter().map(bridge).collect();
+    let nic_bridge = &mut resumed.caches.gigaflow.offload.bridge;
+    if let Some(first) = file.bridges.first().or_else(|| saved.bridges.first())
+        && nic_bridge.is_empty()
+    {
+        nic_bridge.clone_from(&first.name);
+    }
+    resumed
+}
+
+/// Returns `new` with the values that `saved` has for unchanged keys.
+///
+/// These are those of `keys` that are equal in `old` and `new`.
+fn with_saved_keys<T>(saved: &T, old: &T, new: &T, keys: &[&str]) -> T
+where
+    T: Serialize + DeserializeOwned + Clone,
+{
+    // The options are plain values with text keys, which JSON can always hold.
+    let [saved, old, mut merged] =
+        [saved, old, new].map(|options| serde_json::to_value(options).unwrap_or_default());
+    for key in keys {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        if old.pointer(&pointer) == merged.pointer(&pointer)
+            && let (Some(value), Some(own)) =
+                (saved.pointer(&pointer), merged.pointer_mut(&pointer))
+        {
+            *own = value.clone();
+        }
+    }
+    serde_json::from_value(merged).unwrap_or_else(|_| new.clone())
+}
+
 impl ReloadStep {
-    async fn run(self, structure: &Structure) -> Result<(), SwitchError> {
-        match self {
+    /// Executes the step; returns the reason if it has added a port that is down.
+    async fn run(self, structure: &Structure) -> Result<Option<String>, SwitchError> {
+        let policy = OpenPolicy::Retried;
+        let done = match self {
+            Self::AddPort { bridge, port } => {
+                port.check()?;
+                return structure.add_configured_port(&bridge, port, None, policy).await;
+            }
             Self::RemovePort(name) => match structure.remove_port(&name).await {
                 Err(SwitchError::NoSuchPort { .. }) => Ok(()),
                 removed => removed,
@@ -77,18 +139,15 @@ impl ReloadStep {
                 Err(SwitchError::NoSuchBridge { .. }) => Ok(()),
                 removed => removed,
             },
-            Self::AddBridge(bridge) => structure.add_bridge(&bridge).await,
-            Self::AddPort { bridge, port } => {
-                port.check()?;
-                structure.add_configured_port(&bridge, port, None).await
-            }
+            Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
             Self::Set(settings) => {
                 let settings: Vec<_> =
                     settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
                 structure.set(&settings).await
             }
-        }
+        };
+        done.map(|()| None)
     }
 
     fn description(&self) -> String {
@@ -206,7 +265,7 @@ fn settings_that_differ(
 }
 
 /// Returns the keys of a configuration with their values, as `set` writes them.
-fn leaves(options: &impl serde::Serialize) -> BTreeMap<String, String> {
+fn leaves(options: &impl Serialize) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     // The options are plain values with text keys, which JSON can always hold.
     let value = serde_json::to_value(options).unwrap_or_default();
@@ -321,6 +380,20 @@ mod tests {
             switch.bridges()[0].ports.iter().map(|port| port.name.clone()).collect();
         assert_eq!(names, ["p2", "br0"]);
         assert!(switch.reload(&after, &after).await.is_empty());
+    }
+
+    /// Such a port is retried, as the report says.
+    #[tokio::test]
+    async fn a_port_that_cannot_be_opened_is_added() {
+        let before = config(&[bridge("br0", &[])]);
+        let switch = Switch::start(&before, None, 1).await.unwrap();
+        let rx = "/nowhere/in.pcap".into();
+        let missing = PortOptions { kind: PortType::Pcap, rx, ..port("p1") };
+        let after = config(&[bridge("br0", &[missing])]);
+        let report = switch.reload(&before, &after).await;
+        let [added] = report.applied.as_slice() else { panic!("{report:?}") };
+        assert!(added.starts_with("port p1: added to br0, but down: "), "{added}");
+        assert_eq!(switch.running_config().bridges[0].ports.len(), 1);
     }
 
     #[tokio::test]

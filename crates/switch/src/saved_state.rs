@@ -20,9 +20,9 @@ use shunt_pipeline::{
 use crate::{
     config::{BridgeOptions, Config, PortOptions, PortType},
     control::ControlPlane,
-    error::SwitchError,
+    error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
-    reload::{ReloadReport, reload},
+    reload::{ReloadReport, reload, resumed},
 };
 
 /// The saved state of a switch.
@@ -54,19 +54,52 @@ pub struct SavedTables {
 impl SavedState {
     /// The format that this build writes and reads.
     pub const FORMAT: u32 = 1;
+
+    /// Returns the configuration with which a switch starts that resumes this state.
+    ///
+    /// It has no bridges: [`Switch::resume`](crate::Switch::resume) adds them, with the same `loaded`
+    /// and `file`.
+    #[must_use]
+    pub fn start_config(&self, loaded: &Config, file: &Config) -> Config {
+        Config { bridges: Vec::new(), ..resumed(&self.config, loaded, file) }
+    }
+
+    /// Returns this state with the changed keys of the configuration file.
+    ///
+    /// Bridges and ports are still those of the state.
+    pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
+        let mut config = resumed(&self.config, loaded, file);
+        for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
+            own.ports.clone_from(&saved.ports);
+        }
+        Self { config, ..self.clone() }
+    }
+}
+
+/// A request to change the tables, with its text; deletions have none.
+struct TableRequest {
+    /// Kind of the object: `rule`, `group` or `meter`.
+    kind: &'static str,
+    text: String,
+    modification: Modification,
 }
 
 /// Returns the state of a switch.
 pub(crate) fn save(control: &ControlPlane) -> SavedState {
-    let settings = control.config.lock().clone();
-    let (config, ids) = {
+    let config = running_config(control);
+    let ids: Vec<_> = {
         let bridges = control.bridges.lock();
-        let ids = bridges.iter().map(|bridge| (bridge.id, bridge.settings.name.clone()));
-        (config_in_force(&settings, &bridges), ids.collect::<Vec<_>>())
+        bridges.iter().map(|bridge| (bridge.id, bridge.settings.name.clone())).collect()
     };
     let pipeline = control.plane.pipeline();
     let tables = ids.into_iter().map(|(id, name)| saved_tables(pipeline, id, &name)).collect();
     SavedState { format: SavedState::FORMAT, config, tables }
+}
+
+/// Returns the configuration in force.
+pub(crate) fn running_config(control: &ControlPlane) -> Config {
+    let settings = control.config.lock().clone();
+    config_in_force(&settings, &control.bridges.lock())
 }
 
 /// Restores a state.
@@ -86,39 +119,72 @@ pub(crate) async fn restore(
     if state.format != SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
-    state.config.check()?;
-    let requests: Vec<(&str, Vec<Modification>)> = state
+    // A running switch may lack the peer of a patch port, and the bridge of its NIC.
+    state.config.check_parts()?;
+    let requests: Vec<(&str, Vec<TableRequest>)> = state
         .tables
         .iter()
         .map(|tables| Ok((tables.bridge.as_str(), tables.requests()?)))
         .collect::<Result<_, SwitchError>>()?;
     let structure = control.structure().await;
-    let before = config_in_force(&control.config.lock(), &control.bridges.lock());
+    let before = running_config(control);
     let after = merged(&before, &state.config);
     let mut report = reload(&structure, &before, &after).await;
     for (bridge, requests) in requests {
-        let count = requests.len() - deletions().len();
+        let count = requests.len();
         match replace_tables(control, bridge, requests).await {
-            Ok(()) => report
-                .applied
-                .push(format!("bridge {bridge}: {count} rules, groups and meters restored")),
-            Err(error) => report.refused.push(format!("bridge {bridge}: rules: {error}")),
+            Ok(refused) => {
+                let count = count - refused.len();
+                let done = format!("bridge {bridge}: {count} rules, groups and meters restored");
+                report.applied.push(done);
+                report.refused.extend(refused);
+            }
+            Err(error) => {
+                let refused = format!("bridge {bridge}: {count} rules, groups and meters: {error}");
+                report.refused.push(refused);
+            }
         }
     }
     Ok(report)
 }
 
-/// Replaces the tables of a bridge as one version.
+/// Replaces the tables of a bridge.
+///
+/// Returns a line for each request that was refused.
+///
+/// The change is one version if no request is refused. Otherwise the requests before a refused one
+/// are a version, and those after it are tried next.
 async fn replace_tables(
     control: &ControlPlane,
     bridge: &str,
-    requests: Vec<Modification>,
-) -> Result<(), SwitchError> {
+    mut requests: Vec<TableRequest>,
+) -> Result<Vec<String>, SwitchError> {
     let id = control.bridges.id(bridge)?;
-    let now = control.plane.now();
-    control.plane.publisher().change(|pipeline| pipeline.modify(id, requests, now))?;
+    let modify = |mods: Vec<Modification>| {
+        let now = control.plane.now();
+        control.plane.publisher().change(|pipeline| pipeline.modify(id, mods, now))
+    };
+    let (mut first, mut refused) = (deletions(), Vec::new());
+    loop {
+        let leading = first.len();
+        let of = |part: &[TableRequest]| {
+            let own = part.iter().map(|request| request.modification.clone());
+            first.iter().cloned().chain(own).collect::<Vec<_>>()
+        };
+        let Err(rejected) = modify(of(&requests)) else { break };
+        let Some(index) = rejected.index.checked_sub(leading).filter(|at| *at < requests.len())
+        else {
+            return Err(rejected.into());
+        };
+        modify(of(&requests[..index]))?;
+        let TableRequest { kind, text, .. } = &requests[index];
+        let reason = with_causes(&rejected.error);
+        refused.push(format!("bridge {bridge}: {kind} `{text}`: {reason}"));
+        requests.drain(..=index);
+        first.clear();
+    }
     control.plane.adopted_newest().await;
-    Ok(())
+    Ok(refused)
 }
 
 /// Returns `saved` with the bridges and ports that only `running` has.
@@ -172,33 +238,36 @@ pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> Sav
 }
 
 impl SavedTables {
-    /// Returns the requests that replace the tables of a bridge by these.
+    /// Returns the requests that fill the tables of an empty bridge.
     ///
     /// # Errors
     ///
     /// If a text is not a rule, group or meter.
-    pub(crate) fn requests(&self) -> Result<Vec<Modification>, SwitchError> {
-        let mut requests = deletions();
-        for text in &self.meters {
-            let meter = parse_meter_mod(MeterCommand::Add, text);
-            requests.push(Modification::Meter(meter.map_err(|error| wrong(text, &error))?));
-        }
+    fn requests(&self) -> Result<Vec<TableRequest>, SwitchError> {
+        let request = |kind, text: &str, parsed: Result<Modification, RuleTextError>| {
+            let modification = parsed.map_err(|error| SwitchError::SavedText {
+                text: text.to_owned(),
+                problem: error.to_string(),
+            })?;
+            Ok::<_, SwitchError>(TableRequest { kind, text: text.to_owned(), modification })
+        };
+        let meters = self.meters.iter().map(|text| {
+            let meter = parse_meter_mod(MeterCommand::Add, text).map(Modification::Meter);
+            request("meter", text, meter)
+        });
         let groups = self.groups.iter().map(|text| {
             let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
-            group.map_err(|error| wrong(text, &error))
+            request("group", text, group.map(Modification::Group))
         });
-        let groups = in_order(groups.collect::<Result<_, _>>()?);
-        requests.extend(groups.into_iter().map(Modification::Group));
-        for text in &self.rules {
+        let rules = self.rules.iter().map(|text| {
             let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames);
-            requests.push(Modification::Flow(rule.map_err(|error| wrong(text, &error))?));
-        }
+            request("rule", text, rule.map(Modification::Flow))
+        });
+        let mut requests: Vec<_> = meters.collect::<Result<_, _>>()?;
+        requests.extend(in_order(groups.collect::<Result<_, _>>()?));
+        requests.extend(rules.collect::<Result<Vec<_>, _>>()?);
         Ok(requests)
     }
-}
-
-fn wrong(text: &str, error: &RuleTextError) -> SwitchError {
-    SwitchError::SavedText { text: text.to_owned(), problem: error.to_string() }
 }
 
 /// Returns the requests that delete all rules, groups and meters.
@@ -221,17 +290,24 @@ fn deletions() -> Vec<Modification> {
 /// A group follows the groups that it names.
 ///
 /// Groups that name each other keep their order; the switch refuses them.
-fn in_order(mut groups: Vec<GroupMod>) -> Vec<GroupMod> {
-    let mut ordered: Vec<GroupMod> = Vec::with_capacity(groups.len());
-    let mut waiting: BTreeSet<GroupId> = groups.iter().filter_map(|group| group.group).collect();
+fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
+    let group_of = |request: &TableRequest| match &request.modification {
+        Modification::Group(group) => Some(group.clone()),
+        Modification::Flow(_) | Modification::Meter(_) => None,
+    };
+    let own_id = |request: &TableRequest| group_of(request).and_then(|group| group.group);
+    let mut ordered = Vec::with_capacity(groups.len());
+    let mut waiting: BTreeSet<GroupId> = groups.iter().filter_map(own_id).collect();
     while !groups.is_empty() {
-        let is_ready = |group: &GroupMod| named(group).is_disjoint(&waiting);
+        let is_ready = |request: &TableRequest| {
+            group_of(request).is_none_or(|group| named(&group).is_disjoint(&waiting))
+        };
         let (ready, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_ready);
         if ready.is_empty() {
             ordered.extend(rest);
             break;
         }
-        for id in ready.iter().filter_map(|group| group.group) {
+        for id in ready.iter().filter_map(own_id) {
             waiting.remove(&id);
         }
         ordered.extend(ready);

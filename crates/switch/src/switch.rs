@@ -280,12 +280,21 @@ impl Switch {
 
     /// Applies the differences between two configurations.
     ///
-    /// The report names the keys that cannot change at run time.
+    /// The report names the keys that cannot change at run time. A port that cannot be opened is down
+    /// until it can, and so is a listener.
     ///
     /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
     /// equal in both stay as they are, even if they were changed at run time.
     pub async fn reload(&self, before: &Config, after: &Config) -> ReloadReport {
         reload::reload(&*self.control.structure().await, before, after).await
+    }
+
+    /// Returns the configuration in force.
+    ///
+    /// It has all bridges, and the ports that the switch opens.
+    #[must_use]
+    pub fn running_config(&self) -> Config {
+        saved_state::running_config(&self.control)
     }
 
     /// Returns the state that [`Self::restore`] reads.
@@ -302,11 +311,34 @@ impl Switch {
     /// The rules, groups and meters of its bridges are replaced, each bridge as one version. Other
     /// bridges and ports stay. The report has each change, and each that was refused.
     ///
+    /// A port that cannot be opened is down until it can. A bridge also listens again when it can.
+    /// If a rule, group or meter is refused, the others are restored, and those before and after it
+    /// are versions of their own.
+    ///
     /// # Errors
     ///
     /// If the state has another format, or contains a text that is not valid; then nothing changes.
     pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
         saved_state::restore(&self.control, state).await
+    }
+
+    /// Restores a saved state in a switch that has just started.
+    ///
+    /// The switch has started with [`SavedState::start_config`]. This also adds and removes the bridges and ports in which `file`, the configuration of this
+    /// start, differs from `loaded`, that of the last run. Returns the report of the state, then
+    /// that of these differences.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::restore`].
+    pub async fn resume(
+        &self,
+        state: &SavedState,
+        loaded: &Config,
+        file: &Config,
+    ) -> Result<[ReloadReport; 2], SwitchError> {
+        let restored = self.restore(&state.with_file(loaded, file)).await?;
+        Ok([restored, self.reload(loaded, file).await])
     }
 
     /// Returns the newest version, which grows with every change of rules and ports.

@@ -1,10 +1,13 @@
 //! The state of a daemon survives its end.
 
 use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Stdio},
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
 };
+
+use serde_json::Value;
 
 use crate::{Daemon, errors, shuntctl, shuntd, until};
 
@@ -28,14 +31,42 @@ impl Host {
         self.folder.path().join("state.json")
     }
 
-    fn start(&self) -> Child {
+    fn start(&self) -> RunningDaemon {
         let mut command = shuntd(self.folder.path());
         command.arg("--config").arg(self.folder.path().join("shunt.toml"));
         command.arg("--state").arg(self.state());
-        let daemon = command.stderr(Stdio::null()).spawn().unwrap();
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let daemon = RunningDaemon(command.stderr(Stdio::from(log)).spawn().unwrap());
         let answers = || shuntctl(self.folder.path(), &["show"]).status.success();
-        assert!(until(answers), "shuntd does not answer");
+        assert!(until(answers), "shuntd does not answer: {}", self.log());
         daemon
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Returns the log of all daemons of this host.
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap()
+    }
+
+    /// Returns the rules, groups and meters of a bridge, as saved.
+    fn tables(&self) -> Value {
+        let saved: Value = serde_json::from_str(&self.answer(&["save"])).unwrap();
+        saved["state"]["tables"].clone()
+    }
+
+    /// Sends a request of `ovs-ofctl` to `br0`; false if it is not installed.
+    fn ofctl(&self, request: &str, arguments: &[&str]) -> bool {
+        let mut command = Command::new("ovs-ofctl");
+        let socket = self.folder.path().join("br0.mgmt");
+        command.args(["-O", "OpenFlow13", request]).arg(format!("unix:{}", socket.display()));
+        let Ok(output) = command.args(arguments).output() else {
+            return false;
+        };
+        assert!(output.status.success(), "{request} {arguments:?}: {}", errors(&output));
+        true
     }
 
     fn answer(&self, arguments: &[&str]) -> String {
@@ -44,9 +75,25 @@ impl Host {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn exit(&self, mut daemon: Child) {
+    fn exit(&self, mut daemon: RunningDaemon) {
         self.answer(&["exit"]);
-        daemon.wait().unwrap();
+        daemon.0.wait().unwrap();
+    }
+}
+
+/// A daemon, which is killed when dropped.
+struct RunningDaemon(Child);
+
+impl RunningDaemon {
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for RunningDaemon {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -75,8 +122,7 @@ fn a_killed_daemon_comes_back_with_its_last_write() {
     host.answer(&["add-port", "br0", "q1", "type=null"]);
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("q1"));
     assert!(until(is_written), "the change is written within seconds");
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill();
     let daemon = host.start();
     assert!(host.answer(&["show"]).contains("q1"));
     host.exit(daemon);
@@ -108,6 +154,159 @@ fn a_file_that_is_not_a_state_stops_the_start() {
     assert!(error.contains("is not a state file of shuntd"), "{error}");
     assert!(error.contains("move the file away"), "{error}");
     assert_eq!(fs::read_to_string(host.state()).unwrap(), "{}");
+}
+
+/// A capture file without packets.
+fn write_capture(path: &Path) {
+    let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1];
+    fs::write(path, header.map(u32::to_le_bytes).concat()).unwrap();
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_stays_in_the_state() {
+    let host = Host::new(BRIDGE);
+    let capture = host.folder.path().join("in.pcap");
+    write_capture(&capture);
+    let daemon = host.start();
+    host.answer(&["add-port", "br0", "q1", "type=pcap", "number=9", &rx(&capture)]);
+    host.exit(daemon);
+    fs::remove_file(&capture).unwrap();
+    let daemon = host.start();
+    let shown = host.answer(&["show"]);
+    assert!(shown.contains("port 9 q1") && shown.contains("No such file"), "{shown}");
+    host.exit(daemon);
+    write_capture(&capture);
+    let daemon = host.start();
+    let shown = host.answer(&["show"]);
+    assert!(shown.contains("port 9 q1") && !shown.contains("No such file"), "{shown}");
+    host.answer(&["del-port", "q1"]);
+    host.exit(daemon);
+    assert!(!fs::read_to_string(host.state()).unwrap().contains("q1"));
+}
+
+fn rx(path: &Path) -> String {
+    format!("rx={}", path.display())
+}
+
+/// A switch may lose the peer of a patch port; then it forwards nothing.
+#[test]
+fn a_patch_port_without_peer_comes_back() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    host.answer(&["add-port", "br0", "q1", "type=patch", "peer=q2"]);
+    host.exit(daemon);
+    let daemon = host.start();
+    assert!(host.answer(&["show"]).contains("q1"));
+    host.exit(daemon);
+}
+
+#[test]
+fn an_address_in_use_does_not_cost_the_bridge() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let listen = format!("listen = [\"ptcp:{port}:127.0.0.1\"]\n");
+    let host = Host::new(&format!("{BRIDGE}{listen}"));
+    let daemon = host.start();
+    host.answer(&["add-port", "br0", "q1", "type=null"]);
+    host.exit(daemon);
+    let other = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let daemon = host.start();
+    let shown = host.answer(&["show"]);
+    assert!(shown.contains("q1") && shown.contains("Address already in use"), "{shown}");
+    drop(other);
+    assert!(until(|| host.answer(&["show"]).contains("listening")), "{}", host.answer(&["show"]));
+    host.exit(daemon);
+}
+
+/// The keys of a bridge that cannot change at run time, too.
+#[test]
+fn changed_keys_of_a_bridge_are_in_force_after_the_start() {
+    let host = Host::new(&format!("{BRIDGE}mac = \"02:00:00:00:00:01\"\n"));
+    let daemon = host.start();
+    host.answer(&["add-port", "br0", "q1", "type=null"]);
+    host.exit(daemon);
+    host.write(&format!("{BRIDGE}mac = \"02:00:00:00:00:02\"\n"));
+    let daemon = host.start();
+    let shown = host.answer(&["show"]);
+    assert!(shown.contains("0000020000000002") && shown.contains("q1"), "{shown}");
+    host.exit(daemon);
+}
+
+#[test]
+fn rules_groups_and_meters_come_back_after_a_kill() {
+    let host = Host::new(&format!("{BRIDGE}{PORT}"));
+    let mut daemon = host.start();
+    let meter = "meter=3,kbps,bands=type=drop,rate=1000";
+    if !host.ofctl("add-meter", &[meter]) {
+        host.exit(daemon);
+        return;
+    }
+    host.ofctl("add-group", &["group_id=9,type=all,bucket=output:1"]);
+    host.ofctl("add-flow", &["priority=5,ip,nw_dst=10.0.0.0/8,actions=meter:3,group:9"]);
+    host.ofctl("add-flow", &["table=1,cookie=0x12,idle_timeout=300,tcp,actions=output:1"]);
+    let before = host.tables();
+    assert_eq!(before[0]["rules"].as_array().unwrap().len(), 2);
+    let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("0x12"));
+    assert!(until(is_written), "the change is written within seconds");
+    daemon.kill();
+    let daemon = host.start();
+    assert_eq!(host.tables(), before);
+    let ready = "bridges=1 ports=1";
+    assert_eq!(host.log().matches(ready).count(), 2, "{}", host.log());
+    host.exit(daemon);
+}
+
+#[test]
+fn a_nic_comes_back_with_its_bridge() {
+    let nic = "[caches.gigaflow.offload]\nkind = \"embedded\"\n";
+    let host = Host::new(&format!("{nic}{BRIDGE}{PORT}"));
+    let is_connected = || {
+        let caches: Value = serde_json::from_str(&host.answer(&["caches", "--json"])).unwrap();
+        caches["nic"]["state"] == "connected"
+    };
+    let daemon = host.start();
+    assert!(until(is_connected), "{}", host.log());
+    host.answer(&["add-port", "br0", "q1", "type=null"]);
+    host.ofctl("add-flow", &["actions=output:1"]);
+    let before = host.tables();
+    host.exit(daemon);
+    let daemon = host.start();
+    assert!(until(is_connected), "{}", host.log());
+    assert!(host.answer(&["show"]).contains("q1"));
+    assert_eq!(host.tables(), before);
+    // The NIC stays configured while its bridge is away.
+    host.answer(&["del-br", "br0"]);
+    host.answer(&["add-br", "br1"]);
+    host.exit(daemon);
+    let daemon = host.start();
+    assert!(host.answer(&["show"]).contains("br1"));
+    host.exit(daemon);
+}
+
+#[test]
+fn a_refused_rule_stays_in_a_copy_of_the_file() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    if !host.ofctl("add-flow", &["priority=1,actions=drop"]) {
+        host.exit(daemon);
+        return;
+    }
+    host.ofctl("add-flow", &["priority=2,actions=drop"]);
+    host.exit(daemon);
+    host.write(&format!("{BRIDGE}table_rules = 1\n"));
+    let daemon = host.start();
+    let log = host.log();
+    assert!(log.contains("bridge br0: rule `priority="), "{log}");
+    assert_eq!(host.tables()[0]["rules"].as_array().unwrap().len(), 1);
+    let files = fs::read_dir(host.folder.path()).unwrap();
+    let is_copy = |path: &PathBuf| path.to_string_lossy().contains("state.json.refused-");
+    let copies: Vec<_> = files.map(|file| file.unwrap().path()).filter(is_copy).collect();
+    let [copy] = copies.as_slice() else { panic!("{copies:?}") };
+    assert!(log.contains(copy.to_str().unwrap()), "{log}");
+    let saved: Value = serde_json::from_slice(&fs::read(copy).unwrap()).unwrap();
+    assert_eq!(saved["state"]["tables"][0]["rules"].as_array().unwrap().len(), 2);
+    host.exit(daemon);
 }
 
 #[test]

@@ -37,12 +37,13 @@ impl Config {
     /// The first mistake, with its place and a way to correct it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_parts()?;
-        self.check_patches()
+        self.check_patches()?;
+        self.check_nic_bridge()
     }
 
-    /// Checks everything but the peers of patch ports.
+    /// Checks everything but the peers of patch ports, and the bridge of the NIC.
     ///
-    /// Another configuration may contain these.
+    /// Another configuration may contain these, and a running switch may lack them.
     pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -171,9 +172,14 @@ impl Config {
         }
         let limit = self.packets.vlan_limit;
         range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
-        chain.offload.check()?;
+        chain.offload.check()
+    }
+
+    /// Checks that the bridge of the NIC exists, or may be added later.
+    fn check_nic_bridge(&self) -> Result<(), ConfigError> {
         // Without a name, the first bridge is selected if there is one.
-        let (offload, setting) = (&chain.offload, "caches.gigaflow.offload.bridge");
+        let offload = &self.caches.gigaflow.offload;
+        let setting = "caches.gigaflow.offload.bridge";
         let mut names = self.bridges.iter().map(|bridge| &bridge.name);
         let is_known = match (offload.bridge.is_empty(), self.bridges.is_empty()) {
             (true, _) => !self.bridges.is_empty(),
@@ -181,8 +187,9 @@ impl Config {
             (false, true) => true,
             (false, false) => names.any(|name| *name == offload.bridge),
         };
+        let (value, is_known) = (format!("{:?}", offload.bridge), offload.is_none() || is_known);
         let text = "the name of a bridge in this configuration";
-        range(setting, format!("{:?}", offload.bridge), offload.is_none() || is_known, text)
+        ConfigError::check_range(setting, value, is_known, text)
     }
 }
 

@@ -34,6 +34,17 @@ pub(crate) struct Structure {
     pub(super) events: mpsc::Sender<ControlEvent>,
 }
 
+/// The handling of a device or address that cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenPolicy {
+    /// The bridge or port is refused, except for ports that may wait for their device.
+    Required,
+    /// The bridge or port is added all the same, and opening is tried again.
+    ///
+    /// A device or address that is missing now must not cost the bridge its rules.
+    Retried,
+}
+
 /// The result of adding a port to its bridge.
 struct PortInsertion {
     number: PortNo,
@@ -92,6 +103,15 @@ impl Structure {
         &self,
         settings: &config::BridgeOptions,
     ) -> Result<(), SwitchError> {
+        self.create_bridge(settings, OpenPolicy::Required).await
+    }
+
+    /// Adds a bridge, with a policy for its devices and addresses.
+    pub(crate) async fn create_bridge(
+        &self,
+        settings: &config::BridgeOptions,
+        policy: OpenPolicy,
+    ) -> Result<(), SwitchError> {
         let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
         whole.check_parts().map_err(|error| *error.problem)?;
         let name = settings.name.clone();
@@ -109,7 +129,7 @@ impl Structure {
         self.plane
             .publisher()
             .change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
-        if let Err(error) = self.fill_bridge(id, settings).await {
+        if let Err(error) = self.fill_bridge(id, settings, policy).await {
             // A bridge without all of its ports is removed again.
             if let Err(trouble) = self.remove_bridge(&name).await {
                 warn!(error = with_causes(&trouble), "bridge {name}: cannot be removed again");
@@ -125,14 +145,15 @@ impl Structure {
         &self,
         id: BridgeId,
         settings: &config::BridgeOptions,
+        policy: OpenPolicy,
     ) -> Result<(), SwitchError> {
-        let name = &settings.name;
-        self.add_configured_port(name, settings.local_port(), Some(PortNo::LOCAL)).await?;
+        let (name, local) = (&settings.name, Some(PortNo::LOCAL));
+        self.add_configured_port(name, settings.local_port(), local, policy).await?;
         for port in &settings.ports {
-            self.add_configured_port(name, port.clone(), None).await?;
+            self.add_configured_port(name, port.clone(), None, policy).await?;
         }
         let (ready, opened) = oneshot::channel();
-        self.notify(ControlEvent::BridgeAdded(id, ready)).await;
+        self.notify(ControlEvent::BridgeAdded(id, policy, ready)).await;
         // The receiver is dropped without an answer only while the switch stops.
         opened.await.unwrap_or(Ok(()))
     }
@@ -199,23 +220,30 @@ impl Structure {
 
     /// Adds a port of the configuration.
     ///
-    /// An `af_packet` port stays down while its device does not exist.
+    /// Returns the reason if the port is down. An `af_packet` port stays down while its device does
+    /// not exist.
     pub(crate) async fn add_configured_port(
         &self,
         bridge: &str,
         settings: config::PortOptions,
         number: Option<PortNo>,
-    ) -> Result<(), SwitchError> {
-        let (name, may_wait) = (settings.name.clone(), settings.kind.may_wait_for_device());
+        policy: OpenPolicy,
+    ) -> Result<Option<String>, SwitchError> {
+        let may_wait = policy == OpenPolicy::Retried || settings.kind.may_wait_for_device();
+        let (name, is_reopened) = (settings.name.clone(), settings.kind.is_reopened());
         let entered = self.insert_port(bridge, settings, number, None).await?;
         match entered.trouble {
             Some(trouble) if may_wait => {
                 let trouble = with_causes(&trouble);
-                warn!(error = trouble, "port {name}: down until it can be opened");
-                Ok(())
+                if is_reopened {
+                    warn!(error = trouble, "port {name}: down until it can be opened");
+                } else {
+                    warn!(error = trouble, "port {name}: down until the daemon starts again");
+                }
+                Ok(Some(trouble))
             }
             Some(trouble) => Err(trouble),
-            None => Ok(()),
+            None => Ok(None),
         }
     }
 

@@ -16,7 +16,7 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, RemovedReason, Rule};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::error::SwitchError;
+use crate::{control::structure::OpenPolicy, error::SwitchError};
 
 /// The receivers of events for controllers.
 pub(crate) struct ControlReceivers {
@@ -29,7 +29,7 @@ pub(crate) struct ControlReceivers {
 /// An event of the control plane.
 pub(crate) enum ControlEvent {
     /// A bridge was added; the sender receives the result of opening its sockets.
-    BridgeAdded(BridgeId, oneshot::Sender<Result<(), SwitchError>>),
+    BridgeAdded(BridgeId, OpenPolicy, oneshot::Sender<Result<(), SwitchError>>),
     /// A bridge is being removed.
     BridgeRemoved(BridgeId),
     /// A port was added.

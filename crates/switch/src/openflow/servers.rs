@@ -2,8 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -15,11 +17,12 @@ use shunt_ofproto::{
     server::{OpenFlowServer, ReconnectState, ServerEndpoint},
 };
 use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, Time};
-use tracing::{error, info};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{error, info, warn};
 
 use crate::{
     config::Config,
-    control::ControlPlane,
+    control::{ControlPlane, structure::OpenPolicy},
     error::{SwitchError, with_causes},
     nic::NicStatus,
     openflow::{
@@ -35,6 +38,9 @@ use crate::{
 /// Removed rules that are handled before other tasks can run.
 const REMOVED_PER_ITERATION: usize = 256;
 
+/// Interval between two attempts to listen on an address.
+const LISTEN_RETRY: Duration = Duration::from_secs(1);
+
 /// The OpenFlow servers of all bridges.
 pub(crate) struct OpenFlowServers {
     plane: Arc<DataPlane>,
@@ -49,11 +55,21 @@ pub(crate) struct OpenFlowServers {
 struct BridgeServer {
     server: Arc<OpenFlowServer<BridgeHost>>,
     paused: Arc<PausedPackets>,
-    /// Sockets of controllers, then of addresses to listen on, in configured order.
-    sockets: Vec<ServerEndpoint>,
+    /// Sockets of controllers and of addresses to listen on.
+    sockets: HashMap<ControllerEndpoint, SocketState>,
     /// Management socket, and its path.
     _own_socket: Option<ServerEndpoint>,
     management: Option<PathBuf>,
+}
+
+/// The state of the socket of a controller or listener.
+enum SocketState {
+    Open(ServerEndpoint),
+    /// The address cannot be bound now; the next attempt is at this time.
+    Waiting {
+        reason: String,
+        until: Time,
+    },
 }
 
 impl OpenFlowServers {
@@ -69,6 +85,8 @@ impl OpenFlowServers {
 
     /// Notifies controllers of events, as long as the switch runs.
     pub(crate) async fn run(self: Arc<Self>, mut news: ControlReceivers) {
+        let mut retry = interval(LISTEN_RETRY);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 // Events of bridges and ports come before packets, which may come from a new port.
@@ -83,6 +101,7 @@ impl OpenFlowServers {
                     }
                 }
                 Some(packet) = news.packet_ins.recv() => self.publish_packet(packet),
+                _ = retry.tick() => self.listen_again().await,
             }
         }
     }
@@ -130,8 +149,8 @@ impl OpenFlowServers {
 
     async fn handle(&self, event: ControlEvent) {
         match event {
-            ControlEvent::BridgeAdded(id, ready) => {
-                let opened = self.open(id).await;
+            ControlEvent::BridgeAdded(id, policy, ready) => {
+                let opened = self.open(id, policy).await;
                 // The receiver is gone only if the caller was cancelled.
                 let _ = ready.send(opened);
             }
@@ -151,8 +170,10 @@ impl OpenFlowServers {
         let bridges = BridgeStatus::of_all(&self.bridges.lock(), self.plane.pipeline(), nic);
         let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
             if let Some(side) = self.servers.lock().get(&id) {
-                for (controller, socket) in status.controllers.iter_mut().zip(&side.sockets) {
-                    controller.state = side.state(&controller.target, socket, now);
+                for controller in &mut status.controllers {
+                    if let Some(state) = side.state(&controller.target, now) {
+                        controller.state = state;
+                    }
                 }
                 status.connections = side.connections();
                 status.packet_ins = side.server.packet_ins().into();
@@ -193,7 +214,7 @@ impl OpenFlowServers {
     }
 
     /// Opens the sockets of a bridge: management, listeners and controllers.
-    async fn open(&self, id: BridgeId) -> Result<(), SwitchError> {
+    async fn open(&self, id: BridgeId, policy: OpenPolicy) -> Result<(), SwitchError> {
         let (name, endpoints) = {
             let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
@@ -208,7 +229,7 @@ impl OpenFlowServers {
             paused: Arc::clone(&paused),
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
-        let (mut sockets, mut own_socket) = (Vec::new(), None);
+        let (mut sockets, mut own_socket) = (HashMap::new(), None);
         let management = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         if let Some(path) = &management {
             let failed = |source| SwitchError::System {
@@ -218,30 +239,86 @@ impl OpenFlowServers {
             own_socket = Some(server.listen_unix(path).await.map_err(failed)?);
         }
         for endpoint in endpoints {
-            match endpoint {
-                ControllerEndpoint::Listen(_) => {
-                    info!(%endpoint, "bridge {name}: listening for controllers");
+            let opened = match open_socket(&server, endpoint, &name).await {
+                Err(error) if policy == OpenPolicy::Retried => {
+                    let reason = with_causes(&error);
+                    warn!(error = reason, "bridge {name}: not listening, retrying");
+                    SocketState::Waiting { reason, until: self.plane.now().after(LISTEN_RETRY) }
                 }
-                ControllerEndpoint::Connect(_) => {
-                    info!(%endpoint, "bridge {name}: connecting to a controller");
-                }
-            }
-            let failed =
-                |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
-            sockets.push(match endpoint {
-                ControllerEndpoint::Listen(address) => {
-                    server.listen_tcp(address).await.map_err(failed)?
-                }
-                ControllerEndpoint::Connect(address) => server.connect_tcp(
-                    address,
-                    ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller),
-                ),
-            });
+                opened => SocketState::Open(opened?),
+            };
+            sockets.insert(endpoint, opened);
         }
         let side = BridgeServer { server, paused, sockets, _own_socket: own_socket, management };
         self.servers.lock().insert(id, side);
         Ok(())
     }
+
+    /// Opens listeners that could not be opened before.
+    async fn listen_again(&self) {
+        let now = self.plane.now();
+        for (id, endpoint, server) in self.waiting_listeners(now) {
+            let Some(name) = self.bridges.lock().by_id(id).map(|own| own.settings.name.clone())
+            else {
+                continue;
+            };
+            let opened = match open_socket(&server, endpoint, &name).await {
+                Ok(socket) => SocketState::Open(socket),
+                Err(error) => SocketState::Waiting {
+                    reason: with_causes(&error),
+                    until: now.after(LISTEN_RETRY),
+                },
+            };
+            // Only this task changes sockets, so the listener is still configured.
+            if let Some(side) = self.servers.lock().get_mut(&id) {
+                side.sockets.insert(endpoint, opened);
+            }
+        }
+    }
+
+    /// Returns the listeners to open again, each with its bridge.
+    fn waiting_listeners(
+        &self,
+        now: Time,
+    ) -> Vec<(BridgeId, ControllerEndpoint, Arc<OpenFlowServer<BridgeHost>>)> {
+        let servers = self.servers.lock();
+        let waiting = servers.iter().flat_map(|(id, side)| {
+            let due = side.sockets.iter().filter(
+                |(_, socket)| matches!(socket, SocketState::Waiting { until, .. } if *until <= now),
+            );
+            due.map(|(endpoint, _)| (*id, *endpoint, Arc::clone(&side.server)))
+        });
+        waiting.collect()
+    }
+}
+
+/// Opens the socket of a controller or listener of the bridge `name`.
+async fn open_socket(
+    server: &OpenFlowServer<BridgeHost>,
+    endpoint: ControllerEndpoint,
+    name: &str,
+) -> Result<ServerEndpoint, SwitchError> {
+    match endpoint {
+        ControllerEndpoint::Listen(address) => {
+            let socket = listen(server, address).await?;
+            info!(%endpoint, "bridge {name}: listening for controllers");
+            Ok(socket)
+        }
+        ControllerEndpoint::Connect(address) => {
+            info!(%endpoint, "bridge {name}: connecting to a controller");
+            let peer = ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller);
+            Ok(server.connect_tcp(address, peer))
+        }
+    }
+}
+
+async fn listen(
+    server: &OpenFlowServer<BridgeHost>,
+    address: SocketAddr,
+) -> Result<ServerEndpoint, SwitchError> {
+    let doing = || format!("listen on {}", ControllerEndpoint::Listen(address));
+    let opened = server.listen_tcp(address).await;
+    opened.map_err(|source| SwitchError::System { doing: doing(), source })
 }
 
 impl BridgeServer {
@@ -257,17 +334,25 @@ impl BridgeServer {
     }
 
     /// Returns the state of one socket; `target` is its address in the configuration.
-    fn state(&self, target: &str, socket: &ServerEndpoint, now: Time) -> ControllerState {
-        match socket.reconnect_state() {
+    ///
+    /// `None` if there is no socket for the address yet.
+    fn state(&self, target: &str, now: Time) -> Option<ControllerState> {
+        let endpoint = target.parse::<ControllerEndpoint>().ok()?;
+        let waiting = |reason: &str, until: Time| {
+            let retry_in_s = until.since(now).as_millis().div_ceil(1000);
+            let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
+            ControllerState::Waiting { reason: reason.to_owned(), retry_in_s }
+        };
+        let socket = match self.sockets.get(&endpoint)? {
+            SocketState::Waiting { reason, until } => return Some(waiting(reason, *until)),
+            SocketState::Open(socket) => socket,
+        };
+        Some(match socket.reconnect_state() {
             None => ControllerState::Listening,
             Some(ReconnectState::Connecting) => ControllerState::Connecting,
-            Some(ReconnectState::Waiting { reason: why, until }) => {
-                let retry_in_s = until.since(now).as_millis().div_ceil(1000);
-                let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
-                ControllerState::Waiting { reason: why, retry_in_s }
-            }
+            Some(ReconnectState::Waiting { reason, until }) => waiting(&reason, until),
             Some(ReconnectState::Connected) => {
-                let peer = peer(target);
+                let peer = endpoint.to_string();
                 let connections = self.server.connections();
                 let own = connections.iter().find(|connection| connection.peer == peer);
                 // The connection has just closed.
@@ -275,15 +360,8 @@ impl BridgeServer {
                     role: own.status.role.name(),
                 })
             }
-        }
+        })
     }
-}
-
-/// Returns the peer name of the connection to a controller.
-///
-/// `target` is its address in the configuration.
-fn peer(target: &str) -> String {
-    target.parse::<ControllerEndpoint>().map_or_else(|_| target.to_owned(), |own| own.to_string())
 }
 
 impl Drop for BridgeServer {

@@ -91,3 +91,42 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     assert!(error.contains("`actions=ouptut:1` in the saved state"), "{error}");
     assert_eq!(switch.save(), before);
 }
+
+/// The NIC of the saved switch is in front of its bridge again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_switch_gets_the_saved_nic() {
+    let mut config = Config::default();
+    config.caches.gigaflow.offload.kind = config::OffloadKind::Embedded;
+    config.bridges = vec![config::BridgeOptions {
+        name: "br0".into(),
+        ports: vec![null("p1", 7)],
+        ..Default::default()
+    }];
+    let switch = Switch::start(&config, None, 1).await.unwrap();
+    switch.add_rules("br0", &["actions=output:7"]).await.unwrap();
+    let saved = switch.save();
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    let report = other.restore(&saved).await.unwrap();
+    assert_eq!(report.refused, [""; 0]);
+    assert_eq!(other.save(), saved);
+    let nic = other.bridges().remove(0).nic.unwrap();
+    assert_eq!(nic.bridge, "br0");
+}
+
+/// A rule that is refused costs no other rule.
+#[tokio::test]
+async fn a_refused_object_does_not_cost_the_others() {
+    let switch = filled().await;
+    let mut saved = switch.save();
+    saved.config.bridges[0].table_rules = 1;
+    let more = ["priority=7,actions=drop", "table=4,actions=drop"];
+    saved.tables[0].rules.extend(more.map(str::to_owned));
+    saved.tables[0].groups.push("group_id=11,type=indirect,bucket=group:12".into());
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    let report = other.restore(&saved).await.unwrap();
+    let [group, rule] = report.refused.as_slice() else { panic!("{report:?}") };
+    assert!(group.starts_with("bridge br0: group `group_id=11,"), "{group}");
+    assert!(rule.starts_with("bridge br0: rule `priority=7,actions=drop`: "), "{rule}");
+    assert_eq!(other.save().tables[0].rules.len(), 4);
+    assert_eq!(other.save().tables[1], saved.tables[1]);
+}
