@@ -79,7 +79,16 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite::own(
         "benches",
         "a short run of every bench",
-        &["--package", "shunt-benches", "--package", "shunt-classifier", "--lib", "--benches"],
+        &[
+            "--package",
+            "shunt-benches",
+            "--package",
+            "shunt-classifier",
+            "--package",
+            "shunt-nuevomatch",
+            "--lib",
+            "--benches",
+        ],
     ),
     Suite::own(
         "icount",

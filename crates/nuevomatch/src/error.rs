@@ -1,6 +1,8 @@
-//! Refused schemas, rules and settings.
+//! Refused schemas, rules, settings and starts.
 
 use thiserror::Error;
+
+use crate::rqrmi::STARTS_MAX;
 
 /// A refused schema, rule or setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -61,5 +63,31 @@ pub enum Error {
         bucket_rules: usize,
         /// Largest capacity.
         max: usize,
+    },
+}
+
+/// Starts for which no model can be trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TrainingError {
+    /// There are no starts.
+    #[error("no starts: a model needs at least one")]
+    Empty,
+    /// The starts are not in strictly ascending order.
+    #[error(
+        "start {start} at position {position} is not above the one before it: \
+         sort the starts and remove duplicates"
+    )]
+    NotAscending {
+        /// Position of the start.
+        position: usize,
+        /// The start.
+        start: u32,
+    },
+    /// There are more starts than an output of a net can count.
+    #[error("{count} starts: a model indexes at most {STARTS_MAX}")]
+    TooMany {
+        /// Number of starts.
+        count: usize,
     },
 }

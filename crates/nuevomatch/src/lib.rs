@@ -32,6 +32,7 @@ mod box_rule;
 mod simd;
 
 pub mod index;
+pub mod rqrmi;
 
 mod blocks;
 mod partition;
@@ -41,6 +42,6 @@ mod candidates;
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
 pub use error::Error;
-pub use index::{StartIndex, StaticTree};
+pub use index::{LinearSegments, SegmentSettings, StartIndex, StaticTree};
 pub use partition::PartitionSettings;
 pub use schema::{FIELD_BITS_MAX, KeySchema, LANE_BITS_MAX};

@@ -1,10 +1,20 @@
 //! Indexes over the sorted starts of buckets.
 //!
 //! Buckets divide the values of a lane into intervals. The index finds the interval of a value: the
-//! last start that is not above it. [`StaticTree`] searches; a learned index predicts.
+//! last start that is not above it. [`StaticTree`] searches. [`LinearSegments`] and
+//! [`CertifiedModel`](crate::rqrmi::CertifiedModel) predict the position and search around it.
 
+mod segments;
 mod start_index;
 mod tree;
+mod window;
 
+pub use segments::{LinearSegments, SegmentSettings};
 pub use start_index::StartIndex;
 pub use tree::StaticTree;
+
+pub(crate) use start_index::check_starts;
+pub(crate) use window::{LANES, SortedStarts, Windows};
+
+#[cfg(test)]
+pub(crate) mod test_starts;

@@ -9,28 +9,32 @@
 #![expect(clippy::cast_sign_loss, reason = "masks are bits")]
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8,
-    _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi8, _mm_srli_si128, _mm256_and_si256,
-    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
-    _mm256_cvtepu8_epi32, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu16,
-    _mm256_max_epu32, _mm256_min_epu16, _mm256_min_epu32, _mm256_movemask_ps, _mm256_set1_epi16,
-    _mm256_set1_epi32, _mm256_setzero_si256, _mm256_srlv_epi32, _mm256_xor_si256,
+    __m128i, __m256i, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvttss_si32, _mm_loadu_si128,
+    _mm_max_epu8, _mm_min_epu8, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_ss, _mm_set1_epi8,
+    _mm_srli_si128, _mm256_and_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
+    _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32, _mm256_extracti128_si256,
+    _mm256_loadu_si256, _mm256_max_epu16, _mm256_max_epu32, _mm256_min_epu16, _mm256_min_epu32,
+    _mm256_movemask_ps, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
+    _mm256_srlv_epi32, _mm256_xor_si256,
 };
 
 use super::{
     line::{Line, MatchJob},
     scalar::{for_blocks, step},
+    vector::{Vector, VectorWork},
 };
 use crate::blocks::{BlockLayout, LaneKind, Quarter};
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2, FMA and POPCNT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// Returns the proof if the processor has the instructions.
     pub(crate) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
 
@@ -38,6 +42,12 @@ impl Avx2 {
     pub(super) fn descend(self, nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
         // SAFETY: `self` exists only where `detect` found these features.
         unsafe { descend(nodes, last, keys, positions) }
+    }
+
+    #[inline]
+    pub(super) fn run<W: VectorWork>(self, work: W) {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { run(self, work) }
     }
 
     #[inline]
@@ -52,6 +62,60 @@ impl Avx2 {
         // SAFETY: `self` exists only where `detect` found these features.
         unsafe { match_blocks(layout, lines, keys, jobs, masks) }
     }
+}
+
+impl Vector for Avx2 {
+    #[inline(always)]
+    fn count8(self, bounds: &[u32; 8], key: u32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { count8(bounds, key) }
+    }
+
+    #[inline(always)]
+    fn count16(self, bounds: &[u32; 16], key: u32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { count16(bounds, key) }
+    }
+
+    #[inline(always)]
+    fn truncate(self, value: f32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { truncate(value) }
+    }
+}
+
+/// Does work that uses the functions below.
+#[target_feature(enable = "avx2,fma,popcnt")]
+fn run<W: VectorWork>(vector: Avx2, work: W) {
+    work.run(vector);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,popcnt")]
+fn count8(bounds: &[u32; 8], key: u32) -> u32 {
+    at_most(bounds, key).count_ones()
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,popcnt")]
+fn count16(bounds: &[u32; 16], key: u32) -> u32 {
+    let (halves, _) = bounds.as_chunks();
+    at_most(&halves[0], key).count_ones() + at_most(&halves[1], key).count_ones()
+}
+
+/// Returns one bit for each of `bounds` that is at most `key`.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn at_most(bounds: &[u32; 8], key: u32) -> u8 {
+    let key = _mm256_set1_epi32(key.cast_signed());
+    word_mask(_mm256_cmpeq_epi32(_mm256_max_epu32(load_half(bounds), key), key)) as u8
+}
+
+/// Converts without the check of the range that the language's conversion has.
+#[inline]
+#[target_feature(enable = "avx2,fma,popcnt")]
+fn truncate(value: f32) -> u32 {
+    _mm_cvttss_si32(_mm_set_ss(value)).cast_unsigned()
 }
 
 #[target_feature(enable = "avx2,popcnt")]

@@ -8,16 +8,18 @@
 #![expect(clippy::cast_possible_truncation, reason = "kernels compare low bits, return 16 bits")]
 
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_cmpge_epu8_mask, _mm_cmple_epu8_mask, _mm_loadu_si128,
-    _mm_set1_epi8, _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask, _mm256_loadu_si256,
-    _mm256_set1_epi16, _mm512_cmpge_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cvtepu8_epi32,
-    _mm512_load_si512, _mm512_set1_epi32, _mm512_srlv_epi32, _mm512_testn_epi32_mask,
+    __m128i, __m256i, __m512i, _mm_cmpge_epu8_mask, _mm_cmple_epu8_mask, _mm_cvttss_si32,
+    _mm_loadu_si128, _mm_set_ss, _mm_set1_epi8, _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask,
+    _mm256_cmple_epu32_mask, _mm256_loadu_si256, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm512_cmpge_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cvtepu8_epi32, _mm512_load_si512,
+    _mm512_loadu_si512, _mm512_set1_epi32, _mm512_srlv_epi32, _mm512_testn_epi32_mask,
     _mm512_xor_si512,
 };
 
 use super::{
     line::{Line, MatchJob},
     scalar::{for_blocks, step},
+    vector::{Vector, VectorWork},
 };
 use crate::blocks::{BlockLayout, FIVE_TUPLE_LINES, LaneKind, Quarter};
 
@@ -32,6 +34,7 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
@@ -40,6 +43,12 @@ impl Avx512 {
     pub(super) fn descend(self, nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
         // SAFETY: `self` exists only where `detect` found these features.
         unsafe { descend(nodes, last, keys, positions) }
+    }
+
+    #[inline]
+    pub(super) fn run<W: VectorWork>(self, work: W) {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { run(self, work) }
     }
 
     #[inline]
@@ -59,6 +68,53 @@ impl Avx512 {
             unsafe { match_blocks(layout, lines, keys, jobs, masks) }
         }
     }
+}
+
+impl Vector for Avx512 {
+    #[inline(always)]
+    fn count8(self, bounds: &[u32; 8], key: u32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { count8(bounds, key) }
+    }
+
+    #[inline(always)]
+    fn count16(self, bounds: &[u32; 16], key: u32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { count16(bounds, key) }
+    }
+
+    #[inline(always)]
+    fn truncate(self, value: f32) -> u32 {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { truncate(value) }
+    }
+}
+
+/// Does work that uses the functions below.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
+fn run<W: VectorWork>(vector: Avx512, work: W) {
+    work.run(vector);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
+fn count8(bounds: &[u32; 8], key: u32) -> u32 {
+    _mm256_cmple_epu32_mask(load_half(bounds), _mm256_set1_epi32(key.cast_signed())).count_ones()
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
+fn count16(bounds: &[u32; 16], key: u32) -> u32 {
+    // SAFETY: the array is 64 bytes, and the load needs no alignment.
+    let bounds = unsafe { _mm512_loadu_si512(bounds.as_ptr().cast()) };
+    _mm512_cmple_epu32_mask(bounds, _mm512_set1_epi32(key.cast_signed())).count_ones()
+}
+
+/// Converts without the check of the range that the language's conversion has.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
+fn truncate(value: f32) -> u32 {
+    _mm_cvttss_si32(_mm_set_ss(value)).cast_unsigned()
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]

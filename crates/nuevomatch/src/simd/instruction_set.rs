@@ -6,6 +6,7 @@ use super::{
     line::{Line, MatchJob},
     prefetch::prefetch,
     scalar,
+    vector::{ScalarVector, VectorWork},
 };
 use crate::blocks::BlockLayout;
 
@@ -81,6 +82,18 @@ impl InstructionSet {
             Self::Avx2(avx2) => avx2.match_blocks(layout, lines, keys, jobs, masks),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(avx512) => avx512.match_blocks(layout, lines, keys, jobs, masks),
+        }
+    }
+
+    /// Does `work` with these instructions.
+    #[inline]
+    pub(crate) fn run<W: VectorWork>(self, work: W) {
+        match self {
+            Self::Scalar => work.run(ScalarVector),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => avx2.run(work),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.run(work),
         }
     }
 

@@ -9,9 +9,11 @@ mod instruction_set;
 mod line;
 mod prefetch;
 mod scalar;
+mod vector;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use instruction_set::InstructionSet;
 pub(crate) use line::{BLOCK_RULES, LINE_WORDS, Line, MatchJob};
+pub(crate) use vector::{ScalarVector, Vector, VectorWork};

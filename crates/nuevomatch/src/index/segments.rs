@@ -1,0 +1,298 @@
+//! Linear segments over sorted starts, with certified windows.
+//!
+//! The starts are divided into segments, greedily. A segment is extended while one line through its first
+//! point predicts all its positions well enough: with an error of at most
+//! [`SegmentSettings::error_wanted`]. The upper bits of a key select an entry of the radix root, which
+//! lists the segments of such keys. A search among them gives the segment, and its line the position.
+//!
+//! The searched window comes from the errors of the code that runs, as in [`rqrmi`](crate::rqrmi). A line that
+//! rounds badly has a longer window, and never a wrong one.
+
+use crate::{
+    index::{LANES, SortedStarts, StartIndex, Windows, check_starts},
+    rqrmi::{CertifiedError, KeyInterval, LinearFunction, Responsibility, STARTS_MAX, position},
+    simd::{InstructionSet, ScalarVector, Vector, VectorWork},
+};
+
+/// Parameters of linear segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSettings {
+    /// Largest error of a prediction, apart from rounding.
+    pub error_wanted: u32,
+}
+
+impl Default for SegmentSettings {
+    /// An error of 7 in both directions: a window of one vector.
+    fn default() -> Self {
+        Self { error_wanted: 7 }
+    }
+}
+
+/// An index of linear segments.
+#[derive(Clone, Debug)]
+pub struct LinearSegments {
+    starts: SortedStarts,
+    /// First key of each segment.
+    bases: SortedStarts,
+    lines: Vec<LinearFunction>,
+    /// For the upper bits of a key, the segments of its keys.
+    roots: Vec<SegmentRange>,
+    /// Number of lower bits of a key that the radix root does not use.
+    root_shift: u32,
+    /// Largest position.
+    limit: f32,
+    error: CertifiedError,
+    instructions: InstructionSet,
+}
+
+/// Consecutive segments.
+#[derive(Clone, Copy, Debug)]
+struct SegmentRange {
+    first: u32,
+    length: u32,
+}
+
+impl LinearSegments {
+    /// Returns the errors over all keys.
+    pub fn error(&self) -> CertifiedError {
+        self.error
+    }
+
+    /// Returns the number of segments.
+    pub fn segments_count(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+/// Divides `starts` into segments, and returns first keys and lines.
+fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
+    let (mut bases, mut lines) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    while first < starts.len() {
+        let base = if first == 0 { 0 } else { starts[first] };
+        let mut slopes = SlopeRange { low: 0.0, high: f64::INFINITY };
+        let mut end = first;
+        while end < starts.len() {
+            let first_key = starts[end].max(base);
+            let last_key = starts.get(end + 1).map_or(u32::MAX, |next| next - 1);
+            let distances = [first_key - base, last_key - base];
+            let extended = slopes.constrained(distances, (end - first) as f64, error_wanted);
+            // The first range fits always: its wanted output is the intercept.
+            if extended.low > extended.high && end > first {
+                break;
+            }
+            slopes = extended;
+            end += 1;
+        }
+        bases.push(base);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the certificate includes the rounding"
+        )]
+        let slope = slopes.middle() as f32;
+        lines.push(LinearFunction { slope, intercept: first as f32 + 0.5 });
+        first = end;
+    }
+    (bases, lines)
+}
+
+/// Slopes for which all predictions of a segment are close enough.
+#[derive(Clone, Copy, Debug)]
+struct SlopeRange {
+    low: f64,
+    high: f64,
+}
+
+impl SlopeRange {
+    /// Returns the slopes that also fit a range at `distances` from the base.
+    ///
+    /// `steps` is its position in the segment. Outputs are truncated, so `steps + 0.5` is wanted.
+    fn constrained(self, distances: [u32; 2], steps: f64, error_wanted: u32) -> Self {
+        let error = f64::from(error_wanted);
+        let [first, last] = distances.map(f64::from);
+        let mut slopes = self;
+        if first > 0.0 {
+            slopes.low = slopes.low.max((steps - error) / first);
+        }
+        if last > 0.0 {
+            slopes.high = slopes.high.min((steps + error) / last);
+        }
+        slopes
+    }
+
+    fn middle(self) -> f64 {
+        if self.high.is_finite() { (self.low + self.high) / 2.0 } else { self.low }
+    }
+}
+
+/// Returns the entries of the radix root, and the shift of keys.
+///
+/// `bases` are the first keys of the segments.
+fn radix_root(bases: &[u32]) -> (Vec<SegmentRange>, u32) {
+    // About four entries for each segment, and between 2 and 65,536 in all.
+    let bits = (bases.len().ilog2() + 3).min(16);
+    let shift = u32::BITS - bits;
+    let range = |entry: u32| {
+        let first_key = entry << shift;
+        let first = position(bases, first_key);
+        let last = position(bases, first_key | ((1 << shift) - 1));
+        SegmentRange { first, length: last - first + 1 }
+    };
+    ((0..1 << bits).map(range).collect(), shift)
+}
+
+impl LinearSegments {
+    #[inline(always)]
+    fn find_lanes<V: Vector, const N: usize>(&self, vector: V, keys: &[u32; N]) -> [u32; N] {
+        let mut windows = Windows { firsts: [0; N], lengths: [0; N] };
+        for (lane, key) in keys.iter().enumerate() {
+            let root = self.roots[(key >> self.root_shift) as usize];
+            windows.firsts[lane] = root.first;
+            windows.lengths[lane] = root.length;
+        }
+        let segments = self.bases.search(vector, keys, windows);
+        let CertifiedError { below, above } = self.error;
+        let count = self.starts.count();
+        let length = (below + above + 1).min(count);
+        for lane in 0..N {
+            let segment = segments[lane] as usize;
+            let distance = keys[lane].wrapping_sub(self.bases.starts()[segment]);
+            let predicted = self.lines[segment].output(vector, distance, self.limit);
+            windows.firsts[lane] = predicted.saturating_sub(below).min(count - length);
+            windows.lengths[lane] = length;
+        }
+        self.starts.search(vector, keys, windows)
+    }
+
+    /// Computes the exact errors over all keys.
+    fn certify(&mut self) {
+        let bases = self.bases.starts();
+        let keys_of_segment = |segment: usize| KeyInterval {
+            first: bases[segment],
+            last: bases.get(segment + 1).map_or(u32::MAX, |next| next - 1),
+        };
+        let monotone = |_| (0..bases.len()).map(keys_of_segment);
+        let mut error = CertifiedError::default();
+        Responsibility::new(self.starts.starts(), &[KeyInterval::ALL]).for_each_end(
+            monotone,
+            |key, expected| {
+                let segment = position(bases, key) as usize;
+                let distance = key - bases[segment];
+                error.include(
+                    self.lines[segment].output(ScalarVector, distance, self.limit),
+                    expected,
+                );
+            },
+        );
+        self.error = error;
+    }
+}
+
+/// A lookup of many keys.
+struct FindInSegments<'a> {
+    index: &'a LinearSegments,
+    keys: &'a [u32],
+    positions: &'a mut [u32],
+}
+
+impl VectorWork for FindInSegments<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) {
+        let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
+        let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
+        for (keys, positions) in keys.iter().zip(positions) {
+            *positions = self.index.find_lanes(vector, keys);
+        }
+        for (key, position) in keys_rest.iter().zip(positions_rest) {
+            [*position] = self.index.find_lanes(vector, &[*key]);
+        }
+    }
+}
+
+impl StartIndex for LinearSegments {
+    type Settings = SegmentSettings;
+
+    /// # Panics
+    ///
+    /// As the trait says, and if there are more than [`STARTS_MAX`] starts.
+    fn build(starts: &[u32], settings: &SegmentSettings) -> Self {
+        check_starts(starts);
+        assert!(starts.len() <= STARTS_MAX, "{} starts: at most {STARTS_MAX}", starts.len());
+        let (bases, lines) = fit(starts, settings.error_wanted);
+        let (roots, root_shift) = radix_root(&bases);
+        let mut index = Self {
+            starts: SortedStarts::new(starts.to_vec()),
+            bases: SortedStarts::new(bases),
+            lines,
+            roots,
+            root_shift,
+            limit: (starts.len() - 1) as f32,
+            error: CertifiedError::default(),
+            instructions: InstructionSet::best(),
+        };
+        index.certify();
+        index
+    }
+
+    fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
+        let positions = &mut positions[..keys.len()];
+        self.instructions.run(FindInSegments { index: self, keys, positions });
+    }
+
+    fn bytes(&self) -> usize {
+        self.starts.bytes()
+            + self.bases.bytes()
+            + size_of_val(&*self.lines)
+            + size_of_val(&*self.roots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::test_starts::{check_index, patterns};
+
+    #[test]
+    fn every_pattern_is_found_with_each_instruction_set() {
+        for (name, starts) in patterns() {
+            for error_wanted in [0, 7, 100] {
+                let settings = SegmentSettings { error_wanted };
+                let mut index = LinearSegments::build(&starts, &settings);
+                for instructions in InstructionSet::all() {
+                    index.instructions = instructions;
+                    let name = format!("{name}, error {error_wanted}, {instructions:?}");
+                    check_index(&name, &index, &starts);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn errors_stay_within_the_wanted_one() {
+        for (name, starts) in patterns() {
+            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            // Positions are below 2^17, so rounding is far below the half that is left.
+            assert!(index.error().max() <= 7, "{name}: {:?}", index.error());
+        }
+        let line: Vec<u32> = (0..10_000).map(|i| i * 1000).collect();
+        let index = LinearSegments::build(&line, &SegmentSettings::default());
+        assert!(index.segments_count() <= 2, "{} segments", index.segments_count());
+    }
+
+    /// The certified errors against those of all keys of a 16-bit domain.
+    #[test]
+    fn errors_are_those_of_all_keys() {
+        for (name, starts) in patterns() {
+            let starts: Vec<u32> = starts.into_iter().filter(|start| *start <= 0xffff).collect();
+            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            let mut error = CertifiedError::default();
+            for key in (0..=0xffff).chain([u32::MAX]) {
+                let segment = position(index.bases.starts(), key) as usize;
+                let distance = key - index.bases.starts()[segment];
+                let predicted = index.lines[segment].output(ScalarVector, distance, index.limit);
+                error.include(predicted, position(&starts, key));
+            }
+            assert_eq!(index.error(), error, "{name}");
+        }
+    }
+}

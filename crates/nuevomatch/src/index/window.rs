@@ -1,0 +1,149 @@
+//! Search in a window of sorted starts.
+//!
+//! A learned index predicts a position and knows how far off it may be. The window of positions around
+//! the prediction is searched without branches on the key: long windows are halved, and what is left is
+//! compared as whole vectors. The keys of a batch are halved equally often, so that no loop depends on
+//! one key alone.
+
+use std::hint::select_unpredictable;
+
+use crate::simd::Vector;
+
+/// Keys that a lookup interleaves.
+pub(crate) const LANES: usize = 32;
+
+/// Starts that one vector comparison covers.
+const VECTOR_STARTS: usize = 16;
+
+/// Longest window that is compared without halving.
+///
+/// One halving costs about as much as two vectors.
+const COMPARED_MAX: usize = 4 * VECTOR_STARTS;
+
+/// Sorted starts, with padding for whole vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SortedStarts {
+    /// The starts, and after them the largest key, [`COMPARED_MAX`] times.
+    padded: Vec<u32>,
+    count: u32,
+}
+
+/// One window for each of `N` keys. It contains the position of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows<const N: usize> {
+    pub(crate) firsts: [u32; N],
+    /// Number of positions. Windows end before the end of the starts.
+    pub(crate) lengths: [u32; N],
+}
+
+impl SortedStarts {
+    /// Pads `starts`, of which there is at least one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a key has 32 bits, and starts are distinct"
+    )]
+    pub(crate) fn new(mut starts: Vec<u32>) -> Self {
+        let count = starts.len() as u32;
+        starts.extend([u32::MAX; COMPARED_MAX]);
+        Self { padded: starts, count }
+    }
+
+    /// Returns the starts without the padding.
+    pub(crate) fn starts(&self) -> &[u32] {
+        &self.padded[..self.count as usize]
+    }
+
+    /// Returns the number of starts.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns the memory of the starts in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.padded)
+    }
+
+    /// Returns the position of the last start that is at most the key, for each key.
+    ///
+    /// Keys below all starts have position 0.
+    #[inline(always)]
+    pub(crate) fn search<V: Vector, const N: usize>(
+        &self,
+        vector: V,
+        keys: &[u32; N],
+        windows: Windows<N>,
+    ) -> [u32; N] {
+        let Windows { mut firsts, mut lengths } = windows;
+        let mut longest = lengths.iter().fold(0, |longest: u32, length| longest.max(*length));
+        while longest as usize > COMPARED_MAX {
+            for lane in 0..N {
+                // The position is in the upper part exactly if its first start is at most the key. The
+                // lower part is not longer than the upper one, so both can have the length of that.
+                let half = lengths[lane] / 2;
+                let middle = self.padded[(firsts[lane] + half) as usize];
+                firsts[lane] += select_unpredictable(middle <= keys[lane], half, 0);
+                lengths[lane] -= half;
+            }
+            longest -= longest / 2;
+        }
+        // Starts after the window are above the key, so they do not change the count.
+        let mut counts = [0; N];
+        for offset in (0..longest as usize).step_by(VECTOR_STARTS) {
+            for lane in 0..N {
+                let first = firsts[lane] as usize + offset;
+                let (vectors, _) = self.padded[first..first + VECTOR_STARTS].as_chunks();
+                counts[lane] += vector.count16(&vectors[0], keys[lane]);
+            }
+        }
+        // Only the padding can be at most the largest key without being a start.
+        std::array::from_fn(|lane| {
+            (firsts[lane] + counts[lane].saturating_sub(1)).min(self.count - 1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rqrmi::position;
+    use crate::simd::{InstructionSet, VectorWork};
+
+    struct Search<'a>(&'a SortedStarts, &'a [u32; 2], Windows<2>, &'a mut [u32; 2]);
+
+    impl VectorWork for Search<'_> {
+        fn run<V: Vector>(self, vector: V) {
+            *self.3 = self.0.search(vector, self.1, self.2);
+        }
+    }
+
+    proptest! {
+        /// Two keys with windows of different lengths, anywhere in the starts.
+        #[test]
+        fn positions_in_windows_are_found(
+            starts in prop::collection::btree_set(any::<u32>(), 1..900),
+            keys in any::<[u32; 2]>(),
+            near in any::<[prop::sample::Index; 2]>(),
+            before in [0..300_u32, 0..300_u32],
+            after in [0..300_u32, 0..300_u32],
+        ) {
+            let starts: Vec<u32> = starts.into_iter().collect();
+            let count = u32::try_from(starts.len()).unwrap();
+            // One key anywhere, and one that is a start or next to one.
+            let keys = [keys[0], starts[near[0].index(starts.len())].wrapping_sub(keys[1] % 2)];
+            let expected = keys.map(|key| position(&starts, key));
+            let firsts = [0, 1].map(|lane| expected[lane].saturating_sub(before[lane]));
+            let lengths = [0, 1].map(|lane| {
+                (expected[lane] - firsts[lane] + 1 + after[lane]).min(count - firsts[lane])
+            });
+            let sorted = SortedStarts::new(starts);
+            for instructions in InstructionSet::all() {
+                let mut found = [u32::MAX; 2];
+                let windows = Windows { firsts, lengths };
+                instructions.run(Search(&sorted, &keys, windows, &mut found));
+                prop_assert_eq!(found, expected, "{:?}", instructions);
+            }
+        }
+    }
+}

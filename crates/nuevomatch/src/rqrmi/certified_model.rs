@@ -1,0 +1,170 @@
+//! A certified model, and its lookup.
+
+use crate::{
+    index::{LANES, SortedStarts, StartIndex, Windows, check_starts},
+    rqrmi::{
+        certificate::CertifiedError,
+        model::{Model, RmiStage},
+        train::TrainingSettings,
+    },
+    simd::{InstructionSet, Vector, VectorWork},
+};
+
+/// A model with known errors, and its lookup. Only [`Model::certify`] makes it.
+#[derive(Clone, Debug)]
+pub struct CertifiedModel {
+    stages: Vec<RmiStage>,
+    starts: SortedStarts,
+    errors: Vec<CertifiedError>,
+    /// For each net of the last stage.
+    windows: Vec<NetWindow>,
+    instructions: InstructionSet,
+}
+
+/// The positions around a prediction that have to be searched.
+#[derive(Clone, Copy, Debug)]
+struct NetWindow {
+    below: u32,
+    /// Number of positions, at most that of all starts.
+    length: u32,
+    /// Last position at which a window of this length can begin.
+    first_max: u32,
+}
+
+/// The nets of the last stage that keys reached, and the predicted positions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Predictions<const N: usize> {
+    pub(crate) nets: [u32; N],
+    pub(crate) positions: [u32; N],
+}
+
+impl CertifiedModel {
+    /// Takes a model with its exact errors.
+    pub(crate) fn new(model: Model, errors: Vec<CertifiedError>) -> Self {
+        let Model { stages, starts } = model;
+        #[expect(clippy::cast_possible_truncation, reason = "a model has at most 2^24 starts")]
+        let count = starts.len() as u32;
+        let window = |error: &CertifiedError| {
+            let length = (error.below + error.above + 1).min(count);
+            NetWindow { below: error.below, length, first_max: count - length }
+        };
+        Self {
+            stages,
+            starts: SortedStarts::new(starts),
+            windows: errors.iter().map(window).collect(),
+            errors,
+            instructions: InstructionSet::best(),
+        }
+    }
+
+    /// Returns the errors of each net of the last stage.
+    ///
+    /// They are 0 for a net that no key reaches.
+    pub fn errors(&self) -> &[CertifiedError] {
+        &self.errors
+    }
+
+    /// Returns the greatest error of any prediction.
+    pub fn error_max(&self) -> u32 {
+        self.errors.iter().map(|error| error.max()).max().unwrap_or(0)
+    }
+
+    /// Returns the number of nets in each stage.
+    pub fn widths(&self) -> impl Iterator<Item = usize> {
+        self.stages.iter().map(|stage| stage.nets.len())
+    }
+
+    /// Returns the memory of the nets and their windows in bytes, without the starts.
+    pub fn model_bytes(&self) -> usize {
+        let nets: usize = self.stages.iter().map(|stage| size_of_val(&*stage.nets)).sum();
+        nets + size_of_val(&*self.windows) + size_of_val(&*self.errors)
+    }
+
+    /// Returns the model with another instruction set, which has the same results.
+    #[cfg(test)]
+    pub(crate) fn with_instructions(mut self, instructions: InstructionSet) -> Self {
+        self.instructions = instructions;
+        self
+    }
+
+    /// Predicts the positions of keys.
+    ///
+    /// All keys pass a stage before any passes the next.
+    #[inline(always)]
+    pub(crate) fn predict<V: Vector, const N: usize>(
+        &self,
+        vector: V,
+        keys: &[u32; N],
+    ) -> Predictions<N> {
+        let mut nets = [0; N];
+        let mut outputs = [0; N];
+        for stage in &self.stages {
+            nets = outputs;
+            for lane in 0..N {
+                let net = &stage.nets[nets[lane] as usize];
+                outputs[lane] = net.output(vector, keys[lane], stage.limit);
+            }
+        }
+        Predictions { nets, positions: outputs }
+    }
+
+    #[inline(always)]
+    fn find_lanes<V: Vector, const N: usize>(&self, vector: V, keys: &[u32; N]) -> [u32; N] {
+        let Predictions { nets, positions } = self.predict(vector, keys);
+        let mut windows = Windows { firsts: [0; N], lengths: [0; N] };
+        for lane in 0..N {
+            let window = self.windows[nets[lane] as usize];
+            // A window that would reach beyond the last start begins earlier instead.
+            windows.firsts[lane] =
+                positions[lane].saturating_sub(window.below).min(window.first_max);
+            windows.lengths[lane] = window.length;
+        }
+        self.starts.search(vector, keys, windows)
+    }
+}
+
+/// A lookup of many keys.
+struct FindBatch<'a> {
+    model: &'a CertifiedModel,
+    keys: &'a [u32],
+    positions: &'a mut [u32],
+}
+
+impl VectorWork for FindBatch<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) {
+        let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
+        let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
+        for (keys, positions) in keys.iter().zip(positions) {
+            *positions = self.model.find_lanes(vector, keys);
+        }
+        for (key, position) in keys_rest.iter().zip(positions_rest) {
+            [*position] = self.model.find_lanes(vector, &[*key]);
+        }
+    }
+}
+
+impl StartIndex for CertifiedModel {
+    type Settings = TrainingSettings;
+
+    /// Trains and certifies a model.
+    ///
+    /// # Panics
+    ///
+    /// As the trait says, and if there are more than [`crate::rqrmi::STARTS_MAX`] starts.
+    fn build(starts: &[u32], settings: &TrainingSettings) -> Self {
+        check_starts(starts);
+        #[expect(clippy::expect_used, reason = "the order is checked, the number is the caller's")]
+        let model = Model::train(starts.to_vec(), *settings).expect("starts can be indexed");
+        model.certify()
+    }
+
+    fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
+        let positions = &mut positions[..keys.len()];
+        self.instructions.run(FindBatch { model: self, keys, positions });
+    }
+
+    fn bytes(&self) -> usize {
+        self.model_bytes() + self.starts.bytes()
+    }
+}

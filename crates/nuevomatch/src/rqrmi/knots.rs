@@ -1,0 +1,86 @@
+//! The choice of points through which a net is laid before gradient descent.
+
+use crate::rqrmi::net::NEURONS;
+
+/// A key and the wanted output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TrainingPoint {
+    pub(crate) key: f64,
+    pub(crate) target: f64,
+}
+
+/// Returns at most nine of `points`, with lines between them that are near all.
+///
+/// Starts with the first and the last point. Each step adds the point that is farthest from the lines.
+/// `points` are not empty, and their keys ascend.
+pub(crate) fn knots(points: &[TrainingPoint]) -> Vec<TrainingPoint> {
+    let last = points.len() - 1;
+    let mut chosen = vec![0, last];
+    chosen.dedup();
+    // For each line, its farthest point.
+    let mut farthest: Vec<FarthestPoint> =
+        chosen.windows(2).map(|ends| farthest_point(points, ends[0], ends[1])).collect();
+    while chosen.len() <= NEURONS {
+        let by_distance = |a: &(usize, &FarthestPoint), b: &(usize, &FarthestPoint)| {
+            a.1.distance.total_cmp(&b.1.distance)
+        };
+        let Some((line, &FarthestPoint { index, distance })) =
+            farthest.iter().enumerate().max_by(by_distance)
+        else {
+            break;
+        };
+        if distance <= 0.0 {
+            break;
+        }
+        chosen.insert(line + 1, index);
+        farthest[line] = farthest_point(points, chosen[line], index);
+        farthest.insert(line + 1, farthest_point(points, index, chosen[line + 2]));
+    }
+    chosen.into_iter().map(|index| points[index]).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FarthestPoint {
+    distance: f64,
+    index: usize,
+}
+
+/// Returns the point between two points that is farthest from their line.
+fn farthest_point(points: &[TrainingPoint], first: usize, last: usize) -> FarthestPoint {
+    let (from, to) = (points[first], points[last]);
+    let slope = (to.target - from.target) / (to.key - from.key);
+    let mut farthest = FarthestPoint { distance: 0.0, index: first };
+    for (index, point) in points.iter().enumerate().take(last).skip(first + 1) {
+        let distance = (point.target - (from.target + slope * (point.key - from.key))).abs();
+        if distance > farthest.distance {
+            farthest = FarthestPoint { distance, index };
+        }
+    }
+    farthest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(targets: &[f64]) -> Vec<TrainingPoint> {
+        let point =
+            |(key, target): (usize, &f64)| TrainingPoint { key: key as f64, target: *target };
+        targets.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn corners_become_knots() {
+        let points = points(&[0.0, 1.0, 2.0, 10.0, 18.0, 18.0, 18.0, 18.0]);
+        let keys: Vec<f64> = knots(&points).iter().map(|knot| knot.key).collect();
+        assert_eq!(keys, [0.0, 2.0, 4.0, 7.0]);
+    }
+
+    #[test]
+    fn knots_are_at_most_nine() {
+        let square: Vec<f64> = (0..1000).map(|i| f64::from(i * i)).collect();
+        assert_eq!(knots(&points(&square)).len(), 9);
+        assert_eq!(knots(&points(&[5.0])).len(), 1);
+        assert_eq!(knots(&points(&[5.0, 6.0])).len(), 2);
+    }
+}
