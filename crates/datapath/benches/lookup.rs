@@ -148,7 +148,7 @@ fn lookup(criterion: &mut Criterion) {
                 (0..BURST).for_each(|place| missing.push(place));
                 let mut found = [0; BURST];
                 let keys = bursts.next().unwrap_or_default();
-                cache.find_burst(keys, &mut missing, |place, entry| {
+                cache.find_burst(keys, &mut missing, |place, entry, _| {
                     found[place] = entry.slot;
                     owner.entries().is_live(entry)
                 });

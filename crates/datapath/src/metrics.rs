@@ -131,6 +131,8 @@ pub struct ThreadCounters {
     pub exact: CacheCounters,
     /// The wildcard cache.
     pub megaflow: CacheCounters,
+    /// The signature cache, the first lookup of the megaflow cache.
+    pub signature: CacheCounters,
     /// The chain of stages.
     pub chain: ChainCounters,
     /// Subtables of the megaflow cache probed, summed over packets.

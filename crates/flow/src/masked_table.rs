@@ -8,6 +8,8 @@
 
 mod index;
 
+use std::hint::black_box;
+
 use self::index::{NO_ROW, RowIndex};
 use crate::{
     SparseMask,
@@ -100,6 +102,26 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
         // Two rows have one tag: one key in thousands, even in a large table.
         self.index.find(tag, |row| self.row_is(row, key))
+    }
+
+    /// Loads a row before it is compared.
+    ///
+    /// The step is so short that the loads of many packets overlap. A row that does not exist is ignored.
+    #[inline]
+    pub fn fetch(&self, row: u32) {
+        let start = row as usize * self.lines_per_row;
+        if let Some(lines) = self.lines.get(start..start + self.lines_per_row) {
+            black_box(lines.iter().fold(0, |sum, line| sum | line.0[0]));
+        }
+    }
+
+    /// Returns whether a row has the masked words of `key`; false if it was never added.
+    ///
+    /// A removed row keeps its words: the caller checks its tail.
+    #[must_use]
+    #[inline]
+    pub fn covers(&self, row: u32, key: &[u64; FLOW_WORDS]) -> bool {
+        self.has(row) && self.row_is(row, key)
     }
 
     /// Returns the row of `key`.

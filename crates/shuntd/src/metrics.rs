@@ -64,6 +64,7 @@ pub(crate) fn caches(status: &CacheStatus) -> String {
     text.singles(status, &CACHES);
     text.family("shunt_cache_hits_total", "counter", "Packets that hit a cache, by cache.");
     text.value(&[("cache", "exact")], status.exact_hits);
+    text.value(&[("cache", "signature")], status.signature_hits);
     text.value(&[("cache", "megaflow")], status.megaflow_hits);
     text.family(
         "shunt_cache_refused_total",

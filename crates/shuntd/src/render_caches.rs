@@ -21,6 +21,10 @@ pub(crate) fn caches(caches: &Value) -> String {
     let chain = &caches["gigaflow"];
     let own = |key: &str| count(&chain[key]);
     line("exact match", hits("exact_hits"), &share(hits("exact_hits")));
+    let signature = hits("signature_hits");
+    if chain.is_null() || signature > 0 {
+        line("signature", signature, &share(signature));
+    }
     let megaflow = hits("megaflow_hits");
     if chain.is_null() {
         line("megaflow", megaflow, &share(megaflow));
@@ -134,6 +138,10 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     let received = own("received");
     let mut parts = vec![("exact match", own("exact_hits"))];
     let is_gigaflow = word(&now["kind"]) == "gigaflow";
+    let signature = own("signature_hits");
+    if signature > 0 {
+        parts.push(("signature", signature));
+    }
     let megaflow = own("megaflow_hits");
     if !is_gigaflow || megaflow > 0 {
         parts.push(("megaflow", megaflow));

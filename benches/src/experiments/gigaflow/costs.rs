@@ -200,7 +200,7 @@ impl Megaflow {
             let mut missing = Missing::default();
             (0..keys.len()).for_each(|place| missing.push(place));
             let mut found = [None; BURST];
-            self.cache.find_burst(keys, &mut missing, |place, entry| {
+            self.cache.find_burst(keys, &mut missing, |place, entry, _| {
                 found[place] = Some(entry.slot);
                 self.store.is_live(entry.into())
             });

@@ -13,8 +13,8 @@ use super::{
     CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
     chain::CoverageLink,
     index::{
-        AnyIndex, IndexSeeds, IndexTotals, Lookup, PartialLookup, RepairOutcome, Upcall,
-        UpcallResult,
+        AnyIndex, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup, RepairOutcome,
+        Upcall, UpcallResult,
     },
 };
 use crate::{
@@ -86,9 +86,8 @@ const PACKETS_PER_TRIAL: u32 = 1 << 14;
 const PROBES_WORTH_EXACT: u32 = 2;
 
 impl ExactTrial {
-    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
-    fn count(&mut self, packets: usize, probes: u32, may_use: bool) {
-        self.packets += packets as u32;
+    fn count(&mut self, packets: u32, probes: u32, may_use: bool) {
+        self.packets += packets;
         self.probes += probes;
         if self.packets >= PACKETS_PER_TRIAL {
             self.uses_exact = may_use && self.probes / self.packets >= PROBES_WORTH_EXACT;
@@ -190,10 +189,16 @@ impl Caches {
         hits: &mut [HitSlots; BURST],
     ) -> PositionSet {
         let uses_exact = self.trial.uses_exact;
+        if uses_exact || self.index.uses_hashes() {
+            for (hash, key) in self.hashes.iter_mut().zip(keys) {
+                *hash = ExactCache::hash(&self.seeds.hasher, key);
+            }
+        }
         self.exact_hits = if uses_exact { self.find_exact(keys, hits) } else { PositionSet::EMPTY };
         let missing = PositionSet::first(keys.len()).without(self.exact_hits);
         if !missing.is_empty() {
-            let probes = self.index.find_burst(&self.owner, keys, missing, hits);
+            let burst = IngressBurst { keys, hashes: &self.hashes };
+            let probes = self.index.find_burst(&self.owner, &burst, missing, hits);
             self.trial.count(missing.len(), probes, self.exact.is_on());
             if uses_exact {
                 self.insert_exact(keys, hits, missing);
@@ -209,7 +214,7 @@ impl Caches {
         if self.exact_hits.contains(position) {
             self.tally.hits -= 1;
         } else {
-            self.index.uncount_hit(hit);
+            self.index.uncount_hit(position, hit);
         }
     }
 
@@ -307,11 +312,8 @@ impl Caches {
 
     /// Looks up a burst in the exact-match cache. Returns the positions that hit.
     ///
-    /// Makes one pass for each kind of memory: hashes, tags, lines, entries.
+    /// Makes one pass for each kind of memory: tags, lines, entries.
     fn find_exact(&mut self, keys: &[FlowKey], hits: &mut [HitSlots; BURST]) -> PositionSet {
-        for (hash, key) in self.hashes.iter_mut().zip(keys) {
-            *hash = ExactCache::hash(&self.seeds.hasher, key);
-        }
         for (line, hash) in self.lines.iter_mut().zip(&self.hashes[..keys.len()]) {
             *line = self.exact.candidate(*hash);
         }
@@ -336,8 +338,8 @@ impl Caches {
                 hit_positions.insert(position);
             }
         }
-        self.tally.misses += (keys.len() - hit_positions.len()) as u64;
-        self.tally.hits += hit_positions.len() as u64;
+        self.tally.misses += keys.len() as u64 - u64::from(hit_positions.len());
+        self.tally.hits += u64::from(hit_positions.len());
         hit_positions
     }
 

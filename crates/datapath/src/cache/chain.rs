@@ -23,7 +23,8 @@ use shunt_pipeline::{Pipeline, Time, Traversal};
 use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,
     index::{
-        IndexCapacity, IndexSeeds, Lookup, RepairOutcome, Upcall, UpcallResult, WildcardIndex,
+        IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall, UpcallResult,
+        WildcardIndex,
     },
 };
 use crate::{
@@ -98,10 +99,11 @@ impl WildcardIndex for GigaflowIndex {
     fn find_burst(
         &mut self,
         owner: &Owner,
-        keys: &[FlowKey],
+        burst: &IngressBurst<'_>,
         asked: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32 {
+        let keys = burst.keys;
         let is_asked = |position: usize| asked.contains(position);
         let walks = &mut self.walks[..keys.len()];
         let probes = self.gigaflow.find_burst(owner, keys, walks, is_asked);
@@ -125,7 +127,7 @@ impl WildcardIndex for GigaflowIndex {
         }
     }
 
-    fn uncount_hit(&mut self, hit: &HitSlots) {
+    fn uncount_hit(&mut self, _position: usize, hit: &HitSlots) {
         self.tally.hits -= 1;
         self.tally.steps -= hit.slots().len() as u64;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ExactConfig, chain::GigaflowConfig};
+use super::{ExactConfig, MegaflowConfig, chain::GigaflowConfig};
 
 /// Default time without a hit after which an entry expires.
 pub(crate) const MAX_IDLE_DEFAULT: Duration = Duration::from_secs(10);
@@ -19,11 +19,10 @@ pub struct CacheConfig {
 }
 
 /// Selects the wildcard cache of a packet thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wildcard {
     /// Megaflows: one entry for the whole traversal of a packet.
-    #[default]
-    Megaflow,
+    Megaflow(MegaflowConfig),
     /// Gigaflow: LTM entries in a chain of stages.
     ///
     /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The thread's seed
@@ -31,9 +30,15 @@ pub enum Wildcard {
     Gigaflow(GigaflowConfig),
 }
 
+impl Default for Wildcard {
+    fn default() -> Self {
+        Self::Megaflow(MegaflowConfig::default())
+    }
+}
+
 impl Default for CacheConfig {
     fn default() -> Self {
         let (exact, wildcard) = (ExactConfig::default(), Wildcard::default());
-        Self { entries_max: 65_536, exact, wildcard }
+        Self { entries_max: 262_144, exact, wildcard }
     }
 }

@@ -62,8 +62,8 @@ impl PositionSet {
 
     /// Returns the number of positions.
     #[inline]
-    pub(crate) const fn len(self) -> usize {
-        self.0.count_ones() as usize
+    pub(crate) const fn len(self) -> u32 {
+        self.0.count_ones()
     }
 
     /// Returns whether the set is empty.

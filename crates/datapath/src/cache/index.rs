@@ -45,13 +45,20 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Returns the number of entries that the index has room for.
     fn capacity(&self) -> IndexCapacity;
 
+    /// Returns whether the next burst needs the hashes of its packets.
+    ///
+    /// The default needs none.
+    fn uses_hashes(&self) -> bool {
+        false
+    }
+
     /// Looks up the packets at the positions `asked` of a burst, and sets their `hits`.
     ///
     /// All packets come from one port. Returns the number of hash tables probed, summed over packets.
     fn find_burst(
         &mut self,
         owner: &Owner,
-        keys: &[FlowKey],
+        burst: &IngressBurst<'_>,
         asked: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32;
@@ -59,8 +66,10 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Looks up one packet: one from the upcall queue, or one that was recirculated.
     fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<Self::Partial>;
 
-    /// Takes back the count of a hit of a burst: the packet will be looked up again.
-    fn uncount_hit(&mut self, hit: &HitSlots);
+    /// Takes back the count of a hit at a position of the last burst.
+    ///
+    /// The packet will be looked up again.
+    fn uncount_hit(&mut self, position: usize, hit: &HitSlots);
 
     /// Translates a packet that missed, and adds entries for it.
     ///
@@ -104,6 +113,15 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     fn link(&self, _entry: EntryRef) -> Option<CoverageLink> {
         None
     }
+}
+
+/// The packets of a burst, as they arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IngressBurst<'a> {
+    /// The keys of the packets.
+    pub(crate) keys: &'a [FlowKey],
+    /// The hashes of the keys, if [`WildcardIndex::uses_hashes`] returned true.
+    pub(crate) hashes: &'a [u64; BURST],
 }
 
 /// A packet that needs a translation.
@@ -273,18 +291,24 @@ macro_rules! wildcard_indexes {
             pub(super) fn find_burst(
                 &mut self,
                 owner: &Owner,
-                keys: &[FlowKey],
+                burst: &IngressBurst<'_>,
                 asked: PositionSet,
                 hits: &mut [HitSlots; BURST],
             ) -> u32 {
                 match self {
-                    $(Self::$name(index) => index.find_burst(owner, keys, asked, hits),)*
+                    $(Self::$name(index) => index.find_burst(owner, burst, asked, hits),)*
                 }
             }
 
-            pub(super) fn uncount_hit(&mut self, hit: &HitSlots) {
+            pub(super) fn uses_hashes(&self) -> bool {
                 match self {
-                    $(Self::$name(index) => index.uncount_hit(hit),)*
+                    $(Self::$name(index) => index.uses_hashes(),)*
+                }
+            }
+
+            pub(super) fn uncount_hit(&mut self, position: usize, hit: &HitSlots) {
+                match self {
+                    $(Self::$name(index) => index.uncount_hit(position, hit),)*
                 }
             }
 
@@ -339,6 +363,6 @@ macro_rules! wildcard_indexes {
 }
 
 wildcard_indexes! {
-    megaflow: Megaflow(MegaflowIndex), if Wildcard::Megaflow => ();
+    megaflow: Megaflow(MegaflowIndex), if Wildcard::Megaflow(config) => config;
     gigaflow: Gigaflow(GigaflowIndex), if Wildcard::Gigaflow(config) => config;
 }

@@ -2,8 +2,9 @@
 //!
 //! [`Entries`] holds the entries with their actions and counts. Two indexes lead to them: the
 //! [`ExactCache`] by all header bits, for flows that were active just now, and a wildcard
-//! index by those bits that the decision depended on. The wildcard index is the
-//! [`MegaflowCache`], or a chain of stages that hold LTM entries ([`shunt_gigaflow`]). An index refers to
+//! index by those bits that the decision depended on. The wildcard index is the megaflow cache (a
+//! [`SignatureCache`] before a [`MegaflowCache`]), or a chain of stages that hold LTM entries
+//! ([`shunt_gigaflow`]). An index refers to
 //! an entry by an [`EntryRef`], which is dead as soon as the entry is. So dropping an entry is one
 //! store, however many references there are, and the indexes are cleaned up later, a few entries per
 //! iteration.
@@ -38,7 +39,7 @@ pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
 pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
-pub use megaflow::{MegaflowCache, Missing};
+pub use megaflow::{MegaflowCache, MegaflowConfig, Missing, RowAddress, SignatureCache};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

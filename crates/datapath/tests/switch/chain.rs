@@ -171,7 +171,7 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
     let mut switch = switch(config(100), QueueSizes { reports: 2, ..QueueSizes::default() });
     let own = config(100).caches.wildcard;
     let other = config(50).caches.wildcard;
-    for wildcard in [Wildcard::Megaflow, own, other, Wildcard::Megaflow] {
+    for wildcard in [Wildcard::default(), own, other, Wildcard::default()] {
         for (from, to, port) in [(1, 1, 2), (1, 1, 2), (2, 2, 3)] {
             check(&mut switch, from, to, port);
         }

@@ -34,7 +34,7 @@ mod waiting;
 use proptest::prelude::*;
 use shunt_datapath::{
     ThreadConfig, ThreadCounters,
-    cache::{CacheConfig, Wildcard},
+    cache::{CacheConfig, MegaflowConfig, Wildcard},
 };
 
 /// The default settings of packet threads here.
@@ -46,36 +46,47 @@ fn caches() -> CacheConfig {
     CacheConfig::default()
 }
 
+/// A cache that soon looks up by signature.
+const fn eager(signatures: usize) -> Wildcard {
+    Wildcard::Megaflow(MegaflowConfig {
+        signatures,
+        signature_probes_min: 1,
+        probes_per_ordering: 16,
+    })
+}
+
 /// Any cache of this kind.
 fn wildcard() -> impl Strategy<Value = Wildcard> {
-    Just(Wildcard::Megaflow)
+    Just(eager(4096))
 }
 
 /// The cache that replaces it while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
-    wildcard()
+    Just(eager(8))
 }
 
 /// Cache results over many worlds.
 #[derive(Debug, Default)]
 struct CacheTotals {
     hits: u64,
+    signature_hits: u64,
 }
 
 impl CacheTotals {
     fn add(&mut self, counters: &ThreadCounters) {
         self.hits += counters.megaflow.hits.get();
+        self.signature_hits += counters.signature.hits.get();
     }
 
-    /// Checks that the cache had hits.
+    /// Checks that both lookups of the cache had hits.
     fn judge(&self) {
-        assert!(self.hits > 1000, "{self:?}");
+        assert!(self.hits > 1000 && self.signature_hits > 1000, "{self:?}");
     }
 }
 
 /// A cache with almost no room; the number of entries limits it.
 const fn tiny() -> Wildcard {
-    Wildcard::Megaflow
+    Wildcard::Megaflow(MegaflowConfig::DEFAULT)
 }
 
 /// Number of entries that a packet creates when it visits any number of tables.

@@ -47,7 +47,8 @@ fn a_packet_queued_behind_a_miss_counts_one_hit() {
         numbers.iter().for_each(|number| assert!(switch.send(0, 1, &flow(*number))));
         switch.settle();
         let own = switch.counters(0);
-        let hits = [&own.exact.hits, &own.megaflow.hits, &own.chain.hits].map(|hits| hits.get());
+        let hits = [&own.exact.hits, &own.signature.hits, &own.megaflow.hits, &own.chain.hits]
+            .map(|hits| hits.get());
         (own.received.get(), hits.iter().sum::<u64>() + own.upcalls.get())
     };
     assert_eq!(send(&[0]), (1, 1));
@@ -91,7 +92,8 @@ fn flows_stay_in_order_when_translations_run_out() {
         *number += 1;
     }
     let own = switch.counters(0);
-    let hits = [&own.exact.hits, &own.megaflow.hits, &own.chain.hits].map(|hits| hits.get());
+    let hits = [&own.exact.hits, &own.signature.hits, &own.megaflow.hits, &own.chain.hits]
+        .map(|hits| hits.get());
     assert_eq!(hits.iter().sum::<u64>() + own.upcalls.get(), sent as u64);
     assert_eq!(own.unaccounted(), 0);
 }

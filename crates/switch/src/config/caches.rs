@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::{ThreadConfig, cache::Wildcard, offload::OffloadConfig};
+use shunt_datapath::{
+    ThreadConfig,
+    cache::{MegaflowConfig, Wildcard},
+    offload::OffloadConfig,
+};
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config as ChainConfig, Fallback},
@@ -25,9 +29,13 @@ pub struct CacheOptions {
     pub exact_entries: usize,
     /// Insertion rate: of N packets that miss the exact-match cache, one is inserted.
     pub exact_insert_one_in: u32,
+    /// Number of entries in the signature cache, a power of two.
+    ///
+    /// 0 disables the cache. It belongs to the megaflow cache.
+    pub signature_entries: usize,
     /// Number of entries in the megaflow cache, at least 1.
     ///
-    /// Every entry of the exact-match cache refers to one of these.
+    /// Every entry of the exact-match and the signature cache refers to one of these.
     pub megaflow_entries: usize,
     /// Milliseconds without a hit after which an entry expires.
     pub idle_ms: u64,
@@ -151,6 +159,7 @@ impl Default for CacheOptions {
         Self {
             exact_entries: caches.exact.lines,
             exact_insert_one_in: caches.exact.insert_inverse,
+            signature_entries: MegaflowConfig::DEFAULT.signatures,
             megaflow_entries: caches.entries_max,
             idle_ms: milliseconds(max_idle),
             verify_one_in,
@@ -239,7 +248,10 @@ impl CacheOptions {
     /// Returns the options of the wildcard cache as packet threads know them.
     pub(crate) const fn wildcard(&self) -> Wildcard {
         match self.kind {
-            CacheKind::Megaflow => Wildcard::Megaflow,
+            CacheKind::Megaflow => {
+                let signatures = self.signature_entries;
+                Wildcard::Megaflow(MegaflowConfig { signatures, ..MegaflowConfig::DEFAULT })
+            }
             CacheKind::Gigaflow => Wildcard::Gigaflow(self.gigaflow.chain()),
         }
     }

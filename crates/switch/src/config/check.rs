@@ -148,6 +148,10 @@ impl Config {
         let exact_ok = exact == 0 || exact.is_power_of_two() && exact <= EXACT_ENTRIES_MAX;
         let exact_range = "0, or a power of two up to 16777216";
         range("caches.exact_entries", exact.to_string(), exact_ok, exact_range)?;
+        let signatures = caches.signature_entries;
+        let signatures_ok =
+            signatures == 0 || signatures.is_power_of_two() && signatures <= EXACT_ENTRIES_MAX;
+        range("caches.signature_entries", signatures.to_string(), signatures_ok, exact_range)?;
         let one_in = caches.exact_insert_one_in;
         range("caches.exact_insert_one_in", one_in.to_string(), one_in > 0, "at least 1")?;
         let megaflow = caches.megaflow_entries;

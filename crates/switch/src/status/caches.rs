@@ -19,6 +19,8 @@ pub struct CacheStatus {
     pub received: u64,
     /// Packets that hit the exact-match cache.
     pub exact_hits: u64,
+    /// Packets that hit the signature cache.
+    pub signature_hits: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache up to the end of their traversal.
@@ -103,6 +105,7 @@ impl CacheStatus {
             version: plane.version().number(),
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),
+            signature_hits: sum(|c| c.signature.hits.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
             gigaflow_hits: sum(|c| c.chain.hits.get()),
             upcalls: sum(|c| c.upcalls.get()),

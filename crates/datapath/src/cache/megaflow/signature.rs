@@ -1,0 +1,189 @@
+//! The signature cache: from the hash of a packet to the row of its megaflow.
+//!
+//! Tuple space search probes one subtable after another. With hundreds of masks most packets probe
+//! hundreds. This cache remembers, for each flow, the row that its last packet hit, in eight bytes: 16 bits
+//! of the hash (the signature), the subtable, and the row. The signature never decides: the row is
+//! compared with the packet under the mask of its subtable, as after any probe. So a line may be stale or
+//! belong to another flow, and a lookup still returns only rows that cover the packet.
+//!
+//! Open vSwitch has the same idea as its *signature match cache*. The exact-match cache needs 25 times the
+//! memory for a flow, so it holds far fewer flows in the same processor cache.
+//!
+//! A bucket is one processor cache line of eight flows. The low bits of the hash select the bucket, the
+//! high bits are the signature. A full bucket loses a random flow.
+
+use crate::cache::split_mix;
+
+/// The address of a megaflow: the number of its subtable, and its row there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowAddress {
+    /// Number of the subtable.
+    pub subtable: u32,
+    /// Row in the subtable.
+    pub row: u32,
+}
+
+/// The signature cache of one packet thread.
+#[derive(Debug)]
+pub struct SignatureCache {
+    buckets: Box<[Bucket]>,
+    /// Number of buckets less one.
+    mask: u64,
+    random: u64,
+}
+
+/// The flows of one processor cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Bucket([u64; FLOWS_PER_BUCKET]);
+
+const FLOWS_PER_BUCKET: usize = 8;
+
+/// A flow that no packet has: every stored flow has bit 48.
+const NO_FLOW: u64 = 0;
+
+/// Bits of the row, and of the number of the subtable above it.
+const ROW_BITS: u32 = 32;
+const SUBTABLE_BITS: u32 = 16;
+
+const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is one cache line");
+
+impl RowAddress {
+    /// No address.
+    pub(super) const NONE: Self = Self { subtable: u32::MAX, row: u32::MAX };
+}
+
+impl SignatureCache {
+    /// Creates an empty cache.
+    ///
+    /// The number of flows is rounded up to a power of two, at least eight.
+    #[must_use]
+    pub fn new(flows: usize, seed: u64) -> Self {
+        let buckets = flows.div_ceil(FLOWS_PER_BUCKET).next_power_of_two();
+        let empty = Bucket([NO_FLOW; FLOWS_PER_BUCKET]);
+        Self {
+            buckets: vec![empty; buckets].into_boxed_slice(),
+            mask: buckets as u64 - 1,
+            random: seed,
+        }
+    }
+
+    /// Returns the address that was stored for a flow with this signature.
+    ///
+    /// The caller compares the row with the packet: the flow may be another, and the row may be reused.
+    #[must_use]
+    #[inline]
+    pub fn candidate(&self, hash: u64) -> Option<RowAddress> {
+        let signature = signature_of(hash);
+        let flows = &self.buckets[self.bucket_of(hash)].0;
+        let position =
+            flows.iter().position(|flow| flow >> (ROW_BITS + SUBTABLE_BITS) == signature)?;
+        Some(address_of(flows[position]))
+    }
+
+    /// Stores the address of a flow.
+    ///
+    /// A flow with the same signature is replaced. A subtable above 65,535 is not stored.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, address: RowAddress) {
+        if address.subtable >> SUBTABLE_BITS != 0 {
+            return;
+        }
+        let signature = signature_of(hash);
+        let bucket = self.bucket_of(hash);
+        let flows = &mut self.buckets[bucket].0;
+        let position = flows
+            .iter()
+            .position(|flow| flow >> (ROW_BITS + SUBTABLE_BITS) == signature)
+            .or_else(|| flows.iter().position(|flow| *flow == NO_FLOW))
+            .unwrap_or_else(|| random_position(&mut self.random));
+        flows[position] = signature << (ROW_BITS + SUBTABLE_BITS)
+            | u64::from(address.subtable) << ROW_BITS
+            | u64::from(address.row);
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of buckets")]
+    const fn bucket_of(&self, hash: u64) -> usize {
+        (hash & self.mask) as usize
+    }
+}
+
+/// Returns the top 16 bits of the hash; one of them is always set.
+#[inline]
+const fn signature_of(hash: u64) -> u64 {
+    hash >> (ROW_BITS + SUBTABLE_BITS) | 1
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the two parts of the word")]
+const fn address_of(flow: u64) -> RowAddress {
+    RowAddress { subtable: (flow >> ROW_BITS) as u32 & 0xffff, row: flow as u32 }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "less than FLOWS_PER_BUCKET")]
+const fn random_position(random: &mut u64) -> usize {
+    (split_mix(random) % FLOWS_PER_BUCKET as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(flow: u64) -> u64 {
+        let mut state = flow;
+        split_mix(&mut state)
+    }
+
+    fn address(flow: u32) -> RowAddress {
+        RowAddress { subtable: flow % 1000, row: flow }
+    }
+
+    #[test]
+    fn a_flow_has_the_address_of_its_last_insertion() {
+        let mut cache = SignatureCache::new(64, 1);
+        assert_eq!(cache.candidate(hash(1)), None);
+        cache.insert(hash(1), address(1));
+        cache.insert(hash(1), address(2));
+        assert_eq!(cache.candidate(hash(1)), Some(address(2)));
+        assert_eq!(cache.candidate(hash(3)), None);
+    }
+
+    #[test]
+    fn a_hash_of_zero_is_no_empty_place() {
+        let mut cache = SignatureCache::new(8, 1);
+        assert_eq!(cache.candidate(0), None);
+        cache.insert(0, RowAddress { subtable: 0, row: 0 });
+        assert_eq!(cache.candidate(0), Some(RowAddress { subtable: 0, row: 0 }));
+    }
+
+    #[test]
+    fn the_largest_address_is_kept_and_a_larger_one_is_not() {
+        let mut cache = SignatureCache::new(8, 1);
+        let largest = RowAddress { subtable: 0xffff, row: u32::MAX };
+        cache.insert(hash(1), largest);
+        assert_eq!(cache.candidate(hash(1)), Some(largest));
+        cache.insert(hash(2), RowAddress { subtable: 0x1_0000, row: 0 });
+        assert_eq!(cache.candidate(hash(2)), None);
+    }
+
+    #[test]
+    fn nearly_all_flows_stay_while_half_of_the_places_are_used() {
+        let mut cache = SignatureCache::new(65_536, 1);
+        for flow in 0..32_768 {
+            cache.insert(hash(flow.into()), address(flow));
+        }
+        let stays = |flow: &u32| cache.candidate(hash((*flow).into())) == Some(address(*flow));
+        let found = (0..32_768).filter(stays).count();
+        assert!(found > 32_000, "{found}");
+    }
+
+    #[test]
+    fn a_full_bucket_keeps_its_last_flow() {
+        let mut cache = SignatureCache::new(8, 1);
+        for flow in 0..1000 {
+            cache.insert(hash(flow.into()), address(flow));
+            assert_eq!(cache.candidate(hash(flow.into())), Some(address(flow)));
+        }
+    }
+}
