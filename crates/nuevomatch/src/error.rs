@@ -24,6 +24,36 @@ pub enum Error {
         /// Lanes of the type.
         expected: usize,
     },
+    /// A rule has another number of fields than the schema.
+    #[error("the rule has {fields} fields, but the schema has {expected}: give each field a match")]
+    FieldCount {
+        /// Fields of the rule.
+        fields: usize,
+        /// Fields of the schema.
+        expected: usize,
+    },
+    /// A match has values outside its field, or none.
+    #[error("field {field}: the match is empty or exceeds {bits} bits: correct its values")]
+    InvalidField {
+        /// Number of the field, from 0.
+        field: usize,
+        /// Its width.
+        bits: u32,
+    },
+    /// A range of a field of several lanes is no box of lanes.
+    #[error("field {field}: a range of a field of over 32 bits must be a prefix: split the range")]
+    WideRange {
+        /// Number of the field, from 0.
+        field: usize,
+    },
+    /// A priority is too large.
+    #[error("priority {priority} is too large: priorities run from 0 to {max}, and 0 wins")]
+    Priority {
+        /// The refused priority.
+        priority: u32,
+        /// Largest priority.
+        max: u32,
+    },
     /// A rule has a range without values.
     #[error("rule {rule}: lane {lane} is from {low} to {high}: swap the ends of the range")]
     EmptyRange {

@@ -6,7 +6,10 @@
 //! finds the interval of the key's value with an index over sorted numbers, and compares the key
 //! with the rules of the bucket, 16 at once.
 //!
-//! [`CandidateIndex`] returns all boxes that contain a key.
+//! [`NuevoMatch`] is the classifier: of the rules that match a key, the one with the smallest
+//! priority wins. Rules that no iSet holds are in a remainder: a list, or hash tables.
+//! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
+//! verifies them.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).
@@ -29,6 +32,7 @@ mod error;
 mod schema;
 
 mod box_rule;
+mod rule;
 mod simd;
 
 pub mod index;
@@ -38,10 +42,17 @@ mod blocks;
 mod partition;
 
 mod candidates;
+mod remainder;
+
+mod classifier;
 
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
+pub use classifier::{
+    BestMatch, BucketCapacity, NuevoMatch, NuevoMatchSettings, NuevoMatchStatistics, SetStatistics,
+};
 pub use error::Error;
 pub use index::{LinearSegments, SegmentSettings, StartIndex, StaticTree};
 pub use partition::PartitionSettings;
+pub use rule::{FieldMatch, PRIORITY_MAX, PriorityRule};
 pub use schema::{FIELD_BITS_MAX, KeySchema, LANE_BITS_MAX};

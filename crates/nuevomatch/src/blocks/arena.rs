@@ -2,12 +2,15 @@
 
 use super::layout::BlockLayout;
 use crate::{
-    BoxRule,
-    simd::{BLOCK_RULES, Line},
+    rule::{PriorityRule, rank},
+    simd::{BLOCK_RULES, InstructionSet, Line},
 };
 
 /// Most rules of a bucket: the bits of a match mask.
 pub(crate) const BUCKET_RULES_MAX: usize = 64;
+
+/// Most lines of a block that are prefetched.
+const PREFETCH_LINES_MAX: usize = 8;
 
 /// Most blocks of a bucket.
 const RUN_BLOCKS_MAX: usize = BUCKET_RULES_MAX / BLOCK_RULES;
@@ -48,6 +51,14 @@ impl<const N: usize> RuleArena<N> {
 
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
+    }
+
+    /// Asks the processor to load the first block of a run.
+    #[inline]
+    pub(crate) fn prefetch(&self, instructions: InstructionSet, first: u32) {
+        let first = first as usize;
+        let lines = self.layout.lines().min(PREFETCH_LINES_MAX);
+        instructions.prefetch(&self.lines[first..first + lines]);
     }
 
     /// Returns the number of bytes of all blocks.
@@ -97,7 +108,7 @@ impl<const N: usize> RuleArena<N> {
     }
 
     /// Adds a rule to a run that has room and a layout that can hold the rule.
-    pub(crate) fn push(&mut self, run: &mut BlockRun, rule: &BoxRule<N>) {
+    pub(crate) fn push(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) {
         assert!(run.has_room(), "a rule is added where there is room");
         let at = usize::from(run.rules);
         run.rules += 1;
@@ -108,7 +119,7 @@ impl<const N: usize> RuleArena<N> {
     /// Removes a rule from a run, and returns whether the run had it.
     ///
     /// The last rule of the run takes its position.
-    pub(crate) fn remove(&mut self, run: &mut BlockRun, rule: &BoxRule<N>) -> bool {
+    pub(crate) fn remove(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) -> bool {
         let rules = usize::from(run.rules);
         let same =
             |at: &usize| self.value(run.first, *at) == rule.value && self.rule(*run, *at) == *rule;
@@ -120,16 +131,79 @@ impl<const N: usize> RuleArena<N> {
         true
     }
 
+    /// Adds a rule to a run in the order of ranks. The run has room.
+    pub(crate) fn insert_sorted(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) {
+        assert!(run.has_room(), "a rule is added where there is room");
+        let rank = rule.rank();
+        let mut at = usize::from(run.rules);
+        while at > 0 && self.rank(run.first, at - 1) > rank {
+            self.move_rule(*run, at - 1, at);
+            at -= 1;
+        }
+        run.rules += 1;
+        let block = self.block_range(*run, at);
+        self.layout.write(&mut self.lines[block], at % BLOCK_RULES, rule);
+    }
+
+    /// Removes a rule from a sorted run, and returns whether the run had it.
+    pub(crate) fn remove_sorted(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) -> bool {
+        let Some(at) = self.position(*run, rule) else { return false };
+        for next in at + 1..usize::from(run.rules) {
+            self.move_rule(*run, next, next - 1);
+        }
+        run.rules -= 1;
+        true
+    }
+
+    /// Moves the rules of a sorted run from position `at` on to an empty run.
+    pub(crate) fn split(&mut self, run: &mut BlockRun, at: usize, other: &mut BlockRun) {
+        for from in at..usize::from(run.rules) {
+            let rule = self.rule(*run, from);
+            self.push(other, &rule);
+        }
+        run.rules -= other.rules;
+    }
+
+    /// Makes a run available for others.
+    pub(crate) fn remove_run(&mut self, run: BlockRun) {
+        self.unused[usize::from(run.blocks)].push(run.first);
+    }
+
+    fn position(&self, run: BlockRun, rule: &PriorityRule<N>) -> Option<usize> {
+        let rank = rule.rank();
+        let same = |at: &usize| self.rank(run.first, *at) == rank && self.rule(run, *at) == *rule;
+        (0..usize::from(run.rules)).find(same)
+    }
+
+    fn move_rule(&mut self, run: BlockRun, from: usize, to: usize) {
+        let rule = self.rule(run, from);
+        let block = self.block_range(run, to);
+        self.layout.write(&mut self.lines[block], to % BLOCK_RULES, &rule);
+    }
+
+    /// Returns the rank of a rule of the run that starts with line `first`.
+    #[inline]
+    pub(crate) fn rank(&self, first: u32, at: usize) -> u64 {
+        let block = self.block(first, at);
+        let at = at % BLOCK_RULES;
+        rank(self.layout.priority(block, at), self.layout.value(block, at))
+    }
+
     /// Returns the rule at a position of a run.
-    pub(crate) fn rule(&self, run: BlockRun, at: usize) -> BoxRule<N> {
+    pub(crate) fn rule(&self, run: BlockRun, at: usize) -> PriorityRule<N> {
         self.layout.read(&self.lines[self.block_range(run, at)], at % BLOCK_RULES)
     }
 
     /// Returns the value of a rule of the run that starts with line `first`.
     #[inline]
     pub(crate) fn value(&self, first: u32, at: usize) -> u32 {
+        self.layout.value(self.block(first, at), at % BLOCK_RULES)
+    }
+
+    #[inline]
+    fn block(&self, first: u32, at: usize) -> &[Line] {
         let line = first as usize + at / BLOCK_RULES * self.layout.lines();
-        self.layout.value(&self.lines[line..line + self.layout.lines()], at % BLOCK_RULES)
+        &self.lines[line..line + self.layout.lines()]
     }
 
     fn block_range(&self, run: BlockRun, at: usize) -> std::ops::Range<usize> {

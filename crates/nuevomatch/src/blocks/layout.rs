@@ -10,11 +10,12 @@
 //! | half | 16 half words | 16 half words |
 //! | byte | 16 bytes | 16 bytes |
 //!
-//! The parts are sorted by size, thus each is aligned to its size. The 5-tuple with prefixes as
-//! addresses takes six lines, 24 bytes a rule.
+//! A lane in which a rule has a mask that is no prefix also has the masks, of the size of its low
+//! ends. The parts are sorted by size, thus each is aligned to its size. The 5-tuple with prefixes
+//! as addresses takes six lines, 24 bytes a rule. Priorities are one line more, at the end.
 
 use crate::{
-    BoxRule,
+    rule::PriorityRule,
     schema::lane_max,
     simd::{BLOCK_RULES, LINE_WORDS, Line},
 };
@@ -49,8 +50,36 @@ pub(crate) struct LaneSlot {
     pub(crate) low: Quarter,
     /// The high ends, or the bits of prefixes that do not count.
     pub(crate) high: Quarter,
+    /// The bits that must agree with the low end, if a rule has such a mask.
+    pub(crate) mask: Option<Quarter>,
     /// Last value of the lane.
     pub(crate) max: u32,
+}
+
+/// The rules that blocks must hold, lane by lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LayoutDemand<const N: usize> {
+    /// True if a range is no prefix.
+    has_ranges: [bool; N],
+    /// True if a mask is no prefix.
+    has_masks: [bool; N],
+    /// True if rules have priorities.
+    pub(crate) has_priorities: bool,
+}
+
+impl<const N: usize> LayoutDemand<N> {
+    /// Creates the demand of no rules.
+    pub(crate) const fn new(has_priorities: bool) -> Self {
+        Self { has_ranges: [false; N], has_masks: [false; N], has_priorities }
+    }
+
+    /// Adds a rule.
+    pub(crate) fn add(&mut self, rule: &PriorityRule<N>) {
+        for lane in 0..N {
+            self.has_ranges[lane] |= prefix(rule.low[lane], rule.high[lane]).is_none();
+            self.has_masks[lane] |= rule.mask[lane] != 0;
+        }
+    }
 }
 
 /// The layout of all blocks of one index.
@@ -59,6 +88,7 @@ pub(crate) struct BlockLayout<const N: usize> {
     slots: [LaneSlot; N],
     /// The values of the rules.
     values: Quarter,
+    priorities: Option<Quarter>,
     lines: usize,
     is_five_tuple: bool,
 }
@@ -67,24 +97,18 @@ impl<const N: usize> BlockLayout<N> {
     /// Chooses the layout for lanes and rules.
     ///
     /// A lane of more than 16 bits holds prefixes if all ranges of the rules are prefixes.
-    pub(crate) fn new(widths: &[u8; N], rules: &[BoxRule<N>]) -> Self {
-        let kinds: [LaneKind; N] = std::array::from_fn(|lane| match widths[lane] {
-            0 => LaneKind::Absent,
-            1..=8 => LaneKind::Byte,
-            9..=16 => LaneKind::Half,
-            _ if rules.iter().all(|rule| prefix(rule.low[lane], rule.high[lane]).is_some()) => {
-                LaneKind::Prefix
-            }
-            _ => LaneKind::Word,
-        });
-        Self::with_kinds(widths, kinds)
-    }
-
-    fn with_kinds(widths: &[u8; N], kinds: [LaneKind; N]) -> Self {
+    pub(crate) fn new(widths: &[u8; N], demand: &LayoutDemand<N>) -> Self {
         let mut slots: [LaneSlot; N] = std::array::from_fn(|lane| LaneSlot {
-            kind: kinds[lane],
+            kind: match widths[lane] {
+                0 => LaneKind::Absent,
+                1..=8 => LaneKind::Byte,
+                9..=16 => LaneKind::Half,
+                _ if demand.has_ranges[lane] => LaneKind::Word,
+                _ => LaneKind::Prefix,
+            },
             low: Quarter(0),
             high: Quarter(0),
+            mask: None,
             max: lane_max(widths[lane]),
         });
         let mut next = 0;
@@ -92,35 +116,49 @@ impl<const N: usize> BlockLayout<N> {
             next += quarters;
             Quarter(next - quarters)
         };
-        for slot in &mut slots {
-            match slot.kind {
-                LaneKind::Prefix => slot.low = take(4),
-                LaneKind::Word => (slot.low, slot.high) = (take(4), take(4)),
-                LaneKind::Absent | LaneKind::Half | LaneKind::Byte => {}
+        for (slot, has_mask) in slots.iter_mut().zip(demand.has_masks) {
+            if matches!(slot.kind, LaneKind::Prefix | LaneKind::Word) {
+                slot.low = take(4);
+                slot.mask = has_mask.then(|| take(4));
+            }
+            if slot.kind == LaneKind::Word {
+                slot.high = take(4);
             }
         }
         let values = take(4);
-        for slot in slots.iter_mut().filter(|slot| slot.kind == LaneKind::Half) {
-            (slot.low, slot.high) = (take(2), take(2));
+        for (slot, has_mask) in slots.iter_mut().zip(demand.has_masks) {
+            if slot.kind == LaneKind::Half {
+                (slot.low, slot.high) = (take(2), take(2));
+                slot.mask = has_mask.then(|| take(2));
+            }
         }
-        for slot in &mut slots {
+        for (slot, has_mask) in slots.iter_mut().zip(demand.has_masks) {
             match slot.kind {
                 LaneKind::Prefix => slot.high = take(1),
-                LaneKind::Byte => (slot.low, slot.high) = (take(1), take(1)),
+                LaneKind::Byte => {
+                    (slot.low, slot.high) = (take(1), take(1));
+                    slot.mask = has_mask.then(|| take(1));
+                }
                 LaneKind::Absent | LaneKind::Word | LaneKind::Half => {}
             }
         }
-        let lines = usize::from(next).div_ceil(4);
-        let five =
-            [LaneKind::Prefix, LaneKind::Prefix, LaneKind::Half, LaneKind::Half, LaneKind::Byte];
-        let is_five_tuple = kinds[..] == five && widths[..] == [32, 32, 16, 16, 8];
+        let mut lines = usize::from(next).div_ceil(4);
+        let is_five_tuple = widths[..] == [32, 32, 16, 16, 8]
+            && slots.iter().all(|slot| slot.mask.is_none() && slot.kind != LaneKind::Word);
         assert!(!is_five_tuple || lines == FIVE_TUPLE_LINES, "the kernel knows the layout");
-        Self { slots, values, lines, is_five_tuple }
+        let priorities = demand.has_priorities.then(|| Quarter::of_line(lines));
+        lines += usize::from(demand.has_priorities);
+        Self { slots, values, priorities, lines, is_five_tuple }
     }
 
     /// Returns the lanes.
     pub(crate) fn slots(&self) -> &[LaneSlot; N] {
         &self.slots
+    }
+
+    /// Returns whether rules have priorities. Then runs are in the order of ranks.
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.priorities.is_some()
     }
 
     /// Returns the number of lines of a block.
@@ -134,16 +172,17 @@ impl<const N: usize> BlockLayout<N> {
     }
 
     /// Returns whether a block can hold the rule.
-    pub(crate) fn can_hold(&self, rule: &BoxRule<N>) -> bool {
+    pub(crate) fn can_hold(&self, rule: &PriorityRule<N>) -> bool {
         self.slots.iter().enumerate().all(|(lane, slot)| {
             let (low, high) = (rule.low[lane], rule.high[lane]);
             let is_held = slot.kind != LaneKind::Prefix || prefix(low, high).is_some();
-            low <= high && high <= slot.max && is_held
+            let has_mask = slot.mask.is_some() || rule.mask[lane] == 0;
+            low <= high && high <= slot.max && is_held && has_mask
         })
     }
 
     /// Writes a rule to its position in a block, which can hold it.
-    pub(crate) fn write(&self, block: &mut [Line], at: usize, rule: &BoxRule<N>) {
+    pub(crate) fn write(&self, block: &mut [Line], at: usize, rule: &PriorityRule<N>) {
         for (lane, slot) in self.slots.iter().enumerate() {
             let (low, high) = (rule.low[lane], rule.high[lane]);
             match slot.kind {
@@ -165,28 +204,50 @@ impl<const N: usize> BlockLayout<N> {
                     slot.high.set_byte(block, at, high);
                 }
             }
+            if let Some(mask) = slot.mask {
+                match slot.kind {
+                    LaneKind::Absent => {}
+                    LaneKind::Prefix | LaneKind::Word => mask.set_word(block, at, rule.mask[lane]),
+                    LaneKind::Half => mask.set_half(block, at, rule.mask[lane]),
+                    LaneKind::Byte => mask.set_byte(block, at, rule.mask[lane]),
+                }
+            }
         }
         self.values.set_word(block, at, rule.value);
+        if let Some(priorities) = self.priorities {
+            priorities.set_word(block, at, rule.priority);
+        }
     }
 
     /// Reads the rule at a position of a block.
-    pub(crate) fn read(&self, block: &[Line], at: usize) -> BoxRule<N> {
-        let mut rule = BoxRule { low: [0; N], high: [0; N], value: self.value(block, at) };
+    pub(crate) fn read(&self, block: &[Line], at: usize) -> PriorityRule<N> {
+        let (priority, value) = (self.priority(block, at), self.values.word(block, at));
+        let mut rule = PriorityRule { low: [0; N], high: [0; N], mask: [0; N], priority, value };
         for (lane, slot) in self.slots.iter().enumerate() {
             (rule.low[lane], rule.high[lane]) = match slot.kind {
                 LaneKind::Absent => (0, 0),
                 LaneKind::Prefix => {
-                    let low = slot.low.word(block, at);
-                    let free =
-                        u32::MAX.checked_shl(slot.high.byte(block, at)).map_or(u32::MAX, |m| !m);
-                    (low, low | free)
+                    let (low, bits) = (slot.low.word(block, at), slot.high.byte(block, at));
+                    (low, low | u32::MAX.checked_shr(u32::BITS - bits).unwrap_or(0))
                 }
                 LaneKind::Word => (slot.low.word(block, at), slot.high.word(block, at)),
                 LaneKind::Half => (slot.low.half(block, at), slot.high.half(block, at)),
                 LaneKind::Byte => (slot.low.byte(block, at), slot.high.byte(block, at)),
             };
+            rule.mask[lane] = slot.mask.map_or(0, |mask| match slot.kind {
+                LaneKind::Absent => 0,
+                LaneKind::Prefix | LaneKind::Word => mask.word(block, at),
+                LaneKind::Half => mask.half(block, at),
+                LaneKind::Byte => mask.byte(block, at),
+            });
         }
         rule
+    }
+
+    /// Returns the priority of the rule at a position of a block.
+    #[inline]
+    pub(crate) fn priority(&self, block: &[Line], at: usize) -> u32 {
+        self.priorities.map_or(0, |priorities| priorities.word(block, at))
     }
 
     /// Returns the value of the rule at a position of a block.
@@ -204,6 +265,11 @@ fn prefix(low: u32, high: u32) -> Option<u32> {
 }
 
 impl Quarter {
+    #[expect(clippy::cast_possible_truncation, reason = "a block has few lines")]
+    const fn of_line(line: usize) -> Self {
+        Self(line as u16 * 4)
+    }
+
     /// Returns the line of an array of words.
     #[inline]
     pub(crate) fn line(self, block: &[Line]) -> &Line {

@@ -4,4 +4,4 @@ mod arena;
 mod layout;
 
 pub(crate) use arena::{BUCKET_RULES_MAX, BlockRun, RuleArena};
-pub(crate) use layout::{BlockLayout, FIVE_TUPLE_LINES, LaneKind, Quarter};
+pub(crate) use layout::{BlockLayout, FIVE_TUPLE_LINES, LaneKind, LayoutDemand, Quarter};

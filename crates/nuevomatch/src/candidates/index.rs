@@ -9,18 +9,15 @@ use std::ops::ControlFlow;
 use super::set::IndexedSet;
 use crate::{
     BoxRule, Error, KeySchema, PartitionSettings, StartIndex, StaticTree,
-    blocks::{BlockLayout, RuleArena},
+    blocks::{BlockLayout, LayoutDemand, RuleArena},
     box_rule::widths,
-    partition::{LaneCover, cover_lane, rules_max},
-    schema::lane_max,
+    partition::IsetPlanner,
+    rule::PriorityRule,
     simd::{InstructionSet, MatchJob},
 };
 
 /// Most keys of one batch.
 pub const CANDIDATE_BATCH_MAX: usize = 32;
-
-/// Most lines of the first block of a bucket that are prefetched.
-const PREFETCH_LINES_MAX: usize = 8;
 
 /// An index over boxes of `N` lanes, without priorities.
 ///
@@ -119,22 +116,20 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
             return Err(too_many);
         }
         rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
-        let mut arena = RuleArena::new(BlockLayout::new(&widths, rules));
-        let mut available: Vec<u32> = (0..).take(rules.len()).collect();
-        let mut is_covered = vec![false; rules.len()];
-        let mut sets = Vec::new();
-        while sets.len() < settings.sets_max {
-            let (lane, cover) = best_cover(&available, rules, &widths, settings);
-            if cover.members.len() < settings.rules_min(rules.len()) {
-                break;
-            }
-            let width = widths[lane];
-            let set = IndexedSet::build(lane, width, &cover, rules, &mut arena, index_settings);
-            sets.push(set.ok_or(too_many)?);
-            cover.members.iter().for_each(|rule| is_covered[*rule as usize] = true);
-            available.retain(|rule| !is_covered[*rule as usize]);
-        }
-        Ok((Self { instructions: InstructionSet::best(), sets, arena }, available))
+        let mut demand = LayoutDemand::new(false);
+        rules.iter().for_each(|rule| demand.add(&rule.into()));
+        let mut arena = RuleArena::new(BlockLayout::new(&widths, &demand));
+        let range = |rule: u32, lane: usize| {
+            let rule = &rules[rule as usize];
+            (rule.low[lane], rule.high[lane])
+        };
+        let plan = IsetPlanner::new(&widths, rules.len(), range).plan(settings);
+        let rule = |at: u32| PriorityRule::from(&rules[at as usize]);
+        let build =
+            |set| IndexedSet::build(set, widths[set.lane], rule, &mut arena, index_settings);
+        let sets: Option<Vec<_>> = plan.sets.iter().map(build).collect();
+        let sets = sets.ok_or(too_many)?;
+        Ok((Self { instructions: InstructionSet::best(), sets, arena }, plan.left_out))
     }
 
     /// Calls `found` with every value of which the box contains a key.
@@ -216,14 +211,12 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         let mut values = [0; CANDIDATE_BATCH_MAX];
         let mut positions = [0; CANDIDATE_BATCH_MAX];
         let (values, positions) = (&mut values[..count], &mut positions[..count]);
-        set.find_runs(jobs.iter().map(|job| keys[job.key as usize]), values, positions);
+        set.find_buckets(jobs.iter().map(|job| keys[job.key as usize]), values, positions);
         let lines = self.arena.lines();
-        let prefetched = self.arena.layout().lines().min(PREFETCH_LINES_MAX);
         for (job, position) in jobs.iter_mut().zip(positions) {
             let run = set.run(*position);
             (job.first, job.rules) = (run.first, u32::from(run.rules));
-            let first = run.first as usize;
-            self.instructions.prefetch(&lines[first..first + prefetched]);
+            self.arena.prefetch(self.instructions, run.first);
         }
         let layout = self.arena.layout();
         self.instructions.match_blocks(layout, lines, keys, jobs, &mut masks[..count]);
@@ -250,6 +243,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// is no prefix in a lane where all rules of the build were prefixes, or that has no values.
     /// Takes time proportional to the size of a bucket, and allocates only if a bucket grows.
     pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
+        let rule = &PriorityRule::from(rule);
         let can_hold = self.arena.layout().can_hold(rule);
         let arena = &mut self.arena;
         can_hold
@@ -265,6 +259,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     ///
     /// Takes time proportional to the size of a bucket, and allocates nothing.
     pub fn remove(&mut self, rule: &BoxRule<N>) -> bool {
+        let rule = &PriorityRule::from(rule);
         let can_hold = self.arena.layout().can_hold(rule);
         let arena = &mut self.arena;
         can_hold
@@ -300,36 +295,3 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
 
 /// Most rules of an index: their positions are numbers of 32 bits.
 const RULES_MAX: usize = u32::MAX as usize;
-
-/// Returns the lane in which most rules fit into buckets, and the buckets.
-fn best_cover<const N: usize>(
-    available: &[u32],
-    rules: &[BoxRule<N>],
-    widths: &[u8; N],
-    settings: &PartitionSettings,
-) -> (usize, LaneCover) {
-    let range = |rule: u32, lane: usize| {
-        let rule = &rules[rule as usize];
-        (rule.low[lane], rule.high[lane])
-    };
-    let mut bounds: Vec<(usize, usize)> = (0..N)
-        .map(|lane| {
-            let ranges = available.iter().map(|rule| range(*rule, lane));
-            let max = lane_max(widths[lane]);
-            (rules_max(ranges, widths[lane], max, settings.bucket_rules), lane)
-        })
-        .collect();
-    bounds.sort_by_key(|(bound, lane)| (std::cmp::Reverse(*bound), *lane));
-    let mut best = (0, LaneCover::default());
-    for (bound, lane) in bounds {
-        if bound <= best.1.members.len() {
-            break;
-        }
-        let (capacity, fill) = (settings.bucket_rules, settings.bucket_fill());
-        let cover = cover_lane(available, |rule| range(rule, lane), capacity, fill);
-        if cover.members.len() > best.1.members.len() {
-            best = (lane, cover);
-        }
-    }
-    best
-}

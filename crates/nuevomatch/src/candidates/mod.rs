@@ -4,3 +4,4 @@ mod index;
 mod set;
 
 pub use index::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
+pub(crate) use set::IndexedSet;

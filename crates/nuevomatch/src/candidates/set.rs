@@ -1,10 +1,12 @@
 //! One iSet: an index over the starts of its buckets, and a run of blocks for each bucket.
 
 use crate::{
-    BoxRule, StartIndex,
+    StartIndex,
     blocks::{BlockRun, RuleArena},
-    partition::LaneCover,
+    partition::PlannedSet,
+    rule::PriorityRule,
     schema::lane_max,
+    simd::BLOCK_RULES,
 };
 
 /// One iSet.
@@ -26,35 +28,40 @@ impl<I: StartIndex> IndexedSet<I> {
     ///
     /// Returns nothing if the arena cannot hold the rules.
     pub(crate) fn build<const N: usize>(
-        lane: usize,
+        set: &PlannedSet,
         width: u8,
-        cover: &LaneCover,
-        rules: &[BoxRule<N>],
+        rule: impl Fn(u32) -> PriorityRule<N>,
         arena: &mut RuleArena<N>,
         settings: &I::Settings,
     ) -> Option<Self> {
+        let PlannedSet { lane, cover } = set;
         let mut starts: Vec<u32> = cover.buckets.iter().map(|(start, _)| *start).collect();
         *starts.first_mut()? = 0;
-        let blocks = |rules: usize| rules.div_ceil(crate::simd::BLOCK_RULES);
+        let blocks = |rules: usize| rules.div_ceil(BLOCK_RULES);
         arena.reserve(cover.buckets.iter().map(|(_, rules)| blocks(*rules)).sum());
         let mut members = cover.members.iter();
+        let mut bucket = Vec::new();
         let mut runs = Vec::with_capacity(starts.len());
         for &(_, count) in &cover.buckets {
             let mut run = arena.add_run(blocks(count))?;
-            for &rule in members.by_ref().take(count) {
-                arena.push(&mut run, &rules[rule as usize]);
+            bucket.clear();
+            bucket.extend(members.by_ref().take(count).map(|member| rule(*member)));
+            if arena.layout().has_priorities() {
+                bucket.sort_by_key(PriorityRule::rank);
             }
+            bucket.iter().for_each(|rule| arena.push(&mut run, rule));
             runs.push(run);
         }
         let index = I::build(&starts, settings);
-        Some(Self { lane, max: lane_max(width), index, starts, runs, rules: cover.members.len() })
+        let max = lane_max(width);
+        Some(Self { lane: *lane, max, index, starts, runs, rules: cover.members.len() })
     }
 
-    /// Writes the blocks of the bucket of each key.
+    /// Writes the position of the bucket of each key.
     ///
     /// `values` and `positions` are room for as many numbers as there are keys.
     #[inline]
-    pub(crate) fn find_runs<const N: usize>(
+    pub(crate) fn find_buckets<const N: usize>(
         &self,
         keys: impl Iterator<Item = [u32; N]>,
         values: &mut [u32],
@@ -73,7 +80,7 @@ impl<I: StartIndex> IndexedSet<I> {
     }
 
     /// Returns the bucket that contains the range of a box in this lane, if one does.
-    pub(crate) fn find_bucket<const N: usize>(&self, rule: &BoxRule<N>) -> Option<usize> {
+    pub(crate) fn find_bucket<const N: usize>(&self, rule: &PriorityRule<N>) -> Option<usize> {
         let (low, high) = (rule.low[self.lane], rule.high[self.lane]);
         let bucket = self.index.find(low);
         self.starts.get(bucket + 1).is_none_or(|next| high < *next).then_some(bucket)
@@ -84,14 +91,18 @@ impl<I: StartIndex> IndexedSet<I> {
         &mut self,
         bucket: usize,
         may_grow: bool,
-        rule: &BoxRule<N>,
+        rule: &PriorityRule<N>,
         arena: &mut RuleArena<N>,
     ) -> bool {
         let run = &mut self.runs[bucket];
         if !(run.has_room() || may_grow && arena.grow(run)) {
             return false;
         }
-        arena.push(run, rule);
+        if arena.layout().has_priorities() {
+            arena.insert_sorted(run, rule);
+        } else {
+            arena.push(run, rule);
+        }
         self.rules += 1;
         true
     }
@@ -100,12 +111,28 @@ impl<I: StartIndex> IndexedSet<I> {
     pub(crate) fn remove<const N: usize>(
         &mut self,
         bucket: usize,
-        rule: &BoxRule<N>,
+        rule: &PriorityRule<N>,
         arena: &mut RuleArena<N>,
     ) -> bool {
-        let is_removed = arena.remove(&mut self.runs[bucket], rule);
+        let run = &mut self.runs[bucket];
+        let is_removed = if arena.layout().has_priorities() {
+            arena.remove_sorted(run, rule)
+        } else {
+            arena.remove(run, rule)
+        };
         self.rules -= usize::from(is_removed);
         is_removed
+    }
+
+    /// Calls `each` with every rule.
+    pub(crate) fn for_each<const N: usize>(
+        &self,
+        arena: &RuleArena<N>,
+        mut each: impl FnMut(PriorityRule<N>),
+    ) {
+        for run in &self.runs {
+            (0..usize::from(run.rules)).for_each(|at| each(arena.rule(*run, at)));
+        }
     }
 
     /// Returns the lane of the iSet.
@@ -121,6 +148,11 @@ impl<I: StartIndex> IndexedSet<I> {
     /// Returns the number of buckets.
     pub(crate) fn buckets_count(&self) -> usize {
         self.runs.len()
+    }
+
+    /// Returns the number of bytes of the index alone.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index.bytes()
     }
 
     /// Returns the number of bytes apart from blocks.

@@ -4,10 +4,9 @@
 //! into buckets of limited size, so that no rule crosses a border. Thus the rules that contain a key
 //! are in one bucket.
 
-mod bounds;
+mod plan;
 mod relaxed;
 mod settings;
 
-pub(crate) use bounds::rules_max;
-pub(crate) use relaxed::{LaneCover, cover_lane};
+pub(crate) use plan::{IsetPlan, IsetPlanner, PlannedSet, SETS_MAX};
 pub use settings::PartitionSettings;

@@ -42,34 +42,27 @@ struct RangeNode {
 
 /// Returns the largest set of rules in buckets of at most `capacity` rules.
 ///
-/// `range` is the range of a rule in the lane. Buckets are merged up to `fill` rules. If a bucket
-/// cannot hold all rules, it keeps those at the earliest positions.
-pub(crate) fn cover_lane(
-    available: &[u32],
-    range: impl Fn(u32) -> (u32, u32),
+/// `sorted` are ranges and positions of rules, in the order of rising starts and falling ends. The
+/// start is in the upper half, and the complement of the end in the lower half. Buckets are merged
+/// up to `fill` rules. If a bucket cannot hold all rules, it keeps those at the earliest positions.
+pub(super) fn cover_sorted(
+    sorted: impl Iterator<Item = (u64, u32)>,
+    rules: usize,
     capacity: usize,
     fill: usize,
 ) -> LaneCover {
-    let mut sorted: Vec<(u64, u32)> = available
-        .iter()
-        .map(|&rule| {
-            let (low, high) = range(rule);
-            (u64::from(low) << 32 | u64::from(!high), rule)
-        })
-        .collect();
-    sorted.sort_unstable();
-    let (mut nodes, order) = forest(&sorted);
+    let (mut nodes, order) = forest(sorted, rules);
     choose(&mut nodes, capacity);
     buckets(&nodes, &order, capacity, fill)
 }
 
 /// Builds the forest in pre-order, and the rules in the order of its nodes.
 #[expect(clippy::cast_possible_truncation, reason = "a range is two words")]
-fn forest(sorted: &[(u64, u32)]) -> (Vec<RangeNode>, Vec<u32>) {
-    let mut nodes: Vec<RangeNode> = Vec::with_capacity(sorted.len());
-    let mut order = Vec::with_capacity(sorted.len());
+fn forest(sorted: impl Iterator<Item = (u64, u32)>, rules: usize) -> (Vec<RangeNode>, Vec<u32>) {
+    let mut nodes: Vec<RangeNode> = Vec::with_capacity(rules);
+    let mut order = Vec::with_capacity(rules);
     let mut open: Vec<usize> = Vec::new();
-    for &(range, rule) in sorted {
+    for (range, rule) in sorted {
         let (low, high) = ((range >> 32) as u32, !(range as u32));
         while let Some(closed) = open.pop_if(|node| nodes[*node].high < low) {
             nodes[closed].end = order.len();
@@ -147,6 +140,13 @@ mod tests {
 
     use super::*;
 
+    fn cover(ranges: &[(u32, u32)], capacity: usize, fill: usize) -> LaneCover {
+        let key = |(low, high): &(u32, u32)| u64::from(*low) << 32 | u64::from(!*high);
+        let mut sorted: Vec<(u64, u32)> = ranges.iter().map(key).zip(0..).collect();
+        sorted.sort_unstable();
+        cover_sorted(sorted.into_iter(), ranges.len(), capacity, fill)
+    }
+
     /// Returns the largest cover by trying every subset of borders between values.
     fn by_brute_force(ranges: &[(u32, u32)], capacity: usize, last: u32) -> usize {
         // best[v]: most rules in buckets that end below v.
@@ -196,9 +196,7 @@ mod tests {
             capacity in 1_usize..9,
             fill in 1_usize..9,
         ) {
-            let all: Vec<u32> = (0..).take(ranges.len()).collect();
-            let range = |rule: u32| ranges[rule as usize];
-            let cover = cover_lane(&all, range, capacity, fill.min(capacity));
+            let cover = cover(&ranges, capacity, fill.min(capacity));
             check(&ranges, &cover, capacity);
             prop_assert_eq!(cover.members.len(), by_brute_force(&ranges, capacity, 15));
         }
@@ -209,8 +207,7 @@ mod tests {
             capacity in 1_usize..9,
         ) {
             let ranges: Vec<_> = ranges.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
-            let all: Vec<u32> = (0..).take(ranges.len()).collect();
-            let cover = cover_lane(&all, |rule| ranges[rule as usize], capacity, capacity);
+            let cover = cover(&ranges, capacity, capacity);
             check(&ranges, &cover, capacity);
         }
     }

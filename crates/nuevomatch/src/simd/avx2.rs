@@ -11,11 +11,11 @@
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvttss_si32, _mm_loadu_si128,
     _mm_max_epu8, _mm_min_epu8, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_ss, _mm_set1_epi8,
-    _mm_srli_si128, _mm256_and_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
-    _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32, _mm256_extracti128_si256,
-    _mm256_loadu_si256, _mm256_max_epu16, _mm256_max_epu32, _mm256_min_epu16, _mm256_min_epu32,
-    _mm256_movemask_ps, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
-    _mm256_srlv_epi32, _mm256_xor_si256,
+    _mm_setzero_si128, _mm_srli_si128, _mm_xor_si128, _mm256_and_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu16, _mm256_max_epu32,
+    _mm256_min_epu16, _mm256_min_epu32, _mm256_movemask_ps, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_setzero_si256, _mm256_srlv_epi32, _mm256_xor_si256,
 };
 
 use super::{
@@ -155,6 +155,21 @@ fn match_blocks<const N: usize>(
                     bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
                 }
             };
+            if let Some(bits) = slot.mask {
+                mask &= match slot.kind {
+                    LaneKind::Absent => u16::MAX,
+                    LaneKind::Prefix | LaneKind::Word => {
+                        masked_words(low.line(block), bits.line(block), key)
+                    }
+                    LaneKind::Half => {
+                        masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
+                    }
+                    LaneKind::Byte => {
+                        let values = load_quarter(low.quarter(block));
+                        masked_bytes(values, load_quarter(bits.quarter(block)), key)
+                    }
+                };
+            }
         }
         mask
     });
@@ -195,8 +210,7 @@ fn halves(low: __m256i, high: __m256i, key: u32) -> u16 {
     let from = _mm256_cmpeq_epi16(_mm256_max_epu16(low, key), key);
     let to = _mm256_cmpeq_epi16(_mm256_min_epu16(high, key), key);
     let both = _mm256_and_si256(from, to);
-    let packed = _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
-    _mm_movemask_epi8(packed) as u16
+    half_mask(both)
 }
 
 #[inline]
@@ -206,6 +220,45 @@ fn bytes(low: __m128i, high: __m128i, key: u32) -> u16 {
     let from = _mm_cmpeq_epi8(_mm_max_epu8(low, key), key);
     let to = _mm_cmpeq_epi8(_mm_min_epu8(high, key), key);
     _mm_movemask_epi8(_mm_and_si128(from, to)) as u16
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
+    let key = _mm256_set1_epi32(key.cast_signed());
+    let agree = |values, masks| {
+        let differ = _mm256_and_si256(_mm256_xor_si256(key, values), masks);
+        word_mask(_mm256_cmpeq_epi32(differ, _mm256_setzero_si256()))
+    };
+    let ([values, more_values], [masks, more_masks]) =
+        (Quarter::pairs(values), Quarter::pairs(masks));
+    agree(load_half(values), load_half(masks))
+        | agree(load_half(more_values), load_half(more_masks)) << 8
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn masked_halves(values: __m256i, masks: __m256i, key: u32) -> u16 {
+    let differ = _mm256_xor_si256(_mm256_set1_epi16((key as u16).cast_signed()), values);
+    half_mask(_mm256_cmpeq_epi16(_mm256_and_si256(differ, masks), _mm256_setzero_si256()))
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn masked_bytes(values: __m128i, masks: __m128i, key: u32) -> u16 {
+    let differ = _mm_xor_si128(_mm_set1_epi8((key as u8).cast_signed()), values);
+    _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_and_si128(differ, masks), _mm_setzero_si128())) as u16
+}
+
+/// Returns one bit for each half word of a comparison.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn half_mask(compared: __m256i) -> u16 {
+    let (low, high) = (_mm256_castsi256_si128(compared), _mm256_extracti128_si256::<1>(compared));
+    _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u16
 }
 
 /// Returns one bit for each word of a comparison.

@@ -9,8 +9,9 @@
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_cmpge_epu8_mask, _mm_cmple_epu8_mask, _mm_cvttss_si32,
-    _mm_loadu_si128, _mm_set_ss, _mm_set1_epi8, _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask,
-    _mm256_cmple_epu32_mask, _mm256_loadu_si256, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm_loadu_si128, _mm_set_ss, _mm_set1_epi8, _mm_testn_epi8_mask, _mm_xor_si128,
+    _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask, _mm256_cmple_epu32_mask, _mm256_loadu_si256,
+    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_testn_epi16_mask, _mm256_xor_si256,
     _mm512_cmpge_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cvtepu8_epi32, _mm512_load_si512,
     _mm512_loadu_si512, _mm512_set1_epi32, _mm512_srlv_epi32, _mm512_testn_epi32_mask,
     _mm512_xor_si512,
@@ -62,7 +63,7 @@ impl Avx512 {
     ) {
         if layout.is_five_tuple() {
             // SAFETY: `self` exists only where `detect` found these features.
-            unsafe { match_five_tuples(lines, keys, jobs, masks) }
+            unsafe { match_five_tuples(layout.lines(), lines, keys, jobs, masks) }
         } else {
             // SAFETY: `self` exists only where `detect` found these features.
             unsafe { match_blocks(layout, lines, keys, jobs, masks) }
@@ -152,6 +153,21 @@ fn match_blocks<const N: usize>(
                     bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
                 }
             };
+            if let Some(bits) = slot.mask {
+                mask &= match slot.kind {
+                    LaneKind::Absent => u16::MAX,
+                    LaneKind::Prefix | LaneKind::Word => {
+                        masked_words(load(low.line(block)), load(bits.line(block)), key)
+                    }
+                    LaneKind::Half => {
+                        masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
+                    }
+                    LaneKind::Byte => {
+                        let values = load_quarter(low.quarter(block));
+                        masked_bytes(values, load_quarter(bits.quarter(block)), key)
+                    }
+                };
+            }
         }
         mask
     });
@@ -162,12 +178,13 @@ fn match_blocks<const N: usize>(
 /// It makes no decisions about the layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn match_five_tuples<const N: usize>(
+    block_lines: usize,
     lines: &[Line],
     keys: &[[u32; N]],
     jobs: &[MatchJob],
     masks: &mut [u64],
 ) {
-    for_blocks(FIVE_TUPLE_LINES, lines, keys, jobs, masks, |block, key| {
+    for_blocks(block_lines, lines, keys, jobs, masks, |block, key| {
         let (Some([source, destination, _, ports, more_ports, rest]), Some(key)) =
             (block.first_chunk::<FIVE_TUPLE_LINES>(), key.first_chunk::<5>())
         else {
@@ -212,6 +229,30 @@ fn halves(low: __m256i, high: __m256i, key: u32) -> u16 {
 fn bytes(low: __m128i, high: __m128i, key: u32) -> u16 {
     let key = _mm_set1_epi8((key as u8).cast_signed());
     _mm_cmple_epu8_mask(low, key) & _mm_cmpge_epu8_mask(high, key)
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn masked_words(values: __m512i, masks: __m512i, key: u32) -> u16 {
+    let differ = _mm512_xor_si512(_mm512_set1_epi32(key.cast_signed()), values);
+    _mm512_testn_epi32_mask(differ, masks)
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn masked_halves(values: __m256i, masks: __m256i, key: u32) -> u16 {
+    let differ = _mm256_xor_si256(_mm256_set1_epi16((key as u16).cast_signed()), values);
+    _mm256_testn_epi16_mask(differ, masks)
+}
+
+/// Compares a key with 16 values in the bits of their masks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn masked_bytes(values: __m128i, masks: __m128i, key: u32) -> u16 {
+    let differ = _mm_xor_si128(_mm_set1_epi8((key as u8).cast_signed()), values);
+    _mm_testn_epi8_mask(differ, masks)
 }
 
 #[inline]

@@ -67,22 +67,31 @@ fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u
     for rule in 0..BLOCK_RULES {
         let contains = layout.slots().iter().zip(key).all(|(slot, key)| {
             let key = key & slot.max;
-            match slot.kind {
+            let agrees = slot.mask.is_none_or(|mask| match slot.kind {
                 LaneKind::Absent => true,
-                LaneKind::Prefix => {
-                    let differ = key ^ slot.low.word(block, rule);
-                    differ.checked_shr(slot.high.byte(block, rule)).unwrap_or(0) == 0
+                LaneKind::Prefix | LaneKind::Word => {
+                    (key ^ slot.low.word(block, rule)) & mask.word(block, rule) == 0
                 }
-                LaneKind::Word => {
-                    slot.low.word(block, rule) <= key && key <= slot.high.word(block, rule)
+                LaneKind::Half => (key ^ slot.low.half(block, rule)) & mask.half(block, rule) == 0,
+                LaneKind::Byte => (key ^ slot.low.byte(block, rule)) & mask.byte(block, rule) == 0,
+            });
+            agrees
+                && match slot.kind {
+                    LaneKind::Absent => true,
+                    LaneKind::Prefix => {
+                        let differ = key ^ slot.low.word(block, rule);
+                        differ.checked_shr(slot.high.byte(block, rule)).unwrap_or(0) == 0
+                    }
+                    LaneKind::Word => {
+                        slot.low.word(block, rule) <= key && key <= slot.high.word(block, rule)
+                    }
+                    LaneKind::Half => {
+                        slot.low.half(block, rule) <= key && key <= slot.high.half(block, rule)
+                    }
+                    LaneKind::Byte => {
+                        slot.low.byte(block, rule) <= key && key <= slot.high.byte(block, rule)
+                    }
                 }
-                LaneKind::Half => {
-                    slot.low.half(block, rule) <= key && key <= slot.high.half(block, rule)
-                }
-                LaneKind::Byte => {
-                    slot.low.byte(block, rule) <= key && key <= slot.high.byte(block, rule)
-                }
-            }
         });
         mask |= u16::from(contains) << rule;
     }

@@ -4,8 +4,8 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    BoxRule,
-    blocks::{BlockLayout, BlockRun, RuleArena},
+    blocks::{BlockLayout, BlockRun, LayoutDemand, RuleArena},
+    rule::{PRIORITY_MAX, PriorityRule},
     schema::lane_max,
 };
 
@@ -34,26 +34,36 @@ fn range(width: u8, only_prefixes: bool) -> impl Strategy<Value = (u32, u32)> {
     })
 }
 
-fn rule<const N: usize>(widths: [u8; N], prefixes: [bool; N]) -> impl Strategy<Value = BoxRule<N>> {
+fn rule<const N: usize>(
+    widths: [u8; N],
+    [prefixes, masks]: [[bool; N]; 2],
+) -> impl Strategy<Value = PriorityRule<N>> {
     let ranges: Vec<_> = (0..N).map(|lane| range(widths[lane], prefixes[lane])).collect();
-    (ranges, any::<u32>()).prop_map(|(ranges, value)| BoxRule {
+    let numbers = (vec(any::<u32>(), N..=N), 0..=PRIORITY_MAX, any::<u32>());
+    (ranges, numbers).prop_map(move |(ranges, (bits, priority, value))| PriorityRule {
         low: std::array::from_fn(|lane| ranges[lane].0),
         high: std::array::from_fn(|lane| ranges[lane].1),
+        // Few bits, so that some keys agree.
+        mask: std::array::from_fn(|lane| {
+            let mask = bits[lane] & bits[lane] >> 7 & bits[lane] >> 13 & lane_max(widths[lane]);
+            if masks[lane] { mask } else { 0 }
+        }),
+        priority,
         value,
     })
 }
 
 /// Buckets of rules, and keys that are corners of rules or any values.
-type MatchCase<const N: usize> = (Vec<Vec<BoxRule<N>>>, Vec<[u32; N]>);
+type MatchCase<const N: usize> = (Vec<Vec<PriorityRule<N>>>, Vec<[u32; N]>);
 
 fn case<const N: usize>(
     widths: [u8; N],
-    prefixes: [bool; N],
+    kinds: [[bool; N]; 2],
 ) -> impl Strategy<Value = MatchCase<N>> {
-    let buckets = vec(vec(rule(widths, prefixes), 0..=64), 1..4);
+    let buckets = vec(vec(rule(widths, kinds), 0..=64), 1..4);
     let key = (vec((any::<prop::sample::Index>(), 0_u32..5, value()), N..=N), any::<u8>());
     (buckets, vec(key, 1..33)).prop_map(|(buckets, keys)| {
-        let rules: Vec<BoxRule<N>> = buckets.iter().flatten().copied().collect();
+        let rules: Vec<PriorityRule<N>> = buckets.iter().flatten().copied().collect();
         let lane_value = |lane: usize, (rule, choice, any): &(prop::sample::Index, u32, u32)| {
             if rules.is_empty() {
                 return *any;
@@ -73,25 +83,29 @@ fn case<const N: usize>(
     })
 }
 
-fn check<const N: usize>(widths: [u8; N], (buckets, keys): &MatchCase<N>) {
-    let rules: Vec<BoxRule<N>> = buckets.iter().flatten().copied().collect();
-    let mut arena = RuleArena::new(BlockLayout::new(&widths, &rules));
-    let fill = |rules: &Vec<BoxRule<N>>| -> BlockRun {
+fn check<const N: usize>(widths: [u8; N], has_priorities: bool, (buckets, keys): &MatchCase<N>) {
+    let mut demand = LayoutDemand::new(has_priorities);
+    buckets.iter().flatten().for_each(|rule| demand.add(rule));
+    let mut arena = RuleArena::new(BlockLayout::new(&widths, &demand));
+    let fill = |rules: &Vec<PriorityRule<N>>| -> BlockRun {
         let mut run = arena.add_run(rules.len().div_ceil(BLOCK_RULES).max(1)).unwrap();
         rules.iter().for_each(|rule| arena.push(&mut run, rule));
         run
     };
     let runs: Vec<BlockRun> = buckets.iter().map(fill).collect();
     for (run, rules) in runs.iter().zip(buckets) {
-        let read: Vec<BoxRule<N>> = (0..rules.len()).map(|at| arena.rule(*run, at)).collect();
-        assert_eq!(&read, rules);
+        for (at, rule) in rules.iter().enumerate() {
+            let priority = if has_priorities { rule.priority } else { 0 };
+            let expected = PriorityRule { priority, ..*rule };
+            assert_eq!(arena.rule(*run, at), expected);
+        }
     }
     let jobs: Vec<(MatchJob, u64)> = (0..keys.len())
         .flat_map(|key| (0..runs.len()).map(move |run| (key, run)))
         .map(|(key, run)| {
             let inside: [u32; N] =
                 std::array::from_fn(|lane| keys[key][lane] & lane_max(widths[lane]));
-            let contains = buckets[run].iter().map(|rule| rule.contains(&inside));
+            let contains = buckets[run].iter().map(|rule| rule.matches(&inside));
             let mask = contains.enumerate().fold(0, |mask, (at, is)| mask | u64::from(is) << at);
             let (first, rules) = (runs[run].first, u32::from(runs[run].rules));
             (MatchJob { key: u32::try_from(key).unwrap(), first, rules }, mask)
@@ -108,23 +122,32 @@ fn check<const N: usize>(widths: [u8; N], (buckets, keys): &MatchCase<N>) {
 const FIVE_TUPLE: [u8; 5] = [32, 32, 16, 16, 8];
 const MIXED: [u8; 8] = [32, 0, 20, 17, 16, 12, 8, 3];
 
+const NONE: [bool; 5] = [false; 5];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..Default::default() })]
 
     #[test]
-    fn five_tuples_match_alike(case in case(FIVE_TUPLE, [true, true, false, false, false])) {
-        check(FIVE_TUPLE, &case);
+    fn five_tuples_match_alike(
+        case in case(FIVE_TUPLE, [[true, true, false, false, false], NONE]),
+        has_priorities: bool,
+    ) {
+        check(FIVE_TUPLE, has_priorities, &case);
     }
 
     #[test]
-    fn ranges_of_addresses_match_alike(case in case(FIVE_TUPLE, [false; 5])) {
-        check(FIVE_TUPLE, &case);
+    fn ranges_of_addresses_match_alike(
+        case in case(FIVE_TUPLE, [NONE, NONE]),
+        has_priorities: bool,
+    ) {
+        check(FIVE_TUPLE, has_priorities, &case);
     }
 
     #[test]
     fn all_kinds_of_lanes_match_alike(
-        case in case(MIXED, [true, false, true, false, false, false, false, false]),
+        case in case(MIXED, [[true, false, true, false, false, false, false, false], [true; 8]]),
+        has_priorities: bool,
     ) {
-        check(MIXED, &case);
+        check(MIXED, has_priorities, &case);
     }
 }

@@ -1,0 +1,10 @@
+//! The classifier: the best rule of each key, by iSets and a remainder.
+
+mod cost;
+mod nuevomatch;
+mod settings;
+mod statistics;
+
+pub use nuevomatch::{BestMatch, NuevoMatch};
+pub use settings::{BucketCapacity, NuevoMatchSettings};
+pub use statistics::{NuevoMatchStatistics, SetStatistics};

@@ -1,0 +1,310 @@
+//! The classifier.
+//!
+//! A lookup of up to 32 keys works in phases, so that the cache misses of a phase overlap:
+//!
+//! 1. Search the starts of every iSet, and prefetch the first block of each bucket.
+//! 2. Compare the keys with the buckets of one iSet after the other. A bucket is skipped if its best
+//!    rank cannot win.
+//! 3. Search the remainder for better ranks. Its lists and tables are in the order of their best
+//!    ranks, and the search ends at the first that cannot win.
+//!
+//! Rules of a bucket are in the order of ranks, so the lowest bit of a comparison is its best rule.
+
+use super::{
+    cost::{CAPACITIES, estimate, with_capacity},
+    settings::{BucketCapacity, NuevoMatchSettings},
+    statistics::{NuevoMatchStatistics, SetStatistics},
+};
+use crate::{
+    Error, KeySchema, StartIndex, StaticTree,
+    blocks::{BlockLayout, LayoutDemand, RuleArena},
+    box_rule::widths,
+    candidates::IndexedSet,
+    partition::{IsetPlan, IsetPlanner, SETS_MAX},
+    remainder::{BestRanks, Remainder},
+    rule::PriorityRule,
+    schema::lane_max,
+    simd::{InstructionSet, MatchJob},
+};
+
+/// Most keys of one batch.
+const BATCH: usize = 32;
+
+/// The rank of a key that no rule matches. No rule has it.
+const NO_RANK: u64 = u64::MAX;
+
+/// The rule that wins for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BestMatch {
+    /// Its priority.
+    pub priority: u32,
+    /// Its value.
+    pub value: u32,
+}
+
+impl BestMatch {
+    #[expect(clippy::cast_possible_truncation, reason = "a rank is two words")]
+    fn of_rank(rank: u64) -> Option<Self> {
+        let best = Self { priority: (rank >> 32) as u32, value: rank as u32 };
+        (best.priority != u32::MAX).then_some(best)
+    }
+}
+
+/// A classifier over rules with priorities: relaxed iSets and a remainder.
+///
+/// ```
+/// use shunt_nuevomatch::{FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule};
+///
+/// let schema = KeySchema::five_tuple();
+/// let mut rules = Vec::new();
+/// for i in 0..100 {
+///     let network = FieldMatch::Prefix { value: 0x0a00_0000 | i << 8, length: 24 };
+///     let web = FieldMatch::Exact(80);
+///     let fields = [FieldMatch::Any, network, FieldMatch::Any, web, FieldMatch::Exact(6)];
+///     rules.push(PriorityRule::<5>::new(&schema, &fields, 1, i as u32)?);
+/// }
+/// let settings = NuevoMatchSettings::default();
+/// let mut classifier = NuevoMatch::<5>::build(&schema, &rules, &settings)?;
+/// let packet = [0xc0a8_0001, 0x0a00_2a01, 40000, 80, 6];
+/// assert_eq!(classifier.lookup(&packet).map(|best| best.value), Some(42));
+///
+/// // The smallest priority wins.
+/// let all = PriorityRule::new(&schema, &[FieldMatch::Any; 5], 0, 1000)?;
+/// assert!(classifier.insert(&all));
+/// assert_eq!(classifier.lookup(&packet).map(|best| best.value), Some(1000));
+/// assert!(classifier.remove(&all));
+/// assert_eq!(classifier.lookup(&packet).map(|best| best.value), Some(42));
+/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct NuevoMatch<const N: usize, I = StaticTree> {
+    instructions: InstructionSet,
+    /// Last value of each lane.
+    max: [u32; N],
+    sets: Vec<IndexedSet<I>>,
+    arena: RuleArena<N>,
+    remainder: Remainder<N>,
+    bucket_rules: usize,
+}
+
+impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
+    /// Builds a classifier.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
+    /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule of another schema.
+    /// - [`Error::BucketRules`] if the settings are out of their limits.
+    /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
+    pub fn build(
+        schema: &KeySchema,
+        rules: &[PriorityRule<N>],
+        settings: &NuevoMatchSettings,
+    ) -> Result<Self, Error> {
+        Self::build_with(schema, rules, settings, &I::Settings::default())
+    }
+
+    /// Builds a classifier, with settings for the index over starts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::build`].
+    pub fn build_with(
+        schema: &KeySchema,
+        rules: &[PriorityRule<N>],
+        settings: &NuevoMatchSettings,
+        index_settings: &I::Settings,
+    ) -> Result<Self, Error> {
+        settings.partition.check()?;
+        let widths = widths::<N>(schema)?;
+        let too_many = Error::TooManyRules { rules: rules.len(), max: u32::MAX as usize };
+        if rules.len() >= u32::MAX as usize {
+            return Err(too_many);
+        }
+        rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
+        // An overfull bucket keeps the earliest rules: those of the best ranks.
+        let in_order = rules.is_sorted_by_key(PriorityRule::rank);
+        let mut sorted = Vec::new();
+        let rules = if in_order {
+            rules
+        } else {
+            sorted.extend_from_slice(rules);
+            sorted.sort_by_key(PriorityRule::rank);
+            &sorted
+        };
+        let mut demand = LayoutDemand::new(true);
+        rules.iter().for_each(|rule| demand.add(rule));
+        let mut arena = RuleArena::new(BlockLayout::new(&widths, &demand));
+        let (plan, bucket_rules) = plan(&widths, rules, settings);
+        let rule = |at: u32| rules[at as usize];
+        let build =
+            |set| IndexedSet::build(set, widths[set.lane], rule, &mut arena, index_settings);
+        let sets: Option<Vec<_>> = plan.sets.iter().map(build).collect();
+        let mut remainder = Remainder::new(settings.seed, widths);
+        if !plan.left_out.iter().all(|at| remainder.insert(&rule(*at))) {
+            return Err(too_many);
+        }
+        Ok(Self {
+            instructions: InstructionSet::best(),
+            max: widths.map(lane_max),
+            sets: sets.ok_or(too_many)?,
+            arena,
+            remainder,
+            bucket_rules,
+        })
+    }
+
+    /// Returns the rule that wins for a key.
+    ///
+    /// Key bits above the width of a lane are ignored.
+    #[must_use]
+    pub fn lookup(&self, key: &[u32; N]) -> Option<BestMatch> {
+        let mut best = [None];
+        self.lookup_batch(std::slice::from_ref(key), &mut best);
+        best[0]
+    }
+
+    /// Writes the rule that wins for each key.
+    ///
+    /// Keys are searched in batches of 32. Key bits above the width of a lane are ignored.
+    ///
+    /// # Panics
+    ///
+    /// If `best` is shorter than `keys`.
+    pub fn lookup_batch(&self, keys: &[[u32; N]], best: &mut [Option<BestMatch>]) {
+        let best = &mut best[..keys.len()];
+        for (keys, best) in keys.chunks(BATCH).zip(best.chunks_mut(BATCH)) {
+            let mut ranks = [NO_RANK; BATCH];
+            let ranks = &mut ranks[..keys.len()];
+            self.find_ranks(keys, ranks);
+            for (best, rank) in best.iter_mut().zip(ranks) {
+                *best = BestMatch::of_rank(*rank);
+            }
+        }
+    }
+
+    /// Finds the best ranks of a batch of at most 32 keys.
+    fn find_ranks(&self, keys: &[[u32; N]], ranks: &mut [u64]) {
+        let mut best = BestRanks { instructions: self.instructions, keys, ranks };
+        let mut positions = [[0; BATCH]; SETS_MAX];
+        for (set, positions) in self.sets.iter().zip(&mut positions) {
+            let positions = &mut positions[..keys.len()];
+            set.find_buckets(keys.iter().copied(), &mut [0; BATCH][..keys.len()], positions);
+            for position in positions {
+                self.arena.prefetch(self.instructions, set.run(*position).first);
+            }
+        }
+        let (mut jobs, mut masks) = ([MatchJob::default(); BATCH], [0; BATCH]);
+        for (at, (set, positions)) in self.sets.iter().zip(&positions).enumerate() {
+            let mut count = 0;
+            for (key, (position, rank)) in (0..).zip(positions.iter().zip(best.ranks.iter())) {
+                let run = set.run(*position);
+                // In the first iSet nothing has a rank yet.
+                if at == 0 || self.arena.rank(run.first, 0) < *rank {
+                    jobs[count] = MatchJob { key, first: run.first, rules: u32::from(run.rules) };
+                    count += 1;
+                }
+            }
+            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+        }
+        self.remainder.find_batch(&mut best);
+    }
+
+    /// Adds a rule, and returns whether there was room.
+    ///
+    /// The rule goes into a bucket of an iSet if one contains its range and has room, else into the
+    /// remainder. Only a rule of another schema is not added, and one beyond 2^32 blocks.
+    pub fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
+        let fits = |lane| rule.low[lane] <= rule.high[lane] && rule.high[lane] <= self.max[lane];
+        if !(0..N).all(fits) {
+            return false;
+        }
+        let arena = &mut self.arena;
+        let in_place = arena.layout().can_hold(rule)
+            && [false, true].into_iter().any(|may_grow| {
+                self.sets.iter_mut().any(|set| {
+                    set.find_bucket(rule)
+                        .is_some_and(|bucket| set.insert(bucket, may_grow, rule, arena))
+                })
+            });
+        in_place || self.remainder.insert(rule)
+    }
+
+    /// Removes a rule that equals `rule`, and returns whether there was one.
+    pub fn remove(&mut self, rule: &PriorityRule<N>) -> bool {
+        let arena = &mut self.arena;
+        let in_place = arena.layout().can_hold(rule)
+            && self.sets.iter_mut().any(|set| {
+                set.find_bucket(rule).is_some_and(|bucket| set.remove(bucket, rule, arena))
+            });
+        in_place || self.remainder.remove(rule)
+    }
+
+    /// Returns all rules, in no order.
+    #[must_use]
+    pub fn rules(&self) -> Vec<PriorityRule<N>> {
+        let mut rules = Vec::with_capacity(self.len());
+        for set in &self.sets {
+            set.for_each(&self.arena, |rule| rules.push(rule));
+        }
+        self.remainder.for_each(|rule| rules.push(rule));
+        rules
+    }
+
+    /// Returns the number of rules.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sets.iter().map(IndexedSet::len).sum::<usize>() + self.remainder.len()
+    }
+
+    /// Returns whether there are no rules.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the sizes of the iSets and of the remainder.
+    #[must_use]
+    pub fn statistics(&self) -> NuevoMatchStatistics {
+        let sets = self.sets.iter().map(|set| SetStatistics {
+            lane: set.lane(),
+            rules: set.len(),
+            buckets: set.buckets_count(),
+            index_bytes: set.index_bytes(),
+        });
+        let indexes: usize = self.sets.iter().map(IndexedSet::bytes).sum();
+        NuevoMatchStatistics {
+            rules: self.len(),
+            bucket_rules: self.bucket_rules,
+            sets: sets.collect(),
+            remainder_rules: self.remainder.len(),
+            remainder_tables: self.remainder.tables_count(),
+            bytes: indexes + self.arena.bytes() + self.remainder.bytes(),
+        }
+    }
+}
+
+/// Divides rules into iSets, and returns the capacity of their buckets.
+fn plan<const N: usize>(
+    widths: &[u8; N],
+    rules: &[PriorityRule<N>],
+    settings: &NuevoMatchSettings,
+) -> (IsetPlan, usize) {
+    let range = |rule: u32, lane: usize| {
+        let rule = &rules[rule as usize];
+        (rule.low[lane], rule.high[lane])
+    };
+    let partition = settings.partition;
+    let mut planner = IsetPlanner::new(widths, rules.len(), range);
+    match settings.capacity {
+        BucketCapacity::Fixed => (planner.plan(&partition), partition.bucket_rules),
+        BucketCapacity::ByCost => {
+            let plans = CAPACITIES.map(|capacity| {
+                let plan = planner.plan(&with_capacity(&partition, capacity));
+                (estimate(&plan, rules), plan, capacity.0)
+            });
+            let best = plans.into_iter().min_by_key(|(cost, _, capacity)| (*cost, *capacity));
+            best.map(|(_, plan, capacity)| (plan, capacity)).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Sizes of the classifier.
+
+/// Sizes of one iSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetStatistics {
+    /// The lane of its buckets.
+    pub lane: usize,
+    /// Number of rules.
+    pub rules: usize,
+    /// Number of buckets.
+    pub buckets: usize,
+    /// Bytes of the index over the starts of buckets.
+    pub index_bytes: usize,
+}
+
+/// Sizes of a [`NuevoMatch`](crate::NuevoMatch).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NuevoMatchStatistics {
+    /// Number of rules.
+    pub rules: usize,
+    /// Most rules of a bucket at build time.
+    pub bucket_rules: usize,
+    /// The iSets.
+    pub sets: Vec<SetStatistics>,
+    /// Number of rules in the remainder.
+    pub remainder_rules: usize,
+    /// Number of hash tables of the remainder. A short remainder is a list.
+    pub remainder_tables: usize,
+    /// Bytes of everything that lookups read.
+    pub bytes: usize,
+}
+
+impl NuevoMatchStatistics {
+    /// Returns the share of rules that are in iSets, from 0 to 1.
+    #[must_use]
+    pub fn coverage(&self) -> f64 {
+        if self.rules == 0 {
+            return 1.0;
+        }
+        1.0 - self.remainder_rules as f64 / self.rules as f64
+    }
+}

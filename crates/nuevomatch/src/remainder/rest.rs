@@ -1,0 +1,219 @@
+//! The remainder: a list while it is short, hash tables above.
+//!
+//! It has blocks of its own. If a rule does not fit into their layout, all rules move to a wider
+//! one. This happens at most twice for each lane.
+
+use super::{list::RuleList, tuples::TupleTables};
+use crate::{
+    blocks::{BlockLayout, LayoutDemand, RuleArena},
+    rule::PriorityRule,
+    simd::{InstructionSet, MatchJob},
+};
+
+/// Rules up to which the remainder is one list.
+const LIST_RULES_MAX: usize = 150;
+
+/// Most keys of one batch.
+const BATCH: usize = 32;
+
+/// The rules that no iSet holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Remainder<const N: usize> {
+    widths: [u8; N],
+    demand: LayoutDemand<N>,
+    arena: RuleArena<N>,
+    list: RuleList,
+    tuples: TupleTables<N>,
+    rules: usize,
+}
+
+/// The best ranks so far of the keys of a batch.
+pub(crate) struct BestRanks<'a, const N: usize> {
+    pub(crate) instructions: InstructionSet,
+    pub(crate) keys: &'a [[u32; N]],
+    /// The best rank of each key, the largest number for none.
+    pub(crate) ranks: &'a mut [u64],
+}
+
+impl<const N: usize> BestRanks<'_, N> {
+    /// Compares keys with sorted runs, and keeps the better ranks.
+    #[inline]
+    pub(crate) fn match_jobs(
+        &mut self,
+        arena: &RuleArena<N>,
+        jobs: &[MatchJob],
+        masks: &mut [u64],
+    ) {
+        let lines = arena.lines();
+        self.instructions.match_blocks(arena.layout(), lines, self.keys, jobs, masks);
+        for (job, mask) in jobs.iter().zip(masks) {
+            if *mask != 0 {
+                let rank = arena.rank(job.first, mask.trailing_zeros() as usize);
+                let best = &mut self.ranks[job.key as usize];
+                *best = rank.min(*best);
+            }
+        }
+    }
+}
+
+impl<const N: usize> Remainder<N> {
+    pub(crate) fn new(seed: u64, widths: [u8; N]) -> Self {
+        let demand = LayoutDemand::new(true);
+        Self {
+            widths,
+            demand,
+            arena: RuleArena::new(BlockLayout::new(&widths, &demand)),
+            list: RuleList::default(),
+            tuples: TupleTables::new(seed, widths),
+            rules: 0,
+        }
+    }
+
+    /// Returns the number of rules.
+    pub(crate) fn len(&self) -> usize {
+        self.rules
+    }
+
+    /// Returns the number of hash tables.
+    pub(crate) fn tables_count(&self) -> usize {
+        self.tuples.tables().len()
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.list.runs()) + self.tuples.bytes() + self.arena.bytes()
+    }
+
+    /// Adds a rule, and returns whether the blocks had room.
+    pub(crate) fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
+        if !self.arena.layout().can_hold(rule) && !self.widen(rule) {
+            return false;
+        }
+        if self.tables_count() == 0 && self.list.len() >= LIST_RULES_MAX && !self.divide_list() {
+            return false;
+        }
+        let is_inserted = if self.tables_count() == 0 {
+            self.list.insert(rule, &mut self.arena)
+        } else {
+            self.tuples.insert(rule, &mut self.arena)
+        };
+        self.rules += usize::from(is_inserted);
+        is_inserted
+    }
+
+    /// Removes a rule, and returns whether it was there.
+    pub(crate) fn remove(&mut self, rule: &PriorityRule<N>) -> bool {
+        let arena = &mut self.arena;
+        let is_removed = self.list.remove(rule, arena) || self.tuples.remove(rule, arena);
+        self.rules -= usize::from(is_removed);
+        is_removed
+    }
+
+    /// Calls `each` with every rule.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(PriorityRule<N>)) {
+        self.list.for_each(&self.arena, &mut each);
+        self.tuples.for_each(&self.arena, each);
+    }
+
+    /// Moves all rules to blocks that can hold one more kind of rules.
+    fn widen(&mut self, rule: &PriorityRule<N>) -> bool {
+        let mut demand = self.demand;
+        demand.add(rule);
+        if demand == self.demand {
+            // The rule has no values: no layout can hold it.
+            return false;
+        }
+        let mut wider = Self {
+            demand,
+            arena: RuleArena::new(BlockLayout::new(&self.widths, &demand)),
+            list: RuleList::default(),
+            tuples: self.tuples.without_rules(),
+            ..*self
+        };
+        wider.rules = 0;
+        let mut is_complete = true;
+        self.for_each(|rule| is_complete &= wider.insert(&rule));
+        if is_complete {
+            *self = wider;
+        }
+        is_complete
+    }
+
+    /// Moves the rules of the list to hash tables.
+    fn divide_list(&mut self) -> bool {
+        let mut rules = Vec::with_capacity(self.list.len());
+        self.list.for_each(&self.arena, |rule| rules.push(rule));
+        let mut tuples = self.tuples.without_rules();
+        if !rules.iter().all(|rule| tuples.insert(rule, &mut self.arena)) {
+            return false;
+        }
+        self.tuples = tuples;
+        self.list.clear(&mut self.arena);
+        true
+    }
+
+    /// Finds better ranks for the keys of a batch of at most 32.
+    pub(crate) fn find_batch(&self, best: &mut BestRanks<'_, N>) {
+        if self.rules == 0 {
+            return;
+        }
+        let (mut jobs, mut masks) = ([MatchJob::default(); BATCH], [0; BATCH]);
+        for run in self.list.runs() {
+            let first_rank = self.arena.rank(run.first, 0);
+            let mut count = 0;
+            for (key, rank) in (0..).zip(best.ranks.iter()) {
+                let (first, rules) = (run.first, u32::from(run.rules));
+                if first_rank < *rank {
+                    jobs[count] = MatchJob { key, first, rules };
+                    count += 1;
+                }
+            }
+            if count == 0 {
+                // The ranks of later runs are not better.
+                break;
+            }
+            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+        }
+        self.find_in_tables(best, &mut jobs, &mut masks);
+    }
+
+    fn find_in_tables(
+        &self,
+        best: &mut BestRanks<'_, N>,
+        jobs: &mut [MatchJob; BATCH],
+        masks: &mut [u64; BATCH],
+    ) {
+        let hasher = self.tuples.hasher();
+        for table in self.tuples.tables() {
+            let mut count = 0;
+            let mut can_win = false;
+            let mut lists = [None; BATCH];
+            for (key, (bits, rank)) in (0..).zip(best.keys.iter().zip(best.ranks.iter())) {
+                if table.best() >= *rank {
+                    continue;
+                }
+                can_win = true;
+                let Some(list) = table.find(hasher, bits) else { continue };
+                let Some(run) = list.runs().first() else { continue };
+                self.arena.prefetch(best.instructions, run.first);
+                jobs[count] = MatchJob { key, first: run.first, rules: u32::from(run.rules) };
+                lists[count] = Some(list);
+                count += 1;
+            }
+            if !can_win {
+                // Later tables have no better ranks.
+                break;
+            }
+            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+            for (job, list) in jobs[..count].iter().zip(lists) {
+                for run in list.map_or(&[][..], RuleList::runs).iter().skip(1) {
+                    if self.arena.rank(run.first, 0) >= best.ranks[job.key as usize] {
+                        break;
+                    }
+                    let next = MatchJob { first: run.first, rules: u32::from(run.rules), ..*job };
+                    best.match_jobs(&self.arena, &[next], &mut [0]);
+                }
+            }
+        }
+    }
+}

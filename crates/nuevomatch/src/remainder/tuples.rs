@@ -1,0 +1,229 @@
+//! Hash tables of rules by the bits that all their keys share, as in TupleMerge.
+//!
+//! Rules of a table are under a hash of some bits of their keys: the *tuple* of the table. A table
+//! can hold every rule that fixes these bits. A new table gets fewer bits than its first rule fixes,
+//! so that more rules fit. A rule gets a new table only if its list in the existing ones would
+//! become long. The number of tables is bounded, because rules from outside choose the tuples.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::list::RuleList;
+use crate::{blocks::RuleArena, rule::PriorityRule, schema::lane_max};
+
+/// Most tables. The first is a list of rules that fix no bits.
+const TABLES_MAX: usize = 64;
+
+/// Length of a list from which a further rule gets a table of more bits.
+const LIST_RULES: usize = 16;
+
+/// Bits of a lane that a new table rounds down to.
+const ROUNDING: u32 = 4;
+
+/// One table.
+#[derive(Clone, Debug)]
+pub(super) struct TupleTable<const N: usize> {
+    /// The bits of each lane that select a list.
+    tuple: [u32; N],
+    lists: HashTable<TupleList<N>>,
+    rules: usize,
+    /// The best rank of all rules that were in the table since it was empty.
+    best: u64,
+}
+
+/// The rules of one masked key.
+#[derive(Clone, Debug)]
+struct TupleList<const N: usize> {
+    key: [u32; N],
+    list: RuleList,
+}
+
+impl<const N: usize> TupleTable<N> {
+    fn new(tuple: [u32; N]) -> Self {
+        Self { tuple, lists: HashTable::new(), rules: 0, best: u64::MAX }
+    }
+
+    /// Returns a bound of the ranks in the table.
+    #[inline]
+    pub(super) fn best(&self) -> u64 {
+        self.best
+    }
+
+    /// Returns the list of a key.
+    #[inline]
+    pub(super) fn find(&self, hasher: &FixedState, key: &[u32; N]) -> Option<&RuleList> {
+        let masked = self.masked(key);
+        let hash = hasher.hash_one(masked);
+        self.lists.find(hash, |list| list.key == masked).map(|found| &found.list)
+    }
+
+    #[inline]
+    fn masked(&self, key: &[u32; N]) -> [u32; N] {
+        std::array::from_fn(|lane| key[lane] & self.tuple[lane])
+    }
+
+    /// Returns whether a rule fixes all bits of the tuple.
+    fn can_hold(&self, fixed: &[u32; N]) -> bool {
+        (0..N).all(|lane| self.tuple[lane] & !fixed[lane] == 0)
+    }
+
+    fn bits(&self) -> u32 {
+        self.tuple.iter().map(|bits| bits.count_ones()).sum()
+    }
+
+    fn insert(
+        &mut self,
+        hasher: &FixedState,
+        rule: &PriorityRule<N>,
+        arena: &mut RuleArena<N>,
+    ) -> bool {
+        let key = self.masked(&rule.low);
+        let hash = hasher.hash_one(key);
+        let entry =
+            self.lists.entry(hash, |list| list.key == key, |list| hasher.hash_one(list.key));
+        let mut entry = entry.or_insert_with(|| TupleList { key, list: RuleList::default() });
+        if !entry.get_mut().list.insert(rule, arena) {
+            return false;
+        }
+        self.rules += 1;
+        self.best = self.best.min(rule.rank());
+        true
+    }
+
+    fn remove(
+        &mut self,
+        hasher: &FixedState,
+        rule: &PriorityRule<N>,
+        arena: &mut RuleArena<N>,
+    ) -> bool {
+        let key = self.masked(&rule.low);
+        let hash = hasher.hash_one(key);
+        let Ok(mut entry) = self.lists.find_entry(hash, |list| list.key == key) else {
+            return false;
+        };
+        if !entry.get_mut().list.remove(rule, arena) {
+            return false;
+        }
+        if entry.get().list.len() == 0 {
+            entry.remove();
+        }
+        self.rules -= 1;
+        if self.rules == 0 {
+            self.best = u64::MAX;
+        }
+        true
+    }
+}
+
+/// All tables, those with the best ranks first.
+#[derive(Clone, Debug)]
+pub(super) struct TupleTables<const N: usize> {
+    hasher: FixedState,
+    widths: [u8; N],
+    tables: Vec<TupleTable<N>>,
+}
+
+impl<const N: usize> TupleTables<N> {
+    pub(super) fn new(seed: u64, widths: [u8; N]) -> Self {
+        Self { hasher: FixedState::with_seed(seed), widths, tables: Vec::new() }
+    }
+
+    /// Returns tables of the same seed without rules.
+    pub(super) fn without_rules(&self) -> Self {
+        Self { hasher: self.hasher.clone(), widths: self.widths, tables: Vec::new() }
+    }
+
+    /// Returns the hash function of the tables.
+    pub(super) fn hasher(&self) -> &FixedState {
+        &self.hasher
+    }
+
+    /// Returns the tables, those with the best ranks first.
+    pub(super) fn tables(&self) -> &[TupleTable<N>] {
+        &self.tables
+    }
+
+    /// Returns the number of bytes apart from blocks.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = self.tables.iter().map(|table| table.lists.allocation_size());
+        let runs = self.tables.iter().flat_map(|table| &table.lists);
+        let runs = runs.map(|list| size_of_val(list.list.runs()));
+        lists.sum::<usize>() + runs.sum::<usize>() + size_of_val(&self.tables[..])
+    }
+
+    /// Adds a rule, and returns whether the arena had room.
+    pub(super) fn insert(&mut self, rule: &PriorityRule<N>, arena: &mut RuleArena<N>) -> bool {
+        let fixed = self.fixed_bits(rule);
+        let holders = (0..self.tables.len()).filter(|at| self.tables[*at].can_hold(&fixed));
+        let at = match holders.max_by_key(|at| self.tables[*at].bits()) {
+            Some(at) if !self.needs_more_bits(at, rule, &fixed) => at,
+            _ => {
+                let has_room = self.tables.len() + 1 < TABLES_MAX;
+                let tuple = if has_room { self.new_tuple(&fixed) } else { [0; N] };
+                let same = self.tables.iter().position(|table| table.tuple == tuple);
+                same.unwrap_or_else(|| {
+                    self.tables.push(TupleTable::new(tuple));
+                    self.tables.len() - 1
+                })
+            }
+        };
+        let is_inserted = self.tables[at].insert(&self.hasher, rule, arena);
+        self.tables.sort_by_key(TupleTable::best);
+        is_inserted
+    }
+
+    /// Removes a rule, and returns whether a table had it.
+    pub(super) fn remove(&mut self, rule: &PriorityRule<N>, arena: &mut RuleArena<N>) -> bool {
+        let fixed = self.fixed_bits(rule);
+        let Some(at) = self
+            .tables
+            .iter_mut()
+            .position(|table| table.can_hold(&fixed) && table.remove(&self.hasher, rule, arena))
+        else {
+            return false;
+        };
+        if self.tables[at].rules == 0 {
+            self.tables.remove(at);
+        }
+        true
+    }
+
+    /// Calls `each` with every rule.
+    pub(super) fn for_each(&self, arena: &RuleArena<N>, mut each: impl FnMut(PriorityRule<N>)) {
+        for list in self.tables.iter().flat_map(|table| &table.lists) {
+            list.list.for_each(arena, &mut each);
+        }
+    }
+
+    /// Returns whether a rule should get a table of more bits than one has.
+    fn needs_more_bits(&self, at: usize, rule: &PriorityRule<N>, fixed: &[u32; N]) -> bool {
+        let can_divide = self.new_tuple(fixed) != self.tables[at].tuple;
+        let list = self.tables[at].find(&self.hasher, &rule.low);
+        can_divide
+            && self.tables.len() + 1 < TABLES_MAX
+            && list.is_some_and(|list| list.len() >= LIST_RULES)
+    }
+
+    /// Returns the tuple of a new table for a rule: fewer bits than the rule fixes.
+    ///
+    /// A lane of up to 16 bits counts as a whole or not at all.
+    fn new_tuple(&self, fixed: &[u32; N]) -> [u32; N] {
+        std::array::from_fn(|lane| {
+            let width = u32::from(self.widths[lane]);
+            let max = lane_max(self.widths[lane]);
+            let is_exact = fixed[lane] & max == max;
+            if width <= 16 || is_exact {
+                return if is_exact { max } else { 0 };
+            }
+            let leading = (fixed[lane] << (u32::BITS - width)).leading_ones().min(width);
+            let kept = leading / ROUNDING * ROUNDING;
+            max & !max.checked_shr(kept).unwrap_or(0)
+        })
+    }
+
+    fn fixed_bits(&self, rule: &PriorityRule<N>) -> [u32; N] {
+        std::array::from_fn(|lane| rule.fixed_bits(lane) & lane_max(self.widths[lane]))
+    }
+}

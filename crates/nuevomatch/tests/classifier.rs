@@ -1,0 +1,238 @@
+//! The classifier against a linear scan.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use proptest::{collection::vec, prelude::*};
+use shunt_nuevomatch::{
+    BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, NuevoMatch,
+    NuevoMatchSettings, PartitionSettings, PriorityRule,
+};
+
+/// An address, a field of two lanes, and a small field.
+const WIDTHS: [u32; 3] = [32, 40, 3];
+
+type Rule = PriorityRule<4>;
+type Key = [u32; 4];
+
+fn schema() -> KeySchema {
+    KeySchema::new(&WIDTHS).unwrap()
+}
+
+fn max(field: usize) -> u128 {
+    (1 << WIDTHS[field]) - 1
+}
+
+/// Matches of every kind that often touch, nest and cross.
+fn field(field: usize) -> impl Strategy<Value = FieldMatch> {
+    let (max, bits) = (max(field), WIDTHS[field]);
+    let value = prop_oneof![
+        0_u128..40,
+        (0_u128..8).prop_map(move |below| max - below % max),
+        any::<u128>()
+    ]
+    .prop_map(move |value| value & max);
+    prop_oneof![
+        2 => Just(FieldMatch::Any),
+        2 => value.clone().prop_map(FieldMatch::Exact),
+        2 => (value.clone(), 0..=bits)
+            .prop_map(|(value, length)| FieldMatch::Prefix { value, length }),
+        1 => (value.clone(), value.clone(), 0_u32..7).prop_map(move |(a, b, free)| {
+            if bits > 32 {
+                let free = (1 << free) - 1;
+                return FieldMatch::Range { low: a & !free, high: a | free };
+            }
+            FieldMatch::Range { low: a.min(b), high: a.max(b) }
+        }),
+        1 => (value, any::<u128>(), any::<u128>()).prop_map(move |(value, a, b)| {
+            FieldMatch::Mask { value, mask: a & b & max }
+        }),
+    ]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let fields = (field(0), field(1), field(2));
+    (fields, 0_u32..50, 0_u32..1000).prop_map(|((a, b, c), priority, value)| {
+        Rule::new(&schema(), &[a, b, c], priority, value).unwrap()
+    })
+}
+
+fn settings() -> impl Strategy<Value = NuevoMatchSettings> {
+    (0_usize..6, 1_usize..65, 0_usize..101, any::<bool>(), any::<u64>()).prop_map(
+        |(sets_max, bucket_rules, spare_percent, by_cost, seed)| NuevoMatchSettings {
+            partition: PartitionSettings {
+                sets_max,
+                bucket_rules,
+                spare_percent,
+                coverage_permille_min: 10,
+            },
+            capacity: if by_cost { BucketCapacity::ByCost } else { BucketCapacity::Fixed },
+            seed,
+        },
+    )
+}
+
+fn keys() -> impl Strategy<Value = Vec<(usize, Key)>> {
+    vec((any::<usize>(), any::<Key>()), 1..80)
+}
+
+/// Keys in rules, next to them, and any.
+fn near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
+    let key = |(at, any): &(usize, Key)| {
+        let Some(rule) = rules.get(at % rules.len().max(1)) else { return *any };
+        let rule = rule.as_box();
+        std::array::from_fn(|lane| match any[lane] % 6 {
+            0 | 1 => rule.low[lane],
+            2 => rule.high[lane],
+            3 => rule.low[lane].wrapping_sub(1),
+            4 => rule.high[lane].wrapping_add(1),
+            _ => any[lane],
+        })
+    };
+    seeds.iter().map(key).collect()
+}
+
+/// The oracle: the least priority, then the least value, of all rules that match.
+fn scan(rules: &[Rule], key: &Key) -> Option<BestMatch> {
+    let lane_max = [u32::MAX, u32::MAX, 0xff, 7];
+    let inside: Key = std::array::from_fn(|lane| key[lane] & lane_max[lane]);
+    let matching = rules.iter().filter(|rule| rule.matches(&inside));
+    let (priority, value) = matching.map(|rule| (rule.priority(), rule.value())).min()?;
+    Some(BestMatch { priority, value })
+}
+
+fn check(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+    let mut best = vec![None; keys.len()];
+    classifier.lookup_batch(keys, &mut best);
+    for (key, best) in keys.iter().zip(best) {
+        assert_eq!(best, scan(rules, key), "{key:?}");
+        assert_eq!(classifier.lookup(key), best, "one key and a batch agree on {key:?}");
+    }
+    assert_eq!(classifier.len(), rules.len());
+    let order = |rule: &Rule| (rule.priority(), rule.value(), format!("{rule:?}"));
+    let (mut held, mut expected) = (classifier.rules(), rules.to_vec());
+    held.sort_by_key(order);
+    expected.sort_by_key(order);
+    assert_eq!(held, expected);
+}
+
+fn build(rules: &[Rule], settings: &NuevoMatchSettings) -> NuevoMatch<4> {
+    NuevoMatch::build(&schema(), rules, settings).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..Default::default() })]
+
+    #[test]
+    fn a_lookup_equals_a_scan(
+        rules in vec(rule(), 0..400),
+        settings in settings(),
+        seeds in keys(),
+    ) {
+        check(&build(&rules, &settings), &rules, &near(&rules, &seeds));
+    }
+
+    #[test]
+    fn updates_equal_a_scan(
+        rules in vec(rule(), 0..100),
+        settings in settings(),
+        ops in vec((any::<bool>(), rule(), any::<usize>()), 0..300),
+        seeds in keys(),
+    ) {
+        let mut classifier = build(&rules, &settings);
+        let (mut all, mut current) = (rules.clone(), rules);
+        for (inserts, rule, at) in ops {
+            if inserts || current.is_empty() {
+                prop_assert!(classifier.insert(&rule));
+                current.push(rule);
+                all.push(rule);
+            } else {
+                let rule = current.swap_remove(at % current.len());
+                prop_assert!(classifier.remove(&rule));
+                if !current.contains(&rule) {
+                    prop_assert!(!classifier.remove(&rule));
+                }
+            }
+        }
+        check(&classifier, &current, &near(&all, &seeds));
+    }
+}
+
+fn whole(priority: u32, value: u32) -> Rule {
+    Rule::new(&schema(), &[FieldMatch::Any; 3], priority, value).unwrap()
+}
+
+#[test]
+fn no_rules_match_nothing() {
+    let mut classifier = build(&[], &NuevoMatchSettings::default());
+    check(&classifier, &[], &[[0; 4], [u32::MAX; 4]]);
+    assert!(!classifier.remove(&whole(1, 1)) && classifier.insert(&whole(1, 1)));
+    check(&classifier, &[whole(1, 1)], &[[0; 4], [u32::MAX; 4]]);
+}
+
+#[test]
+fn a_thousand_overlapping_rules_are_in_order() {
+    let rules: Vec<Rule> = (0..1000).map(|i| whole(i / 3, 1000 - i)).collect();
+    let mut classifier = build(&rules, &NuevoMatchSettings::default());
+    let mut left = rules;
+    for at in [0, 500, 0, 0, 0, 990, 7] {
+        check(&classifier, &left, &[[5; 4]]);
+        let rule = left.remove(at);
+        assert!(classifier.remove(&rule));
+    }
+    check(&classifier, &left, &[[5; 4]]);
+}
+
+#[test]
+fn equal_priorities_have_one_winner() {
+    let rules: Vec<Rule> = [9, 3, 7].map(|value| whole(4, value)).to_vec();
+    let classifier = build(&rules, &NuevoMatchSettings::default());
+    assert_eq!(classifier.lookup(&[1; 4]), Some(BestMatch { priority: 4, value: 3 }));
+}
+
+/// Rules of ten thousand tuples, of which hardly two share one.
+#[test]
+fn the_number_of_hash_tables_is_bounded() {
+    let mut rules = Vec::new();
+    for i in 0..6000_u32 {
+        let value = u128::from(i.wrapping_mul(0x9e37_79b9));
+        let address = FieldMatch::Mask { value, mask: value | 0x8000_0001 };
+        let wide = FieldMatch::Prefix { value: value & max(1), length: i % 41 };
+        rules.push(Rule::new(&schema(), &[address, wide, FieldMatch::Any], i, i).unwrap());
+    }
+    let partition = PartitionSettings { sets_max: 0, ..Default::default() };
+    let settings = NuevoMatchSettings { partition, ..Default::default() };
+    let classifier = build(&rules, &settings);
+    let statistics = classifier.statistics();
+    assert_eq!(statistics.remainder_rules, 6000);
+    assert!((1..=64).contains(&statistics.remainder_tables), "{statistics:?}");
+    let seeds: Vec<(usize, Key)> =
+        (0_u32..500).map(|i| (i as usize * 7, [i, i / 6, i / 36, 0])).collect();
+    check(&classifier, &rules, &near(&rules, &seeds));
+}
+
+#[test]
+fn a_rule_of_another_schema_is_refused() {
+    let outside = BoxRule { low: [0; 4], high: [1, 1, 1, 8], value: 1 };
+    let outside = Rule::from_box(&outside, 1).unwrap();
+    let settings = NuevoMatchSettings::default();
+    let error = NuevoMatch::<4>::build(&schema(), &[whole(0, 0), outside], &settings).unwrap_err();
+    assert_eq!(error, Error::OutsideLane { rule: 1, lane: 3, high: 8, max: 7 });
+    let mut classifier = build(&[whole(0, 0)], &settings);
+    assert!(!classifier.insert(&outside) && !classifier.remove(&outside));
+}
+
+#[test]
+fn statistics_add_up() {
+    let point = |i: u32| {
+        let fields = [FieldMatch::Exact(u128::from(i) * 5), FieldMatch::Any, FieldMatch::Any];
+        Rule::new(&schema(), &fields, i, i).unwrap()
+    };
+    let rules: Vec<Rule> = (0..3000).map(point).collect();
+    let classifier = build(&rules, &NuevoMatchSettings::default());
+    let statistics = classifier.statistics();
+    assert_eq!((statistics.rules, statistics.remainder_rules), (3000, 0));
+    assert_eq!(statistics.sets.len(), 1);
+    assert_eq!((statistics.sets[0].lane, statistics.sets[0].rules), (0, 3000));
+    assert!((statistics.coverage() - 1.0).abs() < 1e-9);
+    assert!((20 * 3000..80 * 3000).contains(&statistics.bytes), "{statistics:?}");
+}
