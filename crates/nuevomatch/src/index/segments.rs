@@ -143,25 +143,30 @@ fn radix_root(bases: &[u32]) -> (Vec<SegmentRange>, u32) {
 
 impl LinearSegments {
     #[inline(always)]
-    fn find_lanes<V: Vector, const N: usize>(&self, vector: V, keys: &[u32; N]) -> [u32; N] {
-        let mut windows = Windows { firsts: [0; N], lengths: [0; N] };
-        for (lane, key) in keys.iter().enumerate() {
-            let root = self.roots[(key >> self.root_shift) as usize];
-            windows.firsts[lane] = root.first;
-            windows.lengths[lane] = root.length;
-        }
-        let segments = self.bases.search(vector, keys, windows);
+    fn find_lanes<V: Vector, const N: usize>(
+        &self,
+        vector: V,
+        keys: &[u32; N],
+        positions: &mut [u32; N],
+    ) {
+        let (roots, root_shift) = (&*self.roots, self.root_shift);
+        let mut windows = Windows::of(|lane| {
+            let root = roots[(keys[lane] >> root_shift) as usize];
+            (root.first, root.length)
+        });
+        self.bases.search(vector, keys, &mut windows, positions);
+        let segments = &*positions;
+        let (bases, lines, limit) = (self.bases.starts(), &*self.lines, self.limit);
         let CertifiedError { below, above } = self.error;
-        let count = self.starts.count();
-        let length = (below + above + 1).min(count);
-        for lane in 0..N {
+        let length = (below + above + 1).min(self.starts.len());
+        let first_max = self.starts.len() - length;
+        let mut windows = Windows::of(|lane| {
             let segment = segments[lane] as usize;
-            let distance = keys[lane].wrapping_sub(self.bases.starts()[segment]);
-            let predicted = self.lines[segment].output(vector, distance, self.limit);
-            windows.firsts[lane] = predicted.saturating_sub(below).min(count - length);
-            windows.lengths[lane] = length;
-        }
-        self.starts.search(vector, keys, windows)
+            let distance = keys[lane].wrapping_sub(bases[segment]);
+            let predicted = lines[segment].output(vector, distance, limit);
+            (predicted.saturating_sub(below).min(first_max), length)
+        });
+        self.starts.search(vector, keys, &mut windows, positions);
     }
 
     /// Computes the exact errors over all keys.
@@ -201,10 +206,12 @@ impl VectorWork for FindInSegments<'_> {
         let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
         let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
         for (keys, positions) in keys.iter().zip(positions) {
-            *positions = self.index.find_lanes(vector, keys);
+            self.index.find_lanes(vector, keys, positions);
         }
-        for (key, position) in keys_rest.iter().zip(positions_rest) {
-            [*position] = self.index.find_lanes(vector, &[*key]);
+        let keys_rest = keys_rest.as_chunks::<1>().0;
+        let positions_rest = positions_rest.as_chunks_mut::<1>().0;
+        for (keys, positions) in keys_rest.iter().zip(positions_rest) {
+            self.index.find_lanes(vector, keys, positions);
         }
     }
 }

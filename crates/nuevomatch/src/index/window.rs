@@ -31,9 +31,28 @@ pub(crate) struct SortedStarts {
 /// One window for each of `N` keys. It contains the position of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows<const N: usize> {
-    pub(crate) firsts: [u32; N],
+    firsts: [u32; N],
     /// Number of positions. Windows end before the end of the starts.
-    pub(crate) lengths: [u32; N],
+    lengths: [u32; N],
+    /// Greatest length.
+    longest: u32,
+}
+
+impl<const N: usize> Windows<N> {
+    /// Returns windows from the first position and the length of each lane.
+    #[inline(always)]
+    pub(crate) fn of(mut window: impl FnMut(usize) -> (u32, u32)) -> Self {
+        let mut longest = 0;
+        let mut windows = Self { firsts: [0; N], lengths: [0; N], longest };
+        for lane in 0..N {
+            let (first, length) = window(lane);
+            windows.firsts[lane] = first;
+            windows.lengths[lane] = length;
+            longest = longest.max(length);
+        }
+        windows.longest = longest;
+        windows
+    }
 }
 
 impl SortedStarts {
@@ -54,7 +73,7 @@ impl SortedStarts {
     }
 
     /// Returns the number of starts.
-    pub(crate) fn count(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.count
     }
 
@@ -63,43 +82,69 @@ impl SortedStarts {
         size_of_val(&*self.padded)
     }
 
-    /// Returns the position of the last start that is at most the key, for each key.
+    /// Writes the position of the last start that is at most the key, for each key.
     ///
     /// Keys below all starts have position 0.
+    ///
+    /// Here and in the callers, results go to the caller's arrays, one word at a time, and are read in the
+    /// same way. A copy of an array would read vectors just after their words were written, which stalls.
     #[inline(always)]
     pub(crate) fn search<V: Vector, const N: usize>(
         &self,
         vector: V,
         keys: &[u32; N],
-        windows: Windows<N>,
-    ) -> [u32; N] {
-        let Windows { mut firsts, mut lengths } = windows;
-        let mut longest = lengths.iter().fold(0, |longest: u32, length| longest.max(*length));
+        windows: &mut Windows<N>,
+        positions: &mut [u32; N],
+    ) {
+        let padded = &*self.padded;
+        let last = self.count - 1;
+        let mut longest = windows.longest;
         while longest as usize > COMPARED_MAX {
-            for lane in 0..N {
+            for (lane, key) in keys.iter().enumerate() {
                 // The position is in the upper part exactly if its first start is at most the key. The
                 // lower part is not longer than the upper one, so both can have the length of that.
-                let half = lengths[lane] / 2;
-                let middle = self.padded[(firsts[lane] + half) as usize];
-                firsts[lane] += select_unpredictable(middle <= keys[lane], half, 0);
-                lengths[lane] -= half;
+                let half = windows.lengths[lane] / 2;
+                let middle = padded[(windows.firsts[lane] + half) as usize];
+                windows.firsts[lane] += select_unpredictable(middle <= *key, half, 0);
+                windows.lengths[lane] -= half;
             }
             longest -= longest / 2;
         }
         // Starts after the window are above the key, so they do not change the count.
-        let mut counts = [0; N];
-        for offset in (0..longest as usize).step_by(VECTOR_STARTS) {
-            for lane in 0..N {
-                let first = firsts[lane] as usize + offset;
-                let (vectors, _) = self.padded[first..first + VECTOR_STARTS].as_chunks();
-                counts[lane] += vector.count16(&vectors[0], keys[lane]);
+        if longest as usize <= VECTOR_STARTS {
+            for (lane, key) in keys.iter().enumerate() {
+                let first = windows.firsts[lane];
+                let count = count_at_most(vector, padded, first as usize, *key);
+                positions[lane] = last_counted(first, count, last);
             }
+            return;
         }
-        // Only the padding can be at most the largest key without being a start.
-        std::array::from_fn(|lane| {
-            (firsts[lane] + counts[lane].saturating_sub(1)).min(self.count - 1)
-        })
+        let vectors = (longest as usize).div_ceil(VECTOR_STARTS);
+        for (lane, key) in keys.iter().enumerate() {
+            let first = windows.firsts[lane];
+            let mut count = 0;
+            for number in 0..vectors {
+                count +=
+                    count_at_most(vector, padded, first as usize + number * VECTOR_STARTS, *key);
+            }
+            positions[lane] = last_counted(first, count, last);
+        }
     }
+}
+
+/// Returns the number of starts in the vector at `first` that are at most `key`.
+#[inline(always)]
+fn count_at_most<V: Vector>(vector: V, padded: &[u32], first: usize, key: u32) -> u32 {
+    let (vectors, _) = padded[first..first + VECTOR_STARTS].as_chunks();
+    vector.count16(&vectors[0], key)
+}
+
+/// Returns the position of the last of `count` starts from `first` on.
+///
+/// Without such starts this is `first`. Only the padding can be at most the largest key without being a start. So the result is at most `last`.
+#[inline(always)]
+fn last_counted(first: u32, count: u32, last: u32) -> u32 {
+    (first + count.saturating_sub(1)).min(last)
 }
 
 #[cfg(test)]
@@ -114,7 +159,8 @@ mod tests {
 
     impl VectorWork for Search<'_> {
         fn run<V: Vector>(self, vector: V) {
-            *self.3 = self.0.search(vector, self.1, self.2);
+            let mut windows = self.2;
+            self.0.search(vector, self.1, &mut windows, self.3);
         }
     }
 
@@ -140,7 +186,7 @@ mod tests {
             let sorted = SortedStarts::new(starts);
             for instructions in InstructionSet::all() {
                 let mut found = [u32::MAX; 2];
-                let windows = Windows { firsts, lengths };
+                let windows = Windows::of(|lane| (firsts[lane], lengths[lane]));
                 instructions.run(Search(&sorted, &keys, windows, &mut found));
                 prop_assert_eq!(found, expected, "{:?}", instructions);
             }

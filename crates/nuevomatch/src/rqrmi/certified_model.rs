@@ -31,13 +31,6 @@ struct NetWindow {
     first_max: u32,
 }
 
-/// The nets of the last stage that keys reached, and the predicted positions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Predictions<const N: usize> {
-    pub(crate) nets: [u32; N],
-    pub(crate) positions: [u32; N],
-}
-
 impl CertifiedModel {
     /// Takes a model with its exact errors.
     pub(crate) fn new(model: Model, errors: Vec<CertifiedError>) -> Self {
@@ -87,7 +80,7 @@ impl CertifiedModel {
         self
     }
 
-    /// Predicts the positions of keys.
+    /// Writes the net of the last stage and the predicted position, for each key.
     ///
     /// All keys pass a stage before any passes the next.
     #[inline(always)]
@@ -95,31 +88,36 @@ impl CertifiedModel {
         &self,
         vector: V,
         keys: &[u32; N],
-    ) -> Predictions<N> {
-        let mut nets = [0; N];
-        let mut outputs = [0; N];
+        nets: &mut [u32; N],
+        predicted: &mut [u32; N],
+    ) {
+        predicted.fill(0);
         for stage in &self.stages {
-            nets = outputs;
-            for lane in 0..N {
-                let net = &stage.nets[nets[lane] as usize];
-                outputs[lane] = net.output(vector, keys[lane], stage.limit);
+            let (stage_nets, limit) = (&*stage.nets, stage.limit);
+            for (lane, key) in keys.iter().enumerate() {
+                nets[lane] = predicted[lane];
+                let net = &stage_nets[nets[lane] as usize];
+                predicted[lane] = net.output(vector, *key, limit);
             }
         }
-        Predictions { nets, positions: outputs }
     }
 
     #[inline(always)]
-    fn find_lanes<V: Vector, const N: usize>(&self, vector: V, keys: &[u32; N]) -> [u32; N] {
-        let Predictions { nets, positions } = self.predict(vector, keys);
-        let mut windows = Windows { firsts: [0; N], lengths: [0; N] };
-        for lane in 0..N {
-            let window = self.windows[nets[lane] as usize];
+    fn find_lanes<V: Vector, const N: usize>(
+        &self,
+        vector: V,
+        keys: &[u32; N],
+        positions: &mut [u32; N],
+    ) {
+        let mut nets = [0; N];
+        self.predict(vector, keys, &mut nets, positions);
+        let (predicted, net_windows) = (&*positions, &*self.windows);
+        let mut windows = Windows::of(|lane| {
+            let window = net_windows[nets[lane] as usize];
             // A window that would reach beyond the last start begins earlier instead.
-            windows.firsts[lane] =
-                positions[lane].saturating_sub(window.below).min(window.first_max);
-            windows.lengths[lane] = window.length;
-        }
-        self.starts.search(vector, keys, windows)
+            (predicted[lane].saturating_sub(window.below).min(window.first_max), window.length)
+        });
+        self.starts.search(vector, keys, &mut windows, positions);
     }
 }
 
@@ -136,10 +134,12 @@ impl VectorWork for FindBatch<'_> {
         let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
         let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
         for (keys, positions) in keys.iter().zip(positions) {
-            *positions = self.model.find_lanes(vector, keys);
+            self.model.find_lanes(vector, keys, positions);
         }
-        for (key, position) in keys_rest.iter().zip(positions_rest) {
-            [*position] = self.model.find_lanes(vector, &[*key]);
+        let keys_rest = keys_rest.as_chunks::<1>().0;
+        let positions_rest = positions_rest.as_chunks_mut::<1>().0;
+        for (keys, positions) in keys_rest.iter().zip(positions_rest) {
+            self.model.find_lanes(vector, keys, positions);
         }
     }
 }

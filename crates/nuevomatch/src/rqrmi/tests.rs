@@ -138,8 +138,9 @@ impl VectorWork for Predict<'_> {
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) {
         for keys in self.keys.as_chunks::<8>().0 {
-            let predictions = self.model.predict(vector, keys);
-            self.found.extend(predictions.nets.into_iter().zip(predictions.positions));
+            let (mut nets, mut predicted) = ([0; 8], [0; 8]);
+            self.model.predict(vector, keys, &mut nets, &mut predicted);
+            self.found.extend(nets.into_iter().zip(predicted));
         }
     }
 }
