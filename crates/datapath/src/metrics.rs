@@ -135,6 +135,12 @@ pub struct ThreadCounters {
     pub signature: CacheCounters,
     /// The chain of stages.
     pub chain: ChainCounters,
+    /// The learned index, the second lookup of the megaflow cache.
+    pub learned: CacheCounters,
+    /// Entries in the learned index.
+    pub learned_entries: Counter,
+    /// Trainings of the learned index that are done.
+    pub trainings: Counter,
     /// Subtables of the megaflow cache probed, summed over packets.
     pub probes: Counter,
     /// Masks in the wildcard cache.

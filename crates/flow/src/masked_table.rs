@@ -115,9 +115,9 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Returns whether a row has the masked words of `key`; false if it was never added.
+    /// Returns whether a row has the masked words of `key`.
     ///
-    /// A removed row keeps its words: the caller checks its tail.
+    /// A row that was never added has none. A removed row keeps its words: the caller checks its tail.
     #[must_use]
     #[inline]
     pub fn covers(&self, row: u32, key: &[u64; FLOW_WORDS]) -> bool {
@@ -199,6 +199,12 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// Returns all rows.
     pub fn rows(&self) -> impl Iterator<Item = u32> {
         self.index.rows()
+    }
+
+    /// Returns the words of the mask: index, bits, value in the row.
+    pub fn masked_row(&self, row: u32) -> impl Iterator<Item = (usize, u64, u64)> {
+        let mask = self.mask.iter().map(|word| (usize::from(word.index), word.bits));
+        mask.zip(self.words_of(row)).map(|((index, bits), value)| (index, bits, *value))
     }
 
     /// Returns the masked words of a row.

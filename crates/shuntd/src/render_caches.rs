@@ -28,6 +28,11 @@ pub(crate) fn caches(caches: &Value) -> String {
     let megaflow = hits("megaflow_hits");
     if chain.is_null() {
         line("megaflow", megaflow, &share(megaflow));
+        if hits("trainings") > 0 {
+            let (entries, trainings) = (hits("learned_entries"), hits("trainings"));
+            let remark = format!("of megaflow; {entries} entries, {trainings} trainings");
+            line("learned index", hits("learned_hits"), &remark);
+        }
         let gigaflow = hits("gigaflow_hits");
         if gigaflow > 0 {
             line("gigaflow", gigaflow, &format!("{}, {EARLIER_KIND}", share(gigaflow)));

@@ -19,7 +19,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
     (
         "shunt-datapath",
-        &["shunt-pcap", "shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"],
+        &[
+            "shunt-pcap",
+            "shunt-flow",
+            "shunt-classifier",
+            "shunt-nuevomatch",
+            "shunt-pipeline",
+            "shunt-gigaflow",
+        ],
     ),
     (
         "shunt-nic",

@@ -4,13 +4,14 @@
 //! The index can be replaced while packets flow. Entries of the former index are still right, but no
 //! lookup finds them any more. They are removed a few per iteration.
 
-use std::iter;
+use std::{iter, sync::Arc};
 
 use shunt_flow::FlowKey;
 use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
-    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
+    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Trainer,
+    Wildcard,
     chain::CoverageLink,
     index::{
         AnyIndex, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup, RepairOutcome,
@@ -98,7 +99,8 @@ impl ExactTrial {
 
 impl Caches {
     pub(crate) fn new(config: &CacheConfig, mut owner: Owner, seed: u64) -> Self {
-        let seeds = IndexSeeds { hasher: KeyHasher::new(seed), seed };
+        let trainer = Arc::new(Trainer::new(config.training));
+        let seeds = IndexSeeds { hasher: KeyHasher::new(seed), seed, trainer };
         let totals = IndexTotals::default();
         let index = AnyIndex::new(config.wildcard, &seeds, &totals);
         let capacity = index.capacity();
@@ -144,6 +146,11 @@ impl Caches {
         let both = limit.saturating_add(entries.len() + entries.retired());
         entries.set_limit(both.min(most));
         self.outdated = self.owner.last_install();
+    }
+
+    /// Does a bounded part of the index's work. Returns whether there was some.
+    pub(crate) fn maintain(&mut self) -> bool {
+        self.index.maintain()
     }
 
     /// Expires some entries of a former index. Returns whether some are left.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ExactConfig, MegaflowConfig, chain::GigaflowConfig};
+use super::{ExactConfig, MegaflowConfig, Training, chain::GigaflowConfig};
 
 /// Default time without a hit after which an entry expires.
 pub(crate) const MAX_IDLE_DEFAULT: Duration = Duration::from_secs(10);
@@ -16,6 +16,8 @@ pub struct CacheConfig {
     pub exact: ExactConfig,
     /// Selects the wildcard cache.
     pub wildcard: Wildcard,
+    /// Selects where learned indexes are trained.
+    pub training: Training,
 }
 
 /// Selects the wildcard cache of a packet thread.
@@ -38,7 +40,11 @@ impl Default for Wildcard {
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        let (exact, wildcard) = (ExactConfig::default(), Wildcard::default());
-        Self { entries_max: 262_144, exact, wildcard }
+        Self {
+            entries_max: 262_144,
+            exact: ExactConfig::default(),
+            wildcard: Wildcard::default(),
+            training: Training::default(),
+        }
     }
 }

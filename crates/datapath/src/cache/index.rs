@@ -17,7 +17,7 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{Continuation, Pipeline, Time, Traversal, Version};
 
 use super::{
-    EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
+    EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed, Trainer, Wildcard,
     chain::{CoverageLink, GigaflowIndex},
     megaflow::MegaflowIndex,
 };
@@ -94,6 +94,13 @@ pub(crate) trait WildcardIndex: fmt::Debug {
         pipeline: &Pipeline,
         old: &Reclaimed,
     ) -> (RepairOutcome, u64);
+
+    /// Does a bounded part of the work that is due. Returns whether there was some.
+    ///
+    /// The default does nothing.
+    fn maintain(&mut self) -> bool {
+        false
+    }
 
     /// Returns the number of masks in use.
     fn masks(&self) -> usize;
@@ -192,6 +199,8 @@ pub(crate) struct IndexCapacity {
 pub(crate) struct IndexSeeds {
     pub(crate) hasher: KeyHasher,
     pub(crate) seed: u64,
+    /// Trains learned indexes.
+    pub(crate) trainer: Arc<Trainer>,
 }
 
 impl Upcall<'_> {
@@ -326,6 +335,12 @@ macro_rules! wildcard_indexes {
             ) -> (RepairOutcome, u64) {
                 match self {
                     $(Self::$name(index) => index.repair(owner, pipeline, old),)*
+                }
+            }
+
+            pub(super) fn maintain(&mut self) -> bool {
+                match self {
+                    $(Self::$name(index) => index.maintain(),)*
                 }
             }
 

@@ -1,12 +1,19 @@
 //! The megaflow cache: one entry for each complete traversal, found by the bits that it consulted.
 //!
-//! Entries that overlap agree (law 1), so the first entry that covers a packet is the result. There are two
-//! lookups, and both return only live entries that cover the packet:
+//! Entries that overlap agree (law 1), so the first entry that covers a packet is the result. There are three
+//! lookups, and all return only live entries that cover the packet:
 //!
-//! 1. The [`SignatureCache`], by the hash of all header bits. It is used while the second lookup takes
-//!    two probes or more per packet ([`MegaflowConfig::signature_probes_min`]).
-//! 2. Tuple space search over the masks ([`MegaflowCache`]). Its hits enter the signature cache.
+//! 1. The [`SignatureCache`], by the hash of all header bits. It is used while tuple space search takes
+//!    two probes or more per packet ([`MegaflowConfig::lookup_probes_min`]).
+//! 2. The [`LearnedIndex`], by a few fields at once. It is used from
+//!    [`MegaflowConfig::learned_masks_min`] masks on.
+//! 3. Tuple space search over the masks ([`MegaflowCache`]): over all of them, or with a learned index only
+//!    over those of entries that it does not have.
+//!
+//! Hits of the last two enter the signature cache.
 
+mod learned;
+mod lookup;
 mod signature;
 mod tuple_space;
 
@@ -15,7 +22,10 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
+pub(crate) use self::learned::Trainer;
+use self::lookup::{IndexedMegaflows, LookupWork};
 pub use self::{
+    learned::Training,
     signature::{RowAddress, SignatureCache},
     tuple_space::{MegaflowCache, Missing},
 };
@@ -35,8 +45,10 @@ pub struct MegaflowConfig {
     ///
     /// 0 switches it off.
     pub signatures: usize,
-    /// Probes per packet from which on a lookup by signature is worth its cost.
-    pub signature_probes_min: u32,
+    /// Probes per packet from which on the other lookups are worth their cost.
+    pub lookup_probes_min: u32,
+    /// Number of masks from which on entries are found by a learned index.
+    pub learned_masks_min: usize,
     /// Number of probes after which the subtables are ordered by their hits.
     pub probes_per_ordering: u32,
 }
@@ -44,7 +56,7 @@ pub struct MegaflowConfig {
 /// The megaflow cache as the wildcard index of a packet thread.
 #[derive(Debug)]
 pub(crate) struct MegaflowIndex {
-    cache: MegaflowCache,
+    megaflows: IndexedMegaflows,
     /// Allocated when it is needed for the first time.
     signatures: Option<SignatureCache>,
     /// The positions of the last burst that hit by their signatures.
@@ -61,12 +73,13 @@ pub(crate) struct MegaflowTally {
     misses: u64,
     inserts: u64,
     probes: u64,
-    signature: SignatureTally,
+    signature: LookupTally,
+    learned: LookupTally,
 }
 
-/// The counts of the signature cache.
+/// The counts of one of the lookups.
 #[derive(Clone, Copy, Debug, Default)]
-struct SignatureTally {
+struct LookupTally {
     hits: u64,
     misses: u64,
     inserts: u64,
@@ -77,13 +90,28 @@ const MASKS_WORTH_SIGNATURES: usize = 2;
 
 impl MegaflowConfig {
     /// The default settings.
-    pub const DEFAULT: Self =
-        Self { signatures: 262_144, signature_probes_min: 2, probes_per_ordering: 1 << 16 };
+    pub const DEFAULT: Self = Self {
+        signatures: 262_144,
+        lookup_probes_min: 2,
+        learned_masks_min: 16,
+        probes_per_ordering: 1 << 16,
+    };
 }
 
 impl Default for MegaflowConfig {
     fn default() -> Self {
         Self::DEFAULT
+    }
+}
+
+impl MegaflowTally {
+    /// Counts the lookups of a burst, apart from those by signature.
+    fn count(&mut self, asked: u32, missing: u32, work: LookupWork) {
+        self.probes += u64::from(work.probes);
+        self.misses += u64::from(missing);
+        self.hits += u64::from(asked - missing);
+        self.learned.hits += u64::from(work.learned_hits);
+        self.learned.misses += u64::from(work.learned - work.learned_hits);
     }
 }
 
@@ -99,11 +127,12 @@ impl MegaflowIndex {
             return None;
         }
         let entry = owner.install(Arc::clone(traversal), now).ok()?;
-        self.cache.insert(&FlowKey::from(&traversal.key), &traversal.mask, entry);
+        let (key, mask) = (FlowKey::from(&traversal.key), &traversal.mask);
+        self.megaflows.insert(&key, mask, entry);
         self.tally.inserts += 1;
         if self.signatures.is_none()
             && self.config.signatures > 0
-            && self.cache.subtables() >= MASKS_WORTH_SIGNATURES
+            && self.megaflows.cache.subtables() >= MASKS_WORTH_SIGNATURES
         {
             self.signatures = Some(SignatureCache::new(self.config.signatures, self.seed));
         }
@@ -127,12 +156,12 @@ impl MegaflowIndex {
             candidates[position] = signatures.candidate(burst.hashes[position]);
         }
         for address in candidates.iter().flatten() {
-            self.cache.fetch(*address);
+            self.megaflows.cache.fetch(*address);
         }
         let mut found = [None; BURST];
         for position in asked.positions() {
             found[position] = candidates[position]
-                .and_then(|address| self.cache.confirm(address, &burst.keys[position]));
+                .and_then(|address| self.megaflows.cache.confirm(address, &burst.keys[position]));
         }
         let entries = owner.entries();
         for position in asked.positions() {
@@ -145,7 +174,7 @@ impl MegaflowIndex {
         }
         self.tally.signature.hits += u64::from(hit_positions.len());
         self.tally.signature.misses += u64::from(asked.len() - hit_positions.len());
-        self.cache.count_unprobed(hit_positions.len());
+        self.megaflows.cache.count_unprobed(hit_positions.len());
         hit_positions
     }
 }
@@ -156,10 +185,10 @@ impl WildcardIndex for MegaflowIndex {
     type Totals = MegaflowTally;
 
     fn new(config: MegaflowConfig, seeds: &IndexSeeds, tally: MegaflowTally) -> Self {
-        let mut cache = MegaflowCache::new(seeds.hasher.clone(), seeds.seed);
-        cache.order_every(config.probes_per_ordering);
+        let cache = MegaflowCache::new(seeds.hasher.clone(), seeds.seed);
+        let megaflows = IndexedMegaflows::new(cache, config, &seeds.trainer);
         Self {
-            cache,
+            megaflows,
             signatures: None,
             signature_hits: PositionSet::EMPTY,
             config,
@@ -169,7 +198,8 @@ impl WildcardIndex for MegaflowIndex {
     }
 
     fn uses_hashes(&self) -> bool {
-        self.signatures.is_some() && self.cache.probes_per_hit() >= self.config.signature_probes_min
+        self.signatures.is_some()
+            && self.megaflows.cache.probes_per_hit() >= self.config.lookup_probes_min
     }
 
     fn totals(&self) -> MegaflowTally {
@@ -193,37 +223,33 @@ impl WildcardIndex for MegaflowIndex {
         } else {
             PositionSet::EMPTY
         };
-        let (mut missing, mut probes) = (Missing::default(), 0);
+        let (mut missing, mut work) = (Missing::default(), LookupWork::default());
         asked.without(self.signature_hits).positions().for_each(|position| missing.push(position));
-        let asked_of_masks = missing.len();
         if !missing.is_empty() {
             let mut signatures = self.signatures.as_mut().filter(|_| uses_signatures);
-            let entries = owner.entries();
-            let mut inserts = 0;
-            probes = self.cache.find_burst(burst.keys, &mut missing, |position, entry, address| {
+            let (entries, tally) = (owner.entries(), &mut self.tally);
+            let is_hit = |position: usize, entry, address| {
                 let is_hit = entries.is_live(entry);
                 if is_hit {
                     hits[position].set_one(entry.slot);
                     if let Some(signatures) = &mut signatures {
                         signatures.insert(burst.hashes[position], address);
-                        inserts += 1;
+                        tally.signature.inserts += 1;
                     }
                 }
                 is_hit
-            });
-            self.tally.signature.inserts += inserts;
+            };
+            work = self.megaflows.find_burst(burst.keys, &mut missing, is_hit);
         }
-        self.tally.probes += u64::from(probes);
-        self.tally.misses += missing.len() as u64;
-        self.tally.hits += (asked_of_masks - missing.len()) as u64;
         missing.places().for_each(|position| hits[position].clear());
+        self.tally.count(asked.without(self.signature_hits).len(), missing.len(), work);
         // A lookup by signature costs about as much as a probe.
-        probes + if uses_signatures { asked.len() } else { 0 }
+        work.cost() + if uses_signatures { asked.len() } else { 0 }
     }
 
     fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<()> {
         let entries = owner.entries();
-        let Some(entry) = self.cache.find(key, |entry| entries.is_live(entry)) else {
+        let Some(entry) = self.megaflows.find(key, |entry| entries.is_live(entry)) else {
             self.tally.misses += 1;
             return Lookup::Miss(());
         };
@@ -248,7 +274,11 @@ impl WildcardIndex for MegaflowIndex {
     }
 
     fn remove(&mut self, entry: EntryRef) {
-        self.cache.remove(entry);
+        self.megaflows.remove(entry);
+    }
+
+    fn maintain(&mut self) -> bool {
+        self.megaflows.maintain()
     }
 
     fn repair(
@@ -257,12 +287,12 @@ impl WildcardIndex for MegaflowIndex {
         pipeline: &Pipeline,
         old: &Reclaimed,
     ) -> (RepairOutcome, u64) {
-        if !self.cache.remove(old.reference) {
+        if !self.megaflows.remove(old.reference) {
             // The entry may be an LTM entry of a former chain, which holds only for packets with its tag.
             return (RepairOutcome::Dropped, 0);
         }
         let (key, entries) = (FlowKey::from(&old.traversal.key), owner.entries());
-        if self.cache.find(&key, |entry| entries.is_live(entry)).is_some() {
+        if self.megaflows.find(&key, |entry| entries.is_live(entry)).is_some() {
             return (RepairOutcome::Covered, 0);
         }
         let fresh = Arc::new(pipeline.translate_again(&old.traversal, owner.version()));
@@ -274,7 +304,7 @@ impl WildcardIndex for MegaflowIndex {
     }
 
     fn masks(&self) -> usize {
-        self.cache.subtables()
+        self.megaflows.cache.subtables()
     }
 
     fn publish(&self, counters: &ThreadCounters) {
@@ -282,6 +312,10 @@ impl WildcardIndex for MegaflowIndex {
         counters.megaflow.misses.set(self.tally.misses);
         counters.megaflow.inserts.set(self.tally.inserts);
         counters.probes.set(self.tally.probes);
+        counters.learned.hits.set(self.tally.learned.hits);
+        counters.learned.misses.set(self.tally.learned.misses);
+        counters.learned_entries.set(self.megaflows.learned().len() as u64);
+        counters.trainings.set(self.megaflows.learned().trainings());
         counters.signature.hits.set(self.tally.signature.hits);
         counters.signature.misses.set(self.tally.signature.misses);
         counters.signature.inserts.set(self.tally.signature.inserts);

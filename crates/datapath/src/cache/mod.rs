@@ -39,7 +39,9 @@ pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
 pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
-pub use megaflow::{MegaflowCache, MegaflowConfig, Missing, RowAddress, SignatureCache};
+pub(crate) use megaflow::Trainer;
+#[cfg(not(loom))]
+pub use megaflow::{MegaflowCache, MegaflowConfig, Missing, RowAddress, SignatureCache, Training};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

@@ -244,7 +244,7 @@ impl PacketThread {
 
     /// Does a bounded part of each kind of upkeep. Returns whether there was work.
     fn run_upkeep(&mut self, is_idle: bool) -> bool {
-        let cleared = self.caches.clear_out();
+        let cleared = self.caches.clear_out() | self.caches.maintain();
         let abandoned = self.repairer.abandon_late(&mut self.caches, &self.counters, self.now);
         let reclaimed = self.caches.reclaim_some(&self.pipeline);
         let credited = self.jobs.credit(&mut self.caches.owner, &self.pipeline, is_idle);

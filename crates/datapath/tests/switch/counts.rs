@@ -11,7 +11,7 @@ use std::{
 
 use shunt_datapath::{
     Command, DropReason, ThreadConfig,
-    cache::{CacheConfig, ExactConfig},
+    cache::{CacheConfig, ExactConfig, Training},
     thread::QueueSizes,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
@@ -58,6 +58,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
             entries_max: 4,
             exact: ExactConfig { lines: 16, insert_inverse: 2 },
             wildcard: super::tiny(),
+            training: Training::Inline,
         },
         ..super::thread_config()
     };

@@ -28,7 +28,7 @@ use proptest::{
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
     Command, DropReason, LearnSeq, LearnedChange, Repair, ThreadConfig,
-    cache::{CacheConfig, ExactConfig, Wildcard},
+    cache::{CacheConfig, ExactConfig, Training, Wildcard},
     capture::{CapturePlace, CaptureTap, Captured},
     command::Tuning,
     thread::QueueSizes,
@@ -124,6 +124,7 @@ impl Lab {
                 entries_max: draw(runner, prop::sample::select(vec![8, 4096])),
                 exact: ExactConfig { lines: 64, insert_inverse: draw(runner, 0..3_u32) },
                 wildcard: draw(runner, super::wildcard()),
+                training: Training::Inline,
             },
             vlan_limit: VlanLimit::Two,
             seed: 1,

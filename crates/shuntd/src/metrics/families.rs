@@ -74,7 +74,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     }),
 ];
 
-pub(super) const CACHES: [Metric<CacheStatus>; 10] = [
+pub(super) const CACHES: [Metric<CacheStatus>; 13] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
         "shunt_upcalls_total",
@@ -84,6 +84,21 @@ pub(super) const CACHES: [Metric<CacheStatus>; 10] = [
     ),
     ("shunt_cache_entries", "gauge", "Cache entries.", |own| own.entries.into()),
     ("shunt_cache_masks", "gauge", "Masks in the wildcard cache.", |own| own.masks.into()),
+    (
+        "shunt_learned_index_hits_total",
+        "counter",
+        "Packets that the learned index of the megaflow cache found an entry for.",
+        |own| own.learned_hits.into(),
+    ),
+    ("shunt_learned_index_entries", "gauge", "Entries in the learned index.", |own| {
+        own.learned_entries.into()
+    }),
+    (
+        "shunt_learned_index_trainings_total",
+        "counter",
+        "Trainings of the learned index that are done.",
+        |own| own.trainings.into(),
+    ),
     (
         "shunt_cache_evicted_total",
         "counter",

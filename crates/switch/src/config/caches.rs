@@ -23,6 +23,8 @@ use shunt_pipeline::BridgeId;
 pub struct CacheOptions {
     /// Type of the wildcard cache.
     pub kind: CacheKind,
+    /// Lookup of the megaflow cache.
+    pub index: MegaflowLookup,
     /// Number of entries in the exact-match cache, a power of two.
     ///
     /// 0 disables the cache.
@@ -58,6 +60,19 @@ pub enum CacheKind {
     ///
     /// Traversals share entries.
     Gigaflow,
+}
+
+/// The lookup of the megaflow cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MegaflowLookup {
+    /// A learned index if there are 16 masks or more, tuple space search otherwise.
+    #[default]
+    Adaptive,
+    /// A learned index over the fields, beside tuple space search.
+    Learned,
+    /// Tuple space search: one hash table for each mask.
+    TupleSpace,
 }
 
 /// The options of a Gigaflow cache.
@@ -135,6 +150,17 @@ pub enum OffloadKind {
     P4runtime,
 }
 
+impl MegaflowLookup {
+    /// Returns the number of masks from which on the learned index is used.
+    const fn masks_min(self) -> usize {
+        match self {
+            Self::Adaptive => MegaflowConfig::DEFAULT.learned_masks_min,
+            Self::Learned => 1,
+            Self::TupleSpace => usize::MAX,
+        }
+    }
+}
+
 impl OffloadKind {
     /// Returns the type that a table without `kind` selects.
     const fn of_a_table() -> Self {
@@ -164,6 +190,7 @@ impl Default for CacheOptions {
             idle_ms: milliseconds(max_idle),
             verify_one_in,
             kind: CacheKind::default(),
+            index: MegaflowLookup::default(),
             gigaflow: GigaflowOptions::default(),
         }
     }
@@ -249,8 +276,12 @@ impl CacheOptions {
     pub(crate) const fn wildcard(&self) -> Wildcard {
         match self.kind {
             CacheKind::Megaflow => {
-                let signatures = self.signature_entries;
-                Wildcard::Megaflow(MegaflowConfig { signatures, ..MegaflowConfig::DEFAULT })
+                let config = MegaflowConfig {
+                    signatures: self.signature_entries,
+                    learned_masks_min: self.index.masks_min(),
+                    ..MegaflowConfig::DEFAULT
+                };
+                Wildcard::Megaflow(config)
             }
             CacheKind::Gigaflow => Wildcard::Gigaflow(self.gigaflow.chain()),
         }

@@ -13,7 +13,8 @@ mod switch;
 
 pub use bridge::{BridgeOptions, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode};
 pub use caches::{
-    CacheKind, CacheOptions, GigaflowOptions, OffloadKind, OffloadOptions, StalePolicy,
+    CacheKind, CacheOptions, GigaflowOptions, MegaflowLookup, OffloadKind, OffloadOptions,
+    StalePolicy,
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use switch::{

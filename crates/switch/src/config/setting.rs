@@ -35,6 +35,8 @@ macro_rules! settings {
 
 settings! {
     caches.kind: word("megaflow or gigaflow"),
+    caches.index: word("adaptive, learned or tuple-space"),
+    caches.signature_entries: number(),
     caches.idle_ms: number(),
     caches.verify_one_in: number(),
     caches.gigaflow.stages: number(),
@@ -160,6 +162,7 @@ mod tests {
     fn value(key: &str) -> &'static str {
         match key {
             "caches.kind" => "gigaflow",
+            "caches.index" => "learned",
             "caches.gigaflow.policy" => "one-to-one",
             "caches.gigaflow.eviction" => "never",
             "caches.gigaflow.offload.kind" => "embedded",

@@ -21,6 +21,12 @@ pub struct CacheStatus {
     pub exact_hits: u64,
     /// Packets that hit the signature cache.
     pub signature_hits: u64,
+    /// Packets of `megaflow_hits` that the learned index found.
+    pub learned_hits: u64,
+    /// Entries in the learned index.
+    pub learned_entries: u64,
+    /// Trainings of the learned index.
+    pub trainings: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache up to the end of their traversal.
@@ -106,6 +112,9 @@ impl CacheStatus {
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),
             signature_hits: sum(|c| c.signature.hits.get()),
+            learned_hits: sum(|c| c.learned.hits.get()),
+            learned_entries: sum(|c| c.learned_entries.get()),
+            trainings: sum(|c| c.trainings.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
             gigaflow_hits: sum(|c| c.chain.hits.get()),
             upcalls: sum(|c| c.upcalls.get()),

@@ -31,6 +31,9 @@ pub struct MegaflowCache {
     numbers: HashMap<SparseMask, u32, foldhash::fast::FixedState>,
     /// The numbers of all subtables that are not empty, those with most hits first.
     order: Vec<u32>,
+    /// The numbers of subtables that may have entries outside of the learned index.
+    searched: Vec<u32>,
+    entries: usize,
     /// The address of each entry by slot; [`RowAddress::NONE`] if there is none.
     addresses: Vec<RowAddress>,
     probes_per_ordering: u32,
@@ -46,6 +49,19 @@ struct MegaflowSubtable {
     /// The entry of each row.
     table: MaskedTable<1>,
     hits: u32,
+    /// Number of entries that only a search of this mask finds.
+    unindexed: u32,
+    /// Set while the number of the subtable is in [`MegaflowCache::searched`].
+    is_searched: bool,
+}
+
+/// The masks that a lookup searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MaskSet {
+    /// All masks.
+    All,
+    /// Masks of entries that the learned index does not have.
+    Unindexed,
 }
 
 /// The packets of a burst that have missed so far, by their positions.
@@ -65,6 +81,8 @@ impl MegaflowCache {
             unused: Vec::new(),
             numbers: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
             order: Vec::new(),
+            searched: Vec::new(),
+            entries: 0,
             addresses: Vec::new(),
             probes_per_ordering: MegaflowConfig::DEFAULT.probes_per_ordering,
             probes: 0,
@@ -129,10 +147,25 @@ impl MegaflowCache {
         &mut self,
         keys: &[FlowKey],
         missing: &mut Missing,
+        is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
+    ) -> u32 {
+        self.find_burst_in(MaskSet::All, keys, missing, is_hit)
+    }
+
+    /// Looks up packets as [`Self::find_burst`] does, under some of the masks.
+    pub(super) fn find_burst_in(
+        &mut self,
+        masks: MaskSet,
+        keys: &[FlowKey],
+        missing: &mut Missing,
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> u32 {
         let mut probes = 0;
-        for &number in &self.order {
+        let numbers = match masks {
+            MaskSet::All => &self.order,
+            MaskSet::Unindexed => &self.searched,
+        };
+        for &number in numbers {
             if missing.is_empty() {
                 break;
             }
@@ -155,8 +188,21 @@ impl MegaflowCache {
     /// Returns the live entry that covers `key`.
     #[must_use]
     pub fn find(&self, key: &FlowKey, is_live: impl Fn(EntryRef) -> bool) -> Option<EntryRef> {
-        let covering = self
-            .order
+        self.find_in(MaskSet::All, key, is_live)
+    }
+
+    /// Returns the live entry that covers `key` under some of the masks.
+    pub(super) fn find_in(
+        &self,
+        masks: MaskSet,
+        key: &FlowKey,
+        is_live: impl Fn(EntryRef) -> bool,
+    ) -> Option<EntryRef> {
+        let numbers = match masks {
+            MaskSet::All => &self.order,
+            MaskSet::Unindexed => &self.searched,
+        };
+        let covering = numbers
             .iter()
             .filter_map(|number| self.subtables[*number as usize].find(&self.hasher, key));
         covering.into_iter().find(|entry| is_live(*entry))
@@ -176,6 +222,7 @@ impl MegaflowCache {
             self.addresses.resize(slot + 1, RowAddress::NONE);
         }
         self.addresses[slot] = RowAddress { subtable, row };
+        self.entries += 1;
     }
 
     /// Removes a dead entry, but not its row if that already belongs to another entry.
@@ -185,18 +232,91 @@ impl MegaflowCache {
         let Some(address) = self.addresses.get_mut(entry.slot as usize) else { return false };
         let RowAddress { subtable: number, row } = std::mem::replace(address, RowAddress::NONE);
         let Some(subtable) = self.subtables.get_mut(number as usize) else { return false };
+        self.entries -= 1;
         subtable.remove(&self.hasher, row, entry);
         if subtable.table.is_empty() && self.order.contains(&number) {
             self.order.retain(|other| *other != number);
+            self.searched.retain(|other| *other != number);
             self.numbers.retain(|_, other| *other != number);
             self.unused.push(number);
         }
         true
     }
 
+    /// Returns the number of entries, dead ones included.
+    pub(super) const fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Returns the number of slots that had an entry.
+    pub(super) const fn slots(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Returns the entry of a slot with its address, if it covers `key`.
+    ///
+    /// Counts a hit.
+    #[inline]
+    pub(super) fn confirm_slot(
+        &mut self,
+        slot: u32,
+        key: &FlowKey,
+    ) -> Option<(EntryRef, RowAddress)> {
+        let address = *self.addresses.get(slot as usize)?;
+        self.confirm(address, key).map(|entry| (entry, address))
+    }
+
+    /// Returns the words of the mask of an entry: index, bits, masked value.
+    pub(super) fn box_words(&self, slot: u32) -> Option<impl Iterator<Item = (usize, u64, u64)>> {
+        let address = self.addresses.get(slot as usize)?;
+        let subtable = self.subtables.get(address.subtable as usize)?;
+        subtable.table.has(address.row).then(|| subtable.table.masked_row(address.row))
+    }
+
+    /// Searches the mask of an entry, which is not in the learned index.
+    ///
+    /// Returns whether there is such an entry.
+    pub(super) fn search_mask_of(&mut self, slot: u32) -> bool {
+        let Some(address) = self.addresses.get(slot as usize) else { return false };
+        let Some(subtable) = self.subtables.get_mut(address.subtable as usize) else {
+            return false;
+        };
+        subtable.unindexed += 1;
+        if !subtable.is_searched {
+            subtable.is_searched = true;
+            self.searched.push(address.subtable);
+        }
+        true
+    }
+
+    /// Undoes [`Self::search_mask_of`] for an entry that will be removed.
+    pub(super) fn unsearch_mask_of(&mut self, slot: u32) {
+        let Some(address) = self.addresses.get(slot as usize) else { return };
+        let Some(subtable) = self.subtables.get_mut(address.subtable as usize) else { return };
+        subtable.unindexed = subtable.unindexed.saturating_sub(1);
+        if subtable.unindexed == 0 && subtable.is_searched {
+            subtable.is_searched = false;
+            let number = address.subtable;
+            self.searched.retain(|other| *other != number);
+        }
+    }
+
+    /// Searches no mask: all entries are in the learned index.
+    pub(super) fn search_no_mask(&mut self) {
+        for number in self.searched.drain(..) {
+            let subtable = &mut self.subtables[number as usize];
+            (subtable.unindexed, subtable.is_searched) = (0, false);
+        }
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "indices of subtables")]
     fn add_subtable(&mut self, mask: &SparseMask) -> u32 {
-        let subtable = MegaflowSubtable { table: MaskedTable::new(mask), hits: 0 };
+        let subtable = MegaflowSubtable {
+            table: MaskedTable::new(mask),
+            hits: 0,
+            unindexed: 0,
+            is_searched: false,
+        };
         let number = match self.unused.pop() {
             Some(number) => {
                 self.subtables[number as usize] = subtable;
@@ -309,8 +429,22 @@ impl Missing {
 
     /// Returns the number of missing packets.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.count
+    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+    pub const fn len(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// Removes the packets at positions that `is_missing` does not accept.
+    pub fn retain(&mut self, is_missing: impl Fn(usize) -> bool) {
+        let mut left = 0;
+        for index in 0..self.count {
+            let place = self.places[index];
+            if is_missing(place.into()) {
+                self.places[left] = place;
+                left += 1;
+            }
+        }
+        self.count = left;
     }
 
     /// Returns the positions in ascending order.
@@ -410,7 +544,7 @@ mod tests {
                 assert!(found == u32::MAX || covering.contains(&found));
             }
             assert_eq!(missing.is_empty(), !covering.is_empty());
-            // Whatever an old address leads to covers the key, or is dead.
+            // The entry at an old address covers the key, or is dead.
             for address in self.addresses.clone() {
                 let Some(entry) = self.cache.confirm(address, key) else { continue };
                 let is_live = self.entries[entry.slot as usize].2;

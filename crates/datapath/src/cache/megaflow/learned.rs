@@ -1,0 +1,338 @@
+//! The learned index over megaflows, which replaces the search of many masks.
+//!
+//! This is the computational cache of Rashelbach, Rottenstreich and Silberstein, *Scaling Open vSwitch with
+//! a Computational Cache*, section 4. Megaflows do not overlap, so a few fields at once index them,
+//! whatever their masks are. The megaflows stay in tuple space ([`MegaflowCache`]). The index only
+//! names the slots of entries that may cover a packet, and the row of each is compared before it counts.
+//! So the index may be stale, and a lookup is still right.
+//!
+//! An entry is *indexed*, or else the lookup must search its mask:
+//!
+//! ```text
+//!   install ──► room in its bucket? ── yes ──► indexed
+//!                     │ no
+//!                     ▼
+//!               its mask is searched ──► training ──► indexed
+//! ```
+//!
+//! A training begins when a tenth of the entries is not indexed. The [`Trainer`] has a copy of all boxes and
+//! builds a new index beside the packet thread. Changes meanwhile are recorded, and repeated on the new
+//! index before it replaces the old one.
+
+mod lanes;
+mod trainer;
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, mpsc::TryRecvError},
+};
+
+use shunt_flow::{FlowKey, SparseMask};
+use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
+
+pub(crate) use self::trainer::Trainer;
+pub use self::trainer::Training;
+use self::{
+    lanes::{BoxesBySlot, CatalogueBox, LANES},
+    trainer::{BoxChange, PendingTraining, TrainedIndex},
+};
+use super::{MegaflowCache, Missing, RowAddress};
+use crate::{cache::EntryRef, packet::buffer::BURST};
+
+/// An index over the entries of a [`MegaflowCache`], and its training.
+#[derive(Debug)]
+pub(super) struct LearnedIndex {
+    trainer: Arc<Trainer>,
+    /// Number of masks from which on entries are indexed.
+    masks_min: usize,
+    /// The index in use.
+    current: Option<TrainedIndex>,
+    pending: Option<PendingTraining>,
+    /// The boxes of all entries.
+    ///
+    /// `None` until there are enough masks, and while the trainer has them.
+    boxes: Option<BoxesBySlot>,
+    /// Changes since the trainer took the boxes.
+    changes: Vec<BoxChange>,
+    /// The next slot to record after the start; `None`: all are recorded.
+    next_recorded: Option<usize>,
+    /// Number of entries that are not indexed, now and after the last training.
+    unindexed: usize,
+    unindexed_by_training: usize,
+    trainings: u64,
+}
+
+/// Number of slots recorded in an iteration after the start.
+const RECORDED_PER_ITERATION: usize = 512;
+
+/// Number of entries that need not be indexed before a training begins.
+const UNINDEXED_MIN: usize = 8;
+
+const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst is one batch");
+
+impl LearnedIndex {
+    /// Creates an index that begins when there are `masks_min` masks.
+    pub(super) const fn new(trainer: Arc<Trainer>, masks_min: usize) -> Self {
+        Self {
+            trainer,
+            masks_min,
+            current: None,
+            pending: None,
+            boxes: None,
+            changes: Vec::new(),
+            next_recorded: Some(0),
+            unindexed: 0,
+            unindexed_by_training: 0,
+            trainings: 0,
+        }
+    }
+
+    /// Returns whether lookups can use the index.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Returns the number of entries in the index.
+    pub(super) fn len(&self) -> usize {
+        self.current.as_ref().map_or(0, |current| current.index.len())
+    }
+
+    /// Returns the number of trainings that are done.
+    pub(super) const fn trainings(&self) -> u64 {
+        self.trainings
+    }
+
+    /// Looks up the packets of `missing`, and removes those that hit from it.
+    ///
+    /// Finds indexed entries only.
+    pub(super) fn find_burst(
+        &self,
+        cache: &mut MegaflowCache,
+        keys: &[FlowKey],
+        missing: &mut Missing,
+        mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
+    ) {
+        let Some(current) = &self.current else { return };
+        let (mut lanes, mut pending) = ([[0; LANES]; BURST], 0_u32);
+        for position in missing.places() {
+            lanes[position] = current.selection.of_key(keys[position].words());
+            pending |= 1 << position;
+        }
+        let pending = current.index.find_pending(&lanes, pending, |position, slot| {
+            match cache.confirm_slot(slot, &keys[position]) {
+                Some((entry, address)) if is_hit(position, entry, address) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        missing.retain(|position| pending >> position & 1 != 0);
+    }
+
+    /// Returns the indexed entry that covers `key` and is live.
+    pub(super) fn find(
+        &self,
+        cache: &mut MegaflowCache,
+        key: &FlowKey,
+        is_live: impl Fn(EntryRef) -> bool,
+    ) -> Option<EntryRef> {
+        let current = self.current.as_ref()?;
+        let mut found = None;
+        current.index.find(&current.selection.of_key(key.words()), |slot| {
+            let confirmed = cache.confirm_slot(slot, key).map(|(entry, _)| entry);
+            found = confirmed.filter(|entry| is_live(*entry));
+            found.is_some()
+        });
+        found
+    }
+
+    /// Adds an entry that the cache has.
+    pub(super) fn insert(
+        &mut self,
+        cache: &mut MegaflowCache,
+        key: &FlowKey,
+        mask: &SparseMask,
+        slot: u32,
+    ) {
+        if self.is_off() {
+            return;
+        }
+        let own = CatalogueBox::new(key, mask);
+        self.record(BoxChange { slot, own: Some(own) });
+        let Some(current) = &mut self.current else { return };
+        if current.insert(&own, slot) {
+            return;
+        }
+        self.unindexed += 1;
+        cache.search_mask_of(slot);
+    }
+
+    /// Removes an entry that the cache still has.
+    pub(super) fn remove(&mut self, cache: &mut MegaflowCache, slot: u32) {
+        let Some(words) = cache.box_words(slot) else { return };
+        if self.is_off() {
+            return;
+        }
+        // The row may have another entry by now, but only of the same box as long as it is not free.
+        let recorded = self.boxes.as_ref().and_then(|boxes| *boxes.get(slot as usize)?);
+        let own = recorded.or_else(|| Some(CatalogueBox::of_words(words)));
+        self.record(BoxChange { slot, own: None });
+        let Some(current) = &mut self.current else { return };
+        if !current.remove(own.as_ref(), slot) {
+            self.unindexed = self.unindexed.saturating_sub(1);
+            cache.unsearch_mask_of(slot);
+        }
+    }
+
+    /// Takes a finished training, or begins one if enough entries are not indexed.
+    ///
+    /// Returns whether there was work.
+    pub(super) fn maintain(&mut self, cache: &mut MegaflowCache) -> bool {
+        if self.is_off() {
+            if cache.subtables() < self.masks_min {
+                return false;
+            }
+            self.boxes = Some(Vec::new());
+        }
+        if let Some(next) = self.next_recorded {
+            self.record_slots(cache, next);
+            return true;
+        }
+        if let Some(pending) = self.pending.take() {
+            return self.take_trained(cache, pending);
+        }
+        let (entries, learned) = (cache.entries(), self.unindexed_by_training);
+        let is_due = match &self.current {
+            None => entries > 0,
+            Some(_) => self.unindexed > learned + UNINDEXED_MIN.max(entries / 10),
+        };
+        is_due && self.begin_training()
+    }
+
+    const fn is_off(&self) -> bool {
+        self.boxes.is_none() && self.pending.is_none()
+    }
+
+    /// Records the boxes of some entries that were installed before the start.
+    fn record_slots(&mut self, cache: &MegaflowCache, next: usize) {
+        let end = (next + RECORDED_PER_ITERATION).min(cache.slots());
+        for slot in (0..).take(end).skip(next) {
+            if let Some(words) = cache.box_words(slot) {
+                self.record(BoxChange { slot, own: Some(CatalogueBox::of_words(words)) });
+            }
+        }
+        self.next_recorded = (end < cache.slots()).then_some(end);
+    }
+
+    fn record(&mut self, change: BoxChange) {
+        match &mut self.boxes {
+            Some(boxes) => change.apply(boxes),
+            None => self.changes.push(change),
+        }
+    }
+
+    fn begin_training(&mut self) -> bool {
+        let Some(boxes) = self.boxes.take() else { return false };
+        match self.trainer.start(boxes) {
+            Ok(pending) => {
+                self.pending = Some(pending);
+                true
+            }
+            Err(boxes) => {
+                // A former index has the trainer: the next iteration tries again.
+                self.boxes = Some(boxes);
+                false
+            }
+        }
+    }
+
+    /// Replaces the index if the training is done.
+    fn take_trained(&mut self, cache: &mut MegaflowCache, pending: PendingTraining) -> bool {
+        let mut trained = match pending {
+            PendingTraining::Done(trained) => *trained,
+            PendingTraining::Sent(reply) => match reply.try_recv() {
+                Ok(trained) => trained,
+                Err(TryRecvError::Empty) => {
+                    self.pending = Some(PendingTraining::Sent(reply));
+                    return false;
+                }
+                Err(TryRecvError::Disconnected) => {
+                    self.restart(cache);
+                    return true;
+                }
+            },
+        };
+        let mut outside = std::mem::take(&mut trained.left_out);
+        for BoxChange { slot, own } in self.changes.drain(..) {
+            let old = trained.boxes.get(slot as usize).copied().flatten();
+            trained.remove(old.as_ref(), slot);
+            BoxChange { slot, own }.apply(&mut trained.boxes);
+            if own.is_some_and(|own| !trained.insert(&own, slot)) {
+                outside.push(slot);
+            }
+        }
+        cache.search_no_mask();
+        self.unindexed = 0;
+        outside.sort_unstable();
+        outside.dedup();
+        for slot in outside {
+            if !trained.has(slot) && cache.search_mask_of(slot) {
+                self.unindexed += 1;
+            }
+        }
+        self.unindexed_by_training = self.unindexed;
+        self.boxes = Some(std::mem::take(&mut trained.boxes));
+        self.trainings += 1;
+        if let Some(old) = self.current.replace(trained) {
+            self.trainer.free(old);
+        }
+        true
+    }
+
+    /// Forgets everything after a training has failed.
+    ///
+    /// All masks are searched until the next training is done.
+    fn restart(&mut self, cache: &mut MegaflowCache) {
+        cache.search_no_mask();
+        self.current = None;
+        self.changes = Vec::new();
+        self.boxes = Some(Vec::new());
+        self.next_recorded = Some(0);
+        (self.unindexed, self.unindexed_by_training) = (0, 0);
+    }
+}
+
+impl TrainedIndex {
+    /// Adds an entry, and returns whether there was room.
+    fn insert(&mut self, own: &CatalogueBox, slot: u32) -> bool {
+        let is_indexed = self.index.insert(&self.rule(own, slot));
+        if is_indexed {
+            let slot = slot as usize;
+            if slot >= self.has.len() {
+                self.has.resize(slot + 1, false);
+            }
+            self.has[slot] = true;
+        }
+        is_indexed
+    }
+
+    /// Removes an entry, and returns whether it was indexed.
+    fn remove(&mut self, own: Option<&CatalogueBox>, slot: u32) -> bool {
+        let is_indexed = self.has(slot);
+        if is_indexed {
+            self.has[slot as usize] = false;
+            if let Some(own) = own {
+                self.index.remove(&self.rule(own, slot));
+            }
+        }
+        is_indexed
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        self.has.get(slot as usize).copied().unwrap_or(false)
+    }
+
+    fn rule(&self, own: &CatalogueBox, slot: u32) -> BoxRule<LANES> {
+        self.selection.project(own, slot)
+    }
+}

@@ -1,0 +1,230 @@
+//! Parts of header fields as the lanes of a learned index.
+//!
+//! A learned index compares numbers of at most 32 bits. Each megaflow is a box over the lanes of
+//! [`CATALOGUE`]. Its masked value is the low end of a lane. The high end has all other bits set as
+//! well. A mask with gaps has values outside of the box, never the other way round. So a box contains
+//! every packet of its megaflow, and the caller compares the rest.
+//!
+//! An index uses the [`LANES`] lanes that the megaflows fix most bits of ([`LaneSelection::choose`]).
+
+use std::cmp::Reverse;
+
+use shunt_flow::{FieldId, FlowKey, SparseMask, layout::FLOW_WORDS};
+use shunt_nuevomatch::BoxRule;
+
+/// Number of lanes of an index.
+pub(super) const LANES: usize = 5;
+
+/// Number of lanes to choose from.
+const CATALOGUE_LANES: usize = 14;
+
+/// A part of a header field, at most 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lane {
+    word: u8,
+    shift: u8,
+    width: u8,
+}
+
+/// The lanes that an index may use.
+///
+/// Of IPv6 addresses these are the parts that differ most: the end of the network's prefix, and the end
+/// of the address.
+const CATALOGUE: [Lane; CATALOGUE_LANES] = [
+    Lane::of(FieldId::Ipv4Src, 0),
+    Lane::of(FieldId::Ipv4Dst, 0),
+    Lane::of(FieldId::TcpSrc, 0),
+    Lane::of(FieldId::TcpDst, 0),
+    Lane::of(FieldId::IpProto, 0),
+    Lane::of(FieldId::EthSrc, 0),
+    Lane::of(FieldId::EthDst, 0),
+    Lane::of(FieldId::VlanTci, 0),
+    Lane::of(FieldId::Ipv6Src, 64),
+    Lane::of(FieldId::Ipv6Dst, 64),
+    Lane::of(FieldId::Ipv6Src, 0),
+    Lane::of(FieldId::Ipv6Dst, 0),
+    Lane::of(FieldId::EthType, 0),
+    Lane::of(FieldId::InPort, 0),
+];
+
+/// A megaflow as a box over all lanes of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CatalogueBox {
+    /// Value of each lane under the mask.
+    low: [u32; CATALOGUE_LANES],
+    /// Bits of each lane that the mask has.
+    mask: [u32; CATALOGUE_LANES],
+}
+
+/// The box of each live entry, by slot.
+pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
+
+/// The lanes of an index, as positions in the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LaneSelection([u8; LANES]);
+
+impl Lane {
+    /// Returns the lane of a field from bit `first` on.
+    ///
+    /// Bit 0 is the least significant.
+    const fn of(field: FieldId, first: u8) -> Self {
+        let slot = field.slot();
+        let word = if slot.width == 128 && first < 64 { slot.word + 1 } else { slot.word };
+        let (shift, rest) = (slot.shift + first % 64, slot.width - first);
+        Self { word, shift, width: if rest < 32 { rest } else { 32 } }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the width")]
+    const fn of_word(self, word: u64) -> u32 {
+        (word >> self.shift) as u32 & self.value_max()
+    }
+
+    const fn value_max(self) -> u32 {
+        u32::MAX >> (32 - self.width)
+    }
+}
+
+impl CatalogueBox {
+    /// Returns the box of a megaflow.
+    pub(super) fn new(key: &FlowKey, mask: &SparseMask) -> Self {
+        Self::of_words(mask.iter().map(|(index, bits)| (index, bits, key.words()[index] & bits)))
+    }
+
+    /// Returns the box of the words of a mask.
+    ///
+    /// Each has its index, its bits and the masked value.
+    pub(super) fn of_words(words: impl Iterator<Item = (usize, u64, u64)>) -> Self {
+        let mut own = Self { low: [0; CATALOGUE_LANES], mask: [0; CATALOGUE_LANES] };
+        for (index, bits, value) in words {
+            for (position, lane) in CATALOGUE.iter().enumerate() {
+                if usize::from(lane.word) == index {
+                    own.mask[position] = lane.of_word(bits);
+                    own.low[position] = lane.of_word(value);
+                }
+            }
+        }
+        own
+    }
+
+    /// Returns the number of bits that the mask has in a lane.
+    const fn bits(&self, position: usize) -> u32 {
+        self.mask[position].count_ones()
+    }
+}
+
+impl LaneSelection {
+    /// Chooses the lanes that the boxes fix most bits of.
+    #[expect(clippy::cast_possible_truncation, reason = "positions in the catalogue")]
+    pub(super) fn choose<'a>(boxes: impl Iterator<Item = &'a CatalogueBox>) -> Self {
+        let mut bits = [0_u64; CATALOGUE_LANES];
+        for own in boxes {
+            for (position, sum) in bits.iter_mut().enumerate() {
+                *sum += u64::from(own.bits(position));
+            }
+        }
+        let mut positions: [u8; CATALOGUE_LANES] = std::array::from_fn(|position| position as u8);
+        positions.sort_by_key(|position| Reverse(bits[usize::from(*position)]));
+        Self(std::array::from_fn(|index| positions[index]))
+    }
+
+    /// Returns the widths of the lanes in bits.
+    pub(super) fn widths(self) -> [u32; LANES] {
+        self.lanes().map(|lane| lane.width.into())
+    }
+
+    /// Returns the lanes of a key.
+    #[inline]
+    pub(super) fn of_key(self, key: &[u64; FLOW_WORDS]) -> [u32; LANES] {
+        self.lanes().map(|lane| lane.of_word(key[usize::from(lane.word)]))
+    }
+
+    /// Returns a box over the lanes.
+    pub(super) fn project(self, own: &CatalogueBox, value: u32) -> BoxRule<LANES> {
+        let positions = self.0.map(usize::from);
+        let low = positions.map(|position| own.low[position]);
+        let high = positions.map(|position| {
+            own.low[position] | !own.mask[position] & CATALOGUE[position].value_max()
+        });
+        BoxRule { low, high, value }
+    }
+
+    #[inline]
+    fn lanes(self) -> [Lane; LANES] {
+        self.0.map(|position| CATALOGUE[usize::from(position)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_flow::FlowMask;
+
+    use super::*;
+
+    const FIELDS: [FieldId; 6] = [
+        FieldId::Ipv4Src,
+        FieldId::Ipv6Dst,
+        FieldId::TcpDst,
+        FieldId::EthDst,
+        FieldId::IpProto,
+        FieldId::InPort,
+    ];
+
+    fn values() -> impl Strategy<Value = [u128; FIELDS.len()]> {
+        proptest::array::uniform(any::<u128>())
+    }
+
+    fn key(values: &[u128; FIELDS.len()]) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        for (field, value) in FIELDS.iter().zip(values) {
+            key.set_field(*field, value & field.slot().value_max());
+        }
+        key
+    }
+
+    fn selections() -> impl Strategy<Value = LaneSelection> {
+        let positions: Vec<u8> = (0..14).collect();
+        prop::sample::subsequence(positions, LANES)
+            .prop_map(|chosen| LaneSelection(chosen.try_into().unwrap()))
+    }
+
+    proptest! {
+        #[test]
+        fn a_box_contains_every_key_of_its_megaflow(
+            own in values(),
+            other in values(),
+            bits in values(),
+            selection in selections(),
+        ) {
+            let mut mask = FlowMask::EMPTY;
+            for (field, bits) in FIELDS.iter().zip(bits) {
+                mask.add_bits(*field, bits & field.slot().value_max());
+            }
+            // Bits of the mask are those of the megaflow, the others are any.
+            let mut covered = key(&other);
+            for (index, bits) in SparseMask::from(&mask).iter() {
+                let words = covered.words_mut();
+                words[index] = words[index] & !bits | key(&own).words()[index] & bits;
+            }
+            let catalogue = CatalogueBox::new(&key(&own), &SparseMask::from(&mask));
+            let rule = selection.project(&catalogue, 7);
+            let lanes = selection.of_key(covered.words());
+            for ((low, high), lane) in rule.low.iter().zip(rule.high).zip(lanes) {
+                prop_assert!((*low..=high).contains(&lane));
+            }
+        }
+    }
+
+    #[test]
+    fn the_lanes_with_most_fixed_bits_are_chosen() {
+        let mut mask = FlowMask::EMPTY;
+        for field in [FieldId::EthDst, FieldId::Ipv6Src, FieldId::TcpDst, FieldId::IpProto] {
+            mask.add_bits(field, field.slot().value_max());
+        }
+        let own = CatalogueBox::new(&FlowKey::ZERO, &SparseMask::from(&mask));
+        let LaneSelection(mut positions) = LaneSelection::choose([own].iter());
+        positions.sort_unstable();
+        assert_eq!(positions, [3, 4, 6, 8, 10]);
+    }
+}

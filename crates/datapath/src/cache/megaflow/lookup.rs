@@ -1,0 +1,308 @@
+//! Megaflows with both indexes over them: learned, and by masks.
+
+use std::sync::Arc;
+
+use shunt_flow::{FlowKey, SparseMask};
+
+use super::{
+    MegaflowConfig, Missing, RowAddress, Trainer, learned::LearnedIndex, tuple_space::MaskSet,
+    tuple_space::MegaflowCache,
+};
+use crate::cache::EntryRef;
+
+/// Tuple space with a learned index over most of its entries.
+#[derive(Debug)]
+pub(super) struct IndexedMegaflows {
+    pub(super) cache: MegaflowCache,
+    learned: LearnedIndex,
+    probes_min: u32,
+}
+
+/// The work of the lookups of a burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LookupWork {
+    /// Packets looked up in the learned index.
+    pub(super) learned: u32,
+    /// Packets that the learned index had an entry for.
+    pub(super) learned_hits: u32,
+    /// Subtables probed, summed over packets.
+    pub(super) probes: u32,
+}
+
+/// Probes that take as long as a lookup in the learned index.
+const PROBES_PER_LEARNED_LOOKUP: u32 = 2;
+
+impl LookupWork {
+    /// Returns the cost of the lookups, in probes.
+    pub(super) const fn cost(self) -> u32 {
+        self.probes + self.learned * PROBES_PER_LEARNED_LOOKUP
+    }
+}
+
+impl IndexedMegaflows {
+    pub(super) fn new(
+        mut cache: MegaflowCache,
+        config: MegaflowConfig,
+        trainer: &Arc<Trainer>,
+    ) -> Self {
+        cache.order_every(config.probes_per_ordering);
+        let learned = LearnedIndex::new(Arc::clone(trainer), config.learned_masks_min);
+        Self { cache, learned, probes_min: config.lookup_probes_min }
+    }
+
+    /// Returns the learned index, for statistics.
+    pub(super) const fn learned(&self) -> &LearnedIndex {
+        &self.learned
+    }
+
+    /// Adds an entry for every key that agrees with `key` under `mask`.
+    pub(super) fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) {
+        self.cache.insert(key, mask, entry);
+        self.learned.insert(&mut self.cache, key, mask, entry.slot);
+    }
+
+    /// Removes an entry. Returns whether it had been inserted here.
+    pub(super) fn remove(&mut self, entry: EntryRef) -> bool {
+        self.learned.remove(&mut self.cache, entry.slot);
+        self.cache.remove(entry)
+    }
+
+    /// Does a bounded part of the work that is due. Returns whether there was some.
+    pub(super) fn maintain(&mut self) -> bool {
+        self.learned.maintain(&mut self.cache)
+    }
+
+    /// Returns the live entry that covers `key`.
+    pub(super) fn find(
+        &mut self,
+        key: &FlowKey,
+        is_live: impl Fn(EntryRef) -> bool,
+    ) -> Option<EntryRef> {
+        if !self.learned.is_ready() {
+            return self.cache.find(key, is_live);
+        }
+        let indexed = self.learned.find(&mut self.cache, key, &is_live);
+        indexed.or_else(|| self.cache.find_in(MaskSet::Unindexed, key, is_live))
+    }
+
+    /// Looks up the packets of `missing`, and removes those that hit from it.
+    ///
+    /// A match is a hit if `is_hit(position, entry, address)` returns true. With few probes per packet the
+    /// masks are searched, as that is faster than the learned index.
+    pub(super) fn find_burst(
+        &mut self,
+        keys: &[FlowKey],
+        missing: &mut Missing,
+        mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
+    ) -> LookupWork {
+        let is_slow = self.cache.probes_per_hit() >= self.probes_min;
+        if !self.learned.is_ready() || !is_slow {
+            let probes = self.cache.find_burst(keys, missing, is_hit);
+            return LookupWork { probes, ..LookupWork::default() };
+        }
+        let learned = missing.len();
+        self.learned.find_burst(&mut self.cache, keys, missing, &mut is_hit);
+        let learned_hits = learned - missing.len();
+        self.cache.count_unprobed(learned_hits);
+        let probes = self.cache.find_burst_in(MaskSet::Unindexed, keys, missing, is_hit);
+        LookupWork { learned, learned_hits, probes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_flow::{FieldId, FlowMask, hash::KeyHasher};
+
+    use super::*;
+    use crate::{cache::megaflow::Training, packet::buffer::BURST};
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert { key: [u8; 3], mask: [u8; 3] },
+        Kill { which: usize },
+        Reclaim,
+        Maintain,
+        Find { key: [u8; 3] },
+    }
+
+    fn key(values: [u8; 3]) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        for (field, value) in FIELDS.into_iter().zip(values) {
+            key.set_field(field, value.into());
+        }
+        key
+    }
+
+    fn mask(bits: [u8; 3]) -> FlowMask {
+        let mut mask = FlowMask::EMPTY;
+        for (field, bits) in FIELDS.into_iter().zip(bits) {
+            mask.add_bits(field, bits.into());
+        }
+        mask
+    }
+
+    const FIELDS: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::TcpDst, FieldId::IpProto];
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let keys = || proptest::array::uniform3(0..8_u8);
+        // Bits with and without gaps.
+        let masks = proptest::array::uniform3(prop::sample::select(vec![0_u8, 1, 4, 5, 6, 7, 7]));
+        let op = prop_oneof![
+            6 => (keys(), masks).prop_map(|(key, mask)| Op::Insert { key, mask }),
+            2 => any::<usize>().prop_map(|which| Op::Kill { which }),
+            1 => Just(Op::Reclaim),
+            2 => Just(Op::Maintain),
+            4 => keys().prop_map(|key| Op::Find { key }),
+        ];
+        prop::collection::vec(op, 1..300)
+    }
+
+    struct Model {
+        megaflows: IndexedMegaflows,
+        /// Every entry ever made: key, mask, and true while it lives.
+        entries: Vec<(FlowKey, FlowMask, bool)>,
+        learned_hits: u32,
+    }
+
+    impl Model {
+        fn new(seed: u64) -> Self {
+            let cache = MegaflowCache::new(KeyHasher::new(seed), seed);
+            let config = MegaflowConfig {
+                lookup_probes_min: 0,
+                learned_masks_min: 2,
+                ..MegaflowConfig::DEFAULT
+            };
+            let trainer = Arc::new(Trainer::new(Training::Inline));
+            let megaflows = IndexedMegaflows::new(cache, config, &trainer);
+            Self { megaflows, entries: Vec::new(), learned_hits: 0 }
+        }
+
+        fn covering(&self, key: &FlowKey) -> Vec<u32> {
+            let covers = |(_, (own, mask, live)): &(u32, &(FlowKey, FlowMask, bool))| {
+                *live && own.agrees_with(key, mask)
+            };
+            (0..).zip(&self.entries).filter(covers).map(|(slot, _)| slot).collect()
+        }
+
+        fn check(&mut self, keys: &[FlowKey]) {
+            let entries = &self.entries;
+            let is_live = |entry: EntryRef| entries[entry.slot as usize].2;
+            let (mut missing, mut found) = (Missing::default(), vec![None; keys.len()]);
+            (0..keys.len()).for_each(|position| missing.push(position));
+            let work = self.megaflows.find_burst(keys, &mut missing, |position, entry, _| {
+                let is_hit = is_live(entry);
+                found[position] = found[position].or_else(|| is_hit.then_some(entry.slot));
+                is_hit
+            });
+            self.learned_hits += work.learned_hits;
+            for (position, key) in keys.iter().enumerate() {
+                let single = self.megaflows.find(key, is_live).map(|entry| entry.slot);
+                let covering = self.covering(key);
+                for found in [single, found[position]] {
+                    assert_eq!(found.is_none(), covering.is_empty(), "{key:?}");
+                    assert!(found.is_none_or(|slot| covering.contains(&slot)));
+                }
+            }
+        }
+
+        fn run(&mut self, op: &Op) {
+            match *op {
+                Op::Insert { key: values, mask: bits } => {
+                    let (key, mask) = (key(values), mask(bits));
+                    // A thread inserts only after a miss.
+                    if self.covering(&key).is_empty() {
+                        let slot = u32::try_from(self.entries.len()).unwrap();
+                        let entry = EntryRef { slot, generation: 0 };
+                        self.megaflows.insert(&key, &SparseMask::from(&mask), entry);
+                        self.entries.push((key, mask, true));
+                    }
+                }
+                Op::Kill { which } => {
+                    let count = self.entries.len();
+                    if let Some(dead) = self.entries.get_mut(which % count.max(1)) {
+                        dead.2 = false;
+                    }
+                }
+                Op::Reclaim => {
+                    for (slot, (_, _, live)) in (0..).zip(&self.entries) {
+                        if !live {
+                            self.megaflows.remove(EntryRef { slot, generation: 0 });
+                        }
+                    }
+                }
+                Op::Maintain => self.maintain(1),
+                Op::Find { key: values } => self.check(&[key(values)]),
+            }
+        }
+
+        fn maintain(&mut self, times: u32) {
+            for _ in 0..times {
+                self.megaflows.maintain();
+            }
+        }
+
+        fn check_all(&mut self) {
+            let values = |number: u16| [0, 3, 6].map(|shift| (number >> shift & 7) as u8);
+            let keys: Vec<FlowKey> = (0..512).map(|number| key(values(number))).collect();
+            keys.chunks(BURST).for_each(|keys| self.check(keys));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_lookup_finds_exactly_the_live_entries(ops in ops(), seed: u64) {
+            let mut model = Model::new(seed);
+            for op in &ops {
+                model.run(op);
+            }
+            model.check_all();
+            model.maintain(4);
+            model.check_all();
+        }
+    }
+
+    #[test]
+    fn a_trained_index_has_the_entries_and_no_mask_is_searched() {
+        let mut model = Model::new(1);
+        for number in 0..64_u8 {
+            let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
+            model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
+        }
+        // It records the entries, begins, and takes the index.
+        model.maintain(4);
+        assert_eq!(
+            (model.megaflows.learned().trainings(), model.megaflows.learned().len()),
+            (1, 64)
+        );
+        let (mut missing, keys) = (Missing::default(), [key([3, 5, 0])]);
+        missing.push(0);
+        let work = model.megaflows.find_burst(&keys, &mut missing, |_, _, _| true);
+        assert_eq!((work.learned_hits, work.probes), (1, 0));
+    }
+
+    #[test]
+    fn entries_that_come_during_a_training_are_found() {
+        let mut model = Model::new(1);
+        let mut next = 0_u8;
+        let mut insert = |model: &mut Model, count: u8| {
+            for number in next..next + count {
+                let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
+                model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
+            }
+            next += count;
+        };
+        insert(&mut model, 16);
+        // The boxes are recorded, and the training has begun.
+        model.maintain(2);
+        insert(&mut model, 16);
+        model.run(&Op::Kill { which: 3 });
+        model.run(&Op::Kill { which: 20 });
+        model.run(&Op::Reclaim);
+        model.check_all();
+        model.maintain(1);
+        assert_eq!(model.megaflows.learned().trainings(), 1);
+        model.check_all();
+        assert!(model.learned_hits > 0);
+    }
+}
