@@ -238,6 +238,6 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 2 + 7 + 4 + 3 + 2 + 2 + 3);
+        assert_eq!(words, 2 + 3 + 7 + 4 + 3 + 2 + 2 + 3);
     }
 }
