@@ -53,10 +53,29 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Add a bridge.
+    /// Add a bridge: `add-br br0`, `add-br br0 controllers=tcp:192.0.2.10`.
     AddBr {
         /// Name of the bridge: at most 15 bytes.
         name: String,
+        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
+        /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
+        /// table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Change a bridge while it forwards.
+    ///
+    /// `set-br br0 controllers=tcp:192.0.2.10,tcp:192.0.2.11`, `set-br br0 controllers=`.
+    ///
+    /// All keys change at once, or none if one is refused. Controllers and listeners that stay keep
+    /// their connections. The configuration file does not change.
+    SetBr {
+        /// Name of the bridge.
+        name: String,
+        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
+        /// table_rules=N, table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
     },
     /// Delete a bridge with its ports and rules.
     DelBr {
@@ -299,72 +318,66 @@ fn print_error(error: &CallError) {
 }
 
 fn run(arguments: &Arguments) -> Result<(), CallError> {
-    let mut client = connect(&arguments.run_dir)?;
+    let mut connected = connect(&arguments.run_dir)?;
+    let client = &mut connected;
     match &arguments.command {
-        Command::Show { json: true } => shown(&mut client, "shunt/show", &[], true, render::show),
+        Command::Show { json: true } => shown(client, "shunt/show", &[], true, render::show),
         Command::Show { json: false } => {
-            shown(&mut client, "shunt/show", &[], false, render::show)?;
-            shown(&mut client, "shunt/threads", &[], false, render::threads)
+            shown(client, "shunt/show", &[], false, render::show)?;
+            shown(client, "shunt/threads", &[], false, render::threads)
         }
         Command::Ports { json } => {
             let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
             let table = if *json { as_json } else { render::ports };
-            shown(&mut client, "shunt/show", &[], false, table)
+            shown(client, "shunt/show", &[], false, table)
         }
         Command::Threads { json } => {
-            shown(&mut client, "shunt/threads", &[], *json, render::thread_list)
+            shown(client, "shunt/threads", &[], *json, render::thread_list)
         }
-        Command::AddBr { name } => silent(&mut client, "shunt/add-bridge", &[name]),
-        Command::DelBr { name } => silent(&mut client, "shunt/del-bridge", &[name]),
-        Command::AddPort { bridge, name, settings } => {
-            add_port(&mut client, bridge, name, settings)
-        }
-        Command::DelPort { name } => silent(&mut client, "shunt/del-port", &[name]),
-        Command::SetVlans { name, settings } => {
-            silent(&mut client, "shunt/set-vlans", &followed_by(&[name], settings))
-        }
-        Command::Macs { bridge } => printed(&mut client, "fdb/show", &[bridge]),
-        Command::Reload => printed(&mut client, "shunt/reload", &[]),
-        Command::Save { file } => save(&mut client, file.as_deref()),
-        Command::Restore { file } => restore(&mut client, file),
-        Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
-        Command::Settings { json } => {
-            shown(&mut client, "shunt/settings", &[], *json, render::settings)
-        }
-        Command::Caches { metrics: true, .. } => printed(&mut client, "shunt/metrics", &["caches"]),
+        Command::AddBr { name, settings } => change(client, "shunt/add-bridge", name, settings),
+        Command::SetBr { name, settings } => change(client, "shunt/set-bridge", name, settings),
+        Command::DelBr { name } => silent(client, "shunt/del-bridge", &[name]),
+        Command::AddPort { bridge, name, settings } => add_port(client, bridge, name, settings),
+        Command::DelPort { name } => silent(client, "shunt/del-port", &[name]),
+        Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
+        Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
+        Command::Reload => printed(client, "shunt/reload", &[]),
+        Command::Save { file } => save(client, file.as_deref()),
+        Command::Restore { file } => restore(client, file),
+        Command::Set { settings } => silent(client, "shunt/set", &followed_by(&[], settings)),
+        Command::Settings { json } => shown(client, "shunt/settings", &[], *json, render::settings),
+        Command::Caches { metrics: true, .. } => printed(client, "shunt/metrics", &["caches"]),
         Command::Caches { json, line, metrics: false } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) = if *line {
                 (render_caches::caches_line, &[])
             } else {
                 (render_caches::caches, &["rule-space"])
             };
-            shown(&mut client, "shunt/caches", parameters, *json, table)
+            shown(client, "shunt/caches", parameters, *json, table)
         }
         Command::Entries { count, json } => {
             let table = render_evict::entries;
-            shown(&mut client, "shunt/entries", &[&count.to_string()], *json, table)
+            shown(client, "shunt/entries", &[&count.to_string()], *json, table)
         }
-        Command::Evict { metrics: true, .. } => printed(&mut client, "shunt/metrics", &["evict"]),
+        Command::Evict { metrics: true, .. } => printed(client, "shunt/metrics", &["evict"]),
         Command::Evict { json, metrics: false } => {
-            shown(&mut client, "shunt/evict", &[], *json, render_evict::evict)
+            shown(client, "shunt/evict", &[], *json, render_evict::evict)
         }
         Command::Why { entry, json } => {
-            shown(&mut client, "shunt/why", &[entry], *json, render_evict::why)
+            shown(client, "shunt/why", &[entry], *json, render_evict::why)
         }
         Command::Trace { bridge, flow, frame, json } => {
             let method = if *json { "shunt/trace" } else { "ofproto/trace" };
             let frame = frame.as_deref();
             let parameters = [bridge.as_str(), flow].into_iter().chain(frame).collect::<Vec<_>>();
-            printed(&mut client, method, &parameters)
+            printed(client, method, &parameters)
         }
-        Command::Drops { json } => shown(&mut client, "shunt/drops", &[], *json, render::drops),
-        Command::Top { interval, count } => top(&mut client, *interval, *count),
-        Command::Capture { place, file, count } => {
-            capture(&mut client, place, file.as_deref(), *count)
-        }
+        Command::Drops { json } => shown(client, "shunt/drops", &[], *json, render::drops),
+        Command::Top { interval, count } => top(client, *interval, *count),
+        Command::Capture { place, file, count } => capture(client, place, file.as_deref(), *count),
         Command::Exit => {
             client.call("exit", &[])?;
-            client.wait_for_end(EXIT_MAX)
+            connected.wait_for_end(EXIT_MAX)
         }
     }
 }
@@ -376,6 +389,16 @@ fn connect(folder: &Path) -> Result<RpcClient, CallError> {
 
 fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     client.call(method, parameters).map(|_| ())
+}
+
+/// Changes a bridge or port by `KEY=VALUE` words.
+fn change(
+    client: &mut RpcClient,
+    method: &str,
+    name: &str,
+    settings: &[String],
+) -> Result<(), CallError> {
+    silent(client, method, &followed_by(&[name], settings))
 }
 
 fn add_port(

@@ -37,7 +37,7 @@ const fn method(name: &'static str, usage: &'static str, least: usize, most: usi
     RpcMethod { name, usage, parameters: (least, most) }
 }
 
-/// Maximum number of words for a port.
+/// Maximum number of words for a port or bridge.
 const WORDS_MAX: usize = 16;
 
 /// Maximum number of settings in one call: more than exist.
@@ -50,7 +50,7 @@ const METHODS: &[RpcMethod] = &[
     method("list-commands", "", 0, 0),
     method("ofproto/trace", "bridge flow [packet]", 2, 3),
     method("revalidator/wait", "", 0, 0),
-    method("shunt/add-bridge", "name", 1, 1),
+    method("shunt/add-bridge", "name [key=value..]", 1, WORDS_MAX),
     method("shunt/add-port", "bridge name [key=value..]", 2, WORDS_MAX),
     method("shunt/caches", "[rule-space]", 0, 1),
     method("shunt/capture-read", "id", 1, 1),
@@ -66,6 +66,7 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/restore", "file", 1, 1),
     method("shunt/save", "", 0, 0),
     method("shunt/set", "key=value [key=value..]", 1, SETTINGS_MAX),
+    method("shunt/set-bridge", "name key=value [key=value..]", 2, WORDS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/settings", "", 0, 0),
     method("shunt/show", "", 0, 0),
@@ -138,12 +139,11 @@ impl DaemonMethods {
             ("shunt/why", [entry]) => {
                 json(&switch.why(entry).await.map_err(|error| with_entries(&error))?)
             }
-            ("shunt/add-bridge", [name]) => {
-                let bridge = shunt_switch::config::BridgeOptions {
-                    name: name.clone(),
-                    ..Default::default()
-                };
-                done(switch.add_bridge(&bridge).await)
+            ("shunt/add-bridge", [name, words @ ..]) => {
+                done(switch.add_bridge(&setting::bridge(name, words)?).await)
+            }
+            ("shunt/set-bridge", [name, words @ ..]) => {
+                done(switch.set_bridge(name, &setting::bridge_changes(words)?).await)
             }
             ("shunt/del-bridge", [name]) => done(switch.remove_bridge(name).await),
             ("shunt/add-port", [bridge, name, words @ ..]) => {

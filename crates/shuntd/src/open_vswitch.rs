@@ -96,7 +96,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["list-ports", "list-ifaces", "iface-to-br", "port-to-br", "dpif/show"],
         "run `shuntctl ports`",
     ),
-    (&["set-controller", "del-controller"], "set `controllers` in the configuration file"),
+    (&["set-controller"], "run `shuntctl set-br BRIDGE controllers=tcp:IP:PORT`"),
+    (&["del-controller"], "run `shuntctl set-br BRIDGE controllers=`"),
     (
         &["set-fail-mode", "get-fail-mode", "del-fail-mode"],
         "there is no fail mode: add the rule `priority=0,actions=NORMAL`",

@@ -3,7 +3,10 @@
 use std::path;
 
 use shunt_flow::text::nearest_of;
-use shunt_switch::config::{PortOptions, PortType, PortVlanMode, Repeat};
+use shunt_switch::{
+    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat},
+    with_causes,
+};
 
 use crate::open_vswitch;
 
@@ -77,6 +80,43 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
         }
     }
     Ok(port)
+}
+
+/// Parses a bridge from its name and words such as `table_rules=1000`.
+///
+/// # Errors
+///
+/// Like [`port`].
+pub(crate) fn bridge(name: &str, words: &[String]) -> Result<BridgeOptions, String> {
+    let known = [BridgeOptions::RUNTIME_KEYS, BridgeOptions::START_KEYS].concat();
+    let settings: Vec<_> = words.iter().map(|word| split(word)).collect::<Result<_, _>>()?;
+    match settings.iter().find(|(key, _)| !known.contains(key)) {
+        Some((key, _)) => Err(unknown("key", key, &known)),
+        None => BridgeOptions::of_settings(name, &settings).map_err(|error| with_causes(&error)),
+    }
+}
+
+/// Splits words that change a bridge, such as `controllers=tcp:192.0.2.1`.
+///
+/// # Errors
+///
+/// If a word is not `key=value`, or its key is unknown or only applies when a bridge is added.
+pub(crate) fn bridge_changes(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
+    let known = BridgeOptions::RUNTIME_KEYS;
+    let split = |word| {
+        let (key, value) = split(word)?;
+        if BridgeOptions::START_KEYS.contains(&key) {
+            return Err(format!(
+                "`{key}` cannot change while the bridge exists: change the configuration file and \
+                 restart the daemon, or delete the bridge and add it with {word}"
+            ));
+        }
+        if !known.contains(&key) {
+            return Err(unknown("key", key, known));
+        }
+        Ok((key, value))
+    };
+    words.iter().map(|word| split(word)).collect()
 }
 
 /// Parses the VLANs of a port from words such as `vlan_mode=trunk trunks=10,20`.
@@ -208,6 +248,23 @@ mod tests {
         assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::NativeUntagged), Some(10)));
         assert_eq!(port.trunks, [20, 30]);
         assert!(vlans("p", &words("peer=q")).is_err() && vlans("p", &words("tag=x")).is_err());
+    }
+
+    #[test]
+    fn a_wrong_key_of_a_bridge_is_refused_with_its_cause() {
+        let changes = |text: &str| bridge_changes(&words(text)).map(|settings| settings.len());
+        assert_eq!(changes("controllers= mac_entries=7"), Ok(2));
+        assert_eq!(
+            changes("controlers=tcp:1.2.3.4").unwrap_err(),
+            "unknown key `controlers`: did you mean `controllers`?"
+        );
+        let error = changes("mac=02:00:00:00:00:01").unwrap_err();
+        assert!(error.starts_with("`mac` cannot change while the bridge exists: "), "{error}");
+        let added = bridge("br0", &words("mac=02:00:00:00:00:01 listen=ptcp:6653,ptcp:6654"));
+        let added = added.unwrap();
+        assert_eq!((added.mac.as_str(), added.listen.len()), ("02:00:00:00:00:01", 2));
+        assert!(bridge("br0", &words("fail_mode=secure")).unwrap_err().contains("no fail mode"));
+        assert!(bridge("br0", &words("table_overflow=drop")).unwrap_err().contains("or evict"));
     }
 
     #[test]

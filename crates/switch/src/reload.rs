@@ -45,6 +45,7 @@ enum ReloadStep {
     AddBridge(BridgeOptions),
     AddPort { bridge: String, port: PortOptions },
     SetVlans(PortOptions),
+    SetBridge(String, Vec<(&'static str, String)>),
     Set(Vec<(&'static str, String)>),
 }
 
@@ -87,7 +88,8 @@ pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config 
         let [old, new] =
             [loaded, file].map(|config| bridges(config).get(own.name.as_str()).copied());
         let default = BridgeOptions { name: own.name.clone(), ..BridgeOptions::default() };
-        let changed = new.map(|new| with_saved_keys(own, old.unwrap_or(&default), new, &[]));
+        let changed =
+            new.map(|new| with_saved_keys(own, old.unwrap_or(&default), new, setting::BRIDGE_KEYS));
         BridgeOptions { ports: Vec::new(), ..changed.unwrap_or_else(|| own.clone()) }
     };
     resumed.bridges = saved.bridges.iter().map(bridge).collect();
@@ -141,11 +143,10 @@ impl ReloadStep {
             },
             Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
-            Self::Set(settings) => {
-                let settings: Vec<_> =
-                    settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-                structure.set(&settings).await
+            Self::SetBridge(name, settings) => {
+                structure.set_bridge(&name, &borrowed(&settings), policy).await
             }
+            Self::Set(settings) => structure.set(&borrowed(&settings)).await,
         };
         done.map(|()| None)
     }
@@ -157,12 +158,20 @@ impl ReloadStep {
             Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
             Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
             Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
-            Self::Set(settings) => {
-                let settings = settings.iter().map(|(key, value)| format!("{key}={value}"));
-                settings.collect::<Vec<_>>().join(" ")
-            }
+            Self::SetBridge(name, settings) => format!("bridge {name}: {}", words(settings)),
+            Self::Set(settings) => words(settings),
         }
     }
+}
+
+fn borrowed<'a>(settings: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    settings.iter().map(|(key, value)| (*key, value.as_str())).collect()
+}
+
+/// Returns settings as `KEY=VALUE ..`.
+fn words(settings: &[(&str, String)]) -> String {
+    let words = settings.iter().map(|(key, value)| format!("{key}={value}"));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the steps from one configuration to another.
@@ -190,7 +199,17 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
                 let empty = BridgeOptions { ports: Vec::new(), ..(*bridge).clone() };
                 plan.steps.push(ReloadStep::AddBridge(empty));
             }
-            Some(old) => plan.at_restart.extend(bridge_keys_that_differ(old, bridge)),
+            Some(old) => {
+                let without_ports =
+                    |own: &BridgeOptions| BridgeOptions { ports: Vec::new(), ..own.clone() };
+                let [old, new] = [*old, *bridge].map(without_ports);
+                let (settings, at_restart) = keys_that_differ(&old, &new, setting::BRIDGE_KEYS);
+                let named = at_restart.into_iter().map(|key| format!("bridge {name}: {key}"));
+                plan.at_restart.extend(named);
+                if !settings.is_empty() {
+                    plan.steps.push(ReloadStep::SetBridge((*name).to_owned(), settings));
+                }
+            }
         }
     }
     // Ports keep the order of the file, which decides the numbers of ports without one.
@@ -204,7 +223,9 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             plan.steps.push(ReloadStep::SetVlans(port.clone()));
         }
     }
-    let (settings, at_restart) = settings_that_differ(before, after);
+    let without_bridges = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
+    let [before, after] = [before, after].map(without_bridges);
+    let (settings, at_restart) = keys_that_differ(&before, &after, setting::KEYS);
     plan.at_restart.extend(at_restart);
     if !settings.is_empty() {
         plan.steps.push(ReloadStep::Set(settings));
@@ -236,27 +257,21 @@ impl PortOptions {
     }
 }
 
-fn bridge_keys_that_differ(old: &BridgeOptions, new: &BridgeOptions) -> Vec<String> {
-    let keys =
-        |bridge: &BridgeOptions| leaves(&BridgeOptions { ports: Vec::new(), ..bridge.clone() });
-    let (old, new_keys) = (keys(old), keys(new));
-    let differing = new_keys.into_iter().filter(|(key, value)| old.get(key) != Some(value));
-    differing.map(|(key, _)| format!("bridge {}: {key}", new.name)).collect()
-}
-
-/// Returns the settings that differ, and the other keys that do.
-fn settings_that_differ(
-    before: &Config,
-    after: &Config,
+/// Returns those of `keys` that differ, and the other keys that do.
+///
+/// The former have their new values.
+fn keys_that_differ<T: Serialize>(
+    before: &T,
+    after: &T,
+    keys: &[&'static str],
 ) -> (Vec<(&'static str, String)>, Vec<String>) {
-    let keys = |config: &Config| leaves(&Config { bridges: Vec::new(), ..config.clone() });
-    let before = keys(before);
+    let before = leaves(before);
     let (mut settings, mut others) = (Vec::new(), Vec::new());
-    for (key, value) in keys(after) {
+    for (key, value) in leaves(after) {
         if before.get(&key) == Some(&value) {
             continue;
         }
-        match setting::KEYS.iter().find(|known| **known == key) {
+        match keys.iter().find(|known| **known == key) {
             Some(key) => settings.push((*key, value)),
             None => others.push(key),
         }
@@ -358,11 +373,19 @@ mod tests {
         after.threads.packet = 2;
         after.caches.kind = CacheKind::Gigaflow;
         after.caches.gigaflow.offload.ports = vec![1, 2];
-        after.bridges[0].controllers = vec!["tcp:127.0.0.1:6653".into()];
+        after.bridges[0].listen = vec!["ptcp:6653".into(), "ptcp:6654".into()];
+        after.bridges[0].mac = "02:00:00:00:00:01".into();
         let ReloadPlan { steps, at_restart } = plan(&before, &after);
         let set = [("caches.gigaflow.offload.ports", "1,2"), ("caches.kind", "gigaflow")];
-        assert_eq!(steps, [ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())]);
-        assert_eq!(at_restart, ["bridge br0: controllers", "threads.packet"]);
+        let listen = vec![("listen", "ptcp:6653,ptcp:6654".into())];
+        assert_eq!(
+            steps,
+            [
+                ReloadStep::SetBridge("br0".into(), listen),
+                ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())
+            ]
+        );
+        assert_eq!(at_restart, ["bridge br0: mac", "threads.packet"]);
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     config::{self, Config, EvictionEngine},
-    control::ControlPlane,
+    control::{ControlPlane, structure::OpenPolicy},
     error::SwitchError,
     openflow::servers::OpenFlowServers,
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
@@ -125,6 +125,25 @@ impl Switch {
     /// If the bridge does not exist.
     pub async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
         self.control.structure().await.remove_bridge(name).await
+    }
+
+    /// Changes keys of a bridge at once, by name and value.
+    ///
+    /// Controllers and listeners that are not affected keep their connections. A new datapath id
+    /// reconnects all of them. [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS)
+    /// lists the keys; a list has commas between its values.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, a key cannot change, a value is not valid, or an address cannot
+    /// be used; then nothing changes.
+    pub async fn set_bridge(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<(), SwitchError> {
+        let structure = self.control.structure().await;
+        structure.set_bridge(name, settings, OpenPolicy::Required).await
     }
 
     /// Adds a port to a bridge.

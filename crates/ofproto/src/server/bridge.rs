@@ -62,6 +62,12 @@ impl<H: Host> OpenFlowServer<H> {
         Self { shared: Arc::new(ServerState { host, roles, events, reliable_events, registry }) }
     }
 
+    /// Returns the host that connections use.
+    #[must_use]
+    pub fn host(&self) -> &H {
+        &self.shared.host
+    }
+
     /// Sends an event to all subscribed connections; slow readers may lose it.
     pub fn publish(&self, event: ControllerEvent) {
         // It is no error if no connection exists.
@@ -133,6 +139,15 @@ impl ServerEndpoint {
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
         self.local_address
+    }
+
+    /// Closes the socket and its connections, and waits until they are closed.
+    ///
+    /// Afterwards another endpoint can listen on the address.
+    pub async fn close(mut self) {
+        self.task.abort();
+        // The task was aborted, so it has no result.
+        let _ = (&mut self.task).await;
     }
 
     /// Returns the state of the controller connection; `None` for a listener.

@@ -63,3 +63,23 @@ fn a_missing_controller_is_shown_and_logged_once() {
     );
     assert_eq!(daemon.log().matches("controller disconnected").count(), 1, "{}", daemon.log());
 }
+
+#[test]
+fn a_controller_is_set_at_run_time() {
+    let daemon = Daemon::start("");
+    daemon.answer(&["add-br", "br0", "table_rules=7", "mac=02:00:00:00:00:07"]);
+    let controller = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp:{}", controller.local_addr().unwrap());
+    daemon.answer(&["set-br", "br0", &format!("controllers={target}")]);
+    let (mut stream, _) = controller.accept().unwrap();
+    become_master(&mut stream);
+    let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
+    assert!(shown(&format!("controller {target} (connected, role master)")));
+    let error = daemon.error_text(&["set-br", "br0", "mac=02:00:00:00:00:08"]);
+    assert!(error.contains("`mac` cannot change while the bridge exists"), "{error}");
+    let saved = daemon.answer(&["save"]);
+    assert!(saved.contains(&target) && saved.contains("\"table_rules\": 7"), "{saved}");
+    daemon.answer(&["set-br", "br0", "controllers="]);
+    assert_eq!(controllers(&daemon), Value::Array(Vec::new()));
+    assert!(daemon.log().contains("bridge br0: set controllers="), "{}", daemon.log());
+}

@@ -107,10 +107,16 @@ fn what_was_added_at_run_time_comes_back() {
     host.answer(&["add-br", "br1"]);
     host.answer(&["add-port", "br1", "q1", "type=null", "number=9"]);
     host.answer(&["set", "caches.idle_ms=7000"]);
+    // The bridge was written with its rules already: only its keys change.
+    let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("q1"));
+    assert!(until(is_written));
+    host.answer(&["set-br", "br0", "datapath_id=00000000000000aa"]);
+    let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("aa\""));
+    assert!(until(is_written), "a change of a bridge is written");
     host.exit(daemon);
     let daemon = host.start();
     let shown = host.answer(&["show"]);
-    assert!(shown.contains("port 9 q1"), "{shown}");
+    assert!(shown.contains("port 9 q1") && shown.contains("00000000000000aa"), "{shown}");
     assert!(host.answer(&["settings"]).contains("7000"));
     host.exit(daemon);
 }

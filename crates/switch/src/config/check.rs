@@ -215,7 +215,7 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
 
 impl BridgeOptions {
     /// Checks the options that concern this bridge alone.
-    fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         self.check_addresses(EndpointList::Controllers, &self.controllers)?;
         self.check_addresses(EndpointList::Listen, &self.listen)?;

@@ -7,26 +7,34 @@ use serde::{
     de::{IntoDeserializer as _, value::Error},
 };
 
-use crate::{config::Config, error::SwitchError};
+use crate::{
+    config::{BridgeOptions, Config},
+    error::SwitchError,
+};
 
-/// A setting that can change at run time.
-pub(crate) struct RuntimeSetting {
+/// A setting of the options `T` that can be set by its key.
+pub(crate) struct KeyedSetting<T> {
     /// Key in the configuration file.
     key: &'static str,
     /// Parses a value and writes it to the field of the key.
-    write: fn(&mut Config, SettingValue<'_>) -> Result<(), SwitchError>,
+    write: fn(&mut T, SettingValue<'_>) -> Result<(), SwitchError>,
 }
 
 /// Declares settings by the path of their field and the parser of their values.
 ///
 /// The path is the key. So a key cannot change another field, and no key is without a field.
 macro_rules! settings {
-    ($($first:ident $(.$field:ident)+: $parse:ident($($range:expr)?),)+) => {
-        /// The settings that can change at run time.
-        const SETTINGS: &[RuntimeSetting] = &[$(RuntimeSetting {
-            key: concat!(stringify!($first) $(, ".", stringify!($field))+),
-            write: |config, value| {
-                config.$first$(.$field)+ = value.$parse($($range)?)?;
+    (
+        $(#[$doc:meta])*
+        $name:ident of $options:ty {
+            $($first:ident $(.$field:ident)*: $parse:ident($($range:expr)?),)+
+        }
+    ) => {
+        $(#[$doc])*
+        const $name: &[KeyedSetting<$options>] = &[$(KeyedSetting {
+            key: concat!(stringify!($first) $(, ".", stringify!($field))*),
+            write: |options, value| {
+                options.$first$(.$field)* = value.$parse($($range)?)?;
                 Ok(())
             },
         }),+];
@@ -34,6 +42,30 @@ macro_rules! settings {
 }
 
 settings! {
+    /// The settings of a bridge that can change at run time.
+    BRIDGE_SETTINGS of BridgeOptions {
+        controllers: texts(),
+        datapath_id: text(),
+        listen: texts(),
+        mac_ageing_s: number(),
+        mac_entries: number(),
+        table_overflow: word("refuse or evict"),
+        table_rules: number(),
+    }
+}
+
+settings! {
+    /// The settings of a bridge that only apply when it is added.
+    BRIDGE_START_SETTINGS of BridgeOptions {
+        local: word("none or tap"),
+        mac: text(),
+        mtu: number(),
+    }
+}
+
+settings! {
+    /// The settings that can change at run time.
+    SETTINGS of Config {
     caches.kind: word("megaflow or gigaflow"),
     caches.index: word("adaptive, learned or tuple-space"),
     caches.signature_entries: number(),
@@ -63,18 +95,29 @@ settings! {
     eviction.asynchronous: flag(),
     eviction.repair: word("off, on or rate"),
     eviction.repair_rate: number(),
+    }
 }
 
 /// The keys of the settings that can change at run time.
-pub(crate) const KEYS: &[&str] = &{
-    let mut keys = [""; SETTINGS.len()];
+pub(crate) const KEYS: &[&str] = &keys::<_, { SETTINGS.len() }>(SETTINGS);
+
+/// The keys of a bridge that can change at run time.
+pub(crate) const BRIDGE_KEYS: &[&str] = &keys::<_, { BRIDGE_SETTINGS.len() }>(BRIDGE_SETTINGS);
+
+/// The keys of a bridge that only apply when it is added.
+pub(crate) const BRIDGE_START_KEYS: &[&str] =
+    &keys::<_, { BRIDGE_START_SETTINGS.len() }>(BRIDGE_START_SETTINGS);
+
+/// Returns the keys of settings.
+const fn keys<T, const N: usize>(settings: &[KeyedSetting<T>]) -> [&'static str; N] {
+    let mut keys = [""; N];
     let mut index = 0;
-    while index < keys.len() {
-        keys[index] = SETTINGS[index].key;
+    while index < N {
+        keys[index] = settings[index].key;
         index += 1;
     }
     keys
-};
+}
 
 /// Returns the configuration with new values of these settings.
 ///
@@ -87,26 +130,66 @@ pub(crate) fn with_settings(
 ) -> Result<Config, SwitchError> {
     let mut changed = config.clone();
     for (key, value) in settings {
-        RuntimeSetting::of_key(key)?.write(&mut changed, value)?;
+        let range = "a setting that can change while the switch runs";
+        find(&[SETTINGS], key, range)?.write(&mut changed, value)?;
     }
     changed.check()?;
     Ok(changed)
 }
 
-impl RuntimeSetting {
-    /// Returns the setting of a key.
-    fn of_key(key: &str) -> Result<&'static Self, SwitchError> {
-        let setting = SETTINGS.iter().find(|setting| setting.key == key);
-        setting.ok_or_else(|| SwitchError::Range {
-            setting: "setting",
-            value: key.to_owned(),
-            range: "a setting that can change while the switch runs",
-        })
+impl BridgeOptions {
+    /// The keys that can change while the bridge forwards.
+    pub const RUNTIME_KEYS: &[&str] = BRIDGE_KEYS;
+
+    /// The keys that only apply when the bridge is added.
+    pub const START_KEYS: &[&str] = BRIDGE_START_KEYS;
+
+    /// Returns the options of a new bridge with these values, by key.
+    ///
+    /// # Errors
+    ///
+    /// If a key does not exist, or a value is not valid.
+    pub fn of_settings(name: &str, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
+        let mut options = Self { name: name.to_owned(), ..Self::default() };
+        for (key, value) in settings {
+            let setting =
+                find(&[BRIDGE_SETTINGS, BRIDGE_START_SETTINGS], key, "a key of a bridge")?;
+            setting.write(&mut options, value)?;
+        }
+        options.check().map_err(|error| *error.problem)?;
+        Ok(options)
     }
 
-    /// Writes a value into a configuration.
-    fn write(&self, config: &mut Config, value: &str) -> Result<(), SwitchError> {
-        (self.write)(config, SettingValue { setting: self.key, value })
+    /// Returns these options with new values of keys that can change at run time.
+    ///
+    /// # Errors
+    ///
+    /// If a key does not exist or cannot change, or a value is not valid.
+    pub(crate) fn with_settings(&self, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
+        let mut changed = self.clone();
+        for (key, value) in settings {
+            let range = "a key of a bridge that can change while it forwards";
+            find(&[BRIDGE_SETTINGS], key, range)?.write(&mut changed, value)?;
+        }
+        changed.check().map_err(|error| *error.problem)?;
+        Ok(changed)
+    }
+}
+
+/// Returns the setting of a key; `range` describes the keys of the lists.
+fn find<T>(
+    lists: &[&'static [KeyedSetting<T>]],
+    key: &str,
+    range: &'static str,
+) -> Result<&'static KeyedSetting<T>, SwitchError> {
+    let setting = lists.iter().copied().flatten().find(|setting| setting.key == key);
+    setting.ok_or_else(|| SwitchError::Range { setting: "key", value: key.to_owned(), range })
+}
+
+impl<T> KeyedSetting<T> {
+    /// Writes a value into options.
+    fn write(&self, options: &mut T, value: &str) -> Result<(), SwitchError> {
+        (self.write)(options, SettingValue { setting: self.key, value })
     }
 }
 
@@ -127,6 +210,13 @@ impl<'a> SettingValue<'a> {
         let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
         let numbers: Result<_, _> = parts.map(str::parse).collect();
         numbers.map_err(|_| self.out_of_range("whole numbers between commas"))
+    }
+
+    /// Parses texts that are separated by commas; an empty value is an empty list.
+    #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
+    fn texts(self) -> Result<Vec<String>, SwitchError> {
+        let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
+        Ok(parts.map(str::to_owned).collect())
     }
 
     fn flag(self) -> Result<bool, SwitchError> {
@@ -153,10 +243,11 @@ impl<'a> SettingValue<'a> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde::Serialize;
     use serde_json::Value;
 
     use super::*;
-    use crate::config::{self, OffloadKind};
+    use crate::config::OffloadKind;
 
     /// Returns a value that is not the default.
     fn value(key: &str) -> &'static str {
@@ -169,6 +260,8 @@ mod tests {
             "caches.gigaflow.offload.stale" => "ports-down",
             "eviction.asynchronous" => "true",
             "eviction.repair" => "on",
+            "table_overflow" => "evict",
+            "local" => "tap",
             _ => "7",
         }
     }
@@ -193,10 +286,9 @@ mod tests {
     }
 
     /// The key of the configuration file, which serde knows, is the key of the setting.
-    #[test]
-    fn every_setting_changes_its_own_key_only() {
-        let before = Config::default();
-        for setting in SETTINGS {
+    fn check_keys<T: Clone + Default + Serialize>(settings: &[KeyedSetting<T>]) {
+        let before = T::default();
+        for setting in settings {
             let mut after = before.clone();
             setting.write(&mut after, value(setting.key)).unwrap();
             let [old, new] = [&before, &after].map(|config| serde_json::to_value(config).unwrap());
@@ -204,7 +296,32 @@ mod tests {
             differing("", &old, &new, &mut keys);
             assert_eq!(keys.into_iter().collect::<Vec<_>>(), [setting.key]);
         }
+    }
+
+    #[test]
+    fn every_setting_changes_its_own_key_only() {
+        check_keys(SETTINGS);
+        check_keys(BRIDGE_SETTINGS);
+        check_keys(BRIDGE_START_SETTINGS);
         assert_eq!(KEYS.len(), KEYS.iter().collect::<BTreeSet<_>>().len());
+    }
+
+    #[test]
+    fn every_key_of_a_bridge_can_be_set() {
+        let options = serde_json::to_value(BridgeOptions::default()).unwrap();
+        let known: BTreeSet<_> = options.as_object().unwrap().keys().map(String::as_str).collect();
+        let own = ["name", "port"].into_iter().chain(BRIDGE_KEYS.iter().copied());
+        assert_eq!(own.chain(BRIDGE_START_KEYS.iter().copied()).collect::<BTreeSet<_>>(), known);
+    }
+
+    #[test]
+    fn a_bridge_is_read_from_settings() {
+        let settings = [("listen", "ptcp:6653,ptcp:6654"), ("table_rules", "5"), ("mtu", "0")];
+        let bridge = BridgeOptions::of_settings("br0", &settings).unwrap();
+        assert_eq!(bridge.listen, ["ptcp:6653", "ptcp:6654"]);
+        assert_eq!((bridge.name.as_str(), bridge.table_rules), ("br0", 5));
+        let wrong = BridgeOptions::of_settings("br0", &[("mtu", "1500")]).unwrap_err();
+        assert!(wrong.to_string().contains("absent unless `local"), "{wrong}");
     }
 
     #[test]
@@ -214,8 +331,7 @@ mod tests {
             setting.write(&mut config, value(setting.key)).unwrap();
             let is_refused = setting.write(&mut config, "seven").is_err() || {
                 config.caches.gigaflow.offload.kind = OffloadKind::P4runtime;
-                config.bridges =
-                    vec![config::BridgeOptions { name: "br0".into(), ..Default::default() }];
+                config.bridges = vec![BridgeOptions { name: "br0".into(), ..Default::default() }];
                 config.check().is_err()
             };
             assert!(is_refused, "{}", setting.key);

@@ -17,7 +17,7 @@ use crate::{
     config::{self, Config, OffloadOptions, PortType, setting::with_settings},
     error::{SwitchError, with_causes},
     nic::NicSlot,
-    openflow::events::ControlEvent,
+    openflow::events::{ControlEvent, SocketsToClose},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
     threads::data_plane::DataPlane,
 };
@@ -156,6 +156,50 @@ impl Structure {
         self.notify(ControlEvent::BridgeAdded(id, policy, ready)).await;
         // The receiver is dropped without an answer only while the switch stops.
         opened.await.unwrap_or(Ok(()))
+    }
+
+    /// Changes keys of a bridge at once.
+    ///
+    /// Returns when no packet uses the old values.
+    pub(crate) async fn set_bridge(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+        policy: OpenPolicy,
+    ) -> Result<(), SwitchError> {
+        let (id, before) = {
+            let bridges = self.bridges.lock();
+            let bridge = bridges.find(name)?;
+            (bridge.id, bridge.settings.clone())
+        };
+        let after = before.with_settings(settings)?;
+        if after == before {
+            return Ok(());
+        }
+        let is_other_switch = after.datapath_id()? != before.datapath_id()?;
+        self.bridges.lock().set_options(id, after.clone())?;
+        if is_other_switch || after.endpoints()? != before.endpoints()? {
+            let (ready, changed) = oneshot::channel();
+            let closing =
+                if is_other_switch { SocketsToClose::All } else { SocketsToClose::Removed };
+            self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
+            // The receiver is dropped without an answer only while the switch stops.
+            if let Err(error) = changed.await.unwrap_or(Ok(())) {
+                self.bridges.lock().set_options(id, before)?;
+                return Err(error);
+            }
+        }
+        let tables = bridge_settings(&after);
+        if tables != bridge_settings(&before) {
+            let publisher = self.plane.publisher();
+            // The bridge exists: only this task changes bridges.
+            let _ = publisher.change(|pipeline| pipeline.set_settings(id, tables));
+            self.plane.adopted_newest().await;
+        }
+        let changed: Vec<_> =
+            settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        info!("bridge {name}: set {}", changed.join(" "));
+        Ok(())
     }
 
     /// Removes a bridge with its ports and rules.

@@ -12,7 +12,7 @@ use thiserror::Error;
 const OPENFLOW_PORT: u16 = 6653;
 
 /// The address of a controller, or an address to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerEndpoint {
     /// `tcp:IP[:PORT]`: connects to a controller.
     Connect(SocketAddr),

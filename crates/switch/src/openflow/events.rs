@@ -30,12 +30,30 @@ pub(crate) struct ControlReceivers {
 pub(crate) enum ControlEvent {
     /// A bridge was added; the sender receives the result of opening its sockets.
     BridgeAdded(BridgeId, OpenPolicy, oneshot::Sender<Result<(), SwitchError>>),
+    /// The datapath id, controllers or listeners of a bridge changed.
+    BridgeChanged {
+        /// The bridge.
+        id: BridgeId,
+        closing: SocketsToClose,
+        policy: OpenPolicy,
+        /// Sender of the result of opening the new sockets.
+        ready: oneshot::Sender<Result<(), SwitchError>>,
+    },
     /// A bridge is being removed.
     BridgeRemoved(BridgeId),
     /// A port was added.
     PortAdded(BridgeId, PortNo),
     /// A port was removed; its last state.
     PortRemoved(BridgeId, Box<PortInfo>),
+}
+
+/// The sockets of a bridge that a change closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketsToClose {
+    /// Those that are not configured any more.
+    Removed,
+    /// All of them, so that every peer connects again.
+    All,
 }
 
 /// Maximum number of waiting events.

@@ -2,44 +2,38 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use parking_lot::Mutex;
 use shunt_flow::PortNo;
 use shunt_ofproto::{
     PausedPackets,
-    connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
+    connection::ControllerEvent,
     message::{FlowRemoved, PortStatus, PortStatusReason},
-    server::{OpenFlowServer, ReconnectState, ServerEndpoint},
+    server::OpenFlowServer,
 };
-use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, Time};
+use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket};
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{error, info, warn};
 
 use crate::{
     config::Config,
     control::{ControlPlane, structure::OpenPolicy},
-    error::{SwitchError, with_causes},
+    error::SwitchError,
     nic::NicStatus,
     openflow::{
-        endpoint::ControllerEndpoint,
-        events::{ControlEvent, ControlReceivers, RemovedRule},
+        bridge_server::{BridgeServer, BridgeSockets, LISTEN_RETRY},
+        events::{ControlEvent, ControlReceivers, RemovedRule, SocketsToClose},
         host::BridgeHost,
     },
     ports::bridges::Bridges,
-    status::bridge::{BridgeStatus, ConnectionSummary, ControllerState},
+    status::bridge::BridgeStatus,
     threads::data_plane::DataPlane,
 };
 
 /// Removed rules that are handled before other tasks can run.
 const REMOVED_PER_ITERATION: usize = 256;
-
-/// Interval between two attempts to listen on an address.
-const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
 /// The OpenFlow servers of all bridges.
 pub(crate) struct OpenFlowServers {
@@ -49,27 +43,6 @@ pub(crate) struct OpenFlowServers {
     /// Directory of the management sockets; `None`: no such sockets.
     run_dir: Option<PathBuf>,
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
-}
-
-/// The OpenFlow server of one bridge; its sockets close when it is dropped.
-struct BridgeServer {
-    server: Arc<OpenFlowServer<BridgeHost>>,
-    paused: Arc<PausedPackets>,
-    /// Sockets of controllers and of addresses to listen on.
-    sockets: HashMap<ControllerEndpoint, SocketState>,
-    /// Management socket, and its path.
-    _own_socket: Option<ServerEndpoint>,
-    management: Option<PathBuf>,
-}
-
-/// The state of the socket of a controller or listener.
-enum SocketState {
-    Open(ServerEndpoint),
-    /// The address cannot be bound now; the next attempt is at this time.
-    Waiting {
-        reason: String,
-        until: Time,
-    },
 }
 
 impl OpenFlowServers {
@@ -154,6 +127,10 @@ impl OpenFlowServers {
                 // The receiver is gone only if the caller was cancelled.
                 let _ = ready.send(opened);
             }
+            ControlEvent::BridgeChanged { id, closing, policy, ready } => {
+                let changed = self.change_sockets(id, closing, policy).await;
+                let _ = ready.send(changed);
+            }
             ControlEvent::BridgeRemoved(id) => drop(self.servers.lock().remove(&id)),
             ControlEvent::PortAdded(id, number) => {
                 self.notify_port(id, number, PortStatusReason::Add);
@@ -229,7 +206,7 @@ impl OpenFlowServers {
             paused: Arc::clone(&paused),
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
-        let (mut sockets, mut own_socket) = (HashMap::new(), None);
+        let mut own_socket = None;
         let management = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         if let Some(path) = &management {
             let failed = |source| SwitchError::System {
@@ -238,139 +215,63 @@ impl OpenFlowServers {
             };
             own_socket = Some(server.listen_unix(path).await.map_err(failed)?);
         }
-        for endpoint in endpoints {
-            let opened = match open_socket(&server, endpoint, &name).await {
-                Err(error) if policy == OpenPolicy::Retried => {
-                    let reason = with_causes(&error);
-                    warn!(error = reason, "bridge {name}: not listening, retrying");
-                    SocketState::Waiting { reason, until: self.plane.now().after(LISTEN_RETRY) }
-                }
-                opened => SocketState::Open(opened?),
-            };
-            sockets.insert(endpoint, opened);
-        }
+        let mut sockets = BridgeSockets::default();
+        sockets.change(&server, &name, &endpoints, SocketsToClose::Removed, policy).await?;
         let side = BridgeServer { server, paused, sockets, _own_socket: own_socket, management };
         self.servers.lock().insert(id, side);
         Ok(())
     }
 
+    /// Opens and closes sockets of a bridge, so that they are those of its settings.
+    async fn change_sockets(
+        &self,
+        id: BridgeId,
+        closing: SocketsToClose,
+        policy: OpenPolicy,
+    ) -> Result<(), SwitchError> {
+        let (name, endpoints) = {
+            let bridges = self.bridges.lock();
+            let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
+            (bridge.settings.name.clone(), bridge.settings.endpoints()?)
+        };
+        let Some((server, mut sockets)) = self.take_sockets(id) else { return Ok(()) };
+        let changed = sockets.change(&server, &name, &endpoints, closing, policy).await;
+        self.put_sockets(id, sockets);
+        changed
+    }
+
     /// Opens listeners that could not be opened before.
     async fn listen_again(&self) {
-        let now = self.plane.now();
-        for (id, endpoint, server) in self.waiting_listeners(now) {
-            let Some(name) = self.bridges.lock().by_id(id).map(|own| own.settings.name.clone())
-            else {
+        let waiting: Vec<BridgeId> = {
+            let servers = self.servers.lock();
+            let waiting = servers.iter().filter(|(_, side)| side.sockets.has_waiting());
+            waiting.map(|(id, _)| *id).collect()
+        };
+        for id in waiting {
+            let name = self.bridges.lock().by_id(id).map(|own| own.settings.name.clone());
+            let (Some(name), Some((server, mut sockets))) = (name, self.take_sockets(id)) else {
                 continue;
             };
-            let opened = match open_socket(&server, endpoint, &name).await {
-                Ok(socket) => SocketState::Open(socket),
-                Err(error) => SocketState::Waiting {
-                    reason: with_causes(&error),
-                    until: now.after(LISTEN_RETRY),
-                },
-            };
-            // Only this task changes sockets, so the listener is still configured.
-            if let Some(side) = self.servers.lock().get_mut(&id) {
-                side.sockets.insert(endpoint, opened);
-            }
+            sockets.open_waiting(&server, &name).await;
+            self.put_sockets(id, sockets);
         }
     }
 
-    /// Returns the listeners to open again, each with its bridge.
-    fn waiting_listeners(
-        &self,
-        now: Time,
-    ) -> Vec<(BridgeId, ControllerEndpoint, Arc<OpenFlowServer<BridgeHost>>)> {
-        let servers = self.servers.lock();
-        let waiting = servers.iter().flat_map(|(id, side)| {
-            let due = side.sockets.iter().filter(
-                |(_, socket)| matches!(socket, SocketState::Waiting { until, .. } if *until <= now),
-            );
-            due.map(|(endpoint, _)| (*id, *endpoint, Arc::clone(&side.server)))
-        });
-        waiting.collect()
-    }
-}
-
-/// Opens the socket of a controller or listener of the bridge `name`.
-async fn open_socket(
-    server: &OpenFlowServer<BridgeHost>,
-    endpoint: ControllerEndpoint,
-    name: &str,
-) -> Result<ServerEndpoint, SwitchError> {
-    match endpoint {
-        ControllerEndpoint::Listen(address) => {
-            let socket = listen(server, address).await?;
-            info!(%endpoint, "bridge {name}: listening for controllers");
-            Ok(socket)
-        }
-        ControllerEndpoint::Connect(address) => {
-            info!(%endpoint, "bridge {name}: connecting to a controller");
-            let peer = ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller);
-            Ok(server.connect_tcp(address, peer))
-        }
-    }
-}
-
-async fn listen(
-    server: &OpenFlowServer<BridgeHost>,
-    address: SocketAddr,
-) -> Result<ServerEndpoint, SwitchError> {
-    let doing = || format!("listen on {}", ControllerEndpoint::Listen(address));
-    let opened = server.listen_tcp(address).await;
-    opened.map_err(|source| SwitchError::System { doing: doing(), source })
-}
-
-impl BridgeServer {
-    /// Returns the connections that have agreed on a version.
-    fn connections(&self) -> Vec<ConnectionSummary> {
-        let open = self.server.connections().into_iter().filter(|own| own.status.is_open);
-        open.map(|own| ConnectionSummary {
-            peer: own.peer,
-            role: own.status.role.name(),
-            packet_ins: own.status.packet_ins.into(),
-        })
-        .collect()
-    }
-
-    /// Returns the state of one socket; `target` is its address in the configuration.
+    /// Takes the sockets of a bridge, to change them.
     ///
-    /// `None` if there is no socket for the address yet.
-    fn state(&self, target: &str, now: Time) -> Option<ControllerState> {
-        let endpoint = target.parse::<ControllerEndpoint>().ok()?;
-        let waiting = |reason: &str, until: Time| {
-            let retry_in_s = until.since(now).as_millis().div_ceil(1000);
-            let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
-            ControllerState::Waiting { reason: reason.to_owned(), retry_in_s }
-        };
-        let socket = match self.sockets.get(&endpoint)? {
-            SocketState::Waiting { reason, until } => return Some(waiting(reason, *until)),
-            SocketState::Open(socket) => socket,
-        };
-        Some(match socket.reconnect_state() {
-            None => ControllerState::Listening,
-            Some(ReconnectState::Connecting) => ControllerState::Connecting,
-            Some(ReconnectState::Waiting { reason, until }) => waiting(&reason, until),
-            Some(ReconnectState::Connected) => {
-                let peer = endpoint.to_string();
-                let connections = self.server.connections();
-                let own = connections.iter().find(|connection| connection.peer == peer);
-                // The connection has just closed.
-                own.map_or(ControllerState::Connecting, |own| ControllerState::Connected {
-                    role: own.status.role.name(),
-                })
-            }
-        })
+    /// Only the task of [`Self::run`] does so: no other change happens before they are put back.
+    fn take_sockets(
+        &self,
+        id: BridgeId,
+    ) -> Option<(Arc<OpenFlowServer<BridgeHost>>, BridgeSockets)> {
+        let mut servers = self.servers.lock();
+        let side = servers.get_mut(&id)?;
+        Some((Arc::clone(&side.server), std::mem::take(&mut side.sockets)))
     }
-}
 
-impl Drop for BridgeServer {
-    fn drop(&mut self) {
-        if let Some(path) = &self.management
-            && let Err(error) = std::fs::remove_file(path)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            error!(error = with_causes(&error), "socket {}: cannot be removed", path.display());
+    fn put_sockets(&self, id: BridgeId, sockets: BridgeSockets) {
+        if let Some(side) = self.servers.lock().get_mut(&id) {
+            side.sockets = sockets;
         }
     }
 }

@@ -91,6 +91,19 @@ impl BridgeRegistry {
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
+    /// Replaces the options of a bridge; its ports stay.
+    pub(crate) fn set_options(
+        &mut self,
+        id: BridgeId,
+        settings: config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let datapath_id = settings.datapath_id()?;
+        if let Some(bridge) = self.by_id_mut(id) {
+            (bridge.settings, bridge.datapath_id) = (settings, datapath_id);
+        }
+        Ok(())
+    }
+
     /// Reserves a number for a bridge, and releases the previous reservation.
     ///
     /// No thread at `version` or later may use the previous bridge, unless that bridge exists.

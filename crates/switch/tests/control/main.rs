@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bridge_settings;
 #[cfg(feature = "dbsp")]
 mod circuits;
 mod counts;

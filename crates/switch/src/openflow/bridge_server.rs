@@ -1,0 +1,250 @@
+//! The OpenFlow server of one bridge, with its sockets.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use shunt_ofproto::{
+    Host as _, PausedPackets,
+    connection::{ConnectionConfig, ConnectionKind},
+    server::{OpenFlowServer, ReconnectState, ServerEndpoint},
+};
+use shunt_pipeline::Time;
+use tracing::{error, info, warn};
+
+use crate::{
+    control::structure::OpenPolicy,
+    error::{SwitchError, with_causes},
+    openflow::{endpoint::ControllerEndpoint, events::SocketsToClose, host::BridgeHost},
+    status::bridge::{ConnectionSummary, ControllerState},
+};
+
+/// Interval between two attempts to listen on an address.
+pub(crate) const LISTEN_RETRY: Duration = Duration::from_secs(1);
+
+/// The OpenFlow server of one bridge; its sockets close when it is dropped.
+pub(crate) struct BridgeServer {
+    pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
+    pub(crate) paused: Arc<PausedPackets>,
+    pub(crate) sockets: BridgeSockets,
+    /// Management socket, and its path.
+    pub(crate) _own_socket: Option<ServerEndpoint>,
+    pub(crate) management: Option<PathBuf>,
+}
+
+/// The sockets of the controllers and listeners of a bridge.
+#[derive(Default)]
+pub(crate) struct BridgeSockets(BTreeMap<ControllerEndpoint, BridgeSocket>);
+
+/// The socket of a controller or listener.
+enum BridgeSocket {
+    Open(ServerEndpoint),
+    /// The address cannot be used now; the next attempt is at this time.
+    Waiting {
+        reason: String,
+        until: Time,
+    },
+}
+
+impl BridgeSockets {
+    /// Opens and closes sockets, so that they are those of `wanted`.
+    ///
+    /// `name` is the bridge. Sockets that are not closed keep their connections.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be used. Then the sockets are those of before; a socket that had to be
+    /// closed for the new ones was opened again.
+    pub(crate) async fn change(
+        &mut self,
+        server: &OpenFlowServer<BridgeHost>,
+        name: &str,
+        wanted: &[ControllerEndpoint],
+        closing: SocketsToClose,
+        policy: OpenPolicy,
+    ) -> Result<(), SwitchError> {
+        let kept: HashSet<_> = match closing {
+            SocketsToClose::Removed => wanted.iter().copied().collect(),
+            SocketsToClose::All => HashSet::new(),
+        };
+        let removed: Vec<_> = self.0.keys().filter(|own| !kept.contains(own)).copied().collect();
+        let added = wanted.iter().filter(|own| !self.0.contains_key(own)).copied();
+        let mut later: Vec<_> =
+            wanted.iter().filter(|own| removed.contains(own)).copied().collect();
+        let mut opened = Vec::new();
+        for endpoint in added.collect::<Vec<_>>() {
+            match open_socket(server, endpoint, name).await {
+                // A socket that is about to be closed may have the address.
+                Err(error)
+                    if is_in_use(&error) && removed.iter().any(|own| blocks(*own, endpoint)) =>
+                {
+                    later.push(endpoint);
+                }
+                Err(error) if policy == OpenPolicy::Required => return Err(error),
+                result => opened.push((endpoint, BridgeSocket::of(result, server, name))),
+            }
+        }
+        self.close(&removed, name).await;
+        for endpoint in later {
+            match open_socket(server, endpoint, name).await {
+                Err(error) if policy == OpenPolicy::Required => {
+                    drop(opened);
+                    self.close(wanted, name).await;
+                    for endpoint in removed {
+                        let result = open_socket(server, endpoint, name).await;
+                        self.0.insert(endpoint, BridgeSocket::of(result, server, name));
+                    }
+                    return Err(error);
+                }
+                result => opened.push((endpoint, BridgeSocket::of(result, server, name))),
+            }
+        }
+        self.0.extend(opened);
+        Ok(())
+    }
+
+    async fn close(&mut self, endpoints: &[ControllerEndpoint], name: &str) {
+        for endpoint in endpoints {
+            if let Some(BridgeSocket::Open(socket)) = self.0.remove(endpoint) {
+                socket.close().await;
+                info!(%endpoint, "bridge {name}: closed");
+            }
+        }
+    }
+
+    /// Returns whether an address could not be used.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.0.values().any(|socket| matches!(socket, BridgeSocket::Waiting { .. }))
+    }
+
+    /// Opens the sockets that could not be opened before.
+    pub(crate) async fn open_waiting(&mut self, server: &OpenFlowServer<BridgeHost>, name: &str) {
+        for (endpoint, socket) in &mut self.0 {
+            if let BridgeSocket::Waiting { reason, until } = socket {
+                match open_socket(server, *endpoint, name).await {
+                    Ok(open) => *socket = BridgeSocket::Open(open),
+                    Err(error) => {
+                        *reason = with_causes(&error);
+                        *until = next_attempt(server);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl BridgeSocket {
+    /// Returns the socket, or the wait for the next attempt.
+    fn of(
+        opened: Result<ServerEndpoint, SwitchError>,
+        server: &OpenFlowServer<BridgeHost>,
+        name: &str,
+    ) -> Self {
+        match opened {
+            Ok(socket) => Self::Open(socket),
+            Err(error) => {
+                let reason = with_causes(&error);
+                warn!(error = reason, "bridge {name}: not listening, retrying");
+                Self::Waiting { reason, until: next_attempt(server) }
+            }
+        }
+    }
+}
+
+fn next_attempt(server: &OpenFlowServer<BridgeHost>) -> Time {
+    server.host().now().after(LISTEN_RETRY)
+}
+
+/// Returns whether both sockets listen on one TCP port.
+fn blocks(open: ControllerEndpoint, wanted: ControllerEndpoint) -> bool {
+    match (open, wanted) {
+        (ControllerEndpoint::Listen(open), ControllerEndpoint::Listen(wanted)) => {
+            open.port() == wanted.port()
+        }
+        (ControllerEndpoint::Connect(_), _) | (_, ControllerEndpoint::Connect(_)) => false,
+    }
+}
+
+fn is_in_use(error: &SwitchError) -> bool {
+    matches!(error, SwitchError::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// Opens the socket of a controller or listener of the bridge `name`.
+async fn open_socket(
+    server: &OpenFlowServer<BridgeHost>,
+    endpoint: ControllerEndpoint,
+    name: &str,
+) -> Result<ServerEndpoint, SwitchError> {
+    match endpoint {
+        ControllerEndpoint::Listen(address) => {
+            let failed =
+                |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
+            let socket = server.listen_tcp(address).await.map_err(failed)?;
+            info!(%endpoint, "bridge {name}: listening for controllers");
+            Ok(socket)
+        }
+        ControllerEndpoint::Connect(address) => {
+            info!(%endpoint, "bridge {name}: connecting to a controller");
+            let peer = ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller);
+            Ok(server.connect_tcp(address, peer))
+        }
+    }
+}
+
+impl BridgeServer {
+    /// Returns the connections that have agreed on a version.
+    pub(crate) fn connections(&self) -> Vec<ConnectionSummary> {
+        let open = self.server.connections().into_iter().filter(|own| own.status.is_open);
+        open.map(|own| ConnectionSummary {
+            peer: own.peer,
+            role: own.status.role.name(),
+            packet_ins: own.status.packet_ins.into(),
+        })
+        .collect()
+    }
+
+    /// Returns the state of one socket; `target` is its address in the configuration.
+    ///
+    /// `None` while the socket changes.
+    pub(crate) fn state(&self, target: &str, now: Time) -> Option<ControllerState> {
+        let endpoint = target.parse::<ControllerEndpoint>().ok()?;
+        let waiting = |reason: &str, until: Time| {
+            let retry_in_s = until.since(now).as_millis().div_ceil(1000);
+            let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
+            ControllerState::Waiting { reason: reason.to_owned(), retry_in_s }
+        };
+        let socket = match self.sockets.0.get(&endpoint)? {
+            BridgeSocket::Waiting { reason, until } => return Some(waiting(reason, *until)),
+            BridgeSocket::Open(socket) => socket,
+        };
+        Some(match socket.reconnect_state() {
+            None => ControllerState::Listening,
+            Some(ReconnectState::Connecting) => ControllerState::Connecting,
+            Some(ReconnectState::Waiting { reason, until }) => waiting(&reason, until),
+            Some(ReconnectState::Connected) => {
+                let peer = endpoint.to_string();
+                let connections = self.server.connections();
+                let own = connections.iter().find(|connection| connection.peer == peer);
+                // The connection has just closed.
+                own.map_or(ControllerState::Connecting, |own| ControllerState::Connected {
+                    role: own.status.role.name(),
+                })
+            }
+        })
+    }
+}
+
+impl Drop for BridgeServer {
+    fn drop(&mut self) {
+        if let Some(path) = &self.management
+            && let Err(error) = std::fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            error!(error = with_causes(&error), "socket {}: cannot be removed", path.display());
+        }
+    }
+}

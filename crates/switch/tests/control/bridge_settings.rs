@@ -1,0 +1,182 @@
+//! Keys of a bridge that change while it forwards.
+
+use std::{io::ErrorKind, net::SocketAddr};
+
+use shunt_pipeline::RuleFilter;
+use shunt_switch::{Config, Switch, config::BridgeOptions};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::{TcpListener, TcpStream},
+};
+
+use crate::bench::{Bench, frame, in_time};
+
+/// A listener for connections of the switch, and its address in the configuration.
+async fn controller() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("tcp:{}", listener.local_addr().unwrap());
+    (listener, target)
+}
+
+/// Accepts a connection of the switch, and reads its hello.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = in_time(listener.accept()).await.unwrap();
+    in_time(stream.read_exact(&mut [0; 16])).await.unwrap();
+    stream
+}
+
+/// Returns whether the switch has closed the connection; unread bytes are dropped.
+fn is_closed(stream: &TcpStream) -> bool {
+    loop {
+        match stream.try_read(&mut [0; 64]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+}
+
+async fn wait_for_end(stream: &mut TcpStream) {
+    let end = async { while stream.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {} };
+    in_time(end).await;
+}
+
+fn targets(switch: &Switch) -> Vec<String> {
+    let bridge = switch.bridges().remove(0);
+    bridge.controllers.into_iter().map(|controller| controller.target).collect()
+}
+
+/// Returns an address of this host that is free now.
+async fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn controllers_change_without_disturbing_others() {
+    let bench = Bench::start(1).await;
+    let [(one, first), (two, second)] = [controller().await, controller().await];
+    bench.switch.set_bridge("br0", &[("controllers", &first)]).await.unwrap();
+    let mut to_one = accept(&one).await;
+    let both = format!("{first},{second}");
+    bench.switch.set_bridge("br0", &[("controllers", &both)]).await.unwrap();
+    let to_two = accept(&two).await;
+    assert_eq!(targets(&bench.switch), [first.as_str(), &second]);
+    assert!(!is_closed(&to_one), "it stays connected");
+    bench.switch.set_bridge("br0", &[("controllers", &second)]).await.unwrap();
+    wait_for_end(&mut to_one).await;
+    assert!(!is_closed(&to_two), "it stays connected");
+    assert_eq!(targets(&bench.switch), [second]);
+    bench.switch.set_bridge("br0", &[("controllers", "")]).await.unwrap();
+    assert_eq!(targets(&bench.switch), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_new_datapath_id_reconnects_controllers() {
+    let bench = Bench::start(1).await;
+    let (listener, target) = controller().await;
+    bench.switch.set_bridge("br0", &[("controllers", &target)]).await.unwrap();
+    let mut before = accept(&listener).await;
+    bench.switch.set_bridge("br0", &[("datapath_id", "00000000000000aa")]).await.unwrap();
+    wait_for_end(&mut before).await;
+    let _after = accept(&listener).await;
+    assert_eq!(bench.switch.bridges()[0].datapath_id, "00000000000000aa");
+}
+
+#[tokio::test]
+async fn a_listener_may_move_to_another_address_of_its_port() {
+    let bench = Bench::start(1).await;
+    let address = free_address().await;
+    let (narrow, wide) =
+        (format!("ptcp:{}:127.0.0.1", address.port()), format!("ptcp:{}", address.port()));
+    bench.switch.set_bridge("br0", &[("listen", &narrow)]).await.unwrap();
+    let mut client = in_time(TcpStream::connect(address)).await.unwrap();
+    bench.switch.set_bridge("br0", &[("listen", &wide)]).await.unwrap();
+    wait_for_end(&mut client).await;
+    in_time(TcpStream::connect(address)).await.unwrap();
+    assert_eq!(targets(&bench.switch), [wide]);
+    bench.switch.set_bridge("br0", &[("listen", "")]).await.unwrap();
+    let refused = in_time(TcpStream::connect(address)).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_refused_change_of_a_bridge_changes_nothing() {
+    let bench = Bench::start(1).await;
+    let (address, taken) = (free_address().await, controller().await);
+    let own = format!("ptcp:{}:127.0.0.1", address.port());
+    bench.switch.set_bridge("br0", &[("listen", &own)]).await.unwrap();
+    let client = in_time(TcpStream::connect(address)).await.unwrap();
+    let before = bench.switch.running_config();
+    let in_use = format!("ptcp:{}:127.0.0.1", taken.0.local_addr().unwrap().port());
+    for (settings, words) in [
+        (vec![("table_rules", "7"), ("listen", &in_use)], "cannot listen on ptcp:"),
+        (vec![("table_rules", "7"), ("listen", "tcp:1.2.3.4")], "`listen` takes ptcp:PORT"),
+        (vec![("table_rules", "many")], "table_rules = many: it must be a whole number"),
+        (vec![("table_overflow", "drop")], "it must be refuse or evict"),
+        (vec![("datapath_id", "7")], "sixteen hexadecimal digits"),
+        (vec![("mac", "02:00:00:00:00:01")], "a key of a bridge that can change"),
+    ] {
+        let error = bench.switch.set_bridge("br0", &settings).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(bench.switch.running_config(), before, "{settings:?}");
+    }
+    let error = bench.switch.set_bridge("br9", &[("table_rules", "7")]).await.unwrap_err();
+    assert!(error.to_string().starts_with("no bridge br9"), "{error}");
+    assert!(!is_closed(&client), "its connections stay");
+    in_time(TcpStream::connect(address)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_limits_of_tables_change_at_run_time() {
+    let bench = Bench::start(1).await;
+    let add = async |rule: &str| bench.switch.add_rules("br0", &[rule]).await;
+    add("priority=1,actions=drop").await.unwrap();
+    add("priority=2,actions=drop").await.unwrap();
+    bench.switch.set_bridge("br0", &[("table_rules", "1")]).await.unwrap();
+    add("priority=3,actions=drop").await.unwrap_err();
+    assert_eq!(bench.switch.rules_count("br0", &RuleFilter::all()).unwrap(), 2, "none is removed");
+    bench.switch.set_bridge("br0", &[("table_rules", "3")]).await.unwrap();
+    add("priority=3,actions=drop").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_limit_of_addresses_changes_at_run_time() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    bench.switch.set_bridge("br0", &[("mac_entries", "1"), ("mac_ageing_s", "60")]).await.unwrap();
+    for source in [1, 2, 3] {
+        let mut frame = frame(0);
+        frame[11] = source;
+        port.send(&frame);
+    }
+    let learns_the_last = async {
+        loop {
+            bench.switch.learned().await;
+            let macs = bench.switch.macs("br0").await.unwrap();
+            assert!(macs.len() <= 1, "{macs:?}");
+            if macs.iter().any(|mac| mac.mac[5] == 3) {
+                return;
+            }
+        }
+    };
+    in_time(learns_the_last).await;
+}
+
+#[tokio::test]
+async fn a_reload_changes_a_bridge_that_forwards() {
+    let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
+    let before = Config { bridges: vec![bridge], ..Config::default() };
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    switch.set_bridge("br0", &[("mac_entries", "9")]).await.unwrap();
+    let (listener, target) = controller().await;
+    let mut after = before.clone();
+    after.bridges[0].controllers = vec![target.clone()];
+    after.bridges[0].table_rules = 5;
+    let report = switch.reload(&before, &after).await;
+    assert_eq!(report.applied, [format!("bridge br0: controllers={target} table_rules=5")]);
+    assert!(report.refused.is_empty() && report.at_restart.is_empty(), "{report:?}");
+    let _stream = accept(&listener).await;
+    let own = switch.running_config().bridges.remove(0);
+    assert_eq!((own.table_rules, own.mac_entries), (5, 9), "only the file's changes");
+}
