@@ -171,22 +171,23 @@ impl LinearSegments {
 
     /// Computes the exact errors over all keys.
     fn certify(&mut self) {
-        let bases = self.bases.starts();
+        let (bases, lines) = (self.bases.starts(), &*self.lines);
         let keys_of_segment = |segment: usize| KeyInterval {
             first: bases[segment],
             last: bases.get(segment + 1).map_or(u32::MAX, |next| next - 1),
         };
         let monotone = |_| (0..bases.len()).map(keys_of_segment);
         let mut error = CertifiedError::default();
+        let mut segment = 0;
         Responsibility::new(self.starts.starts(), &[KeyInterval::ALL]).for_each_end(
             monotone,
             |key, expected| {
-                let segment = position(bases, key) as usize;
+                // Keys ascend.
+                while bases.get(segment + 1).is_some_and(|next| *next <= key) {
+                    segment += 1;
+                }
                 let distance = key - bases[segment];
-                error.include(
-                    self.lines[segment].output(ScalarVector, distance, self.limit),
-                    expected,
-                );
+                error.include(lines[segment].output(ScalarVector, distance, self.limit), expected);
             },
         );
         self.error = error;
@@ -257,7 +258,7 @@ impl StartIndex for LinearSegments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::test_starts::{check_index, patterns};
+    use crate::index::test_starts::{check_all_keys, check_index, patterns, uniform_starts};
 
     #[test]
     fn every_pattern_is_found_with_each_instruction_set() {
@@ -300,6 +301,16 @@ mod tests {
                 error.include(predicted, position(&starts, key));
             }
             assert_eq!(index.error(), error, "{name}");
+        }
+    }
+
+    /// Sweeps the whole domain.
+    #[test]
+    #[ignore = "takes minutes: cargo test --release -p shunt-nuevomatch every_key_of_32_bits -- --ignored"]
+    fn every_key_of_32_bits_is_found() {
+        for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
+            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            check_all_keys("segments", &index, &starts);
         }
     }
 }

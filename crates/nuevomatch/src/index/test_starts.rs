@@ -42,6 +42,14 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<u32>)> {
         .collect()
 }
 
+/// Returns uniform starts, the first of which is 0.
+pub(crate) fn uniform_starts(count: usize) -> Vec<u32> {
+    let mut starts: Vec<u32> = std::iter::once(0).chain(random_words(9)).take(count).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
 /// Returns words from a seed.
 pub(crate) fn random_words(seed: u64) -> impl Iterator<Item = u32> {
     let mut state = seed | 1;
@@ -69,5 +77,21 @@ pub(crate) fn check_keys(name: &str, index: &impl StartIndex, starts: &[u32], ke
     }
     for (key, found) in keys.iter().zip(found) {
         assert_eq!(found, position(starts, *key), "{name}: key {key:#x}");
+    }
+}
+
+/// Checks the positions of all 2^32 keys.
+pub(crate) fn check_all_keys(name: &str, index: &impl StartIndex, starts: &[u32]) {
+    let mut expected = 0;
+    let mut found = vec![0; 1 << 16];
+    for high in 0..=0xffff {
+        let keys: Vec<u32> = (high << 16..=high << 16 | 0xffff).collect();
+        index.find_batch(&keys, &mut found);
+        for (key, found) in keys.iter().zip(&found) {
+            while starts.get(expected + 1).is_some_and(|next| next <= key) {
+                expected += 1;
+            }
+            assert_eq!(*found as usize, expected, "{name}: key {key:#x}");
+        }
     }
 }

@@ -95,7 +95,8 @@ impl<'a> Responsibility<'a> {
     ///
     /// `monotone` divides an interval of keys into intervals over which predictions are monotone. `visit`
     /// gets both ends of each overlap of such an interval with a range. Predictions between two such ends
-    /// are between those of the ends, and their position is the same.
+    /// are between those of the ends, and their position is the same. Keys ascend if the intervals of
+    /// `monotone` do.
     pub(crate) fn for_each_end<I: Iterator<Item = KeyInterval>>(
         &self,
         monotone: impl Fn(KeyInterval) -> I,

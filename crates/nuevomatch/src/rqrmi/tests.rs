@@ -3,9 +3,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    index::{
-        StartIndex,
-        test_starts::{check_index, check_keys, patterns, random_words},
+    index::test_starts::{
+        check_all_keys, check_index, check_keys, patterns, random_words, uniform_starts,
     },
     rqrmi::{
         CertifiedError, CertifiedModel, KeyInterval, LinearFunction, Model, TrainingSettings,
@@ -234,10 +233,7 @@ fn training_depends_on_seed_and_starts_alone() {
 #[test]
 fn errors_are_small_up_to_100_000_starts() {
     for count in [100, 1_000, 10_000, 100_000] {
-        let mut starts: Vec<u32> = random_words(9).take(count).collect();
-        starts.push(0);
-        starts.sort_unstable();
-        starts.dedup();
+        let starts = uniform_starts(count);
         let index = train(&starts, quick(1)).certify();
         assert!(index.error_max() <= 32, "{count} starts: error {}", index.error_max());
         check_index(&format!("{count} starts"), &index, &starts);
@@ -247,9 +243,7 @@ fn errors_are_small_up_to_100_000_starts() {
 /// Gradient descent improves nets: fewer starts have to be searched.
 #[test]
 fn descent_lowers_the_errors() {
-    let mut starts: Vec<u32> = random_words(11).take(1500).collect();
-    starts.sort_unstable();
-    starts.dedup();
+    let starts = uniform_starts(1500);
     let sum = |samples| -> u32 {
         let settings = TrainingSettings { samples, ..TrainingSettings::default() };
         let index = train(&starts, settings).certify();
@@ -259,14 +253,24 @@ fn descent_lowers_the_errors() {
     assert!(with < without, "{with} with descent, {without} without");
 }
 
+/// Later attempts are used: they lower the errors where the first attempt is not good enough.
+#[test]
+fn more_attempts_lower_the_errors() {
+    let starts = uniform_starts(1500);
+    let sum = |attempts_max| -> u32 {
+        let settings = TrainingSettings { error_wanted: 0, attempts_max, ..quick(1) };
+        let index = train(&starts, settings).certify();
+        index.errors().iter().map(|error| error.below + error.above).sum()
+    };
+    let (six, one) = (sum(6), sum(1));
+    assert!(six < one, "{six} with six attempts, {one} with one");
+}
+
 /// Sweeps the whole domain for models of several shapes.
 #[test]
 #[ignore = "takes minutes: cargo test --release -p shunt-nuevomatch every_key_of_32_bits -- --ignored"]
 fn every_key_of_32_bits_is_found() {
-    let mut uniform: Vec<u32> = random_words(13).take(31_000).collect();
-    uniform.push(0);
-    uniform.sort_unstable();
-    uniform.dedup();
+    let uniform = uniform_starts(31_000);
     let clusters = patterns().pop().unwrap().1;
     for (name, model) in [
         ("uniform", train(&uniform, TrainingSettings::default())),
@@ -274,18 +278,6 @@ fn every_key_of_32_bits_is_found() {
         ("random lines", random_model(uniform, &[1, 4, 128], 17)),
     ] {
         let starts = model.starts.clone();
-        let index = model.certify();
-        let mut expected = 0;
-        let mut found = [0; 1 << 16];
-        for high in 0..=0xffff {
-            let keys: Vec<u32> = (high << 16..=high << 16 | 0xffff).collect();
-            index.find_batch(&keys, &mut found);
-            for (key, found) in keys.iter().zip(&found) {
-                while starts.get(expected + 1).is_some_and(|next| next <= key) {
-                    expected += 1;
-                }
-                assert_eq!(*found as usize, expected, "{name}: key {key:#x}");
-            }
-        }
+        check_all_keys(name, &model.certify(), &starts);
     }
 }
