@@ -33,7 +33,7 @@ pub use evict::{
     signal::Signal,
     waker::Waker,
 };
-pub use metrics::{DropReason, ThreadCounters};
+pub use metrics::{DropReason, RxLoss, ThreadCounters};
 pub use packet::{
     buffer::{BURST, Packet, Pool},
     virtio::VirtioHeader,

@@ -12,7 +12,10 @@
 //! batch. *Forwarded* counts original packets with at least one output or punt, even if their copies
 //! were dropped later.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ops::Deref,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::reasons::reasons;
 
@@ -50,10 +53,40 @@ impl Counter {
 reasons! {
     /// Why a packet was dropped.
     DropReason {
-        /// No action of the rules sends it anywhere.
-        Policy = "policy",
+        /// No rule of a table matches it.
+        NoMatchingRule = "no_matching_rule",
+        /// The rules that match it have no output.
+        RuleWithoutOutput = "rule_without_output",
         /// Every output was to its ingress port.
         Hairpin = "hairpin",
+        /// A controller disabled receiving on its ingress port.
+        ///
+        /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
+        IngressPortDisabled = "ingress_port_disabled",
+        /// A controller disabled sending on its output port.
+        ///
+        /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
+        OutputPortDisabled = "output_port_disabled",
+        /// Its output port does not exist, or has no device.
+        OutputPortMissing = "output_port_missing",
+        /// A controller disabled packet-ins of its ingress port (`OFPPC_NO_PACKET_IN`).
+        PacketInDisabled = "packet_in_disabled",
+        /// Its TTL is used up.
+        TtlExpired = "ttl_expired",
+        /// Its group does not exist, or has no live bucket.
+        NoLiveBucket = "no_live_bucket",
+        /// `NORMAL`: its ingress port does not belong to the bridge.
+        UnknownIngressPort = "unknown_ingress_port",
+        /// `NORMAL`: its ingress port does not accept its VLAN.
+        VlanNotAllowed = "vlan_not_allowed",
+        /// `NORMAL`: it has a VLAN tag that was not parsed.
+        UnparsedVlanTag = "unparsed_vlan_tag",
+        /// `NORMAL`: bridges do not forward frames to its destination address.
+        ReservedDestination = "reserved_destination",
+        /// `NORMAL`: its destination was learned on its ingress port.
+        LearnedOnIngressPort = "learned_on_ingress_port",
+        /// `NORMAL`: it is flooded, and its VLAN has no other port.
+        FloodWithoutPorts = "flood_without_ports",
         /// Its translation nested resubmits, patch ports, buckets or clones too deep.
         RecursionTooDeep = "recursion_too_deep",
         /// Its translation took too many table lookups.
@@ -101,6 +134,36 @@ reasons! {
     }
 }
 
+/// A counter for each [`DropReason`].
+#[derive(Debug)]
+pub struct DropCounters([Counter; DropReason::COUNT]);
+
+impl Default for DropCounters {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Deref for DropCounters {
+    type Target = [Counter; DropReason::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+reasons! {
+    /// Why a frame was lost at a port before a packet thread received it.
+    RxLoss {
+        /// The receive ring or receive queue of the device was full.
+        RingFull = "rx_ring_full",
+        /// No buffer was left: packets that wait have all.
+        NoBuffer = "rx_no_buffer",
+        /// The frame is too long or truncated, or its virtio header contradicts it.
+        Refused = "rx_refused",
+    }
+}
+
 /// Number of buckets of [`ThreadCounters::acks`].
 pub const ACK_BUCKETS: usize = 4;
 
@@ -126,7 +189,7 @@ pub struct ThreadCounters {
     /// Packets in upcall queues and transmit batches at the end of the last iteration.
     pub held: Counter,
     /// Packets dropped, by [`DropReason`].
-    pub dropped: [Counter; DropReason::COUNT],
+    pub dropped: DropCounters,
     /// The exact-match cache.
     pub exact: CacheCounters,
     /// The wildcard cache.
@@ -245,16 +308,36 @@ pub struct PortTraffic {
     pub rx_packets: Counter,
     /// Bytes received.
     pub rx_bytes: Counter,
-    /// Received frames that were refused: too long, or truncated.
-    pub rx_refused: Counter,
+    /// Lost before they were received, by [`RxLoss`]; the device counts more.
+    pub rx_lost: [Counter; RxLoss::COUNT],
     /// 1 if the receive queue is broken, else 0.
     pub rx_broken: Counter,
     /// Packets sent.
     pub tx_packets: Counter,
     /// Bytes sent.
     pub tx_bytes: Counter,
-    /// Packets dropped at transmission.
-    pub tx_dropped: Counter,
+    /// Packets dropped at transmission, by [`DropReason`].
+    pub tx_dropped: DropCounters,
+}
+
+impl PortTraffic {
+    /// Counts packets that were dropped at transmission.
+    #[inline]
+    pub fn drop_many(&self, reason: DropReason, count: u64) {
+        self.tx_dropped[reason as usize].add(count);
+    }
+
+    /// Returns the number of packets dropped at transmission, all reasons together.
+    #[must_use]
+    pub fn tx_dropped_total(&self) -> u64 {
+        self.tx_dropped.iter().map(Counter::get).sum()
+    }
+
+    /// Returns the number of frames that were lost before a thread received them.
+    #[must_use]
+    pub fn rx_lost_total(&self) -> u64 {
+        self.rx_lost.iter().map(Counter::get).sum()
+    }
 }
 
 impl ChainCounters {

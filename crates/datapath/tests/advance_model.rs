@@ -35,8 +35,8 @@ use shunt_datapath::{
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 use shunt_pipeline::{
-    BridgeId, Delta, EntryId, Evictor, InstallNo, Installed, Learning, Object, OwnerId, Time,
-    Traversal,
+    BridgeId, Delta, DropCause, EntryId, Evictor, InstallNo, Installed, Learning, Object, OwnerId,
+    Time, Traversal,
 };
 
 /// The size of the model, and the rule that it breaks.
@@ -106,6 +106,7 @@ fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
         refreshes: Box::default(),
         actions: Arc::new([]),
         error: None,
+        drop_cause: DropCause::default(),
     })
 }
 

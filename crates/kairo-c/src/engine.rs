@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use shunt_flow::{FlowKey, FlowMask, Match, SparseKey, SparseMask, text};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
-    BridgeId, Cookie, Delta, EntryId, Evictor, FlowFlags, Installed, Instructions, Object, OwnerId,
-    Priority, RemovedReason, Rule, RuleChange, RuleDelta, RuleId, RuleStats, SharedTimers, TableId,
-    Time, Traversal, Version, Visit,
+    BridgeId, Cookie, Delta, DropCause, EntryId, Evictor, FlowFlags, Installed, Instructions,
+    Object, OwnerId, Priority, RemovedReason, Rule, RuleChange, RuleDelta, RuleId, RuleStats,
+    SharedTimers, TableId, Time, Traversal, Version, Visit,
 };
 
 use crate::rules::{RuleKey, SharedRules};
@@ -182,6 +182,7 @@ pub(crate) fn traversal(
         refreshes: Box::default(),
         actions: Arc::new([]),
         error: None,
+        drop_cause: DropCause::default(),
     }
 }
 

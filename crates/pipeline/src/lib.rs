@@ -104,6 +104,7 @@ pub use tables::{
 pub use time::Time;
 pub use traversals::{
     datapath_action::{DatapathAction, Punt, PuntedPacket},
+    drop_cause::{DropCause, NotedDecision, TranslationNote},
     sub_traversal::{LimitUse, NotedTraversal, PartitionPoint, SubTraversal},
     traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},
 };

@@ -14,7 +14,10 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use serde_json::Value;
 
 use crate::{
-    open_vswitch, render, render_caches, render_evict,
+    open_vswitch, render, render_caches,
+    render_drops::drops,
+    render_evict,
+    render_top::{self, TopSnapshot},
     rpc::{CallError, RpcClient},
     run_dir, setting,
     state_file::write_whole,
@@ -220,11 +223,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show packet counters, and dropped packets by reason.
+    /// Show packet counters, and lost packets by reason and by port.
     Drops {
         /// Print JSON.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "metrics")]
         json: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
     },
     /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {
@@ -372,7 +378,8 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             let parameters = [bridge.as_str(), flow].into_iter().chain(frame).collect::<Vec<_>>();
             printed(client, method, &parameters)
         }
-        Command::Drops { json } => shown(client, "shunt/drops", &[], *json, render::drops),
+        Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
+        Command::Drops { json, .. } => shown(client, "shunt/drops", &[], *json, drops),
         Command::Top { interval, count } => top(client, *interval, *count),
         Command::Capture { place, file, count } => capture(client, place, file.as_deref(), *count),
         Command::Exit => {
@@ -470,16 +477,16 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 fn top(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
     let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
-    let mut before: Option<render::TopSnapshot> = None;
+    let mut before: Option<TopSnapshot> = None;
     let mut looks = 0;
     loop {
-        let now = render::TopSnapshot {
+        let now = TopSnapshot {
             bridges: value(&client.call("shunt/show", &[])?),
             caches: value(&client.call("shunt/caches", &[])?),
             drops: value(&client.call("shunt/drops", &[])?),
         };
         if let Some(before) = &before {
-            print(&format!("{clear}{}", render::top(before, &now, interval)));
+            print(&format!("{clear}{}", render_top::top(before, &now, interval)));
             looks += 1;
         }
         if count > 0 && looks >= count {

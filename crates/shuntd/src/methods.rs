@@ -61,7 +61,7 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/drops", "", 0, 0),
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
-    method("shunt/metrics", "caches|evict", 1, 1),
+    method("shunt/metrics", "caches|drops|evict", 1, 1),
     method("shunt/reload", "", 0, 0),
     method("shunt/restore", "file", 1, 1),
     method("shunt/save", "", 0, 0),
@@ -188,11 +188,12 @@ impl DaemonMethods {
     async fn metrics(&self, part: &str) -> Result<String, String> {
         match part {
             "caches" => Ok(metrics::caches(&self.switch.caches_with_rule_space().await)),
+            "drops" => Ok(metrics::drops(&self.switch.drops())),
             "evict" => {
                 let status = self.switch.evictions().await;
                 status.map(|status| metrics::evict(&status)).map_err(|error| with_causes(&error))
             }
-            _ => Err(unknown("part of the metrics", part, &["caches", "evict"])),
+            _ => Err(unknown("part of the metrics", part, &["caches", "drops", "evict"])),
         }
     }
 

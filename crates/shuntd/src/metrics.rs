@@ -3,6 +3,7 @@
 //! The daemon writes the text from the status types of the switch. A field that is renamed or removed
 //! does not compile here.
 
+mod drops;
 mod families;
 mod text;
 
@@ -10,6 +11,7 @@ use shunt_switch::{
     CacheStatus, EvictionStatus, GigaflowStatus, NicStatus, NotPartitioned, StageFill, StageStatus,
 };
 
+pub(crate) use self::drops::drops;
 use self::{
     families::{
         CACHES, CHAIN, EVICT, NIC, NIC_OPERATIONS, NIC_RULE_SPACE, NIC_STAGE, NIC_TRAFFIC,

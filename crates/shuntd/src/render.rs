@@ -5,10 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
-use crate::{
-    render_caches::caches_in_interval,
-    render_nic::{nic_line, nic_rates},
-};
+use crate::render_nic::nic_line;
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -29,13 +26,6 @@ pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
     [&seconds[..], &nanoseconds, &length, &length, &frame].concat()
 }
 
-/// The values that `top` compares.
-pub(crate) struct TopSnapshot {
-    pub(crate) bridges: Value,
-    pub(crate) caches: Value,
-    pub(crate) drops: Value,
-}
-
 /// Returns bridges with their controllers and ports.
 pub(crate) fn show(bridges: &Value) -> String {
     let mut text = String::new();
@@ -45,7 +35,7 @@ pub(crate) fn show(bridges: &Value) -> String {
             "bridge {} (datapath id {}, {})",
             word(&bridge["name"]),
             word(&bridge["datapath_id"]),
-            counted(count(&bridge["rules"]), "rule")
+            rules(count(&bridge["rules"]))
         );
         for controller in list(&bridge["controllers"]) {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
@@ -75,6 +65,14 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
     }
     text
+}
+
+/// Returns the number of rules; a bridge without rules forwards nothing.
+fn rules(count: u64) -> String {
+    match count {
+        0 => "no rules: drops every packet".to_owned(),
+        _ => counted(count, "rule"),
+    }
 }
 
 /// Returns the type of a port; the local port of most bridges has no device.
@@ -236,66 +234,6 @@ pub(crate) fn ports(bridges: &Value) -> String {
     table(&rows)
 }
 
-/// Returns packet counters and drop reasons.
-pub(crate) fn drops(drops: &Value) -> String {
-    let mut text = String::new();
-    for key in ["received", "injected", "copied", "sent", "punted", "held"] {
-        let _ = writeln!(text, "{key:<24} {:>14}", count(&drops[key]));
-    }
-    let mut total = 0;
-    for pair in list(&drops["dropped"]) {
-        total += count(&pair[1]);
-        let _ = writeln!(text, "dropped: {:<15} {:>14}", word(&pair[0]), count(&pair[1]));
-    }
-    let _ = writeln!(text, "dropped: {:<15} {total:>14}", "total");
-    text
-}
-
-/// Returns one update of `top`.
-pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> String {
-    let seconds = seconds.max(1);
-    let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
-    let mut text = caches_in_interval(&before.caches, &now.caches, seconds);
-    let dropped =
-        |drops: &Value| list(&drops["dropped"]).iter().map(|pair| count(&pair[1])).sum::<u64>();
-    let lost = dropped(&now.drops).saturating_sub(dropped(&before.drops)) / seconds;
-    let received = rate(&before.caches["received"], &now.caches["received"]);
-    let _ = writeln!(text, "{received} packets/s received, {lost} dropped/s");
-    text += &nic_rates(&before.caches["nic"], &now.caches["nic"], rate);
-    text.push('\n');
-    let mut rows = vec![
-        [
-            "bridge",
-            "port",
-            "name",
-            "rx packets/s",
-            "rx bytes/s",
-            "tx packets/s",
-            "tx bytes/s",
-            "link",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    let old = ports_of(&before.bridges);
-    for port in list(&ports_of(&now.bridges)) {
-        let earlier = list(&old).iter().find(|own| own["name"] == port["name"]);
-        let earlier = earlier.unwrap_or(port);
-        let speed = |key: &str| rate(&earlier[key], &port[key]).to_string();
-        rows.push(vec![
-            word(&port["bridge"]).to_owned(),
-            number(port),
-            word(&port["name"]).to_owned(),
-            speed("rx_packets"),
-            speed("rx_bytes"),
-            speed("tx_packets"),
-            speed("tx_bytes"),
-            word(&port["link"]).to_owned(),
-        ]);
-    }
-    text + &table(&rows)
-}
-
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -310,7 +248,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn number(port: &Value) -> String {
+pub(crate) fn number(port: &Value) -> String {
     match port["number"].as_u64() {
         Some(0xffff_fffe) => "LOCAL".to_owned(),
         other => other.unwrap_or_default().to_string(),
@@ -354,31 +292,6 @@ br0     1     p1    null  5           0           7           1           up
     }
 
     #[test]
-    fn top_has_the_rates_of_ports_threads_and_a_nic() {
-        let look = |packets: u64| {
-            let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
-                "rx_packets": packets, "rx_bytes": 60 * packets, "tx_packets": 0, "tx_bytes": 0});
-            let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
-            TopSnapshot {
-                bridges: json!([{"ports": [port]}]),
-                caches: json!({"received": packets, "exact_hits": packets - 5, "entries": 1,
-                    "upcalls": 5, "nic": {"traffic": traffic}}),
-                drops: json!({"dropped": [["rule", packets / 2]]}),
-            }
-        };
-        let shown = top(&look(10), &look(30), 2);
-        let expected = "\
-nic hits 100.0 % of 40 packets; 20 packets in 2 s: exact match 100.0 %, megaflow   0.0 %, translated   0.0 %; 1 entry, 0 evicted
-10 packets/s received, 5 dropped/s
-30 packets/s received by the NIC, 20 hits/s in the NIC
-
-bridge  port  name  rx packets/s  rx bytes/s  tx packets/s  tx bytes/s  link
-br0     1     p1    10            600         0             0           up
-";
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
     fn a_number_has_its_noun() {
         let texts =
             [counted(1, "rule"), counted(0, "rule"), counted(1, "entry"), counted(2, "entry")];
@@ -393,6 +306,12 @@ br0     1     p1    10            600         0             0           up
             show(&json!([{"name": "br0", "datapath_id": "1", "rules": 1, "ports": [port]}]));
         let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (no device, up)\n";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_bridge_without_rules_says_so() {
+        let shown = show(&json!([{"name": "br0", "datapath_id": "1", "rules": 0, "ports": []}]));
+        assert_eq!(shown, "bridge br0 (datapath id 1, no rules: drops every packet)\n");
     }
 
     #[test]
@@ -468,12 +387,6 @@ eviction thread: panicked; restart the daemon
         let end = json!([thread(one, "stopped"), thread("eviction thread", "panicked")]);
         assert_eq!(threads(&end), "eviction thread: panicked; restart the daemon\n");
         assert_eq!(threads(&json!([thread(one, "running")])), "");
-    }
-
-    #[test]
-    fn drops_add_up_to_their_total() {
-        let value = json!({"received": 10, "dropped": [["policy", 3], ["tx_queue_full", 4]]});
-        assert!(drops(&value).ends_with("dropped: total                        7\n"));
     }
 
     #[test]

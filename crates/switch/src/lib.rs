@@ -62,9 +62,9 @@ pub use saved_state::{SavedState, SavedTables};
 pub use status::{
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
-        PacketInTotals,
+        PacketInTotals, PortDrops,
     },
-    caches::{CacheStatus, DropStatus},
+    caches::{CacheStatus, DropStatus, PortDropStatus},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     thread::{ThreadState, ThreadStatus},

@@ -477,10 +477,10 @@ impl Switch {
         self.control.entries().why(entry).await
     }
 
-    /// Returns the packet counters and drop reasons, summed over packet threads.
+    /// Returns the packet counters, and every loss by reason and by port.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
-        DropStatus::of(&self.control.plane)
+        DropStatus::of(&self.control.plane, &self.bridges())
     }
 
     /// Prepares for the end.

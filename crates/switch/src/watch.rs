@@ -3,7 +3,7 @@
 //! They react to events outside: threads that panic, links that go up or down, devices that vanish
 //! and return.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, io, sync::Arc, time::Duration};
 
 use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::{BridgeId, Pipeline};
@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use crate::{
     control::ControlPlane,
-    ports::link_events::LinkEvents,
+    ports::{link_events::LinkEvents, port::BridgePort, registry::BridgeState},
     threads::data_plane::DataPlane,
     trace::{
         explain::Tracer,
@@ -44,9 +44,11 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
         tokio::spawn(async move {
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut without_rules = BTreeSet::new();
             loop {
                 interval.tick().await;
                 run_upkeep(&upkeep).await;
+                log_bridges_without_rules(&upkeep, &mut without_rules);
             }
         }),
         tokio::spawn(async move {
@@ -139,6 +141,23 @@ async fn check_nic(control: &ControlPlane) {
     let Some(nic) = control.nic.front() else { return };
     let Some(why) = nic.closes_ports() else { return };
     control.structure().await.ports().take_down_at_nic(&nic, why).await;
+}
+
+/// Logs each bridge once that receives packets and has no rules.
+///
+/// It is logged again after it had rules. `logged` holds the bridges that were logged.
+fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<BridgeId>) {
+    let pipeline = control.plane.pipeline();
+    let has_rules = |id| pipeline.table_stats(id).iter().any(|table| table.rules_count > 0);
+    let has_traffic = |bridge: &BridgeState| bridge.ports.values().any(BridgePort::has_received);
+    let bridges = control.bridges.lock();
+    logged.retain(|id| bridges.by_id(*id).is_some() && !has_rules(*id));
+    for bridge in bridges.iter().filter(|bridge| has_traffic(bridge) && !has_rules(bridge.id)) {
+        if logged.insert(bridge.id) {
+            let name = &bridge.settings.name;
+            warn!("bridge {name}: no rules, every received packet is dropped; add a rule");
+        }
+    }
 }
 
 /// Logs that cached results were wrong.

@@ -56,6 +56,22 @@ fn caches_drops_and_ports_are_shown() {
 }
 
 #[test]
+fn a_bridge_without_rules_is_logged_once() {
+    let daemon = daemon();
+    let file = daemon.run_dir().join("in");
+    let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 9, 0, 1]).build();
+    fs::write(&file, capture::written([frame])).expect("a capture");
+    let source = format!("rx={}", file.display());
+    text(&daemon.shuntctl(&["add-port", "br0", "in", "type=pcap", &source]));
+    assert!(until(|| daemon.log().contains("bridge br0: no rules")), "{}", daemon.log());
+    let drops = text(&daemon.shuntctl(&["drops"]));
+    assert!(drops.contains("dropped: no_matching_rule") && drops.contains("br0 has no rules"));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=drop"]));
+    assert!(!text(&daemon.shuntctl(&["drops"])).contains("br0 has no rules"));
+    assert_eq!(daemon.log().matches("bridge br0: no rules").count(), 1);
+}
+
+#[test]
 fn settings_can_be_changed() {
     let daemon = daemon();
     text(&daemon.shuntctl(&["set", "caches.idle_ms=2000"]));

@@ -18,9 +18,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use shunt_pipeline::{
-    DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal, TraversalError,
-};
+use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal};
 
 use super::repair_queue::RepairQueue;
 
@@ -327,12 +325,6 @@ impl Entries {
     #[must_use]
     pub fn traversal(&self, slot: u32) -> Option<&Arc<Traversal>> {
         self.cold.get(slot as usize)?.traversal.as_ref()
-    }
-
-    /// Returns the translation error that drops the packets of the entry, if any.
-    #[must_use]
-    pub fn error(&self, slot: u32) -> Option<TraversalError> {
-        self.traversal(slot)?.error
     }
 
     /// Returns all hits of a live entry, credited or not.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use shunt_classifier::Version;
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
+use shunt_pipeline::DropCause;
 
 use super::*;
 
@@ -25,6 +26,7 @@ fn traversal(number: u64) -> Arc<Traversal> {
         refreshes: Box::default(),
         actions: Arc::new([]),
         error: None,
+        drop_cause: DropCause::default(),
     })
 }
 

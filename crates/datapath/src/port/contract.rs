@@ -3,7 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use super::PortError;
-use crate::packet::buffer::{Packet, Pool};
+use crate::{
+    metrics::{Counter, RxLoss},
+    packet::buffer::{Packet, Pool},
+};
 
 /// A port of the datapath, owned by the control thread.
 pub trait Port: Send {
@@ -80,13 +83,38 @@ pub trait RxQueue: Send {
 /// Result of one receive, apart from its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
-    /// Number of refused frames.
+    /// Number of refused frames, for all reasons.
     /// A frame is refused if it is longer than the port's limit, if the system truncated it, or if
     /// its virtio header contradicts it. A frame that arrives while the pool is empty is refused
     /// too.
     pub refused: u32,
+    /// Number of these for which the pool had no buffer.
+    pub no_buffer: u32,
+    /// Number of these that did not fit a queue of the system.
+    pub ring_full: u32,
     /// Set if no packet will ever be received again (a file that is replayed once).
     pub exhausted: bool,
+}
+
+impl RxReport {
+    /// Notes a refused frame.
+    pub(crate) const fn refuse(&mut self, reason: RxLoss) {
+        self.refused += 1;
+        match reason {
+            RxLoss::NoBuffer => self.no_buffer += 1,
+            RxLoss::RingFull => self.ring_full += 1,
+            RxLoss::Refused => {}
+        }
+    }
+
+    /// Adds the refused frames to counters by reason.
+    #[cold]
+    pub(crate) fn count(&self, lost: &[Counter; RxLoss::COUNT]) {
+        let Self { refused, no_buffer, ring_full, .. } = *self;
+        lost[RxLoss::NoBuffer as usize].add(no_buffer.into());
+        lost[RxLoss::RingFull as usize].add(ring_full.into());
+        lost[RxLoss::Refused as usize].add((refused - no_buffer - ring_full).into());
+    }
 }
 
 /// A transmit queue of a port.

@@ -17,7 +17,10 @@ use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
     spec::local_mac,
 };
-use crate::packet::buffer::{BURST, Packet, Pool};
+use crate::{
+    metrics::RxLoss,
+    packet::buffer::{BURST, Packet, Pool},
+};
 
 /// Packets that one ring holds.
 pub const RING: usize = 1024;
@@ -169,7 +172,7 @@ impl RxQueue for PairRx {
                     burst.push(packet);
                 }
                 None => {
-                    report.refused += 1;
+                    report.refuse(RxLoss::NoBuffer);
                     self.send_back(packet);
                 }
             }

@@ -39,9 +39,12 @@ use super::{
     error::{new_name, tx_end_of},
     sys::{self, DeviceName},
 };
-use crate::packet::{
-    buffer::{BURST, Packet, Pool},
-    virtio::VirtioHeader,
+use crate::{
+    metrics::RxLoss,
+    packet::{
+        buffer::{BURST, Packet, Pool},
+        virtio::VirtioHeader,
+    },
 };
 
 const NEEDS: &str = "CAP_NET_ADMIN";
@@ -225,7 +228,7 @@ struct TapRx {
 /// Result of one read.
 enum Received {
     Packet(Packet),
-    Refused,
+    Refused(RxLoss),
 }
 
 impl TapRx {
@@ -261,15 +264,16 @@ impl TapRx {
                 checked_packet(small, length, header, pool)
             }
             (None, large) => {
+                let reason = if large.is_some() { RxLoss::Refused } else { RxLoss::NoBuffer };
                 large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
-                Received::Refused
+                Received::Refused(reason)
             }
         })
     }
 
     /// Removes a frame from the queue for which there is no buffer.
     fn discard(&self) -> io::Result<Received> {
-        (&*self.file).read(&mut [0; HEADER]).map(|_| Received::Refused)
+        (&*self.file).read(&mut [0; HEADER]).map(|_| Received::Refused(RxLoss::NoBuffer))
     }
 }
 
@@ -290,7 +294,7 @@ fn checked_packet(
         }
         Err(_) => {
             pool.give(packet);
-            Received::Refused
+            Received::Refused(RxLoss::Refused)
         }
     }
 }
@@ -301,7 +305,7 @@ impl RxQueue for TapRx {
         for _ in 0..BURST {
             match self.receive(pool) {
                 Ok(Received::Packet(packet)) => burst.push(packet),
-                Ok(Received::Refused) => report.refused += 1,
+                Ok(Received::Refused(reason)) => report.refuse(reason),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
                 Err(source) => return Err(self.broken(source)),

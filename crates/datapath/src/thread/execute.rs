@@ -202,12 +202,15 @@ impl Outputs {
     }
 
     /// Executes one or several action lists in sequence on a packet; no list is empty.
+    ///
+    /// `cause` returns the drop reason of a packet that no action outputs.
     pub(crate) fn execute(
         &mut self,
         pool: &mut Pool,
         packet: Packet,
         lists: &[&Arc<[DatapathAction]>],
         parsed: ParsedPacket<'_>,
+        cause: impl FnOnce() -> DropReason,
     ) -> PendingWork {
         let ingress = packet.ingress;
         let actions = || lists.iter().flat_map(|list| list.iter());
@@ -219,7 +222,7 @@ impl Outputs {
             } else if actions().any(is_output) {
                 DropReason::Hairpin
             } else {
-                DropReason::Policy
+                cause()
             };
             return self.refuse(pool, packet, reason);
         }
@@ -245,7 +248,7 @@ impl Outputs {
         let actions = || lists.iter().flat_map(|list| list.iter());
         let emitting = actions().enumerate().filter(|(_, action)| emits(action, ingress)).last();
         let Some((last, last_action)) = emitting else {
-            self.drop(pool, packet, DropReason::Policy);
+            self.drop(pool, packet, DropReason::RuleWithoutOutput);
             return false;
         };
         for (index, action) in actions().enumerate().take(last).skip(next) {
@@ -310,7 +313,7 @@ impl Outputs {
             _ => return,
         };
         if let Some(place) = self.place(port) {
-            self.ports[place.index()].traffic.tx_dropped.add(1);
+            self.ports[place.index()].traffic.drop_many(DropReason::NoBuffer, 1);
         }
     }
 
@@ -376,8 +379,8 @@ impl Outputs {
         let tx = &mut self.ports[place.index()];
         let before = tx.batch.len();
         let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
-        if !self.tally.finish(finished, tx.batch.len() - before) {
-            tx.traffic.tx_dropped.add(1);
+        if let Some(reason) = self.tally.finish(finished, tx.batch.len() - before) {
+            tx.traffic.drop_many(reason, 1);
         }
         if tx.batch.len() >= BURST {
             tx.send(pool, &mut self.tally, &mut self.taps);
@@ -490,7 +493,7 @@ impl TxPort {
             };
             was_crowded = self.queue.tx_end() == TxEnd::Crowded;
             let (dropped, behind) = left.split_at(dropped);
-            self.traffic.tx_dropped.add(dropped.len() as u64);
+            self.traffic.drop_many(reason, dropped.len() as u64);
             tally.dropped[reason as usize] += dropped.len() as u64;
             taps.at_drop(dropped);
             rest = behind;

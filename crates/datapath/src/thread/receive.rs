@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_pipeline::{BridgeId, DatapathPort, Learning, Time, TraversalError};
+use shunt_pipeline::{
+    BridgeId, DatapathPort, DropCause, Learning, Time, Traversal, TraversalError,
+};
 
 use super::{
     PacketThread, RxBatch,
@@ -196,7 +198,7 @@ impl PacketThread {
         match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
             Ok(report) => {
                 if report.refused > 0 {
-                    input.traffic.rx_refused.add(u64::from(report.refused));
+                    report.count(&input.traffic.rx_lost);
                     input.received += u64::from(report.refused);
                 }
                 if report.exhausted {
@@ -265,10 +267,12 @@ impl PacketThread {
         let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
         if let Some(lists) = ActionLists::of_entries(entries, slots) {
             let parsed = ParsedPacket { key: &mut keys[place], layers: layers[place] };
-            let pending = self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
+            let cause = || drop_reason(slots.iter().filter_map(|slot| entries.traversal(*slot)));
+            let lists = lists.as_slice();
+            let pending = self.outputs.execute(&mut self.pool, packet, lists, parsed, cause);
             self.finish(pending);
         } else {
-            let reason = drop_reason(slots.iter().find_map(|slot| entries.error(*slot)));
+            let reason = drop_reason(slots.iter().filter_map(|slot| entries.traversal(*slot)));
             self.outputs.drop(&mut self.pool, packet, reason);
         }
     }
@@ -370,17 +374,54 @@ impl MissedFlows {
     }
 }
 
-/// Returns the drop reason of a packet without actions.
-pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
-    match error {
-        None => DropReason::Policy,
-        Some(TraversalError::NoSuchPort) => DropReason::BridgeNotFound,
-        Some(TraversalError::TooDeep(_)) => DropReason::RecursionTooDeep,
-        Some(TraversalError::TooManyResubmits(_)) => DropReason::TooManyResubmits,
-        Some(TraversalError::TooManyActions(_)) => DropReason::TooManyActions,
-        Some(TraversalError::StackTooDeep(_)) => DropReason::StackTooDeep,
-        Some(TraversalError::TooManyLearnedRules(_)) => DropReason::TooManyLearnedRules,
-        Some(TraversalError::TooManyMplsLabels(_)) => DropReason::TooManyMplsLabels,
-        Some(TraversalError::TooManyRecirculations(_)) => DropReason::RecirculationTooDeep,
+/// Returns the drop reason of a packet that no action of its traversals outputs.
+///
+/// An error ends the packet; otherwise the last traversal decides.
+#[cold]
+pub(super) fn drop_reason<'a>(traversals: impl Iterator<Item = &'a Arc<Traversal>>) -> DropReason {
+    let mut cause = DropCause::default();
+    for traversal in traversals {
+        if let Some(error) = traversal.error {
+            return DropReason::from(error);
+        }
+        cause = traversal.drop_cause;
+    }
+    DropReason::from(cause)
+}
+
+impl From<TraversalError> for DropReason {
+    fn from(error: TraversalError) -> Self {
+        match error {
+            TraversalError::NoSuchPort => Self::BridgeNotFound,
+            TraversalError::TooDeep(_) => Self::RecursionTooDeep,
+            TraversalError::TooManyResubmits(_) => Self::TooManyResubmits,
+            TraversalError::TooManyActions(_) => Self::TooManyActions,
+            TraversalError::StackTooDeep(_) => Self::StackTooDeep,
+            TraversalError::TooManyLearnedRules(_) => Self::TooManyLearnedRules,
+            TraversalError::TooManyMplsLabels(_) => Self::TooManyMplsLabels,
+            TraversalError::TooManyRecirculations(_) => Self::RecirculationTooDeep,
+        }
+    }
+}
+
+impl From<DropCause> for DropReason {
+    fn from(cause: DropCause) -> Self {
+        match cause {
+            DropCause::RuleWithoutOutput => Self::RuleWithoutOutput,
+            DropCause::NoMatchingRule => Self::NoMatchingRule,
+            DropCause::IngressPortDisabled => Self::IngressPortDisabled,
+            DropCause::OutputPortDisabled => Self::OutputPortDisabled,
+            DropCause::OutputPortMissing => Self::OutputPortMissing,
+            DropCause::Hairpin => Self::Hairpin,
+            DropCause::PacketInDisabled => Self::PacketInDisabled,
+            DropCause::UnknownIngressPort => Self::UnknownIngressPort,
+            DropCause::VlanNotAllowed => Self::VlanNotAllowed,
+            DropCause::UnparsedVlanTag => Self::UnparsedVlanTag,
+            DropCause::ReservedDestination => Self::ReservedDestination,
+            DropCause::LearnedOnIngressPort => Self::LearnedOnIngressPort,
+            DropCause::FloodWithoutPorts => Self::FloodWithoutPorts,
+            DropCause::TtlExpired => Self::TtlExpired,
+            DropCause::NoLiveBucket => Self::NoLiveBucket,
+        }
     }
 }

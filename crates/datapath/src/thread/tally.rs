@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Packet counts as plain integers, published once per iteration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) received: u64,
     pub(crate) injected: u64,
@@ -34,7 +34,7 @@ impl Tally {
 
     /// Counts a packet that was finished into `segments` frames.
     ///
-    /// Returns false if that failed.
+    /// Returns the drop reason if that failed.
     ///
     /// All segments but one count as copies. A packet without payload has no segment and counts as
     /// malformed.
@@ -42,13 +42,17 @@ impl Tally {
         &mut self,
         finished: Result<(), Unsendable>,
         segments: usize,
-    ) -> bool {
-        match finished {
-            Ok(()) if segments == 0 => self.dropped[DropReason::Malformed as usize] += 1,
-            Ok(()) => self.copied += segments as u64 - 1,
-            Err(refused) => self.dropped[reason(refused) as usize] += 1,
-        }
-        finished.is_ok()
+    ) -> Option<DropReason> {
+        let reason = match finished {
+            Ok(()) if segments == 0 => DropReason::Malformed,
+            Ok(()) => {
+                self.copied += segments as u64 - 1;
+                return None;
+            }
+            Err(refused) => reason(refused),
+        };
+        self.dropped[reason as usize] += 1;
+        Some(reason)
     }
 
     /// Counts a copy that could not be made, as copied and dropped.
@@ -65,7 +69,7 @@ impl Tally {
         counters.forwarded.set(self.forwarded);
         counters.sent.set(self.sent);
         counters.punted.set(self.punted);
-        for (counter, count) in iter::zip(&counters.dropped, self.dropped) {
+        for (counter, count) in iter::zip(counters.dropped.iter(), self.dropped) {
             counter.set(count);
         }
     }

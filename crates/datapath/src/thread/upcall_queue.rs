@@ -19,7 +19,7 @@ use shunt_pipeline::{Continuation, Traversal};
 use super::{PacketThread, receive::drop_reason, repair::abandon, waiting::WaitingPacket};
 use crate::{
     cache::{
-        ActionLists, HitSlots,
+        ActionLists, Entries, HitSlots,
         index::{Lookup, PartialLookup, Upcall, UpcallResult},
     },
     metrics::DropReason,
@@ -180,9 +180,10 @@ impl PacketThread {
         self.count(&hit, packet.len() as u64);
         let entries = self.caches.owner.entries();
         let pending = if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
-            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed)
+            let cause = || drop_reason(traversals(entries, &hit));
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed, cause)
         } else {
-            let reason = drop_reason(hit.slots().iter().find_map(|slot| entries.error(*slot)));
+            let reason = drop_reason(traversals(entries, &hit));
             self.outputs.refuse(&mut self.pool, packet, reason)
         };
         Ok(pending)
@@ -264,10 +265,18 @@ impl PacketThread {
         parsed: ParsedPacket<'_>,
     ) -> PendingWork {
         if let Some(lists) = ActionLists::of(traversals.iter().map(|own| &own.actions)) {
-            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed)
+            let cause = || drop_reason(traversals.iter());
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed, cause)
         } else {
-            let reason = drop_reason(traversals.iter().find_map(|own| own.error));
-            self.outputs.refuse(&mut self.pool, packet, reason)
+            self.outputs.refuse(&mut self.pool, packet, drop_reason(traversals.iter()))
         }
     }
+}
+
+/// Returns the traversals of the entries that a packet hit.
+fn traversals<'a>(
+    entries: &'a Entries,
+    hit: &'a HitSlots,
+) -> impl Iterator<Item = &'a Arc<Traversal>> {
+    hit.slots().iter().filter_map(|slot| entries.traversal(*slot))
 }

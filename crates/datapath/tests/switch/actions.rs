@@ -124,10 +124,20 @@ fn a_flood_reaches_all_other_ports() {
 }
 
 #[test]
-fn without_actions_a_packet_is_dropped_by_policy() {
-    let switch = check(vec![], &udp().build(), &[]);
-    assert_eq!(switch.counters(0).dropped[DropReason::Policy as usize].get(), 3);
-    assert_eq!(switch.counters(0).upcalls.get(), 1, "the drop is cached");
+fn hits_of_a_cached_drop_count_its_cause() {
+    let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
+    let gone = Action::Output { port: PortNo::new(77), max_len: 0 };
+    for (actions, reason) in [
+        (vec![], DropReason::RuleWithoutOutput),
+        (vec![resubmit(9)], DropReason::NoMatchingRule),
+        (vec![resubmit(9), gone], DropReason::OutputPortMissing),
+    ] {
+        let switch = check(actions, &udp().build(), &[]);
+        let counters = switch.counters(0);
+        assert_eq!(counters.dropped[reason as usize].get(), 3, "{reason:?}");
+        assert_eq!(counters.dropped_total(), 3, "{reason:?}");
+        assert_eq!(counters.upcalls.get(), 1, "the drop is cached");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     let counters = switch.counters(0);
     assert!(held_most > 0 && counters.held.get() == 0);
     for reason in [
-        DropReason::Policy,
+        DropReason::RuleWithoutOutput,
         DropReason::Hairpin,
         DropReason::UpcallQueueFull,
         DropReason::TxQueueFull,

@@ -82,7 +82,7 @@ fn copies_reach_every_port_however_many_there_are() {
         }
         for port in 2..=u32::try_from(others).unwrap() + 3 {
             let own = traffic(&switch, port);
-            assert_eq!((own.tx_packets.get(), own.tx_dropped.get()), (count as u64, 0), "{case}");
+            assert_eq!((own.tx_packets.get(), own.tx_dropped_total()), (count as u64, 0), "{case}");
         }
         assert_eq!(switch.counters(0).dropped_total(), 0, "{case}");
         assert_eq!(switch.counters(0).unaccounted(), 0, "{case}");
@@ -118,10 +118,11 @@ fn a_full_port_loses_its_own_copies_only() {
         assert_eq!(arrived, sent);
         let own = traffic(&switch, 2);
         let kept = if length > Pool::SMALL { Pool::LARGE_MAX } else { 1024 } as u64;
-        assert_eq!((own.tx_packets.get(), own.tx_dropped.get()), (kept, sent as u64 - kept));
+        assert_eq!((own.tx_packets.get(), own.tx_dropped_total()), (kept, sent as u64 - kept));
         assert_eq!(traffic(&switch, 303).tx_packets.get(), sent as u64);
-        assert_eq!(dropped(&switch, DropReason::TxQueueFull), own.tx_dropped.get());
-        assert_eq!(switch.counters(0).dropped_total(), own.tx_dropped.get());
+        let full = &own.tx_dropped[DropReason::TxQueueFull as usize];
+        assert_eq!(dropped(&switch, DropReason::TxQueueFull), full.get());
+        assert_eq!(switch.counters(0).dropped_total(), own.tx_dropped_total());
     }
 }
 
@@ -162,7 +163,7 @@ fn full_batches_of_many_ports_refuse_no_received_frame() {
     send(1);
     send(31);
     for port in 1..=PORTS {
-        assert_eq!(traffic(&switch, port).rx_refused.get(), 0);
+        assert_eq!(traffic(&switch, port).rx_lost_total(), 0);
         assert_eq!(traffic(&switch, PORTS + port).tx_packets.get(), 32);
     }
     assert_eq!(switch.counters(0).dropped_total(), 0);
@@ -202,7 +203,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         let after = traffic(&switch, PORTS + 300).tx_packets.get();
         assert_eq!(after - before, 32, "{length} bytes");
         assert_eq!(dropped(&switch, DropReason::NoBuffer), 0);
-        (1..=PORTS).for_each(|port| assert_eq!(traffic(&switch, port).rx_refused.get(), 0));
+        (1..=PORTS).for_each(|port| assert_eq!(traffic(&switch, port).rx_lost_total(), 0));
     }
     assert!(dropped(&switch, DropReason::UpcallQueueFull) > 0);
 }

@@ -206,7 +206,8 @@ fn a_meter_counts_packets_that_are_not_sent() {
     let mut switch = metered(1, [limit(1)], everything(vec![pass(1)]));
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!(only_meter(&switch).0, 3);
-    let ends = [DropReason::Policy, DropReason::Metered].map(|reason| dropped(&switch, reason));
+    let ends =
+        [DropReason::RuleWithoutOutput, DropReason::Metered].map(|reason| dropped(&switch, reason));
     assert_eq!(ends, [1, 2]);
     let mut switch = metered(1, [limit(1)], everything(vec![output(2), pass(1)]));
     send(&mut switch, 0, &udp(0), 3);

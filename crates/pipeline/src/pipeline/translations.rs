@@ -11,7 +11,7 @@ use crate::{
     bridges::bridge::VersionedBridges,
     continuations::continuation::Continuation,
     translate::{self, TablesAtVersion},
-    traversals::traversal::Traversal,
+    traversals::{drop_cause::TranslationNote, traversal::Traversal},
 };
 
 impl Pipeline {
@@ -86,6 +86,19 @@ impl Pipeline {
     pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
         let bridges = self.bridges.read();
         translate::resume(self.tables(&bridges, self.version()), key, continuation)
+    }
+
+    /// Translates a packet, and returns the decisions that rules do not show.
+    ///
+    /// As [`Self::translate_newest`] does, from the arrival or from a continuation.
+    #[must_use]
+    pub fn explain_newest(
+        &self,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
+    ) -> (Traversal, Vec<TranslationNote>) {
+        let bridges = self.bridges.read();
+        translate::explained(self.tables(&bridges, self.version()), key, start)
     }
 
     /// Runs the actions of a packet-out, as [`Self::translate_newest`] runs rules.

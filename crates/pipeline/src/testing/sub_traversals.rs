@@ -47,6 +47,7 @@ pub fn merged<'a>(sub_traversals: impl IntoIterator<Item = &'a Traversal>) -> Tr
             .cloned()
             .collect(),
         error: sub_traversals.iter().find_map(|sub_traversal| sub_traversal.error),
+        drop_cause: last.drop_cause,
         next: last.next.clone(),
         ..first.clone()
     }

@@ -13,7 +13,10 @@ use crate::{
     action::Action,
     continuations::continuation::Continuation,
     id::BridgeId,
-    traversals::traversal::{Traversal, TraversalError},
+    traversals::{
+        drop_cause::TranslationNote,
+        traversal::{Traversal, TraversalError},
+    },
 };
 
 /// Translates a packet that arrives on its ingress port.
@@ -40,6 +43,22 @@ pub(crate) fn resume(
     Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
 }
 
+/// Translates a packet, and returns the decisions that rules do not show.
+pub(crate) fn explained(
+    tables: TablesAtVersion<'_>,
+    key: &FlowKey,
+    start: Option<&Arc<Continuation>>,
+) -> (Traversal, Vec<TranslationNote>) {
+    let mut notes = Vec::new();
+    let traversal = translate(tables, key, |translation| {
+        translation.recorder().keep_notes();
+        let result = translation.begin(start);
+        notes = translation.recorder().take_notes();
+        result
+    });
+    (Traversal { continuation: start.cloned(), ..traversal }, notes)
+}
+
 /// Runs a translation, and returns its traversal.
 pub(super) fn translate<'a>(
     tables: TablesAtVersion<'a>,
@@ -60,6 +79,7 @@ pub(super) fn translate<'a>(
         }
         None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),
     };
+    let drop_cause = recorder.drop_cause();
     let (mask, visits, reads) = recorder.finish();
     let error = result.as_ref().err().copied();
     // A packet that is dropped for an error does nothing and learns nothing.
@@ -77,5 +97,6 @@ pub(super) fn translate<'a>(
         refreshes: refreshes.into(),
         actions: actions.into(),
         error,
+        drop_cause,
     }
 }

@@ -40,7 +40,7 @@ mod working_packet;
 
 pub(crate) use actions::stack::Stack;
 pub(crate) use bridge_view::TablesAtVersion;
-pub(crate) use entry::{packet, packet_out, resume};
+pub(crate) use entry::{explained, packet, packet_out, resume};
 pub(crate) use limits::LimitCounters;
 pub(crate) use partition::{
     compose::TraversalTail,

@@ -48,6 +48,7 @@ use crate::{
     tables::rule::{Instructions, Rule},
     traversals::{
         datapath_action::DatapathAction,
+        drop_cause::NotedDecision,
         sub_traversal::LimitUse,
         traversal::{GroupHit, TraversalError},
     },
@@ -152,13 +153,19 @@ impl<'a> Translation<'a> {
         }
     }
 
+    /// Records a decision that the matched rule does not show.
+    fn note(&mut self, decision: NotedDecision) {
+        self.packet.recorder.note(self.state.bridge.id(), decision);
+    }
+
     /// Receives the packet on its ingress port.
     fn receive(&mut self) -> Result<(), TraversalError> {
         let bridge = self.state.bridge;
         if bridge.filters_ingress(&mut self.packet.recorder) {
             let ingress = self.packet.in_port();
             let ingress = bridge.find_port(ingress, &mut self.packet.recorder);
-            if ingress.is_some_and(|port| !port.may_receive()) {
+            if let Some(port) = ingress.filter(|port| !port.may_receive()) {
+                self.note(NotedDecision::IngressPortDisabled(port.number));
                 return Ok(());
             }
         }
@@ -296,6 +303,7 @@ impl<'a> Translation<'a> {
     fn dec_ttl(&mut self, controllers: &[u16]) -> Result<(), TraversalError> {
         let flow = self.packet.dec_ttl();
         if flow.is_break() {
+            self.note(NotedDecision::TtlExpired);
             for controller in controllers {
                 self.punt(PacketInRequest::invalid_ttl(*controller))?;
             }
@@ -312,6 +320,7 @@ impl<'a> Translation<'a> {
             if self.packet.dec_mpls_ttl().is_continue() {
                 return Ok(());
             }
+            self.note(NotedDecision::TtlExpired);
             self.punt(PacketInRequest::invalid_ttl(0))?;
         }
         self.agenda.apply_flow(ControlFlow::Break(()));
@@ -493,6 +502,7 @@ impl<'a> Translation<'a> {
         let recorder = &mut self.packet.recorder;
         let Some(peer) = BridgeView::find(self.tables, bridge, recorder) else { return Ok(()) };
         if !peer.find_port(port, recorder).is_some_and(PortInfo::may_receive) {
+            recorder.note(bridge, NotedDecision::IngressPortDisabled(port));
             return Ok(());
         }
         let saved = self.save();
@@ -506,9 +516,12 @@ impl<'a> Translation<'a> {
 
     /// `group`: runs buckets, each on a copy of the packet.
     fn run_group(&mut self, id: GroupId) {
-        if let Some((hit, buckets)) = group::choose(&mut self.packet, self.state.bridge, id) {
-            self.group_hits.push(hit);
-            self.agenda.push(AgendaStep::Buckets(buckets.iter()));
+        match group::choose(&mut self.packet, self.state.bridge, id) {
+            Some((hit, buckets)) => {
+                self.group_hits.push(hit);
+                self.agenda.push(AgendaStep::Buckets(buckets.iter()));
+            }
+            None => self.note(NotedDecision::NoLiveBucket(id)),
         }
     }
 

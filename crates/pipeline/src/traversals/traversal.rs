@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_classifier::{Rank, Version};
 use shunt_flow::{SparseKey, SparseMask};
 
-use super::datapath_action::DatapathAction;
+use super::{datapath_action::DatapathAction, drop_cause::DropCause};
 use crate::{
     bridges::mac_table::MacEntry,
     continuations::continuation::Continuation,
@@ -48,6 +48,8 @@ pub struct Traversal {
     pub actions: Arc<[DatapathAction]>,
     /// The error for which the switch, and not a rule, dropped the packet.
     pub error: Option<TraversalError>,
+    /// The cause of the drop, if no action outputs the packet and there is no error.
+    pub drop_cause: DropCause,
 }
 
 /// One table lookup of a traversal, or one step of it for conjunctions.
@@ -107,6 +109,7 @@ impl Traversal {
         self.actions == again.actions
             && self.next == again.next
             && self.error == again.error
+            && self.drop_cause == again.drop_cause
             && self.group_hits == again.group_hits
             && again.learnings.is_empty()
             && self.refreshes == again.refreshes

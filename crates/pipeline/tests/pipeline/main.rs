@@ -5,6 +5,7 @@
 mod build;
 mod conjunction;
 mod dependencies;
+mod drop_causes;
 mod expiry;
 mod flow_mods;
 mod group_mods;

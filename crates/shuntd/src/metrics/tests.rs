@@ -1,7 +1,8 @@
 //! Tests of the metrics text.
 
 use shunt_switch::{
-    LatencyStatus, NicTraffic, OperationsStatus, RuleSpaceStatus, config::OffloadKind,
+    DropStatus, LatencyStatus, NicTraffic, OperationsStatus, PortDropStatus, PortDrops,
+    RuleSpaceStatus, config::OffloadKind,
 };
 
 use super::*;
@@ -140,4 +141,24 @@ fn gigaflow_metrics_have_thread_and_stage_labels() {
     };
     assert_has(&caches(&stale), &["shunt_nic_connected 0"]);
     assert_has(&caches(&CacheStatus::default()), &["shunt_received_packets_total 0"]);
+}
+
+#[test]
+fn metrics_of_drops_agree_with_the_status() {
+    let drops = PortDrops { direction: "rx", reason: "rx_ring_full", packets: 540_000 };
+    let port = PortDropStatus { bridge: "br0".into(), name: "p1".into(), number: 1, drops };
+    let status = DropStatus {
+        sent: 7,
+        dropped: vec![("no_matching_rule", 2)],
+        not_received: vec![("rx_ring_full", 540_000)],
+        ports: vec![port],
+        ..DropStatus::default()
+    };
+    let lines = [
+        "shunt_sent_packets_total 7",
+        "shunt_dropped_packets_total{reason=\"no_matching_rule\"} 2",
+        "shunt_not_received_packets_total{reason=\"rx_ring_full\"} 540000",
+        "shunt_port_dropped_packets_total{bridge=\"br0\",port=\"p1\",direction=\"rx\",reason=\"rx_ring_full\"} 540000",
+    ];
+    assert_has(&drops::drops(&status), &lines);
 }

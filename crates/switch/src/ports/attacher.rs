@@ -144,7 +144,7 @@ impl PortAttacher {
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
             let open = bridges.port_mut(id, number).and_then(|port| {
                 port.link_up = false;
-                port.open.take()
+                port.take_device()
             });
             (id, number, datapath, open)
         };

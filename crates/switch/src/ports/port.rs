@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_datapath::{
     metrics::PortTraffic,
-    port::{Port, PortSpec, tap::TapSettings},
+    port::{Port, PortCounters, PortSpec, tap::TapSettings},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -21,6 +21,8 @@ pub(crate) struct BridgePort {
     pub(crate) datapath: Option<DatapathPort>,
     /// Device of the port while it is open.
     pub(crate) open: Option<Box<dyn Port>>,
+    /// Sum of the counters of devices that were open before.
+    pub(crate) closed: PortCounters,
     /// Reason why the port is not open.
     pub(crate) trouble: Option<String>,
     /// Packet threads that receive from the port while it is open.
@@ -50,6 +52,7 @@ impl BridgePort {
             number,
             datapath: None,
             open: None,
+            closed: PortCounters::default(),
             trouble: None,
             receivers: Vec::new(),
             traffic,
@@ -87,6 +90,30 @@ impl BridgePort {
             }
             PortType::Patch | PortType::Unbound => return None,
         })
+    }
+
+    /// Takes the device of the port, and keeps its counters.
+    pub(crate) fn take_device(&mut self) -> Option<Box<dyn Port>> {
+        let open = self.open.take()?;
+        let PortCounters { rx_dropped, tx_dropped } = open.counters();
+        self.closed.rx_dropped += rx_dropped;
+        self.closed.tx_dropped += tx_dropped;
+        Some(open)
+    }
+
+    /// Returns the counters of the device and of those before it.
+    pub(crate) fn device_counters(&self) -> PortCounters {
+        let PortCounters { rx_dropped, tx_dropped } =
+            self.open.as_ref().map(|open| open.counters()).unwrap_or_default();
+        PortCounters {
+            rx_dropped: self.closed.rx_dropped + rx_dropped,
+            tx_dropped: self.closed.tx_dropped + tx_dropped,
+        }
+    }
+
+    /// Returns whether packet threads have received packets from the port.
+    pub(crate) fn has_received(&self) -> bool {
+        self.traffic.iter().any(|traffic| traffic.rx_packets.get() > 0)
     }
 
     /// Returns whether the other queues receive the packets of a closed queue.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use shunt_datapath::{DropReason, RxLoss, metrics::PortTraffic};
 use shunt_ofproto::connection::PacketInCounts;
 use shunt_pipeline::{BridgeId, Pipeline, Time};
 
@@ -133,6 +134,19 @@ pub struct BridgePortStatus {
     pub tx_bytes: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
+    /// The dropped frames and packets by reason; reasons with count 0 are omitted.
+    pub drops: Vec<PortDrops>,
+}
+
+/// Packets that were dropped at a port, for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PortDrops {
+    /// Direction: `rx` before a packet thread received them, or `tx`.
+    pub direction: &'static str,
+    /// Reason.
+    pub reason: &'static str,
+    /// Number of packets.
+    pub packets: u64,
 }
 
 impl BridgeStatus {
@@ -191,10 +205,14 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
 }
 
 fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> BridgePortStatus {
-    let sum = |field: fn(&shunt_datapath::metrics::PortTraffic) -> u64| -> u64 {
+    let sum = |field: fn(&PortTraffic) -> u64| -> u64 {
         port.traffic.iter().map(|traffic| field(traffic)).sum()
     };
-    let device = port.open.as_ref().map(|open| open.counters()).unwrap_or_default();
+    let drops = port_drops(port);
+    let dropped = |direction: &str| -> u64 {
+        let own = drops.iter().filter(|drops| drops.direction == direction);
+        own.map(|drops| drops.packets).sum()
+    };
     let link = match &port.trouble {
         Some(trouble) => format!("down: {trouble}"),
         None if port.config.port_down => "down: by a controller".to_owned(),
@@ -213,9 +231,34 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         trunks: port.settings.trunks.clone(),
         rx_packets: sum(|traffic| traffic.rx_packets.get()),
         rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
-        rx_dropped: sum(|traffic| traffic.rx_refused.get()) + device.rx_dropped,
+        rx_dropped: dropped("rx"),
         tx_packets: sum(|traffic| traffic.tx_packets.get()),
         tx_bytes: sum(|traffic| traffic.tx_bytes.get()),
-        tx_dropped: sum(|traffic| traffic.tx_dropped.get()) + device.tx_dropped,
+        tx_dropped: dropped("tx"),
+        drops,
     }
 }
+
+/// Returns the packets that were dropped at a port, by direction and reason.
+fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
+    let device = port.device_counters();
+    let sum = |field: &dyn Fn(&PortTraffic) -> u64| -> u64 {
+        port.traffic.iter().map(|traffic| field(traffic)).sum()
+    };
+    let rx = RxLoss::ALL.iter().map(|reason| {
+        let of_device = if *reason == RxLoss::RingFull { device.rx_dropped } else { 0 };
+        let lost = sum(&|traffic| traffic.rx_lost[*reason as usize].get());
+        ("rx", reason.name(), lost + of_device)
+    });
+    let tx = DropReason::ALL.iter().map(|reason| {
+        ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped[*reason as usize].get()))
+    });
+    rx.chain(tx)
+        .chain([("tx", DEVICE_LOST, device.tx_dropped)])
+        .filter(|(.., packets)| *packets > 0)
+        .map(|(direction, reason, packets)| PortDrops { direction, reason, packets })
+        .collect()
+}
+
+/// Reason of packets that a device accepted and could not send.
+pub(crate) const DEVICE_LOST: &str = "device_lost";

@@ -1,12 +1,15 @@
 //! The counters of caches and drops, summed over the packet threads.
 
 use serde::Serialize;
-use shunt_datapath::{DropReason, ThreadCounters};
+use shunt_datapath::{DropReason, RxLoss, ThreadCounters};
 
 use crate::{
     config,
     nic::NicStatus,
-    status::chain::{GigaflowStatus, RuleSpaceStatus},
+    status::{
+        bridge::{BridgePortStatus, BridgeStatus, DEVICE_LOST, PortDrops},
+        chain::{GigaflowStatus, RuleSpaceStatus},
+    },
     threads::data_plane::DataPlane,
 };
 
@@ -65,9 +68,10 @@ pub struct CacheStatus {
     pub nic: Option<NicStatus>,
 }
 
-/// The packet counters.
+/// The packet counters, and every loss by reason and by port.
 ///
-/// Received + injected + copied = sent + punted + held + dropped.
+/// Received + injected + copied = sent + punted + held + dropped. Frames that were not received are
+/// lost before that.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DropStatus {
     /// Packets received on all ports.
@@ -84,8 +88,34 @@ pub struct DropStatus {
     pub punted_lost: u64,
     /// Packets that wait for a translation.
     pub held: u64,
-    /// Packets dropped, by reason; reasons with count 0 are omitted.
+    /// Packets dropped after they were received, by reason.
+    ///
+    /// Reasons with count 0 are omitted.
     pub dropped: Vec<(&'static str, u64)>,
+    /// Frames lost before they were received, by reason.
+    ///
+    /// Reasons with count 0 are omitted.
+    pub not_received: Vec<(&'static str, u64)>,
+    /// Packets that devices accepted, counted as sent, and could not send.
+    pub device_lost: u64,
+    /// Losses at each port, which the lists above contain too.
+    pub ports: Vec<PortDropStatus>,
+    /// Names of bridges without rules, which drop every packet.
+    pub bridges_without_rules: Vec<String>,
+}
+
+/// The packets lost at a port.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortDropStatus {
+    /// Name of the bridge.
+    pub bridge: String,
+    /// Name of the port.
+    pub name: String,
+    /// OpenFlow port number; the local port has 4294967294.
+    pub number: u32,
+    /// Direction, reason and number of packets.
+    #[serde(flatten)]
+    pub drops: PortDrops,
 }
 
 impl CacheStatus {
@@ -134,7 +164,7 @@ impl CacheStatus {
 
 impl DropStatus {
     /// Returns the packet counters and drop reasons, summed over threads.
-    pub(crate) fn of(plane: &DataPlane) -> Self {
+    pub(crate) fn of(plane: &DataPlane, bridges: &[BridgeStatus]) -> Self {
         let mut status = Self::default();
         let mut dropped = [0; DropReason::COUNT];
         for counters in plane.counters() {
@@ -144,19 +174,40 @@ impl DropStatus {
             status.sent += counters.sent.get();
             status.punted += counters.punted.get();
             status.held += counters.held.get();
-            for (sum, counter) in dropped.iter_mut().zip(&counters.dropped) {
+            for (sum, counter) in dropped.iter_mut().zip(counters.dropped.iter()) {
                 *sum += counter.get();
             }
         }
         status.punted_lost = plane.packet_ins_dropped();
         let named = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
         status.dropped = named.filter(|(_, count)| *count > 0).collect();
+        let without_rules = bridges.iter().filter(|bridge| bridge.rules == 0);
+        status.bridges_without_rules = without_rules.map(|bridge| bridge.name.clone()).collect();
+        status.ports = bridges.iter().flat_map(|bridge| &bridge.ports).flat_map(lost_at).collect();
+        let lost = |direction: &str, reason: &str| -> u64 {
+            let all = status.ports.iter().map(|port| port.drops);
+            let own = all.filter(|own| (own.direction, own.reason) == (direction, reason));
+            own.map(|own| own.packets).sum()
+        };
+        let not_received =
+            RxLoss::ALL.iter().map(|reason| (reason.name(), lost("rx", reason.name())));
+        status.not_received = not_received.filter(|(_, count)| *count > 0).collect();
+        status.device_lost = lost("tx", DEVICE_LOST);
         status
     }
 
-    /// Returns the number of dropped packets, for all reasons.
+    /// Returns the number of packets dropped after they were received, for all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.dropped.iter().map(|(_, count)| count).sum()
     }
+}
+
+fn lost_at(port: &BridgePortStatus) -> impl Iterator<Item = PortDropStatus> {
+    port.drops.iter().map(|drops| PortDropStatus {
+        bridge: port.bridge.clone(),
+        name: port.name.clone(),
+        number: port.number,
+        drops: *drops,
+    })
 }

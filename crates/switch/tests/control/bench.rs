@@ -4,7 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::Duration,
@@ -188,9 +188,18 @@ pub(crate) struct FarEnd {
     to: Sender<Vec<u8>>,
     from: Receiver<Vec<u8>>,
     parts: Arc<()>,
+    lost: Arc<[AtomicU64; 2]>,
 }
 
 impl FarEnd {
+    /// Sets the counters of the device: frames lost in front of it and behind it.
+    pub(crate) fn lose(&self, rx: u64, tx: u64) {
+        [rx, tx]
+            .iter()
+            .zip(&*self.lost)
+            .for_each(|(own, lost)| lost.store(*own, Ordering::Relaxed));
+    }
+
     pub(crate) fn send(&self, frame: &[u8]) {
         // The port may be closed already.
         let _ = self.to.send(frame.to_vec());
@@ -226,6 +235,7 @@ struct Wire {
     sent: Sender<Vec<u8>>,
     gate: Arc<Gate>,
     part: Arc<()>,
+    lost: Arc<[AtomicU64; 2]>,
 }
 
 struct WireRx {
@@ -246,8 +256,10 @@ pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
     let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
     let (part, gate) = (Arc::clone(&parts), Arc::<Gate>::default());
     let frames = Some(frames);
-    let wire = Wire { receiver, frames, sent, gate: Arc::clone(&gate), part };
-    (Box::new(wire), FarEnd { gate, to, from, parts })
+    let lost = Arc::<[AtomicU64; 2]>::default();
+    let wire =
+        Wire { receiver, frames, sent, gate: Arc::clone(&gate), part, lost: Arc::clone(&lost) };
+    (Box::new(wire), FarEnd { gate, to, from, parts, lost })
 }
 
 impl Port for Wire {
@@ -284,7 +296,8 @@ impl Port for Wire {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters::default()
+        let [rx_dropped, tx_dropped] = [0, 1].map(|place| self.lost[place].load(Ordering::Relaxed));
+        PortCounters { rx_dropped, tx_dropped }
     }
 }
 

@@ -110,7 +110,7 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
     // The rebuilt circuit knows the entries that were installed since.
     scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
     scene.ports[0].send(&frame(7));
-    until(|| scene.bench.switch.drops().dropped == [("policy", 1)]).await;
+    until(|| scene.bench.switch.drops().dropped == [("rule_without_output", 1)]).await;
     scene.passes(1, 0).await;
     let status = scene.status().await;
     assert_eq!((status.faults, status.evicted), (1, 3), "it took one: {status:?}");

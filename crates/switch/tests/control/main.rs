@@ -12,6 +12,7 @@ mod bridge_settings;
 #[cfg(feature = "dbsp")]
 mod circuits;
 mod counts;
+mod drops;
 mod events;
 mod evictions;
 mod expiry;

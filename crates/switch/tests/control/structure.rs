@@ -105,7 +105,7 @@ async fn tables_get_a_port_after_every_thread_has_it() {
     })
     .await;
     let dropped = bench.switch.drops().dropped;
-    assert!(dropped.iter().all(|(reason, _)| *reason == "policy"), "{dropped:?}");
+    assert!(dropped.iter().all(|(reason, _)| *reason == "output_port_missing"), "{dropped:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,7 +131,7 @@ async fn a_port_stays_open_until_no_thread_sends_there() {
     }
     assert!(to.is_closed());
     from.send(&frame(21));
-    until(|| bench.switch.drops().dropped == [("policy", 1)]).await;
+    until(|| bench.switch.drops().dropped == [("output_port_missing", 1)]).await;
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::ring::{Filled, Ring, Slot};
+use crate::metrics::RxLoss;
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
     virtio::VirtioHeader,
@@ -235,8 +236,8 @@ impl RxQueue for PacketRx {
                 break;
             };
             match copied(&slot, pool) {
-                Some(packet) => burst.push(packet),
-                None => report.refused += 1,
+                Ok(packet) => burst.push(packet),
+                Err(reason) => report.refuse(reason),
             }
         }
         Ok(report)
@@ -251,26 +252,28 @@ impl RxQueue for PacketRx {
 const ADDRESSES: usize = 12;
 
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
-fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
-    let Filled { virtio_header, frame, tag } = slot.read()?;
+fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
+    let Filled { virtio_header, frame, tag } = slot.read().ok_or(RxLoss::Refused)?;
     let Some(tag) = tag else {
-        let virtio = VirtioHeader::receive(virtio_header, frame).ok()?;
-        let mut packet = pool.take(frame.len(), DatapathPort::default())?;
+        let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
+        let packet = pool.take(frame.len(), DatapathPort::default());
+        let mut packet = packet.ok_or(RxLoss::NoBuffer)?;
         packet.frame_mut().copy_from_slice(frame);
         packet.virtio = virtio;
-        return Some(packet);
+        return Ok(packet);
     };
-    let (addresses, rest) = frame.split_at_checked(ADDRESSES)?;
+    let (addresses, rest) = frame.split_at_checked(ADDRESSES).ok_or(RxLoss::Refused)?;
     // The offsets of the virtio header refer to the frame without the tag.
-    let virtio = VirtioHeader::receive(virtio_header, frame).ok()?;
-    let mut packet = pool.take(frame.len() + tag.len(), DatapathPort::default())?;
+    let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
+    let packet = pool.take(frame.len() + tag.len(), DatapathPort::default());
+    let mut packet = packet.ok_or(RxLoss::NoBuffer)?;
     let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
     front[..ADDRESSES].copy_from_slice(addresses);
     front[ADDRESSES..].copy_from_slice(&tag);
     back.copy_from_slice(rest);
     packet.virtio = virtio;
     packet.virtio.moved_back(4);
-    Some(packet)
+    Ok(packet)
 }
 
 struct PacketTx {

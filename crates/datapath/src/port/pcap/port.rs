@@ -14,6 +14,7 @@ use std::{
 use shunt_pcap::{PcapWriter, RECORD_BYTES};
 
 use super::Capture;
+use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, Repeat, RxQueue, RxReport, TxQueue,
@@ -143,9 +144,10 @@ impl RxQueue for Replay {
             }
             let frame = self.capture.frame(self.next);
             self.next += 1;
-            match frame.and_then(|frame| filled(pool, frame)) {
-                Some(packet) => burst.push(packet),
-                None => report.refused += 1,
+            match frame.map(|frame| filled(pool, frame)) {
+                Some(Some(packet)) => burst.push(packet),
+                Some(None) => report.refuse(RxLoss::NoBuffer),
+                None => report.refuse(RxLoss::Refused),
             }
         }
         Ok(report)

@@ -20,7 +20,10 @@ use crate::{
     bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
     learn::learning::Learning,
     translate::{agenda::AgendaStep, working_packet::WorkingPacket},
-    traversals::traversal::{Refresh, TraversalError},
+    traversals::{
+        drop_cause::NotedDecision,
+        traversal::{Refresh, TraversalError},
+    },
 };
 
 /// The remaining ports of a flood by NORMAL.
@@ -47,27 +50,40 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         (address(egress.packet, FieldId::EthSrc), address(egress.packet, FieldId::EthDst));
     egress.packet.recorder.consult_word(VLAN, u64::MAX);
     if hides_tag(egress.packet) {
+        egress.note(NotedDecision::UnparsedVlanTag);
         return Ok(());
     }
     let Some((vlan, learns)) = admit(egress, ingress) else { return Ok(()) };
     if learns && is_reserved(target) {
+        egress.note(NotedDecision::ReservedDestination(bytes(target)));
         return Ok(());
     }
     if learns && source & GROUP_ADDRESS == 0 {
         learn_source(egress, vlan, bytes(source), ingress)?;
         // The source and the destination are the same: its port is the ingress port.
         if source == target {
+            egress.note(NotedDecision::SourceIsDestination);
             return Ok(());
         }
     }
     let known = egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder);
     match known.map(|known| known.port) {
-        Some(port) if port == ingress => Ok(()),
+        Some(port) if port == ingress => {
+            egress.note(NotedDecision::LearnedOnIngressPort { port, vlan });
+            Ok(())
+        }
         Some(port) => match egress.bridge.find_port(port, &mut egress.packet.recorder) {
-            Some(port) => send_tagged(egress, port, vlan),
-            None => Ok(()),
+            Some(found) => {
+                egress.note(NotedDecision::Learned { port, vlan });
+                send_tagged(egress, found, vlan)
+            }
+            None => {
+                egress.note(NotedDecision::OutputPortMissing(port));
+                Ok(())
+            }
         },
         None => {
+            egress.note(NotedDecision::Flood { vlan, is_group: target & GROUP_ADDRESS != 0 });
             let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
             egress.agenda.push(AgendaStep::NormalFlood(NormalFlood { rest, ingress, vlan }));
             Ok(())
@@ -101,8 +117,16 @@ fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
     if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
         return Some((id, false));
     }
-    let port = egress.bridge.find_port(ingress, &mut egress.packet.recorder)?;
-    port.vlans.admit(id).map(|vlan| (vlan, true))
+    let Some(port) = egress.bridge.find_port(ingress, &mut egress.packet.recorder) else {
+        egress.note(NotedDecision::UnknownIngressPort(ingress));
+        return None;
+    };
+    let admitted = port.vlans.admit(id);
+    if admitted.is_none() {
+        let (port, mode) = (port.number, port.vlans.mode);
+        egress.note(NotedDecision::VlanNotAllowed { port, vlan: id, mode });
+    }
+    admitted.map(|vlan| (vlan, true))
 }
 
 fn learn_source(

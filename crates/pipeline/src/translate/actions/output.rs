@@ -24,7 +24,9 @@ use crate::{
         rule_context::RuleContext,
         working_packet::WorkingPacket,
     },
-    traversals::{datapath_action::DatapathAction, traversal::TraversalError},
+    traversals::{
+        datapath_action::DatapathAction, drop_cause::NotedDecision, traversal::TraversalError,
+    },
 };
 
 /// The parts of a translation that outputs use.
@@ -52,6 +54,11 @@ impl<'t, 'a> Egress<'t, 'a> {
         requests: &'t mut LearnRequests,
     ) -> Self {
         Self { packet, bridge: state.bridge, agenda, requests, context: state.rule.context }
+    }
+
+    /// Records a decision that the matched rule does not show.
+    pub(super) fn note(&mut self, decision: NotedDecision) {
+        self.packet.recorder.note(self.bridge.id(), decision);
     }
 
     /// `output`; `max_len` is the length of a packet-in.
@@ -108,7 +115,10 @@ impl<'t, 'a> Egress<'t, 'a> {
         match self.bridge.find_port(number, &mut self.packet.recorder) {
             Some(port) => self.output_to(port, max_len),
             // Outputs without effect must be bounded as well.
-            None => self.packet.count_action(),
+            None => {
+                self.note(NotedDecision::OutputPortMissing(number));
+                self.packet.count_action()
+            }
         }
     }
 
@@ -119,7 +129,12 @@ impl<'t, 'a> Egress<'t, 'a> {
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
         let is_decided = self.packet.recorder.is_rewritten(FieldId::InPort);
-        if !port.may_send() || (is_decided && self.packet.in_port() == port.number) {
+        if !port.may_send() {
+            self.note(NotedDecision::OutputPortDisabled(port.number));
+            return Ok(());
+        }
+        if is_decided && self.packet.in_port() == port.number {
+            self.note(NotedDecision::Hairpin(port.number));
             return Ok(());
         }
         self.send(port, max_len, !is_decided)
@@ -133,7 +148,14 @@ impl<'t, 'a> Egress<'t, 'a> {
         let ingress = self.packet.in_port();
         match self.bridge.find_port(ingress, &mut self.packet.recorder) {
             Some(port) if port.may_send() => self.send(port, max_len, false),
-            _ => Ok(()),
+            Some(port) => {
+                self.note(NotedDecision::OutputPortDisabled(port.number));
+                Ok(())
+            }
+            None => {
+                self.note(NotedDecision::OutputPortMissing(ingress));
+                Ok(())
+            }
         }
     }
 
@@ -151,7 +173,10 @@ impl<'t, 'a> Egress<'t, 'a> {
                 self.agenda.push(AgendaStep::EnterPeer { bridge, port });
                 Ok(())
             }
-            PortKind::Patch { .. } | PortKind::Unbound => Ok(()),
+            PortKind::Patch { .. } | PortKind::Unbound => {
+                self.note(NotedDecision::OutputPortMissing(port.number));
+                Ok(())
+            }
         }
     }
 }

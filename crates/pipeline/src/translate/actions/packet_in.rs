@@ -15,6 +15,7 @@ use crate::{
     },
     traversals::{
         datapath_action::{DatapathAction, Punt},
+        drop_cause::NotedDecision,
         traversal::TraversalError,
     },
 };
@@ -109,7 +110,8 @@ pub(in crate::translate) fn punt(
     };
     if reason == PacketInReason::NoMatch {
         let ingress = bridge.find_port(packet.key().in_port(), &mut packet.recorder);
-        if ingress.is_some_and(|own| own.config.no_packet_in) {
+        if let Some(port) = ingress.filter(|own| own.config.no_packet_in) {
+            packet.recorder.note(bridge.id(), NotedDecision::PacketInDisabled(port.number));
             return Ok(());
         }
     }

@@ -49,6 +49,7 @@ use crate::{
     },
     traversals::{
         datapath_action::DatapathAction,
+        drop_cause::DropCause,
         sub_traversal::{LimitUse, NotedTraversal, SubTraversal},
         traversal::{Traversal, Visit},
     },
@@ -185,6 +186,7 @@ impl Composer<'_> {
             refreshes: Box::default(),
             actions: Arc::default(),
             error: None,
+            drop_cause: DropCause::default(),
         };
         let (rewrite, lookups) = (Match::any(), self.visits.len());
         if self.next.is_some() {
@@ -195,6 +197,7 @@ impl Composer<'_> {
             group_hits: whole.group_hits.clone(),
             refreshes: whole.refreshes.clone(),
             actions: Arc::clone(&whole.actions),
+            drop_cause: whole.drop_cause,
             ..own
         };
         let limit_use =

@@ -34,6 +34,7 @@ use crate::{
     },
     traversals::{
         datapath_action::DatapathAction,
+        drop_cause::DropCause,
         sub_traversal::{LimitUse, NotedTraversal, SubTraversal},
         traversal::Traversal,
     },
@@ -156,6 +157,7 @@ fn sub_traversal<'a>(
         traversal: Traversal {
             continuation: start.map(Arc::clone),
             next: end.as_ref().map(|end| Arc::clone(&end.continuation)),
+            drop_cause: if end.is_some() { DropCause::default() } else { traversal.drop_cause },
             ..traversal
         },
         rewrite: end.as_ref().map_or_else(Match::any, |end| end.rewrite.clone()),

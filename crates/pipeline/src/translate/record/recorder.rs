@@ -39,7 +39,10 @@ use super::{
 use crate::{
     id::{BridgeId, TableId},
     tables::rule::Rule,
-    traversals::traversal::Visit,
+    traversals::{
+        drop_cause::{DropCause, NotedDecision, TranslationNote},
+        traversal::Visit,
+    },
     versions::delta::Object,
 };
 
@@ -52,6 +55,10 @@ pub(in crate::translate) struct Recorder {
     /// The bits that each lookup consulted, if requested: see [`Self::take_lookups`].
     lookups: Option<Vec<Option<SparseMask>>>,
     tail: TailState,
+    /// The cause of the drop, if nothing is output from now on.
+    drop_cause: DropCause,
+    /// The decisions that rules do not show, if requested.
+    notes: Option<Vec<TranslationNote>>,
     scratch: Box<Scratch>,
 }
 
@@ -164,7 +171,15 @@ impl Recorder {
     /// Makes a recorder for a packet that arrives with this key.
     pub(in crate::translate) fn new(key: SparseKey) -> Self {
         let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
-        Self { key: Some(key), sparse: None, lookups: None, tail: TailState::Off, scratch }
+        Self {
+            key: Some(key),
+            sparse: None,
+            lookups: None,
+            tail: TailState::Off,
+            drop_cause: DropCause::default(),
+            notes: None,
+            scratch,
+        }
     }
 
     /// Records the read of an object.
@@ -304,6 +319,32 @@ impl Recorder {
         }
     }
 
+    /// Requests the decisions that rules do not show, for [`Self::take_notes`].
+    pub(in crate::translate) fn keep_notes(&mut self) {
+        self.notes = Some(Vec::new());
+    }
+
+    /// Takes the decisions that rules do not show.
+    pub(in crate::translate) fn take_notes(&mut self) -> Vec<TranslationNote> {
+        self.notes.take().unwrap_or_default()
+    }
+
+    /// Records a decision that the matched rule does not show.
+    pub(in crate::translate) fn note(&mut self, bridge: BridgeId, decision: NotedDecision) {
+        if let Some(cause) = decision.drop_cause() {
+            self.drop_cause = cause;
+        }
+        if let Some(notes) = &mut self.notes {
+            let visit = self.scratch.innermost().map(|frame| frame.visit);
+            notes.push(TranslationNote { visit, bridge, decision });
+        }
+    }
+
+    /// Returns the cause of the drop, if no action outputs the packet.
+    pub(in crate::translate) const fn drop_cause(&self) -> DropCause {
+        self.drop_cause
+    }
+
     /// Returns the number of visits so far.
     pub(in crate::translate) const fn visits_count(&self) -> usize {
         self.scratch.visits.len()
@@ -338,6 +379,10 @@ impl Recorder {
         if !goto_only {
             self.begin_tail();
         }
+        self.drop_cause = match rule {
+            Some(_) => DropCause::RuleWithoutOutput,
+            None => DropCause::NoMatchingRule,
+        };
         self.enter(entering.foreign);
         self.note_lookup(!goto_only);
         let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());

@@ -44,6 +44,7 @@ pub(in crate::translate) fn agreeing_packets_get_one_result(
         prop_assert!(traversal.mask.agree(&sibling, key));
         let other = twin.translate(&sibling);
         prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
+        prop_assert_eq!(other.drop_cause, traversal.drop_cause);
         prop_assert_eq!(&other.reads, &traversal.reads);
         prop_assert_eq!(twin.effects(&traversal, &sibling), twin.world.translate(&sibling));
     }
@@ -63,6 +64,7 @@ pub(in crate::translate) fn agreeing_packets_continue_alike(
             let sibling = draw(runner, &generate::sibling(&key, &mask));
             let other = twin.pipeline.resume(&visible(&sibling), continuation, traversal.version);
             prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
+            prop_assert_eq!(other.drop_cause, traversal.drop_cause);
             prop_assert_eq!(&other.reads, &traversal.reads);
             prop_assert_eq!(&other.learnings, &traversal.learnings);
             prop_assert_eq!(&other.refreshes, &traversal.refreshes);

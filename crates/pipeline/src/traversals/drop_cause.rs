@@ -1,0 +1,144 @@
+//! The cause of a drop: why the tables send a packet nowhere.
+//!
+//! A traversal has the cause of the last decision of its translation. So the cause is known for
+//! each cache entry, and a hit does not compute it.
+
+use shunt_flow::PortNo;
+
+use crate::{
+    bridges::port_vlans::VlanMode,
+    id::{BridgeId, GroupId},
+};
+
+/// Why the tables send a packet nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DropCause {
+    /// The rules that match have no output.
+    #[default]
+    RuleWithoutOutput,
+    /// No rule of the last table matches.
+    NoMatchingRule,
+    /// A controller disabled receiving on the ingress port.
+    ///
+    /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
+    IngressPortDisabled,
+    /// A controller disabled sending on the output port.
+    ///
+    /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
+    OutputPortDisabled,
+    /// The output port does not exist, or has no device.
+    OutputPortMissing,
+    /// The only output is the ingress port.
+    Hairpin,
+    /// A controller disabled packet-ins of the ingress port (`OFPPC_NO_PACKET_IN`).
+    PacketInDisabled,
+    /// NORMAL: the bridge has no port with the number of the ingress port.
+    UnknownIngressPort,
+    /// NORMAL: the ingress port does not accept the VLAN.
+    VlanNotAllowed,
+    /// NORMAL: the frame has a VLAN tag that was not parsed.
+    UnparsedVlanTag,
+    /// NORMAL: the destination is an address that bridges do not forward.
+    ReservedDestination,
+    /// NORMAL: the destination was learned on the ingress port.
+    LearnedOnIngressPort,
+    /// NORMAL: the VLAN of a flooded packet has no other port.
+    FloodWithoutPorts,
+    /// The TTL is used up.
+    TtlExpired,
+    /// The group does not exist, or has no live bucket.
+    NoLiveBucket,
+}
+
+/// A decision that the matched rules do not show, for traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TranslationNote {
+    /// Index of the visit of which the actions were run; `None` without a visit.
+    pub visit: Option<usize>,
+    /// Bridge of the ports in the decision.
+    pub bridge: BridgeId,
+    /// The decision.
+    pub decision: NotedDecision,
+}
+
+/// A decision by port settings, by a group, or by NORMAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotedDecision {
+    /// Receiving is disabled on the ingress port.
+    IngressPortDisabled(PortNo),
+    /// Sending is disabled on the output port.
+    OutputPortDisabled(PortNo),
+    /// The output port does not exist, or has no device.
+    OutputPortMissing(PortNo),
+    /// The output port is the ingress port.
+    Hairpin(PortNo),
+    /// Packet-ins are disabled for the ingress port.
+    PacketInDisabled(PortNo),
+    /// The TTL is used up.
+    TtlExpired,
+    /// The group does not exist, or has no live bucket.
+    NoLiveBucket(GroupId),
+    /// NORMAL: the bridge has no such ingress port.
+    UnknownIngressPort(PortNo),
+    /// NORMAL: the ingress port does not accept the VLAN.
+    VlanNotAllowed {
+        /// The ingress port.
+        port: PortNo,
+        /// The VLAN id of the frame; 0 without a tag.
+        vlan: u16,
+        /// The VLAN mode of the port.
+        mode: VlanMode,
+    },
+    /// NORMAL: the frame has a VLAN tag that was not parsed.
+    UnparsedVlanTag,
+    /// NORMAL: bridges do not forward frames to this address.
+    ReservedDestination([u8; 6]),
+    /// NORMAL: the source address is the destination too.
+    SourceIsDestination,
+    /// NORMAL: the destination was learned on the ingress port.
+    LearnedOnIngressPort {
+        /// The ingress port.
+        port: PortNo,
+        /// The VLAN of the packet.
+        vlan: u16,
+    },
+    /// NORMAL: the destination was learned on this port.
+    Learned {
+        /// The port.
+        port: PortNo,
+        /// The VLAN of the packet.
+        vlan: u16,
+    },
+    /// NORMAL: the destination is unknown, or a group address.
+    Flood {
+        /// The VLAN of the packet.
+        vlan: u16,
+        /// True if the destination is a group address.
+        is_group: bool,
+    },
+}
+
+impl NotedDecision {
+    /// Returns the cause of the drop, if nothing is output after this decision.
+    #[must_use]
+    pub const fn drop_cause(self) -> Option<DropCause> {
+        Some(match self {
+            Self::IngressPortDisabled(_) => DropCause::IngressPortDisabled,
+            Self::OutputPortDisabled(_) => DropCause::OutputPortDisabled,
+            Self::OutputPortMissing(_) => DropCause::OutputPortMissing,
+            Self::Hairpin(_) => DropCause::Hairpin,
+            Self::PacketInDisabled(_) => DropCause::PacketInDisabled,
+            Self::TtlExpired => DropCause::TtlExpired,
+            Self::NoLiveBucket(_) => DropCause::NoLiveBucket,
+            Self::UnknownIngressPort(_) => DropCause::UnknownIngressPort,
+            Self::VlanNotAllowed { .. } => DropCause::VlanNotAllowed,
+            Self::UnparsedVlanTag => DropCause::UnparsedVlanTag,
+            Self::ReservedDestination(_) => DropCause::ReservedDestination,
+            Self::SourceIsDestination | Self::LearnedOnIngressPort { .. } => {
+                DropCause::LearnedOnIngressPort
+            }
+            Self::Flood { .. } => DropCause::FloodWithoutPorts,
+            Self::Learned { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! The cause of a drop, and the decisions that rules do not show.
+
+use shunt_flow::layout::word;
+use shunt_pipeline::{
+    Action, DropCause, GroupKind, NotedDecision, PortConfig, PortVlans, Time, VlanMode,
+};
+
+use crate::{
+    build::{add_group, group, output, rule},
+    switch::{Switch, key, ports},
+};
+
+const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+
+fn cause(switch: &Switch, packet: &str) -> DropCause {
+    let traversal = switch.translate(packet);
+    assert!(traversal.actions.is_empty(), "{packet}: {:?}", traversal.actions);
+    traversal.drop_cause
+}
+
+/// Returns the noted decisions of a packet, each with the index of its visit.
+fn decisions(switch: &Switch, packet: &str) -> Vec<(Option<usize>, NotedDecision)> {
+    let (_, notes) = switch.pipeline.explain_newest(&key(packet), None);
+    notes.into_iter().map(|note| (note.visit, note.decision)).collect()
+}
+
+#[test]
+fn a_table_miss_differs_from_a_rule_without_output() {
+    let switch = Switch::new(&[
+        "in_port=2,actions=drop",
+        "in_port=3,actions=resubmit(,1),resubmit(,2)",
+        "table=1,actions=drop",
+    ]);
+    assert_eq!(cause(&switch, "in_port=1"), DropCause::NoMatchingRule);
+    assert_eq!(cause(&switch, "in_port=2"), DropCause::RuleWithoutOutput);
+    assert_eq!(cause(&switch, "in_port=3"), DropCause::NoMatchingRule, "the last lookup decides");
+}
+
+#[test]
+fn settings_of_ports_are_causes() {
+    let switch = Switch::new(&[
+        "in_port=1,actions=output:2",
+        "in_port=2,actions=output:77",
+        "in_port=3,actions=load:2->NXM_OF_IN_PORT[],output:2",
+    ]);
+    switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
+    assert_eq!(cause(&switch, "in_port=4"), DropCause::IngressPortDisabled);
+    assert_eq!(cause(&switch, "in_port=2"), DropCause::OutputPortMissing);
+    assert_eq!(cause(&switch, "in_port=3"), DropCause::Hairpin);
+    switch.configure(2, PortConfig { port_down: true, ..PortConfig::default() });
+    assert_eq!(cause(&switch, "in_port=1"), DropCause::OutputPortDisabled);
+}
+
+#[test]
+fn an_expired_ttl_and_a_group_without_bucket_are_causes() {
+    let switch = Switch::new(&[]);
+    let rules = [
+        add_group(1, GroupKind::FastFailover, Vec::new()),
+        rule("in_port=1", vec![group(1)]).into(),
+        rule("in_port=2,ip", vec![Action::DecTtl { controllers: [].into() }, output(3)]).into(),
+    ];
+    switch.make(rules);
+    assert_eq!(cause(&switch, "in_port=1"), DropCause::NoLiveBucket);
+    assert_eq!(cause(&switch, "in_port=2,ip,nw_ttl=1"), DropCause::TtlExpired);
+}
+
+/// A switch that runs NORMAL.
+///
+/// Port 1 is in VLAN 5, port 2 in VLAN 6, and the others are trunks of VLAN 7.
+fn normal() -> Switch {
+    let switch = Switch::new(&["actions=NORMAL"]);
+    let mut all = ports();
+    for (port, vlan) in all.iter_mut().zip([5, 6]) {
+        port.vlans = PortVlans { mode: VlanMode::Access(vlan), trunks: None };
+    }
+    let only_7 = PortVlans { mode: VlanMode::Trunk, trunks: Some([7].into()) };
+    all.iter_mut().skip(2).for_each(|port| port.vlans = only_7.clone());
+    switch.set_ports(all);
+    switch
+}
+
+#[test]
+fn normal_names_the_cause() {
+    let switch = normal();
+    let port = shunt_flow::PortNo::new(1);
+    let mut tagged = key(A_TO_B);
+    tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1005 << 32;
+    let (traversal, notes) = switch.pipeline.explain_newest(&tagged, None);
+    let mode = VlanMode::Access(5);
+    assert_eq!(traversal.drop_cause, DropCause::VlanNotAllowed);
+    assert_eq!(notes[0].decision, NotedDecision::VlanNotAllowed { port, vlan: 5, mode });
+
+    let reserved = A_TO_B.replace("02:00:00:00:00:0b", "01:80:c2:00:00:0e");
+    assert_eq!(cause(&switch, &reserved), DropCause::ReservedDestination);
+    assert_eq!(cause(&switch, &format!("{A_TO_B},dl_type=0x8100")), DropCause::UnparsedVlanTag);
+    let own = A_TO_B.replace("00:0b", "00:0a");
+    assert_eq!(cause(&switch, &own), DropCause::LearnedOnIngressPort);
+    assert_eq!(cause(&switch, A_TO_B), DropCause::FloodWithoutPorts);
+    let flood = NotedDecision::Flood { vlan: 5, is_group: false };
+    assert_eq!(decisions(&switch, A_TO_B), [(Some(0), flood)]);
+
+    let from_b = "in_port=1,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c";
+    switch.pipeline.learn(&switch.translate(from_b).learnings, Time::ZERO);
+    assert_eq!(cause(&switch, A_TO_B), DropCause::LearnedOnIngressPort);
+    let learned = NotedDecision::LearnedOnIngressPort { port, vlan: 5 };
+    assert_eq!(decisions(&switch, A_TO_B), [(Some(0), learned)]);
+}
+
+#[test]
+fn normal_names_the_learned_port() {
+    let switch = Switch::new(&["actions=resubmit(,1)", "table=1,actions=NORMAL"]);
+    let from_b = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c";
+    switch.pipeline.learn(&switch.translate(from_b).learnings, Time::ZERO);
+    let learned = NotedDecision::Learned { port: shunt_flow::PortNo::new(2), vlan: 0 };
+    assert_eq!(decisions(&switch, A_TO_B), [(Some(1), learned)]);
+}

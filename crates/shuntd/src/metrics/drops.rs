@@ -1,0 +1,54 @@
+//! The metrics of packets and losses.
+
+use shunt_switch::{DropStatus, PortDropStatus};
+
+use super::text::{Metric, MetricsText};
+
+const PACKETS: [Metric<DropStatus>; 5] = [
+    ("shunt_injected_packets_total", "counter", "Packet-outs of controllers.", |own| {
+        own.injected.into()
+    }),
+    ("shunt_copied_packets_total", "counter", "Copies made for further outputs.", |own| {
+        own.copied.into()
+    }),
+    ("shunt_sent_packets_total", "counter", "Packets that transmit queues accepted.", |own| {
+        own.sent.into()
+    }),
+    ("shunt_punted_packets_total", "counter", "Packet-ins for controllers.", |own| {
+        own.punted.into()
+    }),
+    ("shunt_held_packets", "gauge", "Packets that wait for a translation.", |own| own.held.into()),
+];
+
+/// Returns the metrics of packets and losses.
+pub(crate) fn drops(status: &DropStatus) -> String {
+    let mut text = MetricsText::default();
+    text.singles(status, &PACKETS);
+    text.family(
+        "shunt_dropped_packets_total",
+        "counter",
+        "Packets dropped after they were received, by reason.",
+    );
+    text.pairs("reason", &status.dropped);
+    text.family(
+        "shunt_not_received_packets_total",
+        "counter",
+        "Frames lost at a port before they were received, by reason.",
+    );
+    text.pairs("reason", &status.not_received);
+    text.family(
+        "shunt_port_dropped_packets_total",
+        "counter",
+        "Packets dropped at a port, by direction and reason; also in the totals by reason.",
+    );
+    for PortDropStatus { bridge, name, drops, .. } in &status.ports {
+        let labels = [
+            ("bridge", bridge.as_str()),
+            ("port", name),
+            ("direction", drops.direction),
+            ("reason", drops.reason),
+        ];
+        text.value(&labels, drops.packets);
+    }
+    text.into_text()
+}

@@ -1,0 +1,107 @@
+//! Tables of lost packets: by reason, and by port.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::render::{count, list, number, table, word};
+
+/// Returns packet counters, and losses by reason and by port.
+pub(crate) fn drops(drops: &Value) -> String {
+    let mut text = String::new();
+    for key in ["received", "injected", "copied", "sent", "punted", "held"] {
+        let _ = writeln!(text, "{key:<NAME_WIDTH$} {:>COUNT_WIDTH$}", count(&drops[key]));
+    }
+    for (reason, packets, remark) in losses(drops) {
+        let line = dropped_line(reason, packets);
+        let _ = writeln!(text, "{}", format!("{line}  {remark}").trim_end());
+    }
+    let _ = writeln!(text, "{}", dropped_line("total", total(drops)));
+    let ports = list(&drops["ports"]);
+    if !ports.is_empty() {
+        text.push('\n');
+        let titles = ["bridge", "port", "name", "direction", "reason", "packets"];
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        rows.extend(ports.iter().map(|port| {
+            vec![
+                word(&port["bridge"]).to_owned(),
+                number(port),
+                word(&port["name"]).to_owned(),
+                word(&port["direction"]).to_owned(),
+                word(&port["reason"]).to_owned(),
+                port["packets"].to_string(),
+            ]
+        }));
+        text += &table(&rows);
+    }
+    for bridge in list(&drops["bridges_without_rules"]) {
+        let bridge = word(bridge);
+        let _ = writeln!(
+            text,
+            "\nbridge {bridge} has no rules and drops every packet; to forward as a learning \
+             switch:\n    ovs-ofctl -O OpenFlow13 add-flow {bridge} priority=0,actions=NORMAL"
+        );
+    }
+    text
+}
+
+fn dropped_line(reason: &str, packets: u64) -> String {
+    let name = format!("dropped: {reason}");
+    format!("{name:<NAME_WIDTH$} {packets:>COUNT_WIDTH$}")
+}
+
+/// Returns every loss: reason, number of packets, and remark.
+pub(crate) fn losses(drops: &Value) -> impl Iterator<Item = (&str, u64, &str)> {
+    let pairs = |key: &str, remark: &'static str| {
+        list(&drops[key]).iter().map(move |pair| (word(&pair[0]), count(&pair[1]), remark))
+    };
+    let device = Some(count(&drops["device_lost"])).filter(|packets| *packets > 0);
+    pairs("dropped", "")
+        .chain(pairs("not_received", "not in `received`"))
+        .chain(device.map(|packets| ("device_lost", packets, "also in `sent`")))
+}
+
+/// Returns the number of all losses.
+pub(crate) fn total(drops: &Value) -> u64 {
+    losses(drops).map(|(_, packets, _)| packets).sum()
+}
+
+/// Width of the names of counters.
+const NAME_WIDTH: usize = 32;
+/// Width of the counters.
+const COUNT_WIDTH: usize = 14;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_loss_is_listed_by_reason_and_by_port() {
+        let value = json!({"received": 10, "sent": 7, "dropped": [["no_matching_rule", 2], ["tx_queue_full", 1]],
+            "not_received": [["rx_ring_full", 540_000]], "device_lost": 4,
+            "ports": [{"bridge": "br0", "number": 1, "name": "p1", "direction": "rx", "reason": "rx_ring_full", "packets": 540_000}],
+            "bridges_without_rules": ["br1"]});
+        let expected = "\
+received                                     10
+injected                                      0
+copied                                        0
+sent                                          7
+punted                                        0
+held                                          0
+dropped: no_matching_rule                     2
+dropped: tx_queue_full                        1
+dropped: rx_ring_full                    540000  not in `received`
+dropped: device_lost                          4  also in `sent`
+dropped: total                           540007
+
+bridge  port  name  direction  reason        packets
+br0     1     p1    rx         rx_ring_full  540000
+
+bridge br1 has no rules and drops every packet; to forward as a learning switch:
+    ovs-ofctl -O OpenFlow13 add-flow br1 priority=0,actions=NORMAL
+";
+        assert_eq!(drops(&value), expected);
+    }
+}

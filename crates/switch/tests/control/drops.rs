@@ -1,0 +1,45 @@
+//! Every loss is visible: by reason, and by port.
+
+use shunt_switch::{DropStatus, PortDrops};
+
+use crate::bench::{Bench, frame, until};
+
+fn reasons(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+    pairs.iter().map(|(reason, packets)| ((*reason).to_owned(), *packets)).collect()
+}
+
+#[tokio::test]
+async fn losses_of_ports_add_up_to_the_totals() {
+    let bench = Bench::start(1).await;
+    let (one, two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    one.lose(540_000, 0);
+    two.lose(7, 3);
+    let DropStatus { not_received, device_lost, ports, .. } = bench.switch.drops();
+    assert_eq!(reasons(&not_received), reasons(&[("rx_ring_full", 540_007)]));
+    assert_eq!(device_lost, 3);
+    let of = |name: &str| bench.port(name);
+    for direction in ["rx", "tx"] {
+        let listed: u64 = ports
+            .iter()
+            .filter(|port| port.drops.direction == direction)
+            .map(|port| port.drops.packets)
+            .sum();
+        let dropped =
+            |name| if direction == "rx" { of(name).rx_dropped } else { of(name).tx_dropped };
+        assert_eq!(listed, dropped("p1") + dropped("p2"), "{direction}");
+    }
+    let lost = PortDrops { direction: "rx", reason: "rx_ring_full", packets: 540_000 };
+    assert_eq!((of("p1").rx_dropped, of("p1").drops), (540_000, vec![lost]));
+}
+
+#[tokio::test]
+async fn a_bridge_without_rules_is_named() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    bench.switch.add_rules("br0", &["in_port=9,actions=drop"]).await.unwrap();
+    assert!(bench.switch.drops().bridges_without_rules.is_empty());
+    bench.add_bridge("br1").await;
+    port.send(&frame(1));
+    until(|| bench.switch.drops().dropped == [("no_matching_rule", 1)]).await;
+    assert_eq!(bench.switch.drops().bridges_without_rules, ["br1"]);
+}
