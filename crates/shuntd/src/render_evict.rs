@@ -206,7 +206,11 @@ pub(crate) fn why(why: &Value) -> String {
         own => own,
     };
     let _ = writeln!(text, "  matches    {megaflow}\n  actions    {}", actions(why));
+    if let Some(reason) = why["drop_reason"].as_str() {
+        let _ = writeln!(text, "  dropped    {reason}");
+    }
     let _ = writeln!(text, "  installed  under version {version}");
+    text += &decisions(why);
     text += "It is valid while these lookups return the same result:\n";
     list(&why["visits"]).iter().for_each(|own| text += &visit(own));
     if !list(&why["reads"]).is_empty() {
@@ -249,7 +253,12 @@ fn visit(visit: &Value) -> String {
         own => own,
     };
     let _ = writeln!(text, "    depends on all rules of higher priority that overlap {consulted}");
-    text
+    text + &decisions(visit)
+}
+
+/// Returns the decisions that rules do not show.
+fn decisions(of: &Value) -> String {
+    list(&of["decisions"]).iter().map(|own| format!("    -> {}\n", word(own))).collect()
 }
 
 fn rule(rule: &Value) -> String {

@@ -39,6 +39,13 @@ pub trait Port: Send {
         Ok(())
     }
 
+    /// Returns the MTU: the longest packet without its Ethernet header.
+    ///
+    /// `None` if the device has no such limit. It does not concern packets to be segmented.
+    fn mtu(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns the MAC address; a locally administered one if the port has no device.
     fn mac(&self) -> [u8; 6];
 

@@ -115,6 +115,14 @@ pub(super) fn set_mtu(fd: BorrowedFd<'_>, device: &DeviceName, mtu: u32) -> io::
     device_request(fd, libc::SIOCSIFMTU, &mut request)
 }
 
+/// Returns the MTU of a device.
+pub(super) fn mtu(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
+    let mut request = device.request();
+    device_request(fd, libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
+}
+
 /// Lets a TAP outlive its last queue, or not.
 pub(super) fn set_tun_persistent(fd: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
     let stays = libc::c_ulong::from(stays);

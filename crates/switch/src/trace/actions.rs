@@ -10,7 +10,10 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter};
 
-use crate::{ports::registry::BridgeRegistry, trace::packet::TracedPacket};
+use crate::{
+    ports::{port::BridgePort, registry::BridgeRegistry},
+    trace::packet::TracedPacket,
+};
 
 /// A packet that is recirculated.
 pub(crate) struct TraceContinuation {
@@ -25,6 +28,7 @@ pub(crate) struct Actions<'a> {
     bridges: &'a BridgeRegistry,
     ahead: &'a mut VecDeque<TraceContinuation>,
     meters: Vec<Arc<Meter>>,
+    undelivered: Vec<String>,
 }
 
 impl<'a> Actions<'a> {
@@ -33,7 +37,7 @@ impl<'a> Actions<'a> {
         bridges: &'a BridgeRegistry,
         ahead: &'a mut VecDeque<TraceContinuation>,
     ) -> Self {
-        Self { bridges, ahead, meters: Vec::new() }
+        Self { bridges, ahead, meters: Vec::new(), undelivered: Vec::new() }
     }
 
     /// Describes the actions of a packet or a copy; copies are nested at most 64 deep.
@@ -53,9 +57,26 @@ impl<'a> Actions<'a> {
         described
     }
 
-    /// Returns the meters in the described actions.
-    pub(crate) fn meters(self) -> Vec<Arc<Meter>> {
-        self.meters
+    /// Returns the meters in the actions, and the outputs that a port would drop.
+    pub(crate) fn finish(self) -> (Vec<Arc<Meter>>, Vec<String>) {
+        (self.meters, self.undelivered)
+    }
+
+    /// Notes an output that the device would refuse because of its MTU.
+    ///
+    /// The MTU is without the Ethernet header, and without an 802.1Q tag.
+    fn check_mtu(&mut self, port: DatapathPort, max_len: Option<u32>, packet: &TracedPacket) {
+        let Some(port) = find_port(self.bridges, port) else { return };
+        let mtu = port.open.as_ref().and_then(|open| open.mtu());
+        let (Some(mtu), Some(length)) = (mtu, packet.length()) else { return };
+        let length = max_len.map_or(length, |max| length.min(max as usize));
+        let tag = if packet.has_customer_tag() { TAG } else { 0 };
+        if length > mtu as usize + ETHERNET + tag {
+            let (number, name) = (port.number, &port.settings.name);
+            self.undelivered.push(format!(
+                "output port {number} ({name}): frame of {length} bytes exceeds MTU {mtu}: dropped"
+            ));
+        }
     }
 
     fn describe_one(&mut self, action: &DatapathAction, packet: &TracedPacket) -> String {
@@ -69,6 +90,7 @@ impl<'a> Actions<'a> {
             DatapathAction::PopVlan => "pop_vlan".to_owned(),
             DatapathAction::Output { port, unless_ingress, max_len } => {
                 let name = port_name(self.bridges, *port);
+                self.check_mtu(*port, *max_len, packet);
                 let unless = if *unless_ingress { "" } else { "!" };
                 format!("{}{name}{unless}", cut(max_len))
             }
@@ -141,7 +163,16 @@ fn describe_set(set: &Match, packet: &FlowKey) -> String {
 }
 
 fn port_name(bridges: &BridgeRegistry, datapath: DatapathPort) -> String {
-    let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
-    let mut named = ports.filter(|port| port.datapath == Some(datapath));
-    named.next().map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())
+    let found = find_port(bridges, datapath);
+    found.map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())
 }
+
+fn find_port(bridges: &BridgeRegistry, datapath: DatapathPort) -> Option<&BridgePort> {
+    let mut ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
+    ports.find(|port| port.datapath == Some(datapath))
+}
+
+/// Length of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Length of a VLAN tag.
+const TAG: usize = 4;

@@ -5,13 +5,15 @@
 
 use std::collections::VecDeque;
 
+use shunt_datapath::DropReason;
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
     extract::VlanLimit,
     text::{PortNames, format_key, format_match},
 };
 use shunt_pipeline::{
-    BridgeId, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector, Traversal, Visit,
+    BridgeId, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector, TranslationNote, Traversal,
+    Visit,
     text::{format_actions, format_meter},
 };
 
@@ -21,6 +23,7 @@ use crate::{
     ports::{bridges::Bridges, names::BridgeNames, registry::BridgeRegistry},
     trace::{
         actions::{Actions, TraceContinuation},
+        decisions::decisions_of,
         error::{TRIES, TablesChanged, TraceError},
         flow::read_flow,
         missing_ports::{missing_ingress, missing_ports},
@@ -90,24 +93,24 @@ impl<'a> Tracer<'a> {
         id: BridgeId,
         caches: TracedCaches<'_>,
     ) -> Result<Trace, TablesChanged> {
-        let traversal = self.pipeline.translate_newest(&packet.key);
+        let (traversal, notes) = self.pipeline.explain_newest(&packet.key, None);
         let mut ahead = VecDeque::new();
         let cache = SubTraversalCache::of_threads(caches.threads);
         let sub_traversals = self.explain_in(cache.as_ref(), (&packet.key, None), &traversal)?;
         let nic = caches.nic.and_then(|nic| SubTraversalCache::of_nic(nic, &packet.key));
         let nic_sub_traversals = self.explain_in(nic.as_ref(), (&packet.key, None), &traversal)?;
-        let own = self.explain(&traversal, packet, id, &mut ahead);
+        let own = self.explain(&traversal, &notes, packet, id, &mut ahead);
         let mut trace = Trace { sub_traversals, nic_sub_traversals, ..own };
         while trace.resumed.len() < RESUMED_MAX
             && let Some(TraceContinuation { packet, continuation, reason }) = ahead.pop_front()
         {
             let packet = packet.entering(&continuation);
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
-            let traversal = self.pipeline.resume_newest(&packet.key, &continuation);
+            let (traversal, notes) = self.pipeline.explain_newest(&packet.key, Some(&continuation));
             let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
             let sub_traversals =
                 self.explain_in(cache.as_ref(), (&packet.key, Some(&continuation)), &traversal)?;
-            let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
+            let resumed = self.explain(&traversal, &notes, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, sub_traversals, ..resumed });
         }
         Ok(trace)
@@ -126,15 +129,28 @@ impl<'a> Tracer<'a> {
         cache.map(explain).transpose()
     }
 
-    /// Describes a traversal without its recirculated packets.
+    /// Describes a traversal without its recirculated packets and decisions.
     pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let packet = TracedPacket::new((&traversal.key).into(), None, self.vlan_limit);
-        self.explain(traversal, packet, id, &mut VecDeque::new())
+        self.explain(traversal, &[], packet, id, &mut VecDeque::new())
+    }
+
+    /// Describes a traversal that is valid now, with its decisions.
+    ///
+    /// These are the ones of a translation of its first packet, which decides the same.
+    pub(crate) fn explain_valid(&self, traversal: &Traversal, id: BridgeId) -> Trace {
+        let key = (&traversal.key).into();
+        let (_, mut notes) = self.pipeline.explain_newest(&key, traversal.continuation.as_ref());
+        // A sub-traversal ends before the others.
+        notes.retain(|note| note.visit.is_none_or(|visit| visit < traversal.visits.len()));
+        let packet = TracedPacket::new(key, None, self.vlan_limit);
+        self.explain(traversal, &notes, packet, id, &mut VecDeque::new())
     }
 
     fn explain(
         &self,
         traversal: &Traversal,
+        notes: &[TranslationNote],
         packet: TracedPacket,
         id: BridgeId,
         ahead: &mut VecDeque<TraceContinuation>,
@@ -143,13 +159,14 @@ impl<'a> Tracer<'a> {
         let bridges = self.bridges.lock();
         let mut actions = Actions::new(&bridges, ahead);
         let described = actions.describe(&traversal.actions, packet);
-        let meters = actions.meters();
+        let (meters, undelivered) = actions.finish();
         Trace {
             recirculation: None,
             flow: format_key(&(&traversal.key).into(), &names),
             warnings: Vec::new(),
+            decisions: decisions_of(notes, None, self.pipeline),
             version: traversal.version.number(),
-            visits: self.explain_visits(&bridges, traversal),
+            visits: self.explain_visits(&bridges, traversal, notes),
             groups: self.explain_groups(&bridges, traversal),
             meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
@@ -157,29 +174,38 @@ impl<'a> Tracer<'a> {
             sub_traversals: None,
             nic_sub_traversals: None,
             actions: described,
+            undelivered,
+            drop_reason: drop_reason(traversal),
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
         }
     }
 
     /// Describes the lookups, each with the conjunctions that were tried before it.
-    fn explain_visits(&self, bridges: &BridgeRegistry, traversal: &Traversal) -> Vec<TraceVisit> {
+    fn explain_visits(
+        &self,
+        bridges: &BridgeRegistry,
+        traversal: &Traversal,
+        notes: &[TranslationNote],
+    ) -> Vec<TraceVisit> {
         let (mut visits, mut conjunctions) = (Vec::new(), Vec::new());
-        let mut all = traversal.visits.iter().peekable();
-        while let Some(visit) = all.next() {
+        let mut all = traversal.visits.iter().enumerate().peekable();
+        while let Some((index, visit)) = all.next() {
             if visit.clauses.is_empty() {
                 let conjunctions = std::mem::take(&mut conjunctions);
-                visits.push(self.explain_visit(bridges, visit, conjunctions));
+                let decisions = decisions_of(notes, Some(index), self.pipeline);
+                let own = self.explain_visit(bridges, visit, conjunctions);
+                visits.push(TraceVisit { decisions, ..own });
                 continue;
             }
             let names = BridgeNames::new(self.pipeline, visit.bridge);
-            let second = all.peek().map(|second| second.key.field(FieldId::ConjId));
+            let second = all.peek().map(|(_, second)| second.key.field(FieldId::ConjId));
             conjunctions.push(TraceConjunction {
                 conj_id: second.unwrap_or_default(),
                 clauses: visit.clauses.iter().map(|rule| explain_rule(rule, &names)).collect(),
             });
             // After a second lookup without a result, the search continues.
-            all.next_if(|second| second.rule.is_none());
+            all.next_if(|(_, second)| second.rule.is_none());
         }
         visits
     }
@@ -197,6 +223,7 @@ impl<'a> Tracer<'a> {
             conjunctions,
             rule: visit.rule.as_ref().map(|rule| explain_rule(rule, &names)),
             consulted: describe(&(&visit.key).into(), (&visit.mask).into(), &names),
+            decisions: Vec::new(),
             notes: visit.rule.as_ref().map_or_else(Vec::new, |rule| {
                 missing_ports(
                     rule.instructions.apply.iter().chain(&rule.instructions.write),
@@ -247,6 +274,17 @@ impl<'a> Tracer<'a> {
             }
         }
     }
+}
+
+/// Returns the reason for which packets of a traversal are counted as dropped.
+///
+/// `None` if an action, or a later sub-traversal, may output them.
+fn drop_reason(traversal: &Traversal) -> Option<&'static str> {
+    if !traversal.actions.is_empty() || traversal.next.is_some() {
+        return None;
+    }
+    let cause = DropReason::from(traversal.drop_cause);
+    Some(traversal.error.map_or(cause, DropReason::from).name())
 }
 
 fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {

@@ -1,6 +1,7 @@
 //! Explanations: the trace of one packet, and the reasons why a cache entry exists or was evicted.
 
 pub(crate) mod actions;
+pub(crate) mod decisions;
 pub(crate) mod error;
 pub(crate) mod explain;
 pub(crate) mod flow;

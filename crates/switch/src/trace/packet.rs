@@ -41,6 +41,11 @@ impl TracedPacket {
         self.frame.as_ref().map(Vec::len)
     }
 
+    /// Returns whether the outermost tag is an 802.1Q tag.
+    pub(crate) const fn has_customer_tag(&self) -> bool {
+        self.key.words()[VLAN] >> 48 == 0x8100
+    }
+
     /// Applies an action; returns `false` if the headers do not allow it.
     pub(crate) fn change(&mut self, action: &DatapathAction) -> bool {
         let is_done = match &mut self.frame {

@@ -13,6 +13,8 @@ pub struct Trace {
     pub flow: String,
     /// Warnings about the packet.
     pub warnings: Vec<String>,
+    /// Decisions before the first lookup that rules do not show.
+    pub decisions: Vec<String>,
     /// Version of the tables.
     pub version: u64,
     /// Lookups, in order.
@@ -31,7 +33,11 @@ pub struct Trace {
     pub nic_sub_traversals: Option<TraceSubTraversals>,
     /// Datapath actions; empty if the packet is dropped.
     pub actions: Vec<String>,
-    /// Reason why the translation dropped the packet, if it did.
+    /// Outputs that the output port would drop.
+    pub undelivered: Vec<String>,
+    /// Drop reason, as `shuntctl drops` counts it, if the packet is dropped.
+    pub drop_reason: Option<&'static str>,
+    /// Error that ended the translation, if any.
     pub error: Option<String>,
     /// Traces after each recirculation; only in the trace of the ingress packet.
     pub resumed: Vec<Self>,
@@ -78,6 +84,8 @@ pub struct TraceVisit {
     pub consulted: String,
     /// Warnings about the rule.
     pub notes: Vec<String>,
+    /// Decisions of its actions that the rule does not show, such as those of `NORMAL`.
+    pub decisions: Vec<String>,
 }
 
 /// A conjunction, all clauses of which matched the packet.
@@ -121,6 +129,7 @@ impl Trace {
     fn own_text(&self) -> String {
         let mut text = format!("Flow: {}\n", self.flow);
         text.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}\n")));
+        text += &decided(&self.decisions);
         let mut bridge = "";
         for visit in &self.visits {
             if visit.bridge != bridge {
@@ -155,6 +164,8 @@ impl Trace {
             text.extend(own.as_ref().map(|own| own.to_text(title)));
         }
         text += &format!("Datapath actions: {actions}\n");
+        text += &noted(&self.undelivered);
+        text.extend(self.drop_reason.map(|reason| format!("Drop reason: {reason}\n")));
         if let Some(error) = &self.error {
             text += &format!("Dropped: {error}\n");
         }
@@ -174,12 +185,17 @@ impl TraceVisit {
             Some(rule) => format!("{}\n    {}\n", rule.to_text(), rule.actions),
             None => "No match.\n    drop\n".to_owned(),
         };
-        text + &noted(&self.notes)
+        text + &decided(&self.decisions) + &noted(&self.notes)
     }
 }
 
 /// State of a packet that megaflows with packet-ins and recirculations depend on.
 const KEPT_STATE: &str = "registers, metadata and tunnel fields of the packet";
+
+/// Returns decisions, one line each.
+fn decided(decisions: &[String]) -> String {
+    decisions.iter().map(|decision| format!("     -> {decision}\n")).collect()
+}
 
 /// Returns notes, one line each.
 fn noted(notes: &[String]) -> String {

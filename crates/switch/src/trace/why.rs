@@ -75,6 +75,10 @@ pub struct LiveEntry {
     pub status: EntryStatus,
     /// Version of its translation.
     pub version: u64,
+    /// Drop reason, if its packets are dropped.
+    pub drop_reason: Option<&'static str>,
+    /// Decisions before the first lookup that rules do not show.
+    pub decisions: Vec<String>,
     /// Lookups that must return the same results.
     pub visits: Vec<TraceVisit>,
     /// Objects that must not change.
@@ -202,10 +206,12 @@ impl<'a> EntryReader<'a> {
     }
 
     fn explain_live(&self, entry: &DumpedEntry) -> LiveEntry {
-        let mut trace = self.explain_entry(entry);
+        let mut trace = self.tracer.explain_valid(&entry.traversal, bridge_of(entry));
         let reads = entry.traversal.reads.iter().map(|object| self.explain_object(*object));
         LiveEntry {
             version: trace.version,
+            drop_reason: trace.drop_reason,
+            decisions: std::mem::take(&mut trace.decisions),
             visits: std::mem::take(&mut trace.visits),
             reads: reads.collect(),
             status: self.entry_status(entry, trace),

@@ -291,6 +291,10 @@ impl Port for Wire {
         true
     }
 
+    fn mtu(&self) -> Option<u32> {
+        Some(1500)
+    }
+
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 1, 1]
     }

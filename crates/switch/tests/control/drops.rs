@@ -33,6 +33,16 @@ async fn losses_of_ports_add_up_to_the_totals() {
 }
 
 #[tokio::test]
+async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    port.send(&frame(1));
+    until(|| bench.switch.drops().total() == 1).await;
+    assert_eq!(bench.switch.drops().dropped, [("flood_without_ports", 1)]);
+}
+
+#[tokio::test]
 async fn a_bridge_without_rules_is_named() {
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;

@@ -4,11 +4,11 @@ use shunt_flow::testing::packet::PacketBuilder;
 use shunt_ofproto::message::Message;
 use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
-    Config, Trace,
-    config::{CacheKind, PolicyName},
+    Config, Trace, Why,
+    config::{CacheKind, PolicyName, PortOptions},
 };
 
-use crate::bench::Bench;
+use crate::bench::{Bench, frame, until};
 
 /// Returns a bridge with ports p1 to p3 and these rules.
 async fn bench(rules: &[&str]) -> Bench {
@@ -98,6 +98,74 @@ async fn a_trace_shows_what_the_switch_would_learn() {
         "Learns: 02:00:00:00:00:01 is at port p1 in VLAN 0",
     ];
     assert_eq!(lines, expected);
+}
+
+/// Returns the lines of a trace that begin with one of these words.
+fn lines_with(text: &str, words: &[&str]) -> Vec<String> {
+    let is_shown = |line: &&str| words.iter().any(|word| line.trim_start().starts_with(word));
+    text.lines().filter(is_shown).map(|line| line.trim().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_trace_explains_normal() {
+    let bench = bench(&["actions=NORMAL"]).await;
+    let vlans = PortOptions { name: "p1".to_owned(), tag: Some(10), ..PortOptions::default() };
+    bench.switch.set_vlans(vlans).await.unwrap();
+    let lines = |flow: &str| lines_with(&trace(&bench, flow), &["->", "Drop reason"]);
+    let from_1 = "in_port=p1,dl_src=02:00:00:00:00:01";
+    assert_eq!(
+        lines(&format!("{from_1},dl_vlan=20,dl_dst=02:00:00:00:00:02")),
+        [
+            "-> NORMAL: the packet is tagged with VLAN 20, and port 1 (p1) is an access port of VLAN 10: dropped",
+            "Drop reason: vlan_not_allowed",
+        ]
+    );
+    assert_eq!(
+        lines(&format!("{from_1},dl_dst=01:80:c2:00:00:00")),
+        [
+            "-> NORMAL: destination 01:80:c2:00:00:00 is reserved, bridges do not forward it: dropped",
+            "Drop reason: reserved_destination",
+        ]
+    );
+    let flood = lines(&format!("{from_1},dl_dst=02:00:00:00:00:02"));
+    assert_eq!(flood, ["-> NORMAL: the destination is unknown: flooded in VLAN 10"]);
+}
+
+#[tokio::test]
+async fn why_names_the_decision_of_an_entry() {
+    let bench = Bench::start(1).await;
+    let (one, _two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    let mut reserved = frame(1);
+    reserved[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
+    one.send(&reserved);
+    until(|| bench.switch.drops().dropped == [("reserved_destination", 1)]).await;
+    let entries = bench.switch.entries(1).await.entries;
+    let Why::Live(live) = bench.switch.why(&entries[0].entry).await.unwrap() else {
+        panic!("the entry is valid")
+    };
+    assert_eq!(live.drop_reason, Some("reserved_destination"));
+    let decision =
+        "NORMAL: destination 01:80:c2:00:00:00 is reserved, bridges do not forward it: dropped";
+    assert_eq!(live.visits[0].decisions, [decision]);
+}
+
+#[tokio::test]
+async fn a_trace_shows_a_frame_longer_than_the_mtu() {
+    let bench = bench(&["actions=output:p2,push_vlan:0x8100,output:p3"]).await;
+    let of_length = |length: usize| {
+        let mut frame = frame(1);
+        frame.resize(length, 0);
+        lines_with(&trace(&bench, &format!("in_port=p1 {}", digits(&frame))), &[">> output"])
+    };
+    assert_eq!(of_length(1514), Vec::<String>::new(), "a tag is not counted");
+    assert_eq!(
+        of_length(1614),
+        [
+            ">> output port 2 (p2): frame of 1614 bytes exceeds MTU 1500: dropped",
+            ">> output port 3 (p3): frame of 1618 bytes exceeds MTU 1500: dropped",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -176,6 +176,10 @@ impl Port for AfPacket {
         new_name(self.device.as_str(), self.index)
     }
 
+    fn mtu(&self) -> Option<u32> {
+        sys::mtu(self.control.as_fd(), &self.device).ok()
+    }
+
     fn mac(&self) -> [u8; 6] {
         self.mac
     }

@@ -17,7 +17,11 @@ use shunt_flow::{FieldId, PortNo, layout::word};
 
 use super::output::Egress;
 use crate::{
-    bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
+    bridges::{
+        mac_table::MacSighting,
+        port::{PortInfo, PortKind},
+        port_vlans::VlanMode,
+    },
     learn::learning::Learning,
     translate::{agenda::AgendaStep, working_packet::WorkingPacket},
     traversals::{
@@ -103,6 +107,7 @@ pub(in crate::translate) fn normal_flood<'a>(
     let is_tagged_twice = egress.packet.key().words()[VLAN] & INNER_ID != 0;
     let is_reached = port.number != ingress
         && !port.config.no_flood
+        && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
         && !(is_tagged_twice && is_access(port));
     if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }

@@ -106,7 +106,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         mut flood: Flood<'a>,
     ) -> Result<(), TraversalError> {
         let Some(port) = flood.rest.next() else { return Ok(()) };
-        let is_reached = flood.to_all || !port.config.no_flood;
+        let is_reached = (flood.to_all || !port.config.no_flood) && port.kind != PortKind::Unbound;
         self.agenda.push(AgendaStep::Flood(flood));
         if is_reached { self.output_to(port, None) } else { Ok(()) }
     }

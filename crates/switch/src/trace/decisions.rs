@@ -1,0 +1,89 @@
+//! Decisions that rules do not show, as text: port settings, groups, and NORMAL.
+
+use shunt_flow::{PortNo, text::PortNames};
+use shunt_pipeline::{NotedDecision, Pipeline, TranslationNote, VlanMode};
+
+use crate::ports::names::BridgeNames;
+
+/// Returns the decisions of one visit; `None`: those without a visit.
+pub(crate) fn decisions_of(
+    notes: &[TranslationNote],
+    visit: Option<usize>,
+    pipeline: &Pipeline,
+) -> Vec<String> {
+    let own = notes.iter().filter(|note| note.visit == visit);
+    own.filter_map(|note| text(note.decision, &BridgeNames::new(pipeline, note.bridge))).collect()
+}
+
+/// Returns a decision as text.
+///
+/// `None` if another line of the trace shows it.
+fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
+    let port = |number: PortNo| named(number, names);
+    Some(match decision {
+        NotedDecision::IngressPortDisabled(own) => {
+            format!("{}: a controller disabled receiving, dropped", port(own))
+        }
+        NotedDecision::OutputPortDisabled(own) => {
+            format!("{}: a controller disabled sending, not sent", port(own))
+        }
+        // The actions show a port that does not exist.
+        NotedDecision::OutputPortMissing(own) if !names.has(own) => return None,
+        NotedDecision::OutputPortMissing(own) => {
+            format!("{}: no device or peer, not sent", port(own))
+        }
+        NotedDecision::Hairpin(own) => format!("{} is the ingress port, not sent", port(own)),
+        NotedDecision::PacketInDisabled(own) => {
+            format!("{}: a controller disabled packet-ins, not sent to controllers", port(own))
+        }
+        NotedDecision::TtlExpired => "the TTL is used up: later actions are skipped".to_owned(),
+        NotedDecision::NoLiveBucket(group) => {
+            format!("group {group}: it does not exist, or has no live bucket")
+        }
+        NotedDecision::UnknownIngressPort(own) => {
+            format!("NORMAL: the bridge has no port {own}, dropped")
+        }
+        NotedDecision::VlanNotAllowed { port: own, vlan, mode } => {
+            let frame =
+                if vlan == 0 { "untagged".to_owned() } else { format!("tagged with VLAN {vlan}") };
+            let accepts = match mode {
+                VlanMode::Access(own) => format!("is an access port of VLAN {own}"),
+                VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => {
+                    format!("does not carry VLAN {vlan}")
+                }
+            };
+            format!("NORMAL: the packet is {frame}, and {} {accepts}: dropped", port(own))
+        }
+        NotedDecision::UnparsedVlanTag => {
+            "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
+        }
+        NotedDecision::ReservedDestination(mac) => {
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            format!("NORMAL: destination {mac} is reserved, bridges do not forward it: dropped")
+        }
+        NotedDecision::SourceIsDestination => {
+            "NORMAL: source and destination are the same address: dropped".to_owned()
+        }
+        NotedDecision::LearnedOnIngressPort { port: own, vlan } => format!(
+            "NORMAL: the destination was learned on {}, the ingress port, in VLAN {vlan}: dropped",
+            port(own)
+        ),
+        NotedDecision::Learned { port: own, vlan } => {
+            format!("NORMAL: the destination was learned on {} in VLAN {vlan}", port(own))
+        }
+        NotedDecision::Flood { vlan, is_group: true } => {
+            format!("NORMAL: the destination is a group address: flooded in VLAN {vlan}")
+        }
+        NotedDecision::Flood { vlan, is_group: false } => {
+            format!("NORMAL: the destination is unknown: flooded in VLAN {vlan}")
+        }
+    })
+}
+
+/// Returns the number and the name of a port.
+fn named(number: PortNo, names: &BridgeNames) -> String {
+    match names.name(number) {
+        Some(name) => format!("port {number} ({name})"),
+        None => format!("port {number}"),
+    }
+}
