@@ -5,7 +5,7 @@ use shunt_flow::text::nearest_of;
 use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, forwarding, generation, gigaflow, live, megaflows, misses,
-    nic_push, pipeline, slow_path, updates, workloads,
+    nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -233,6 +233,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[],
         prepare: NOTHING,
         run: gigaflow::forwarding::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "nuevomatch-forwarding",
+        title: "NuevoMatch: forwarding on one core with hundreds of masks",
+        what: "Cycles per packet through rule sets of ClassBench, as installed, against OVS-DPDK",
+        source: "own experiment, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: nuevomatch::forwarding::run,
         run_part: NO_PARTS,
     },
     Experiment {

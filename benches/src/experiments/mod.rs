@@ -13,6 +13,7 @@ mod loaded;
 pub(crate) mod megaflows;
 pub(crate) mod misses;
 pub(crate) mod nic_push;
+pub(crate) mod nuevomatch;
 pub(crate) mod pipeline;
 pub(crate) mod regress;
 pub(crate) mod set_up;

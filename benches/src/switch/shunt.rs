@@ -123,9 +123,10 @@ impl Drop for Shunt {
 fn caches(setup: &Setup) -> String {
     let mut text = String::new();
     text.push_str(match setup.caches {
-        FrontCaches::Usual | FrontCaches::Signature => "",
+        FrontCaches::Usual => "",
+        FrontCaches::Signature => "exact_entries = 0\n",
         FrontCaches::Both => "exact_entries = 131072\n",
-        FrontCaches::Nothing => "exact_entries = 0\n",
+        FrontCaches::Nothing => "exact_entries = 0\nsignature_entries = 0\n",
     });
     if setup.keeps_entries {
         let room = setup.entries_max.unwrap_or(1_000_000);

@@ -42,8 +42,7 @@ pub enum FrontCaches {
     /// For Open vSwitch this is its exact-match cache (EMC), which takes one new flow in a hundred.
     #[default]
     Usual,
-    /// Open vSwitch's signature cache (SMC) only.
-    /// Shunt has none, and uses its default instead.
+    /// The signature cache only.
     Signature,
     /// Both caches of Open vSwitch; for Shunt an exact-match cache of 131,072 flows.
     Both,

@@ -1,0 +1,3 @@
+//! NuevoMatch experiments: classification by learned indexes.
+
+pub(crate) mod forwarding;
