@@ -253,7 +253,7 @@ fn descent_lowers_the_errors() {
     assert!(with < without, "{with} with descent, {without} without");
 }
 
-/// Later attempts are used: they lower the errors where the first attempt is not good enough.
+/// Later attempts lower the errors if the first one is not good enough.
 #[test]
 fn more_attempts_lower_the_errors() {
     let starts = uniform_starts(1500);
