@@ -4,9 +4,13 @@ use crate::shell::{TaskError, cargo, root, run};
 
 /// Runs the models with a separate target folder: `--cfg loom` rebuilds everything.
 pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
-    let arguments = ["test", "--release", "--package", "shunt-datapath", "--lib"];
-    run(cargo(&arguments)
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("LOOM_MAX_PREEMPTIONS", "3")
-        .env("CARGO_TARGET_DIR", root().join("target/loom")))
+    // The other tests of nuevomatch have no model.
+    let models = [&["shunt-datapath", "--lib"][..], &["shunt-nuevomatch", "--lib", "live::twins"]];
+    models.into_iter().try_for_each(|model| {
+        let arguments = [&["test", "--release", "--package"], model].concat();
+        run(cargo(&arguments)
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("LOOM_MAX_PREEMPTIONS", "3")
+            .env("CARGO_TARGET_DIR", root().join("target/loom")))
+    })
 }

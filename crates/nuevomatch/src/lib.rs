@@ -9,7 +9,7 @@
 //! [`NuevoMatch`] is the classifier: of the rules that match a key, the one with the smallest
 //! priority wins. Rules that no iSet holds are in a remainder: a list, or hash tables.
 //! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
-//! verifies them.
+//! verifies them. [`LiveNuevoMatch`] changes while other threads look up, and rebuilds in a thread.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).
@@ -46,13 +46,22 @@ mod remainder;
 
 mod classifier;
 
+mod classbench;
+mod live;
+mod sync;
+
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
+pub use classbench::{ClassBenchError, parse_classbench};
 pub use classifier::{
     BestMatch, BucketCapacity, NuevoMatch, NuevoMatchSettings, NuevoMatchStatistics, SetStatistics,
 };
 pub use error::Error;
 pub use index::{LinearSegments, SegmentSettings, StartIndex, StaticTree};
+pub use live::{
+    LiveNuevoMatch, LiveReader, LiveSettings, LiveStatistics, RuleUpdate, Trainer, TrainerState,
+    UpdatePolicy,
+};
 pub use partition::PartitionSettings;
 pub use rule::{FieldMatch, PRIORITY_MAX, PriorityRule};
 pub use schema::{FIELD_BITS_MAX, KeySchema, LANE_BITS_MAX};

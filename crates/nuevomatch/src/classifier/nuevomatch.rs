@@ -263,6 +263,12 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         self.len() == 0
     }
 
+    /// Returns the number of rules in the remainder.
+    #[must_use]
+    pub fn remainder_len(&self) -> usize {
+        self.remainder.len()
+    }
+
     /// Returns the sizes of the iSets and of the remainder.
     #[must_use]
     pub fn statistics(&self) -> NuevoMatchStatistics {

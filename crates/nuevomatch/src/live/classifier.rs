@@ -1,0 +1,333 @@
+//! The writer of a live classifier: changes, rebuilds, and the replay of changes.
+//!
+//! A rebuild takes the rules, builds without any lock, and then replays the changes that were made
+//! meanwhile on the new classifier. After the replay the new one equals the old one, so readers
+//! may use either during the swap.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{
+    reader::LiveReader,
+    statistics::{LiveStatistics, TrainerState},
+    trainer::Trainer,
+    twins::Twins,
+};
+use crate::{
+    Error, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, StartIndex, StaticTree,
+};
+
+/// The time at which an inserted rule becomes visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdatePolicy {
+    /// At once: into a bucket with room, or into the remainder.
+    #[default]
+    Instant,
+    /// With the next rebuild, all together. Removals are visible at once all the same.
+    Delayed,
+}
+
+/// Settings of a [`LiveNuevoMatch`].
+#[derive(Clone, Debug)]
+pub struct LiveSettings<S = ()> {
+    /// Settings of each build.
+    pub nuevomatch: NuevoMatchSettings,
+    /// Settings of the index over starts.
+    pub index: S,
+    /// The time at which an inserted rule becomes visible.
+    pub policy: UpdatePolicy,
+    /// Share of rules in the remainder from which a rebuild is due, in permille.
+    pub remainder_permille_max: usize,
+}
+
+impl<S: Default> Default for LiveSettings<S> {
+    fn default() -> Self {
+        Self {
+            nuevomatch: NuevoMatchSettings::default(),
+            index: S::default(),
+            policy: UpdatePolicy::default(),
+            remainder_permille_max: 100,
+        }
+    }
+}
+
+/// One change of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleUpdate<const N: usize> {
+    /// Adds a rule.
+    Insert(PriorityRule<N>),
+    /// Removes a rule that equals this one.
+    Remove(PriorityRule<N>),
+}
+
+/// A classifier that changes while other threads look up.
+///
+/// ```
+/// use shunt_nuevomatch::{
+///     FieldMatch, KeySchema, LiveNuevoMatch, LiveSettings, PriorityRule, RuleUpdate,
+/// };
+///
+/// let schema = KeySchema::new(&[32])?;
+/// let live = LiveNuevoMatch::<1>::new(&schema, &[], LiveSettings::default())?;
+/// let reader = live.reader();
+/// let rule = PriorityRule::new(&schema, &[FieldMatch::Exact(7)], 0, 42)?;
+/// assert_eq!(live.apply(&[RuleUpdate::Insert(rule)]), 1);
+/// assert_eq!(reader.lookup(&[7]).map(|best| best.value), Some(42));
+/// live.rebuild()?;
+/// assert_eq!(reader.lookup(&[7]).map(|best| best.value), Some(42));
+/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LiveNuevoMatch<const N: usize, I: StartIndex = StaticTree> {
+    shared: Arc<Shared<N, I>>,
+}
+
+/// The parts that the trainer thread uses too.
+#[derive(Debug)]
+pub(super) struct Shared<const N: usize, I: StartIndex> {
+    schema: KeySchema,
+    settings: LiveSettings<I::Settings>,
+    twins: Arc<Twins<NuevoMatch<N, I>>>,
+    writer: Mutex<LiveWriter<N>>,
+    /// Signals the trainer that a rebuild may be due, or that it must stop.
+    pub(super) due: Condvar,
+    /// At most one rebuild runs.
+    rebuilding: Mutex<()>,
+}
+
+/// The state of the one writer at a time.
+#[derive(Debug, Default)]
+pub(super) struct LiveWriter<const N: usize> {
+    /// Inserted rules that are not visible, under the delayed policy.
+    pending: Vec<PriorityRule<N>>,
+    /// Pending rules that a running rebuild makes visible.
+    training: Vec<PriorityRule<N>>,
+    /// The visible changes since the running rebuild took the rules.
+    log: Option<Vec<RuleUpdate<N>>>,
+    /// Number of rules that the last build left in the remainder.
+    remainder_built: usize,
+    rebuilds: u64,
+    rebuild_errors: u64,
+    pub(super) trainer: TrainerState,
+    /// True if the trainer must stop.
+    pub(super) stops: bool,
+}
+
+impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
+    /// Builds the first classifier.
+    ///
+    /// # Errors
+    ///
+    /// As [`NuevoMatch::build`].
+    pub fn new(
+        schema: &KeySchema,
+        rules: &[PriorityRule<N>],
+        settings: LiveSettings<I::Settings>,
+    ) -> Result<Self, Error> {
+        let first = NuevoMatch::build_with(schema, rules, &settings.nuevomatch, &settings.index)?;
+        let remainder_built = first.remainder_len();
+        let shared = Shared {
+            schema: schema.clone(),
+            settings,
+            twins: Arc::new(Twins::new(first)),
+            writer: Mutex::new(LiveWriter { remainder_built, ..LiveWriter::default() }),
+            due: Condvar::new(),
+            rebuilding: Mutex::new(()),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns a reader for another thread.
+    #[must_use]
+    pub fn reader(&self) -> LiveReader<N, I> {
+        LiveReader::new(Arc::clone(&self.shared.twins))
+    }
+
+    /// Applies changes in order, and returns how many had an effect.
+    ///
+    /// Without effect are the removal of a rule that is not there, and a rule of another schema.
+    /// Readers see all of the changes or none, except insertions under the delayed policy.
+    pub fn apply(&self, changes: &[RuleUpdate<N>]) -> usize {
+        self.shared.apply(changes)
+    }
+
+    /// Rebuilds now, on this thread. Pending rules become visible together.
+    ///
+    /// # Errors
+    ///
+    /// As [`NuevoMatch::build`]. The rules stay as they are, and pending rules stay pending.
+    pub fn rebuild(&self) -> Result<(), Error> {
+        self.shared.rebuild()
+    }
+
+    /// Starts a thread that rebuilds whenever it is due.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot start a thread.
+    pub fn spawn_trainer(&self) -> std::io::Result<Trainer<N, I>>
+    where
+        I: 'static,
+        I::Settings: Send + Sync,
+    {
+        Trainer::spawn(Arc::clone(&self.shared))
+    }
+
+    /// Returns the state of the classifier.
+    #[must_use]
+    pub fn statistics(&self) -> LiveStatistics {
+        let writer = self.shared.lock();
+        LiveStatistics {
+            current: self.shared.twins.read(NuevoMatch::statistics),
+            pending: writer.pending.len() + writer.training.len(),
+            rebuilds: writer.rebuilds,
+            rebuild_errors: writer.rebuild_errors,
+            trainer: writer.trainer.clone(),
+        }
+    }
+}
+
+impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
+    /// Locks the writer. A panic of another writer leaves its state whole.
+    pub(super) fn lock(&self) -> MutexGuard<'_, LiveWriter<N>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, changes: &[RuleUpdate<N>]) -> usize {
+        let mut writer = self.lock();
+        let (mut effects, visible) = match self.settings.policy {
+            UpdatePolicy::Instant => (0, None),
+            UpdatePolicy::Delayed => {
+                let (effects, visible) = writer.take_delayed(changes);
+                (effects, Some(visible))
+            }
+        };
+        let visible = visible.as_deref().unwrap_or(changes);
+        if !visible.is_empty() {
+            effects += self.twins.update(|classifier| {
+                visible.iter().filter(|change| change.apply(classifier)).count()
+            });
+            if let Some(log) = &mut writer.log {
+                log.extend_from_slice(visible);
+            }
+        }
+        drop(writer);
+        self.due.notify_one();
+        effects
+    }
+
+    /// Returns whether a rebuild is due.
+    pub(super) fn is_due(&self, writer: &LiveWriter<N>) -> bool {
+        let (remainder, rules) =
+            self.twins.read(|classifier| (classifier.remainder_len(), classifier.len()));
+        // Rules that no iSet can hold do not make another rebuild due.
+        let is_new = remainder > writer.remainder_built + writer.remainder_built / 2;
+        let is_large = remainder * 1000 > rules * self.settings.remainder_permille_max;
+        !writer.pending.is_empty() || is_large && is_new && remainder >= REMAINDER_RULES_MIN
+    }
+
+    pub(super) fn rebuild(&self) -> Result<(), Error> {
+        let _only = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = {
+            let mut writer = self.lock();
+            writer.training = std::mem::take(&mut writer.pending);
+            writer.log = Some(Vec::new());
+            let mut rules = self.twins.read(NuevoMatch::rules);
+            rules.extend_from_slice(&writer.training);
+            rules
+        };
+        let mut attempt = Attempt { shared: self, is_complete: false };
+        let LiveSettings { nuevomatch, index, .. } = &self.settings;
+        let built = NuevoMatch::build_with(&self.schema, &rules, nuevomatch, index);
+        drop(rules);
+        let mut copies = built.map(|built| [built.clone(), built])?;
+        let mut writer = self.lock();
+        let log = writer.log.take().unwrap_or_default();
+        for copy in &mut copies {
+            log.iter().for_each(|change| {
+                change.apply(copy);
+            });
+        }
+        writer.remainder_built = copies[0].remainder_len();
+        let mut copies = copies.into_iter();
+        self.twins.update(|classifier| {
+            // There is one for each of the two.
+            if let Some(copy) = copies.next() {
+                *classifier = copy;
+            }
+        });
+        writer.training.clear();
+        writer.rebuilds += 1;
+        attempt.is_complete = true;
+        Ok(())
+    }
+}
+
+/// A rebuild.
+///
+/// If it ends early, by an error or a panic, its rules become pending again.
+struct Attempt<'a, const N: usize, I: StartIndex + Clone> {
+    shared: &'a Shared<N, I>,
+    is_complete: bool,
+}
+
+impl<const N: usize, I: StartIndex + Clone> Drop for Attempt<'_, N, I> {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let mut writer = self.shared.lock();
+            writer.restore_training();
+            writer.rebuild_errors += 1;
+        }
+    }
+}
+
+/// Rules in the remainder below which no rebuild is due.
+const REMAINDER_RULES_MIN: usize = 64;
+
+impl<const N: usize> LiveWriter<N> {
+    /// Puts insertions aside.
+    ///
+    /// Returns the effects so far and the changes that are visible at once.
+    fn take_delayed(&mut self, changes: &[RuleUpdate<N>]) -> (usize, Vec<RuleUpdate<N>>) {
+        let (mut effects, mut visible) = (0, Vec::new());
+        for change in changes {
+            match change {
+                RuleUpdate::Insert(rule) => {
+                    self.pending.push(*rule);
+                    effects += 1;
+                }
+                RuleUpdate::Remove(rule) => {
+                    let is_same = |other: &PriorityRule<N>| other == rule;
+                    if let Some(at) = self.pending.iter().position(is_same) {
+                        self.pending.swap_remove(at);
+                        effects += 1;
+                    } else if let Some(at) = self.training.iter().position(is_same) {
+                        // The rebuild has the rule: its copy loses it before the swap.
+                        self.training.swap_remove(at);
+                        self.log.get_or_insert_default().push(*change);
+                        effects += 1;
+                    } else {
+                        visible.push(*change);
+                    }
+                }
+            }
+        }
+        (effects, visible)
+    }
+
+    /// Makes the rules of a rebuild that did not complete pending again.
+    fn restore_training(&mut self) {
+        let training = std::mem::take(&mut self.training);
+        self.pending.splice(0..0, training);
+        self.log = None;
+    }
+}
+
+impl<const N: usize> RuleUpdate<N> {
+    /// Applies the change, and returns whether it had an effect.
+    fn apply<I: StartIndex>(&self, classifier: &mut NuevoMatch<N, I>) -> bool {
+        match self {
+            Self::Insert(rule) => classifier.insert(rule),
+            Self::Remove(rule) => classifier.remove(rule),
+        }
+    }
+}

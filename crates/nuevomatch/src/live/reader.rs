@@ -1,0 +1,45 @@
+//! The readers of a live classifier.
+
+use std::sync::Arc;
+
+use super::twins::Twins;
+use crate::{BestMatch, NuevoMatch, StartIndex, StaticTree};
+
+/// A reader of a [`LiveNuevoMatch`](crate::LiveNuevoMatch).
+///
+/// Each thread clones its own.
+///
+/// A lookup never waits for a change. A batch sees one state of the rules.
+#[derive(Debug)]
+pub struct LiveReader<const N: usize, I = StaticTree> {
+    twins: Arc<Twins<NuevoMatch<N, I>>>,
+}
+
+impl<const N: usize, I> Clone for LiveReader<N, I> {
+    fn clone(&self) -> Self {
+        Self { twins: Arc::clone(&self.twins) }
+    }
+}
+
+impl<const N: usize, I: StartIndex + Clone> LiveReader<N, I> {
+    pub(super) fn new(twins: Arc<Twins<NuevoMatch<N, I>>>) -> Self {
+        Self { twins }
+    }
+
+    /// Returns the rule that wins for a key.
+    #[must_use]
+    pub fn lookup(&self, key: &[u32; N]) -> Option<BestMatch> {
+        self.twins.read(|classifier| classifier.lookup(key))
+    }
+
+    /// Writes the rule that wins for each key, all by the same rules.
+    ///
+    /// A change waits for the longest running batch: give a few dozen keys at once.
+    ///
+    /// # Panics
+    ///
+    /// If `best` is shorter than `keys`.
+    pub fn lookup_batch(&self, keys: &[[u32; N]], best: &mut [Option<BestMatch>]) {
+        self.twins.read(|classifier| classifier.lookup_batch(keys, best));
+    }
+}

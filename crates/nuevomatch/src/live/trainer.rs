@@ -1,0 +1,89 @@
+//! The thread that rebuilds a live classifier.
+
+use std::{
+    fmt,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use super::{classifier::Shared, statistics::TrainerState};
+use crate::{StartIndex, StaticTree};
+
+/// A thread that rebuilds whenever it is due. Dropping it stops the thread.
+///
+/// If the thread dies, [`LiveStatistics`](crate::LiveStatistics) say so. Lookups and changes go on.
+pub struct Trainer<const N: usize, I: StartIndex + Clone = StaticTree> {
+    shared: Arc<Shared<N, I>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<const N: usize, I: StartIndex + Clone> fmt::Debug for Trainer<N, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainer").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+impl<const N: usize, I: StartIndex + Clone> Trainer<N, I> {
+    pub(super) fn spawn(shared: Arc<Shared<N, I>>) -> std::io::Result<Self>
+    where
+        I: 'static,
+        I::Settings: Send + Sync,
+    {
+        {
+            let mut writer = shared.lock();
+            writer.stops = false;
+            writer.trainer = TrainerState::Idle;
+        }
+        let runs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("nuevomatch".into()).spawn(move || {
+            let mut life = TrainerLife { shared: &*runs, state: TrainerState::Died };
+            run(&runs);
+            life.state = TrainerState::Absent;
+        });
+        Ok(Self { shared, thread: Some(thread?) })
+    }
+}
+
+impl<const N: usize, I: StartIndex + Clone> Drop for Trainer<N, I> {
+    fn drop(&mut self) {
+        self.shared.lock().stops = true;
+        self.shared.due.notify_all();
+        // A thread that died has said so in the statistics.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Writes the state of the thread when it ends, also by a panic.
+struct TrainerLife<'a, const N: usize, I: StartIndex + Clone> {
+    shared: &'a Shared<N, I>,
+    state: TrainerState,
+}
+
+impl<const N: usize, I: StartIndex + Clone> Drop for TrainerLife<'_, N, I> {
+    fn drop(&mut self) {
+        self.shared.lock().trainer = self.state.clone();
+    }
+}
+
+fn run<const N: usize, I: StartIndex + Clone>(shared: &Shared<N, I>) {
+    loop {
+        {
+            let mut writer = shared.lock();
+            while !writer.stops && !shared.is_due(&writer) {
+                let waited = shared.due.wait(writer);
+                writer = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            if writer.stops {
+                return;
+            }
+            writer.trainer = TrainerState::Building;
+        }
+        // A refused rebuild is counted; the next change tries again.
+        let is_refused = shared.rebuild().is_err();
+        let mut writer = shared.lock();
+        writer.trainer = TrainerState::Idle;
+        if is_refused && !writer.stops {
+            drop(shared.due.wait(writer));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Two copies of a value: readers use one while the writer changes the other.
+//!
+//! A change has three steps: it is made on the idle copy, that copy becomes the active one, and the
+//! change is made on the other copy. Readers never wait:
+//!
+//! - A reader loads the number of the active copy and tries to lock that copy for reading.
+//! - The attempt fails only if the writer holds or awaits the copy. Then another copy is active
+//!   since, so the reader loads the number again.
+//! - A reader that has the lock loads the number once more. If the copy is not active any more, it
+//!   may have a change that is not visible yet, so the reader starts again.
+//!
+//! The writer waits for readers that still use the copy that was active before. They hold it for one
+//! batch.
+
+use std::sync::{PoisonError, TryLockError};
+
+use crate::sync::{AtomicUsize, Ordering, ReadLock};
+
+/// Two copies of a value for one writer and any number of readers.
+#[derive(Debug)]
+pub(super) struct Twins<T> {
+    copies: [ReadLock<T>; 2],
+    active: AtomicUsize,
+    /// Not 0 for a copy in which a change has not ended. Only the writer reads it.
+    incomplete: [AtomicUsize; 2],
+}
+
+impl<T: Clone> Twins<T> {
+    pub(super) fn new(value: T) -> Self {
+        let copies = [ReadLock::new(value.clone()), ReadLock::new(value)];
+        Self { copies, active: AtomicUsize::new(0), incomplete: [0, 0].map(AtomicUsize::new) }
+    }
+
+    /// Reads the active copy. Never waits for the writer.
+    pub(super) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        loop {
+            // Acquire: pairs with the release in `update`.
+            let active = self.active.load(Ordering::Acquire);
+            let copy = match self.copies[active].try_read() {
+                Ok(copy) => Some(copy),
+                // A change panicked in this copy. If the copy is active, it was completed since.
+                Err(TryLockError::Poisoned(copy)) => Some(copy.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            // A copy that is not active any more may have a change that is not visible yet.
+            let is_active = |_: &_| self.active.load(Ordering::Acquire) == active;
+            if let Some(copy) = copy.filter(is_active) {
+                return read(&copy);
+            }
+            std::hint::spin_loop();
+            #[cfg(loom)]
+            loom::thread::yield_now();
+        }
+    }
+
+    /// Changes both copies alike. The caller is the only writer.
+    ///
+    /// The change is visible to every read that starts after the return. A read sees all of it or
+    /// nothing.
+    pub(super) fn update<R>(&self, mut change: impl FnMut(&mut T) -> R) -> R {
+        let active = self.active.load(Ordering::Relaxed);
+        let idle = 1 - active;
+        self.change(idle, &mut change);
+        // Release: a reader that loads the number sees the changed copy.
+        self.active.store(idle, Ordering::Release);
+        self.change(active, &mut change)
+    }
+
+    /// Changes one copy, which is not active.
+    ///
+    /// A copy in which a change panicked becomes one of the other copy first.
+    fn change<R>(&self, at: usize, change: &mut impl FnMut(&mut T) -> R) -> R {
+        let mut copy = self.copies[at].write().unwrap_or_else(PoisonError::into_inner);
+        if self.incomplete[at].swap(1, Ordering::Relaxed) != 0 {
+            let other = self.copies[1 - at].write().unwrap_or_else(PoisonError::into_inner);
+            *copy = other.clone();
+        }
+        let result = change(&mut copy);
+        self.incomplete[at].store(0, Ordering::Relaxed);
+        result
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_visible_after_its_return() {
+        let twins = Twins::new(vec![1]);
+        for value in 2..6 {
+            twins.update(|copy| copy.push(value));
+            assert_eq!(twins.read(Vec::len), value);
+        }
+        assert_eq!(twins.read(Clone::clone), [1, 2, 3, 4, 5]);
+    }
+
+    /// A change that panics is visible nowhere, and the next change works.
+    #[test]
+    fn an_incomplete_change_is_never_read() {
+        let twins = Twins::new(vec![1]);
+        let change = AssertUnwindSafe(|| {
+            twins.update(|copy| {
+                copy.clear();
+                assert!(!copy.is_empty(), "a change that fails in the middle");
+            });
+        });
+        assert!(catch_unwind(change).is_err());
+        assert_eq!(twins.read(Clone::clone), [1]);
+        twins.update(|copy| copy.push(2));
+        assert_eq!(twins.read(Clone::clone), [1, 2]);
+        twins.update(|copy| copy.push(3));
+        assert_eq!(twins.read(Clone::clone), [1, 2, 3]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+
+    /// Reads see whole changes, in order, and every change that returned before.
+    #[test]
+    fn reads_are_whole_and_in_order() {
+        loom::model(|| {
+            let twins = Arc::new(Twins::new([0, 0]));
+            let returned = Arc::new(AtomicUsize::new(0));
+            let reader = {
+                let (twins, returned) = (Arc::clone(&twins), Arc::clone(&returned));
+                thread::spawn(move || {
+                    let mut last = 0;
+                    for _ in 0..2 {
+                        let least = returned.load(Ordering::Acquire);
+                        let [a, b] = twins.read(|pair| *pair);
+                        assert_eq!(a, b, "a change is seen as a whole");
+                        assert!(a >= least && a >= last, "{a}: returned {least}, read {last}");
+                        last = a;
+                    }
+                })
+            };
+            for value in 1..=2 {
+                twins.update(|pair| {
+                    pair[0] = value;
+                    pair[1] = value;
+                });
+                returned.store(value, Ordering::Release);
+            }
+            reader.join().unwrap();
+        });
+    }
+}
