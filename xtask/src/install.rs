@@ -44,6 +44,10 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("ovsdb-server", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
+    // DPDK loads these at run time, so its packages only recommend them.
+    tool("/usr/lib/x86_64-linux-gnu/librte_net_pcap.so.23", "librte-net-pcap23"),
+    tool("/usr/lib/x86_64-linux-gnu/librte_net_null.so.23", "librte-net-null23"),
+    tool("/usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.23", "librte-mempool-ring23"),
     tool("ip", "iproute2"),
 ];
 

@@ -1,14 +1,18 @@
 //! The schema of a P4Info: the tables, and the form of their entries.
 //!
 //! A [`Schema`] is a checked P4Info. It has the tables with their key fields, the actions that
-//! entries and defaults may use, and the packet metadata, all by id. Source: P4Runtime, "P4Info
-//! Message".
+//! entries and defaults may use, and the packet metadata, all by id. Compilers list more actions, and pad
+//! the arguments of default actions with zero bytes; neither makes a difference here. Source: P4Runtime,
+//! "P4Info Message".
 
 use std::collections::BTreeMap;
 
-use crate::wire::p4::{
-    config::v1::{P4Info, Preamble, Table, action_ref, match_field, p4_ids, table},
-    v1::{Action, action},
+use crate::{
+    value,
+    wire::p4::{
+        config::v1::{P4Info, Preamble, Table, action_ref, match_field, p4_ids, table},
+        v1::{Action, action},
+    },
 };
 
 /// Maximum number of objects of one kind.
@@ -197,6 +201,15 @@ impl Schema {
                 return Err(SchemaError::Twice(id));
             }
         }
+        // Compilers also list actions that the program itself calls.
+        let is_of_table = |id: &u32| {
+            let has = |table: &TableSchema| {
+                table.actions.contains_key(id)
+                    || table.default.as_ref().is_some_and(|action| action.action_id == *id)
+            };
+            schema.tables.values().any(has)
+        };
+        schema.actions.retain(|id, _| is_of_table(id));
         for counter in &info.direct_counters {
             let prefix = p4_ids::Prefix::DirectCounter;
             let id = id_of(counter.preamble.as_ref(), prefix, "a direct counter")?;
@@ -301,7 +314,10 @@ impl Schema {
         }
         let params = given
             .into_iter()
-            .map(|(param_id, value)| action::Param { param_id, value: value.to_vec().into() })
+            .map(|(param_id, value)| {
+                let value = value::canonical(value).to_vec().into();
+                action::Param { param_id, value }
+            })
             .collect();
         Ok(Some(Action { action_id, params }))
     }
@@ -357,6 +373,23 @@ mod tests {
 
     /// Edits a schema.
     type SchemaEdit = fn(&mut Schema);
+
+    #[test]
+    fn what_a_compiler_adds_is_no_difference() {
+        let own = Program::default().p4info();
+        let mut compiled = own.clone();
+        let mut called = compiled.actions[0].clone();
+        called.preamble.as_mut().unwrap().id |= 0x0080_0000;
+        compiled.actions.push(called);
+        let defaults =
+            compiled.tables.iter_mut().filter_map(|table| table.initial_default_action.as_mut());
+        let arguments = defaults.flat_map(|call| &mut call.arguments);
+        let padded = arguments.map(|argument| argument.value.insert(0, 0)).count();
+        assert!(padded > 0);
+        let [own, compiled] = [&own, &compiled].map(|info| Schema::read(info).unwrap());
+        assert_eq!(compiled.difference(&own), None);
+        assert_eq!(compiled, own);
+    }
 
     #[test]
     fn the_first_difference_of_a_program_is_reported() {

@@ -1,6 +1,6 @@
 //! One session: arbitration, pipeline configuration, writes and reads.
 
-use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use prost::Message;
 use shunt_gigaflow::offload::Refusal;
@@ -25,10 +25,11 @@ use crate::{
     wire::p4::{
         config::v1::P4Info,
         v1::{
-            self, Entity, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
-            MasterArbitrationUpdate, PacketIn, PacketMetadata, PacketOut, ReadRequest, Role,
-            SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse,
-            TableAction, TableEntry, Update, action, entity, forwarding_pipeline_config::Cookie,
+            self, CapabilitiesRequest, Entity, ForwardingPipelineConfig,
+            GetForwardingPipelineConfigRequest, MasterArbitrationUpdate, PacketIn, PacketMetadata,
+            PacketOut, ReadRequest, Role, SetForwardingPipelineConfigRequest, StreamMessageRequest,
+            StreamMessageResponse, TableAction, TableEntry, Update, action, entity,
+            forwarding_pipeline_config::Cookie,
             get_forwarding_pipeline_config_request::ResponseType,
             p4_runtime_client::P4RuntimeClient, set_forwarding_pipeline_config_request::Action,
             stream_message_request, stream_message_response, table_action, update,
@@ -150,9 +151,6 @@ const HEADER_BYTES_PER_UPDATE: usize = 160;
 /// Number of messages that may wait for the device.
 const STREAM_QUEUE: usize = 1024;
 
-/// Interval and timeout of keep-alive pings.
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
-
 /// The cookie that is stored with the program.
 const COOKIE: u64 = u64::from_be_bytes(*b"shuntltm");
 
@@ -186,9 +184,6 @@ impl Session {
             .map_err(SessionError::Connect)?
             .tcp_nodelay(true)
             .connect_timeout(settings.request_timeout)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
-            .keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
         let stub = EncodedClient::new(channel.clone(), RESPONSE_BYTES_MAX);
@@ -286,6 +281,20 @@ impl Session {
 }
 
 impl Requests {
+    /// Checks that the device still answers.
+    ///
+    /// HTTP/2 pings would not do: gRPC servers end a connection with more than a few of them.
+    pub(super) async fn probe(&self) -> Result<(), SessionError> {
+        let mut client = self.client.clone();
+        let request = CapabilitiesRequest { device_id: self.settings.device_id };
+        match with_timeout(&self.settings, client.capabilities(request)).await {
+            Ok(_) => Ok(()),
+            // An answer as well.
+            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sets the program unless it already runs; returns whether it did.
     async fn ensure_program(&mut self) -> Result<bool, SessionError> {
         let info = self.settings.program.p4info();

@@ -52,6 +52,8 @@ pub struct ClientSettings {
     pub operations_max: usize,
     /// Time after which a request has failed.
     pub request_timeout: Duration,
+    /// Time without an event after which a request checks that the device still answers.
+    pub probe: Duration,
     /// Delay before the next attempt to connect.
     pub retry: Duration,
 }
@@ -166,6 +168,7 @@ impl ClientSettings {
             batch: 256,
             operations_max: 16384,
             request_timeout: Duration::from_secs(5),
+            probe: Duration::from_secs(2),
             retry: Duration::from_millis(100),
         }
     }

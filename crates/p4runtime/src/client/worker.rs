@@ -236,6 +236,9 @@ impl SessionWorker {
                     let message = message?;
                     self.handle_message(message);
                 }
+                () = sleep(self.settings.probe), if pending.by_number.is_empty() => {
+                    session.requests.probe().await?;
+                }
             }
         }
     }
