@@ -56,14 +56,14 @@ const fn eager(signatures: usize) -> Wildcard {
     })
 }
 
-/// Any cache of this kind.
+/// Any cache of this kind: small and large tables of signatures.
 fn wildcard() -> impl Strategy<Value = Wildcard> {
-    Just(eager(4096))
+    prop::sample::select(vec![8, 64, 4096]).prop_map(eager)
 }
 
 /// The cache that replaces it while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
-    Just(eager(8))
+    wildcard()
 }
 
 /// Cache results over many worlds.

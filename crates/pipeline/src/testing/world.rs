@@ -264,6 +264,12 @@ impl World {
         self.bridges.get(&bridge)?.ports.iter().find(|port| port.number == number)
     }
 
+    /// Returns the port at which a MAC address of a VLAN was learned.
+    #[must_use]
+    pub fn mac_port(&self, bridge: BridgeId, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
+        self.bridges.get(&bridge)?.macs.get(&(vlan, mac)).map(|(port, _)| *port)
+    }
+
     /// Returns the rules of a table that match a packet, the first to win first.
     pub(super) fn matching(
         &self,

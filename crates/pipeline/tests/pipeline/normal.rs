@@ -315,6 +315,20 @@ fn an_address_of_a_removed_vlan_is_not_learned() {
 }
 
 #[test]
+fn a_sighting_in_a_removed_vlan_refreshes_no_address() {
+    let switch = plain();
+    send(&switch, A_TO_B, 0);
+    let learn_requests = switch.translate(&A_TO_B.replace("in_port=1", "in_port=3")).learnings;
+    assert_eq!(learn_requests.len(), 1);
+    let mut all = ports();
+    all[2].vlans = mode(VlanMode::Access(5));
+    switch.set_ports(all);
+    switch.pipeline.learn(&learn_requests, at(1));
+    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(0), "the frame arrived on another port");
+}
+
+#[test]
 fn a_full_table_replaces_its_oldest_address() {
     let switch = plain();
     let settings = BridgeSettings { macs_max: 1, ..BridgeSettings::default() };
