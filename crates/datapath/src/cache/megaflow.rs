@@ -14,6 +14,7 @@
 
 mod learned;
 mod lookup;
+mod missing;
 mod signature;
 mod tuple_space;
 
@@ -26,8 +27,9 @@ pub(crate) use self::learned::Trainer;
 use self::lookup::{IndexedMegaflows, LookupWork};
 pub use self::{
     learned::Training,
+    missing::Missing,
     signature::{RowAddress, SignatureCache},
-    tuple_space::{MegaflowCache, Missing},
+    tuple_space::MegaflowCache,
 };
 use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,

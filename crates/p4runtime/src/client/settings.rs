@@ -52,7 +52,7 @@ pub struct ClientSettings {
     pub operations_max: usize,
     /// Time after which a request has failed.
     pub request_timeout: Duration,
-    /// Time without an event after which a request checks that the device still answers.
+    /// Idle time after which a request checks that the device still answers.
     pub probe: Duration,
     /// Delay before the next attempt to connect.
     pub retry: Duration,

@@ -205,18 +205,25 @@ impl<'a> SettingValue<'a> {
         self.value.parse().map_err(|_| self.out_of_range("a whole number"))
     }
 
-    /// Parses numbers that are separated by commas; an empty value is an empty list.
+    /// Returns the parts of a list with commas, in brackets or not.
+    ///
+    /// An empty value is an empty list.
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        let bare = self.value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
+        let list = bare.unwrap_or(self.value).trim();
+        list.split(',').map(str::trim).filter(|_| !list.is_empty())
+    }
+
+    /// Parses numbers that are separated by commas.
     fn numbers<T: FromStr>(self) -> Result<Vec<T>, SwitchError> {
-        let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
-        let numbers: Result<_, _> = parts.map(str::parse).collect();
+        let numbers: Result<_, _> = self.parts().map(str::parse).collect();
         numbers.map_err(|_| self.out_of_range("whole numbers between commas"))
     }
 
-    /// Parses texts that are separated by commas; an empty value is an empty list.
+    /// Parses texts that are separated by commas.
     #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
     fn texts(self) -> Result<Vec<String>, SwitchError> {
-        let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
-        Ok(parts.map(str::to_owned).collect())
+        Ok(self.parts().map(str::to_owned).collect())
     }
 
     fn flag(self) -> Result<bool, SwitchError> {
@@ -336,6 +343,23 @@ mod tests {
             };
             assert!(is_refused, "{}", setting.key);
         }
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_is_shown() {
+        let setting = SETTINGS.iter().find(|own| own.key.ends_with("offload.ports")).unwrap();
+        let mut config = Config::default();
+        for (text, ports) in [
+            ("7, 8", vec![7, 8]),
+            ("[]", vec![]),
+            ("[1,2]", vec![1, 2]),
+            ("", vec![]),
+            ("3", vec![3]),
+        ] {
+            setting.write(&mut config, text).unwrap();
+            assert_eq!(config.caches.gigaflow.offload.ports, ports, "{text}");
+        }
+        assert!(setting.write(&mut config, "[1").is_err());
     }
 
     #[test]

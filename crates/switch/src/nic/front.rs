@@ -102,6 +102,11 @@ impl Embedded {
 /// Highest port number of a NIC: higher 16-bit numbers are reserved.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
+/// Largest number of a port on an external NIC without a list of its ports.
+///
+/// The P4 program has port numbers of nine bits, and 511 drops.
+const EXTERNAL_NUMBER_MAX: u32 = 510;
+
 /// Maximum time that a request waits until a NIC is empty.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -313,7 +318,19 @@ impl NicFront {
         port: Box<dyn Port>,
     ) -> Box<dyn Port> {
         let state = &mut *self.state.lock();
-        let Some(own) = self.number(bridge, number, &state.config) else { return port };
+        let Some(own) = self.number(bridge, number, &state.config) else {
+            if bridge == self.bridge.1
+                && state.config.kind == OffloadKind::P4runtime
+                && state.config.ports.is_empty()
+            {
+                warn!(
+                    "bridge {}: port {number} is not on the NIC: the NIC has ports 1 to \
+                     {EXTERNAL_NUMBER_MAX} unless caches.gigaflow.offload.ports lists others",
+                    self.bridge.0
+                );
+            }
+            return port;
+        };
         state.ports.add(datapath, own);
         if state.at_nic.insert(number) {
             self.connection.handle.set_ports(Some(state.at_nic.clone()));
@@ -332,12 +349,9 @@ impl NicFront {
         number: PortNo,
         config: &config::OffloadOptions,
     ) -> Option<u16> {
-        let is_named = |number: u32| config.ports.is_empty() || config.ports.contains(&number);
         let is_connected = config.kind != OffloadKind::None && bridge == self.bridge.1;
-        let number = Some(number.number()).filter(|number| *number <= NUMBER_MAX);
-        number
-            .filter(|number| is_connected && is_named(*number))
-            .and_then(|n| u16::try_from(n).ok())
+        let number = number.number();
+        (is_connected && has_port(config, number)).then(|| u16::try_from(number).ok())?
     }
 
     /// Returns whether the NIC has this port, or will have it.
@@ -441,6 +455,15 @@ impl NicFront {
 }
 
 /// Returns the client settings for a NIC at this address.
+/// Returns whether a NIC has a port of this number.
+fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
+    let is_named = match config.ports.as_slice() {
+        [] => config.kind != OffloadKind::P4runtime || number <= EXTERNAL_NUMBER_MAX,
+        named => named.contains(&number),
+    };
+    is_named && number <= NUMBER_MAX
+}
+
 fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> ClientSettings {
     let mut settings = ClientSettings {
         device_id: config.device_id,
@@ -461,4 +484,22 @@ fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) ->
 pub(super) fn program(config: &config::OffloadOptions) -> Program {
     // The configuration was checked.
     Program::new(config.stages, config.stage_entries).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OffloadOptions;
+
+    #[test]
+    fn an_external_nic_without_a_list_has_ports_of_nine_bits() {
+        let has = |kind, ports: &[u32], number| {
+            let ports = ports.to_vec();
+            has_port(&OffloadOptions { kind, ports, ..OffloadOptions::default() }, number)
+        };
+        let (external, embedded) = (OffloadKind::P4runtime, OffloadKind::Embedded);
+        assert!(has(external, &[], 510) && !has(external, &[], 511));
+        assert!(has(external, &[514], 514) && !has(external, &[514], 2));
+        assert!(has(embedded, &[], 514) && !has(embedded, &[], NUMBER_MAX + 1));
+    }
 }

@@ -15,7 +15,7 @@ use shunt_flow::{
     masked_table::{MaskedTable, RowCandidate},
 };
 
-use super::{MegaflowConfig, RowAddress};
+use super::{MegaflowConfig, Missing, RowAddress};
 use crate::{
     cache::{EntryRef, KeyHasher},
     packet::buffer::BURST,
@@ -62,13 +62,6 @@ pub(super) enum MaskSet {
     All,
     /// Masks of entries that the learned index does not have.
     Unindexed,
-}
-
-/// The packets of a burst that have missed so far, by their positions.
-#[derive(Clone, Debug, Default)]
-pub struct Missing {
-    places: [u8; BURST],
-    count: usize,
 }
 
 impl MegaflowCache {
@@ -406,54 +399,6 @@ impl MegaflowSubtable {
         }
     }
 }
-
-impl Missing {
-    /// Removes all packets.
-    pub const fn clear(&mut self) {
-        self.count = 0;
-    }
-
-    /// Adds the packet at a position of the burst.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a burst has fewer than 256 positions")]
-    pub const fn push(&mut self, place: usize) {
-        self.places[self.count] = place as u8;
-        self.count += 1;
-    }
-
-    /// Returns whether no packet is missing.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Returns the number of missing packets.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
-    pub const fn len(&self) -> u32 {
-        self.count as u32
-    }
-
-    /// Removes the packets at positions that `is_missing` does not accept.
-    pub fn retain(&mut self, is_missing: impl Fn(usize) -> bool) {
-        let mut left = 0;
-        for index in 0..self.count {
-            let place = self.places[index];
-            if is_missing(place.into()) {
-                self.places[left] = place;
-                left += 1;
-            }
-        }
-        self.count = left;
-    }
-
-    /// Returns the positions in ascending order.
-    pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.places[..self.count].iter().map(|place| usize::from(*place))
-    }
-}
-
-const _: () = assert!(BURST <= 256, "a position in a burst is a byte");
 
 const fn packed(entry: EntryRef) -> u64 {
     (entry.generation as u64) << 32 | entry.slot as u64
