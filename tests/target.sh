@@ -7,6 +7,7 @@
 #   TARGET_CONTROLLER  tcp:IP:PORT to connect to, or empty
 #   TARGET_LISTEN      IP:PORT to accept OpenFlow connections on, or empty
 #   TARGET_STATE       a folder of its own
+#   SHUNT_BIN          the folder of shuntd and shuntctl; default target/release
 # run         starts the switch in the foreground, without rules; SIGTERM ends it
 # settle      nothing to do: a barrier reply means that no packet meets the old rules, and a
 #             statistics reply has collected the counts of every thread
@@ -16,7 +17,12 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-bin=${SHUNT_BIN:-${CARGO_TARGET_DIR:-$root/target}/debug}
+# Suites measure too, so the build is optimised unless SHUNT_BIN is the folder of another.
+bin=${SHUNT_BIN:-${CARGO_TARGET_DIR:-$root/target}/release}
+if [ ! -x "$bin/shuntd" ]; then
+  echo "$0: $bin/shuntd does not exist: run 'cargo build --release --package shuntd', or set SHUNT_BIN" >&2
+  exit 1
+fi
 
 quoted() { local list=; for word in "$@"; do list="$list\"$word\", "; done; printf '[%s]' "$list"; }
 
