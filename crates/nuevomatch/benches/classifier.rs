@@ -1,0 +1,152 @@
+//! Lookups of the classifier beside tuple space search, with the same rules and packets.
+//!
+//! Rules are prefixes of addresses, exact ports or any, and a protocol, as in access lists. 1,000 rules
+//! fit the L2 cache, 100,000 do not. Packets are corners of random rules.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_nuevomatch::{FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule};
+
+const SIZES: &[(&str, usize)] = &[("1k", 1_000), ("10k", 10_000), ("100k", 100_000)];
+
+/// Keys of one call.
+const BATCH: usize = 32;
+
+/// Number of packets that are looked up in turn.
+const PACKETS: usize = 16_384;
+
+/// Prefix lengths of addresses, and the bits of which they are drawn.
+const LENGTHS: [u32; 8] = [32, 32, 32, 28, 24, 24, 16, 0];
+
+/// Fields of a rule in the order of lanes.
+const FIELDS: [FieldId; 5] =
+    [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
+
+/// One rule: the values and masks of its fields.
+type Filter = [(u32, u32); 5];
+
+/// Returns random words from a fixed seed.
+fn words() -> impl FnMut() -> u32 {
+    let mut state = 1_u64;
+    move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        u32::try_from(state >> 32).unwrap_or_default()
+    }
+}
+
+fn filters(count: usize) -> Vec<Filter> {
+    let mut word = words();
+    let filter = || {
+        let mut address = || {
+            let length = LENGTHS[word() as usize % LENGTHS.len()];
+            let mask = !u32::MAX.checked_shr(length).unwrap_or(0);
+            // Few networks, so that prefixes nest.
+            let value = 0x0a00_0000 + (word() % 64) * 0x1_0000 + word() % 0x1_0000;
+            (value & mask, mask)
+        };
+        let (source, destination) = (address(), address());
+        let port = [0, 53, 80, 443][word() as usize % 4];
+        let port_mask = if port == 0 { 0 } else { 0xffff };
+        [source, destination, (0, 0), (port, port_mask), (6, 0xff)]
+    };
+    let mut filters: Vec<Filter> = std::iter::repeat_with(filter).take(count * 2).collect();
+    filters.sort_unstable();
+    filters.dedup();
+    // The order of priorities is no order of addresses.
+    let mut word = words();
+    filters.sort_by_cached_key(|_| word());
+    filters.truncate(count);
+    filters
+}
+
+fn rule(schema: &KeySchema, filter: &Filter, at: u32) -> Option<PriorityRule<5>> {
+    let fields =
+        filter.map(|(value, mask)| FieldMatch::Mask { value: value.into(), mask: mask.into() });
+    PriorityRule::new(schema, &fields, at, at).ok()
+}
+
+fn key(packet: &[u32; 5]) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::EthType, 0x0800);
+    for (field, value) in FIELDS.into_iter().zip(packet) {
+        key.set_field(field, (*value).into());
+    }
+    key
+}
+
+fn tuple_space(filters: &[Filter]) -> TupleSpace<u32> {
+    let mut table = TupleSpace::new(1);
+    for (at, filter) in (0_u32..).zip(filters) {
+        let mut mask = FlowMask::EMPTY;
+        mask.add_field(FieldId::EthType);
+        for (field, (_, bits)) in FIELDS.into_iter().zip(filter) {
+            mask.add_bits(field, (*bits).into());
+        }
+        let matching = Match::new(&key(&filter.map(|(value, _)| value)), &mask);
+        // All rules have one priority: the older one wins, as in the classifier.
+        let rank = Rank { priority: Priority::new(1), age: at.into() };
+        table.insert(matching, rank, Version::ZERO, at);
+    }
+    table
+}
+
+fn packets(filters: &[Filter]) -> Vec<[u32; 5]> {
+    let mut word = words();
+    let packet = || {
+        let filter = filters[word() as usize % filters.len()];
+        filter.map(|(value, mask)| value | word() & !mask)
+    };
+    let packet = std::iter::repeat_with(packet).take(PACKETS);
+    packet.map(|[a, b, c, d, e]| [a, b, c & 0xffff, d & 0xffff, e & 0xff]).collect()
+}
+
+fn lookups(criterion: &mut Criterion) {
+    let schema = KeySchema::five_tuple();
+    for (name, count) in SIZES {
+        let filters = filters(*count);
+        let rules: Vec<PriorityRule<5>> =
+            (0..).zip(&filters).filter_map(|(at, filter)| rule(&schema, filter, at)).collect();
+        let settings = NuevoMatchSettings::default();
+        let Ok(classifier) = NuevoMatch::<5>::build(&schema, &rules, &settings) else { return };
+        let table = tuple_space(&filters);
+        let packets = packets(&filters);
+        let keys: Vec<FlowKey> = packets.iter().map(key).collect();
+        for (packet, key) in packets.iter().zip(&keys) {
+            let expected = table.lookup(key, Version::ZERO).copied();
+            assert_eq!(classifier.lookup(packet).map(|best| best.value), expected, "{packet:?}");
+        }
+        let mut group = criterion.benchmark_group(format!("classify/{name}"));
+        group.throughput(Throughput::Elements(BATCH as u64));
+        let mut best = [None; BATCH];
+        let mut batches = packets.chunks_exact(BATCH).cycle();
+        group.bench_function("nuevomatch, batch of 32", |bencher| {
+            bencher.iter(|| {
+                let batch = batches.next().unwrap_or_default();
+                classifier.lookup_batch(black_box(batch), &mut best);
+                black_box(&best);
+            });
+        });
+        group.bench_function("nuevomatch, one by one", |bencher| {
+            bencher.iter(|| {
+                for packet in batches.next().unwrap_or_default() {
+                    black_box(classifier.lookup(black_box(packet)));
+                }
+            });
+        });
+        let mut batches = keys.chunks_exact(BATCH).cycle();
+        group.bench_function("tuple space", |bencher| {
+            bencher.iter(|| {
+                for key in batches.next().unwrap_or_default() {
+                    black_box(table.lookup(black_box(key), Version::ZERO));
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, lookups);
+criterion_main!(benches);

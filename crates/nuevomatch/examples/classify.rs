@@ -1,0 +1,128 @@
+//! Classifies the packets of a capture by a ClassBench rule-set.
+//!
+//! ```text
+//! cargo run --release -p shunt-nuevomatch --example classify RULES CAPTURE
+//! ```
+//!
+//! Prints the statistics of the classifier, and the rules that won most packets.
+
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
+
+use std::{
+    collections::BTreeMap,
+    env,
+    error::Error,
+    fs::{self, File},
+    io::BufReader,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use shunt_flow::{
+    FieldId, FlowKey,
+    extract::{VlanLimit, extract},
+};
+use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, parse_classbench};
+use shunt_pcap::PcapReader;
+
+/// Packets that are looked up at once.
+const BATCH: usize = 32;
+
+/// Number of rules that are printed.
+const SHOWN: usize = 10;
+
+/// Fields of a key in the order of lanes. Ports of all protocols are in one place.
+const FIELDS: [FieldId; 5] =
+    [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
+
+/// Returns the 5-tuple of an IPv4 packet.
+fn five_tuple(frame: &[u8]) -> Option<[u32; 5]> {
+    let mut key = FlowKey::ZERO;
+    extract(frame, VlanLimit::One, &mut key);
+    let value = |field| u32::try_from(key.field(field)).unwrap_or_default();
+    (key.field(FieldId::EthType) == 0x0800).then(|| FIELDS.map(value))
+}
+
+/// Numbers of packets by the position of the rule that won.
+#[derive(Default)]
+struct Winners {
+    packets: u64,
+    unmatched: u64,
+    wins: BTreeMap<u32, u64>,
+}
+
+impl Winners {
+    fn count(&mut self, classifier: &NuevoMatch<5>, keys: &[[u32; 5]]) {
+        let mut best = [None; BATCH];
+        classifier.lookup_batch(keys, &mut best);
+        for best in &best[..keys.len()] {
+            self.packets += 1;
+            match best {
+                Some(best) => *self.wins.entry(best.value).or_default() += 1,
+                None => self.unmatched += 1,
+            }
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [rules, capture] = &arguments[..] else {
+        return Err("usage: classify RULES CAPTURE".into());
+    };
+    let text = fs::read_to_string(rules)?;
+    let rules = parse_classbench(&text)?;
+    let schema = KeySchema::five_tuple();
+    let classifier = NuevoMatch::<5>::build(&schema, &rules, &NuevoMatchSettings::default())?;
+
+    let file = File::open(capture)?;
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")?;
+    let bar = ProgressBar::new(file.metadata()?.len()).with_style(style).with_message("packets");
+    let mut reader = PcapReader::new(capture, BufReader::new(bar.wrap_read(file)))?;
+    let (mut winners, mut others, mut keys) = (Winners::default(), 0_u64, Vec::new());
+    while let Some(record) = reader.next_record()? {
+        match five_tuple(record.frame) {
+            Some(key) => keys.push(key),
+            None => others += 1,
+        }
+        if keys.len() == BATCH {
+            winners.count(&classifier, &keys);
+            keys.clear();
+        }
+    }
+    winners.count(&classifier, &keys);
+    bar.finish_and_clear();
+
+    print_statistics(&classifier);
+    println!(
+        "{} IPv4 packets, {} without a rule; {others} other packets",
+        winners.packets, winners.unmatched
+    );
+    let mut most: Vec<(u32, u64)> = winners.wins.into_iter().collect();
+    most.sort_by_key(|(rule, packets)| (std::cmp::Reverse(*packets), *rule));
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    for (rule, packets) in most.into_iter().take(SHOWN) {
+        println!("{packets:10} packets: {}", lines.get(rule as usize).unwrap_or(&""));
+    }
+    Ok(())
+}
+
+fn print_statistics(classifier: &NuevoMatch<5>) {
+    let statistics = classifier.statistics();
+    println!(
+        "{} rules, {:.1} % in iSets, {} bytes",
+        statistics.rules,
+        statistics.coverage() * 100.0,
+        statistics.bytes
+    );
+    for set in &statistics.sets {
+        let name = ["source", "destination", "source port", "destination port", "protocol"];
+        println!(
+            "iSet by {}: {} rules in {} buckets of at most {}, index of {} bytes",
+            name[set.lane], set.rules, set.buckets, statistics.bucket_rules, set.index_bytes
+        );
+    }
+    println!(
+        "remainder: {} rules in {} hash tables",
+        statistics.remainder_rules, statistics.remainder_tables
+    );
+}
