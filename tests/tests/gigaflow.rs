@@ -188,7 +188,8 @@ fn replacing_the_cache_loses_no_packet() {
             let count = |value: &Value| value.as_u64().unwrap_or_default();
             let chain = &caches["gigaflow"]["hits"];
             let wildcard = if chain.is_null() { &caches["megaflow_hits"] } else { chain };
-            count(&caches["exact_hits"]) + count(wildcard)
+            ["exact_hits", "signature_hits"].map(|key| count(&caches[key])).iter().sum::<u64>()
+                + count(wildcard)
         };
         let before = hits(&rig.caches());
         let goes_on = until(|| hits(&rig.caches()) > before + 1000);
