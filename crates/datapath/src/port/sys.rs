@@ -199,6 +199,28 @@ pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     checked(result).map(|_| counts[1])
 }
 
+/// Takes the next frame of the receive queue of a packet socket.
+///
+/// A longer frame is cut off. Returns the bytes that were read; never blocks.
+pub(super) fn receive_queued(
+    fd: BorrowedFd<'_>,
+    virtio_header: &mut [u8; VirtioHeader::ENCODED],
+    frame: &mut [u8],
+) -> io::Result<usize> {
+    let part =
+        |part: &mut [u8]| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() };
+    let mut parts = [part(virtio_header), part(frame)];
+    // SAFETY: all fields are integers, or pointers that are not followed while their lengths are zero.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    // SAFETY: the kernel writes to the two parts, which are borrowed for the call, at most their
+    // lengths.
+    let read =
+        unsafe { libc::recvmsg(fd.as_raw_fd(), ptr::from_mut(&mut message), libc::MSG_DONTWAIT) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
 /// Binds a packet socket to a device: it receives every protocol from then on.
 pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     let mut address = no_address();

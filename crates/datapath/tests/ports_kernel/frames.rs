@@ -23,10 +23,17 @@ fn has_device(name: &str) -> bool {
 
 /// The two ends of a cable.
 fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
+    veth_with(None)
+}
+
+/// The two ends of a cable with this MTU.
+fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
     ip("link add a0 type veth peer name b0");
     ip("link set a0 up");
     ip("link set b0 up");
-    (packet_port("a0"), packet_port("b0"))
+    let port =
+        |device: &str| open(&PortSpec::AfPacket { device: device.to_owned(), mtu }, 0).unwrap();
+    (port("a0"), port("b0"))
 }
 
 /// Waits until a condition is true; returns whether it became true.
@@ -135,6 +142,68 @@ fn frames_and_their_tags_cross_a_veth() {
         }
         assert_eq!((a.counters(), b.counters()), Default::default());
         assert!(matches!(a.split(1), Err(PortError::AlreadySplit { .. })));
+    });
+}
+
+#[test]
+fn long_and_short_frames_stay_in_order() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth_with(Some(9000));
+        assert!(settles(|| a.link_up() && b.link_up()));
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let length = |number: u8| {
+            if number.is_multiple_of(3) { 60 } else { 1400 + 100 * usize::from(number) }
+        };
+        let mut frames: Vec<_> = (0..30).map(|number| frame(number, length(number))).collect();
+        frames.push(tagged(frame(31, 8000), [0x81, 0x00, 0x20, 0x07]));
+        for _ in 0..3 {
+            crosses(&mut left, &mut right, &frames);
+        }
+        assert_eq!((a.counters(), b.counters()), Default::default());
+    });
+}
+
+#[test]
+fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth_with(Some(65_000));
+        assert!(settles(|| a.link_up() && b.link_up()));
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let long = packets(&mut pool, &[frame(1, 60_000)]);
+        let sent = 400_u32;
+        (0..sent).for_each(|_| assert_eq!(left.tx.tx(&long), 1));
+        let short = packets(&mut pool, &[frame(2, 60)]);
+        assert_eq!(left.tx.tx(&short), 1);
+        let (mut received, mut full, mut last) = (0, 0, Vec::new());
+        while received + full < sent + 1 {
+            let mut burst = Vec::new();
+            let report = right.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
+            assert_eq!(report.refused, report.ring_full);
+            full += report.ring_full;
+            received += u32::try_from(burst.len()).unwrap();
+            last = burst.last().map_or(last, |packet| packet.frame().to_vec());
+            give_all(&mut pool, burst);
+        }
+        assert!(full > 0 && received > 100, "{received} received, {full} lost");
+        assert_eq!(last, frame(2, 60), "slots without a frame in the queue are skipped");
+    });
+}
+
+#[test]
+fn no_ring_takes_more_than_a_mebibyte() {
+    in_namespace(|| {
+        let (mut a, _b) = veth();
+        let _queues = a.split(4).unwrap();
+        let maps = fs::read_to_string("/proc/thread-self/maps").unwrap();
+        let rings = maps.lines().filter(|line| line.contains("socket:"));
+        let bytes = rings.map(|line| {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let address = |text| u64::from_str_radix(text, 16).unwrap();
+            address(end) - address(start)
+        });
+        let bytes: Vec<u64> = bytes.collect();
+        assert!(bytes.len() >= 4 && bytes.iter().all(|own| *own <= 1 << 20), "{bytes:?}");
     });
 }
 

@@ -17,7 +17,7 @@ use nix::{
 };
 use shunt_pipeline::DatapathPort;
 
-use super::ring::{Filled, Ring, Slot};
+use super::ring::{Filled, Ring, RingLayout, SlotContent};
 use crate::metrics::RxLoss;
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
@@ -30,6 +30,9 @@ use crate::port::{
     sys::{self, DeviceName},
 };
 
+/// Bytes of long frames that one socket may queue for receiving.
+/// The kernel doubles the number, for its own structures.
+const RECEIVE_BUFFER: c_int = 8 << 20;
 /// Bytes that one socket may queue for sending.
 /// These are a few bursts of packets that are segmented later.
 const SEND_BUFFER: c_int = 8 << 20;
@@ -89,7 +92,15 @@ impl AfPacket {
         // socket is bound: every frame must be received through the ring.
         sys::set_option(socket, packet(libc::PACKET_VNET_HDR), &1)?;
         sys::set_option(socket, packet(libc::PACKET_IGNORE_OUTGOING), &1)?;
-        let ring = Ring::new(socket)?;
+        // Without CAP_NET_ADMIN only a few long frames would fit the receive queue.
+        let queue = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
+        let layout = if sys::set_option(socket, queue, &RECEIVE_BUFFER).is_ok() {
+            sys::set_option(socket, packet(libc::PACKET_COPY_THRESH), &1)?;
+            RingLayout::SHORT_SLOTS
+        } else {
+            RingLayout::LONG_SLOTS
+        };
+        let ring = Ring::new(socket, layout)?;
         let promiscuous = libc::packet_mreq {
             mr_ifindex: self.index.cast_signed(),
             #[expect(clippy::cast_possible_truncation, reason = "1")]
@@ -148,20 +159,19 @@ impl Port for AfPacket {
         }
         let failed = |source| PortError::device("receive from", name, NEEDS, source);
         let made: io::Result<Vec<_>> = (0..threads).map(|_| self.queue()).collect();
-        let (sockets, mut rings): (Vec<_>, Vec<_>) = made.map_err(failed)?.into_iter().unzip();
+        let (sockets, rings): (Vec<_>, Vec<_>) = made.map_err(failed)?.into_iter().unzip();
         deal_flows(&sockets).map_err(failed)?;
         // Before a socket joined the group, it received every frame, as the first one did.
-        rings.iter_mut().skip(1).for_each(Ring::clear);
-        let queues = sockets.iter().zip(rings).map(|(socket, ring)| Queues {
-            rx: Some(Box::new(PacketRx {
-                socket: Arc::clone(socket),
-                ring,
-                device: name.to_owned(),
-                empty: 0,
-            })),
-            tx: Box::new(PacketTx { socket: Arc::clone(socket), end: TxEnd::Full }),
-        });
-        let queues = queues.collect();
+        let mut queues = Vec::with_capacity(sockets.len());
+        for (number, (socket, ring)) in sockets.iter().zip(rings).enumerate() {
+            let (device, shared) = (name.to_owned(), Arc::clone(socket));
+            let mut rx = PacketRx { socket: shared, ring, device, empty: 0 };
+            if number > 0 {
+                rx.clear();
+            }
+            let tx = PacketTx { socket: Arc::clone(socket), end: TxEnd::Full };
+            queues.push(Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) });
+        }
         self.sockets = sockets;
         Ok(queues)
     }
@@ -209,6 +219,16 @@ struct PacketRx {
 }
 
 impl PacketRx {
+    /// Discards every frame that was received so far.
+    fn clear(&mut self) {
+        for _ in 0..self.ring.slots() {
+            let Some(slot) = self.ring.next() else { return };
+            if let SlotContent::Queued { .. } = slot.content() {
+                discard(self.socket.fd.as_fd());
+            }
+        }
+    }
+
     fn check_device(&mut self) -> Result<(), PortError> {
         self.empty += 1;
         if self.empty < CHECK_ONE_IN {
@@ -239,7 +259,15 @@ impl RxQueue for PacketRx {
                 }
                 break;
             };
-            match copied(&slot, pool) {
+            let copied = match slot.content() {
+                SlotContent::Whole(filled) => copied(&filled, pool),
+                SlotContent::Queued { length, tag } => {
+                    queued(self.socket.fd.as_fd(), length, tag, pool)
+                }
+                SlotContent::Truncated => Err(RxLoss::RingFull),
+                SlotContent::Invalid => Err(RxLoss::Refused),
+            };
+            match copied {
                 Ok(packet) => burst.push(packet),
                 Err(reason) => report.refuse(reason),
             }
@@ -256,8 +284,8 @@ impl RxQueue for PacketRx {
 const ADDRESSES: usize = 12;
 
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
-fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
-    let Filled { virtio_header, frame, tag } = slot.read().ok_or(RxLoss::Refused)?;
+fn copied(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
+    let Filled { virtio_header, frame, tag } = *filled;
     let Some(tag) = tag else {
         let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
         let packet = pool.take(frame.len(), DatapathPort::default());
@@ -278,6 +306,46 @@ fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
     packet.virtio = virtio;
     packet.virtio.moved_back(4);
     Ok(packet)
+}
+
+/// Takes a frame of the receive queue as a packet, and inserts its VLAN tag again.
+fn queued(
+    socket: BorrowedFd<'_>,
+    length: usize,
+    tag: Option<[u8; 4]>,
+    pool: &mut Pool,
+) -> Result<Packet, RxLoss> {
+    let tag_length = tag.map_or(0, |tag| tag.len());
+    let packet = pool.take(length + tag_length, DatapathPort::default());
+    let Some(mut packet) = packet else {
+        discard(socket);
+        return Err(RxLoss::NoBuffer);
+    };
+    let mut virtio_header = [0; VirtioHeader::ENCODED];
+    // The offsets of the virtio header refer to the frame without the tag, which starts here.
+    let frame = &mut packet.frame_mut()[tag_length..];
+    let read = sys::receive_queued(socket, &mut virtio_header, frame);
+    let is_whole = read.is_ok_and(|read| read == VirtioHeader::ENCODED + length);
+    let virtio = VirtioHeader::receive(virtio_header, frame);
+    let Some(virtio) = virtio.ok().filter(|_| is_whole) else {
+        pool.give(packet);
+        return Err(RxLoss::Refused);
+    };
+    packet.virtio = virtio;
+    if let Some(tag) = tag {
+        let frame = packet.frame_mut();
+        frame.copy_within(tag.len()..tag.len() + ADDRESSES, 0);
+        frame[ADDRESSES..ADDRESSES + tag.len()].copy_from_slice(&tag);
+        packet.virtio.moved_back(4);
+    }
+    Ok(packet)
+}
+
+/// Discards the next frame of the receive queue.
+fn discard(socket: BorrowedFd<'_>) {
+    let mut virtio_header = [0; VirtioHeader::ENCODED];
+    // The slot of the frame said that it is there.
+    let _ = sys::receive_queued(socket, &mut virtio_header, &mut []);
 }
 
 struct PacketTx {

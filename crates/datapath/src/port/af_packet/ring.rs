@@ -4,9 +4,14 @@
 //! status word; the reader returns it by clearing the word. In between, the kernel does not write to
 //! the slot, so the frame can be borrowed as a slice. A dropped [`Slot`] returns the slot.
 //!
-//! A slot must hold the longest packet still to be segmented, since the kernel truncates longer packets.
-//! Slots never cross the end of a block, and a block takes a power of two of pages: 15 slots to a
-//! block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
+//! A frame that is longer than a slot is truncated. In a ring of short slots the kernel also puts the
+//! whole frame into the receive queue of the socket (`PACKET_COPY_THRESH`), in the order of the
+//! slots. So the ring needs memory only for short frames, and long ones take memory only while they
+//! wait. The receive queue must be long enough, which needs `CAP_NET_ADMIN`. Without it the ring has
+//! slots for the longest packet still to be segmented.
+//!
+//! Slots never cross the end of a block, and a block takes a power of two of pages: 15 long slots to
+//! a block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
 //!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
@@ -28,24 +33,58 @@ use crate::{
     port::sys,
 };
 
-/// Bytes of a block.
-const BLOCK: usize = 1 << 20;
-/// Slots in a block.
-const SLOTS_PER_BLOCK: usize = 15;
-/// Bytes of a slot: as many as fit, aligned as the kernel wants it.
-const SLOT: usize = BLOCK / SLOTS_PER_BLOCK / 16 * 16;
-/// Blocks of a ring: 16 MiB, 240 packets.
-const BLOCKS: usize = 16;
-const RING: usize = BLOCK * BLOCKS;
+/// The sizes of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingLayout {
+    /// Bytes of a block.
+    block: usize,
+    /// Number of blocks.
+    blocks: usize,
+    /// Slots in a block.
+    slots_per_block: usize,
+    /// Bytes of a slot.
+    slot: usize,
+}
+
+impl RingLayout {
+    /// Slots for frames of Ethernet with an MTU of 1500: 1 MiB, 512 frames.
+    ///
+    /// Longer frames need the receive queue.
+    pub(super) const SHORT_SLOTS: Self =
+        Self { block: 1 << 16, blocks: 16, slots_per_block: 32, slot: 2048 };
+
+    /// Slots for packets still to be segmented: 16 MiB, 240 packets.
+    pub(super) const LONG_SLOTS: Self = Self {
+        block: 1 << 20,
+        blocks: 16,
+        slots_per_block: 15,
+        // As many bytes as fit, aligned as the kernel wants it.
+        slot: (1 << 20) / 15 / 16 * 16,
+    };
+
+    /// Returns the bytes of the ring.
+    const fn bytes(self) -> usize {
+        self.block * self.blocks
+    }
+
+    /// Returns the number of slots.
+    const fn slots(self) -> usize {
+        self.blocks * self.slots_per_block
+    }
+}
 
 /// Longest ring header and virtio header in front of a frame.
 const FRONT: usize = 256;
-const _: () = assert!(Pool::LARGE + FRONT <= SLOT);
+/// Longest frame of an MTU of 1500 without the tag that the kernel removes.
+const ETHERNET_FRAME: usize = 1518;
+const _: () = assert!(Pool::LARGE + FRONT <= RingLayout::LONG_SLOTS.slot);
+const _: () = assert!(ETHERNET_FRAME + FRONT <= RingLayout::SHORT_SLOTS.slot);
 const _: () = assert!(size_of::<libc::tpacket2_hdr>() + VirtioHeader::ENCODED <= FRONT);
 
 /// A receive ring, mapped.
 pub(super) struct Ring {
     base: NonNull<u8>,
+    layout: RingLayout,
     /// The slot that the kernel fills next.
     next: usize,
 }
@@ -55,13 +94,13 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Creates and maps the ring of a packet socket that has `PACKET_VNET_HDR` set.
-    pub(super) fn new(socket: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(super) fn new(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25")]
         let request = libc::tpacket_req {
-            tp_block_size: BLOCK as u32,
-            tp_block_nr: BLOCKS as u32,
-            tp_frame_size: SLOT as u32,
-            tp_frame_nr: (BLOCKS * SLOTS_PER_BLOCK) as u32,
+            tp_block_size: layout.block as u32,
+            tp_block_nr: layout.blocks as u32,
+            tp_frame_size: layout.slot as u32,
+            tp_frame_nr: layout.slots() as u32,
         };
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         sys::set_option(socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
@@ -69,12 +108,12 @@ impl Ring {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd());
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { libc::mmap(ptr::null_mut(), RING, protection, flags, fd, 0) };
+        let base = unsafe { libc::mmap(ptr::null_mut(), layout.bytes(), protection, flags, fd, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Self { base, next: 0 })
+        Ok(Self { base, layout, next: 0 })
     }
 
     /// Returns the next slot that the kernel has filled.
@@ -84,19 +123,15 @@ impl Ring {
         is_ours.then(|| Slot { ring: self })
     }
 
-    /// Returns every slot that the kernel has filled so far to the kernel.
-    pub(super) fn clear(&mut self) {
-        for _ in 0..BLOCKS * SLOTS_PER_BLOCK {
-            if self.next().is_none() {
-                return;
-            }
-        }
+    /// Returns the number of slots.
+    pub(super) const fn slots(&self) -> usize {
+        self.layout.slots()
     }
 
     /// Returns the address of the next slot.
     fn slot(&self) -> NonNull<u8> {
-        let block = self.next / SLOTS_PER_BLOCK * BLOCK;
-        let offset = block + self.next % SLOTS_PER_BLOCK * SLOT;
+        let RingLayout { block, slots_per_block, slot, .. } = self.layout;
+        let offset = self.next / slots_per_block * block + self.next % slots_per_block * slot;
         // SAFETY: `next` is below the number of slots, so the slot lies inside the mapping.
         unsafe { self.base.add(offset) }
     }
@@ -113,7 +148,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: base and length are those of the mapping, and no slot outlives the ring.
-        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), RING) };
+        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.layout.bytes()) };
     }
 }
 
@@ -132,27 +167,55 @@ pub(super) struct Filled<'a> {
     pub(super) tag: Option<[u8; 4]>,
 }
 
+/// The content of a slot.
+pub(super) enum SlotContent<'a> {
+    /// The whole frame.
+    Whole(Filled<'a>),
+    /// The frame is the next one in the receive queue, with its virtio header in front.
+    Queued {
+        /// Length of the frame without the removed tag.
+        length: usize,
+        /// The removed tag: its TPID and its TCI.
+        tag: Option<[u8; 4]>,
+    },
+    /// The frame was truncated, and the receive queue was full.
+    Truncated,
+    /// The kernel wrote an invalid offset.
+    Invalid,
+}
+
 impl Slot<'_> {
-    /// Returns the frame of the slot.
-    /// `None` if the frame was truncated or its offset is invalid.
-    pub(super) fn read(&self) -> Option<Filled<'_>> {
+    /// Returns the content of the slot.
+    pub(super) fn content(&self) -> SlotContent<'_> {
         let slot = self.ring.slot();
         // SAFETY: the slot begins with this header, written before it was given to us; the kernel
         // leaves it alone until it is given back.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
+        let tag = tag(&header);
+        if header.tp_status & libc::TP_STATUS_COPY != 0 {
+            return SlotContent::Queued { length: header.tp_len as usize, tag };
+        }
+        if header.tp_snaplen < header.tp_len {
+            return SlotContent::Truncated;
+        }
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let front = start.checked_sub(VirtioHeader::ENCODED)?;
-        let is_inside = front >= size_of::<libc::tpacket2_hdr>() && start + length <= SLOT;
-        if !is_inside || header.tp_snaplen < header.tp_len {
-            return None;
+        let front = start.saturating_sub(VirtioHeader::ENCODED);
+        let is_inside =
+            front >= size_of::<libc::tpacket2_hdr>() && start + length <= self.ring.layout.slot;
+        if !is_inside {
+            return SlotContent::Invalid;
         }
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
         // SAFETY: virtio header and frame lie inside the slot; the kernel does not write while it is ours.
         let bytes =
             unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
-        let (virtio_header, frame) = bytes.split_first_chunk()?;
-        Some(Filled { virtio_header: *virtio_header, frame, tag: tag(&header) })
+        match bytes.split_first_chunk() {
+            Some((virtio_header, frame)) => {
+                SlotContent::Whole(Filled { virtio_header: *virtio_header, frame, tag })
+            }
+            None => SlotContent::Invalid,
+        }
     }
 }
 
@@ -161,7 +224,7 @@ impl Drop for Slot<'_> {
         // Pairs with the kernel's barrier between reading the status word and filling the slot
         // again.
         self.ring.status().store(libc::TP_STATUS_KERNEL, Release);
-        self.ring.next = (self.ring.next + 1) % (BLOCKS * SLOTS_PER_BLOCK);
+        self.ring.next = (self.ring.next + 1) % self.ring.layout.slots();
     }
 }
 
