@@ -121,16 +121,19 @@ fn vlans(port: &Value) -> String {
 /// Returns packet-ins by their result; `None` if there were none.
 fn packet_ins(counts: &Value) -> Option<String> {
     let field = |name: &str| counts[name].as_u64().unwrap_or(0);
-    let (delivered, unread, missed) =
-        (field("delivered"), field("dropped_unread"), field("dropped_missed"));
-    let dropped = unread.saturating_add(missed);
+    let delivered = field("delivered");
+    let reasons = [
+        (field("dropped_unread"), "unread by a slow peer"),
+        (field("dropped_missed"), "missed in a burst"),
+        (field("no_connection"), "without a connection"),
+    ];
+    let dropped = reasons.iter().fold(0_u64, |sum, (count, _)| sum.saturating_add(*count));
+    let named = reasons.iter().filter(|(count, _)| *count > 0);
+    let named: Vec<String> = named.map(|(count, reason)| format!("{count} {reason}")).collect();
     match (delivered, dropped) {
         (0, 0) => None,
         (_, 0) => Some(format!("{delivered} delivered, 0 dropped")),
-        _ => Some(format!(
-            "{delivered} delivered, {dropped} dropped ({unread} unread by a slow peer, {missed} \
-             missed in a burst)"
-        )),
+        _ => Some(format!("{delivered} delivered, {dropped} dropped ({})", named.join(", "))),
     }
 }
 
@@ -369,10 +372,11 @@ eviction thread: panicked; restart the daemon
             {"peer": "unix:br0.mgmt", "role": "equal", "packet_ins": counts(0, 0, 0)},
         ]);
         let shown = show(&json!([{"name": "br0", "rules": 0, "connections": connections,
-            "packet_ins": counts(10, 4, 5)}]));
+            "packet_ins": {"delivered": 10, "dropped_unread": 4, "dropped_missed": 5,
+                "no_connection": 3}}]));
         let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
         let expected = [
-            "packet-ins: 10 delivered, 9 dropped (4 unread by a slow peer, 5 missed in a burst)",
+            "packet-ins: 10 delivered, 12 dropped (4 unread by a slow peer, 5 missed in a burst, 3 without a connection)",
             "packet-ins to tcp:1.2.3.4: 7 delivered, 0 dropped",
         ];
         assert_eq!(lines, expected);

@@ -55,10 +55,16 @@ pub(crate) fn losses(drops: &Value) -> impl Iterator<Item = (&str, u64, &str)> {
     let pairs = |key: &str, remark: &'static str| {
         list(&drops[key]).iter().map(move |pair| (word(&pair[0]), count(&pair[1]), remark))
     };
-    let device = Some(count(&drops["device_lost"])).filter(|packets| *packets > 0);
+    let packet_ins = &drops["packet_ins"];
+    let others = [
+        ("device_lost", count(&drops["device_lost"]), "also in `sent`"),
+        ("packet_in_listener_full", count(&packet_ins["listener_full"]), "also in `punted`"),
+        ("packet_in_no_connection", count(&packet_ins["no_connection"]), "also in `punted`"),
+        ("packet_in_no_bridge", count(&packet_ins["no_bridge"]), "also in `punted`"),
+    ];
     pairs("dropped", "")
         .chain(pairs("not_received", "not in `received`"))
-        .chain(device.map(|packets| ("device_lost", packets, "also in `sent`")))
+        .chain(others.into_iter().filter(|(_, packets, _)| *packets > 0))
 }
 
 /// Returns the number of all losses.
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn every_loss_is_listed_by_reason_and_by_port() {
         let value = json!({"received": 10, "sent": 7, "dropped": [["no_matching_rule", 2], ["tx_queue_full", 1]],
-            "not_received": [["rx_ring_full", 540_000]], "device_lost": 4,
+            "not_received": [["rx_ring_full", 540_000]], "device_lost": 4, "packet_ins": {"handed_over": 5, "no_connection": 6},
             "ports": [{"bridge": "br0", "number": 1, "name": "p1", "direction": "rx", "reason": "rx_ring_full", "packets": 540_000}],
             "bridges_without_rules": ["br1"]});
         let expected = "\
@@ -94,7 +100,8 @@ dropped: no_matching_rule                     2
 dropped: tx_queue_full                        1
 dropped: rx_ring_full                    540000  not in `received`
 dropped: device_lost                          4  also in `sent`
-dropped: total                           540007
+dropped: packet_in_no_connection              6  also in `punted`
+dropped: total                           540013
 
 bridge  port  name  direction  reason        packets
 br0     1     p1    rx         rx_ring_full  540000

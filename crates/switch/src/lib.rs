@@ -64,7 +64,7 @@ pub use status::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
         PacketInTotals, PortDrops,
     },
-    caches::{CacheStatus, DropStatus, PortDropStatus},
+    caches::{CacheStatus, DropStatus, PortDropStatus, PuntedTotals},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     thread::{ThreadState, ThreadStatus},

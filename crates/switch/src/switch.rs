@@ -480,7 +480,8 @@ impl Switch {
     /// Returns the packet counters, and every loss by reason and by port.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
-        DropStatus::of(&self.control.plane, &self.bridges())
+        let status = DropStatus::of(&self.control.plane, &self.bridges());
+        DropStatus { packet_ins: self.openflow.packet_ins(), ..status }
     }
 
     /// Prepares for the end.

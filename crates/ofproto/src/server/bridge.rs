@@ -74,6 +74,12 @@ impl<H: Host> OpenFlowServer<H> {
         let _ = self.shared.events.send(event);
     }
 
+    /// Sends a packet-in to all connections; returns whether there is one.
+    #[must_use]
+    pub fn publish_packet_in(&self, packet: ControllerEvent) -> bool {
+        self.shared.events.send(packet).is_ok()
+    }
+
     /// Sends events that must not be lost to all connections.
     ///
     /// A connection that lags too far behind is closed. Its controller reads the current state

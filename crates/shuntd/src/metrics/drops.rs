@@ -1,6 +1,6 @@
 //! The metrics of packets and losses.
 
-use shunt_switch::{DropStatus, PortDropStatus};
+use shunt_switch::{DropStatus, PortDropStatus, PuntedTotals};
 
 use super::text::{Metric, MetricsText};
 
@@ -36,6 +36,20 @@ pub(crate) fn drops(status: &DropStatus) -> String {
         "Frames lost at a port before they were received, by reason.",
     );
     text.pairs("reason", &status.not_received);
+    let PuntedTotals { handed_over, listener_full, no_connection, no_bridge } = status.packet_ins;
+    text.family(
+        "shunt_packet_ins_total",
+        "counter",
+        "Punted packets by their end: handed to the OpenFlow connections, or dropped.",
+    );
+    for (end, packets) in [
+        ("handed_over", handed_over),
+        ("listener_full", listener_full),
+        ("no_connection", no_connection),
+        ("no_bridge", no_bridge),
+    ] {
+        text.value(&[("end", end)], packets);
+    }
     text.family(
         "shunt_port_dropped_packets_total",
         "counter",

@@ -34,6 +34,8 @@ pub(crate) struct BridgeServer {
     /// Management socket, and its path.
     pub(crate) _own_socket: Option<ServerEndpoint>,
     pub(crate) management: Option<PathBuf>,
+    /// Packet-ins for which there was no connection.
+    pub(crate) no_connection: u64,
 }
 
 /// The sockets of the controllers and listeners of a bridge.

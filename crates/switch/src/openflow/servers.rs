@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -28,7 +31,7 @@ use crate::{
         host::BridgeHost,
     },
     ports::bridges::Bridges,
-    status::bridge::BridgeStatus,
+    status::{bridge::BridgeStatus, caches::PuntedTotals},
     threads::data_plane::DataPlane,
 };
 
@@ -43,6 +46,15 @@ pub(crate) struct OpenFlowServers {
     /// Directory of the management sockets; `None`: no such sockets.
     run_dir: Option<PathBuf>,
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
+    packet_ins: PacketInTally,
+}
+
+/// Packet-ins that the listener thread forwarded, by their end.
+#[derive(Default)]
+struct PacketInTally {
+    handed_over: AtomicU64,
+    no_connection: AtomicU64,
+    no_bridge: AtomicU64,
 }
 
 impl OpenFlowServers {
@@ -53,6 +65,7 @@ impl OpenFlowServers {
             config: Arc::clone(&control.config),
             run_dir,
             servers: Mutex::default(),
+            packet_ins: PacketInTally::default(),
         }
     }
 
@@ -154,10 +167,22 @@ impl OpenFlowServers {
                 }
                 status.connections = side.connections();
                 status.packet_ins = side.server.packet_ins().into();
+                status.packet_ins.no_connection = side.no_connection;
             }
             status
         };
         bridges.into_iter().map(with_controllers).collect()
+    }
+
+    /// Returns the packet-ins by their end.
+    pub(crate) fn packet_ins(&self) -> PuntedTotals {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PuntedTotals {
+            handed_over: count(&self.packet_ins.handed_over),
+            listener_full: self.plane.packet_ins_dropped(),
+            no_connection: count(&self.packet_ins.no_connection),
+            no_bridge: count(&self.packet_ins.no_bridge),
+        }
     }
 
     fn server(&self, id: BridgeId) -> Option<Arc<OpenFlowServer<BridgeHost>>> {
@@ -165,13 +190,21 @@ impl OpenFlowServers {
     }
 
     fn publish_packet(&self, packet: PuntedPacket) {
-        let id = packet.punt.bridge;
-        let side =
-            self.servers.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
-        if let Some((server, paused)) = side {
-            let token = packet.punt.continuation.as_ref().map(|own| paused.hold(own));
-            server.publish(ControllerEvent::PacketIn(Arc::new(packet), token));
-        }
+        let mut servers = self.servers.lock();
+        let end = match servers.get_mut(&packet.punt.bridge) {
+            Some(side) => {
+                let token = packet.punt.continuation.as_ref().map(|own| side.paused.hold(own));
+                let event = ControllerEvent::PacketIn(Arc::new(packet), token);
+                if side.server.publish_packet_in(event) {
+                    &self.packet_ins.handed_over
+                } else {
+                    side.no_connection += 1;
+                    &self.packet_ins.no_connection
+                }
+            }
+            None => &self.packet_ins.no_bridge,
+        };
+        end.fetch_add(1, Ordering::Relaxed);
     }
 
     fn notify_port(&self, id: BridgeId, number: PortNo, reason: PortStatusReason) {
@@ -217,7 +250,14 @@ impl OpenFlowServers {
         }
         let mut sockets = BridgeSockets::default();
         sockets.change(&server, &name, &endpoints, SocketsToClose::Removed, policy).await?;
-        let side = BridgeServer { server, paused, sockets, _own_socket: own_socket, management };
+        let side = BridgeServer {
+            server,
+            paused,
+            sockets,
+            _own_socket: own_socket,
+            management,
+            no_connection: 0,
+        };
         self.servers.lock().insert(id, side);
         Ok(())
     }

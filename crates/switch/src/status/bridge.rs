@@ -89,12 +89,14 @@ pub struct PacketInTotals {
     pub dropped_unread: u64,
     /// Number that connections missed because they arrived too fast.
     pub dropped_missed: u64,
+    /// Number that was dropped without a connection; 0 for a connection.
+    pub no_connection: u64,
 }
 
 impl From<PacketInCounts> for PacketInTotals {
     fn from(counts: PacketInCounts) -> Self {
         let PacketInCounts { sent, dropped_unread, dropped_missed } = counts;
-        Self { delivered: sent, dropped_unread, dropped_missed }
+        Self { delivered: sent, dropped_unread, dropped_missed, no_connection: 0 }
     }
 }
 

@@ -84,8 +84,8 @@ pub struct DropStatus {
     pub sent: u64,
     /// Packets sent to controllers (packet-ins).
     pub punted: u64,
-    /// Packet-ins that did not fit their queue.
-    pub punted_lost: u64,
+    /// The punted packets by their end.
+    pub packet_ins: PuntedTotals,
     /// Packets that wait for a translation.
     pub held: u64,
     /// Packets dropped after they were received, by reason.
@@ -102,6 +102,21 @@ pub struct DropStatus {
     pub ports: Vec<PortDropStatus>,
     /// Names of bridges without rules, which drop every packet.
     pub bridges_without_rules: Vec<String>,
+}
+
+/// Packet-ins by their end.
+///
+/// Their sum is the number of punted packets, except those that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PuntedTotals {
+    /// Number that was handed to all OpenFlow connections of their bridge.
+    pub handed_over: u64,
+    /// Number that was dropped because the queue after the listener thread was full.
+    pub listener_full: u64,
+    /// Number that was dropped because the bridge had no OpenFlow connection.
+    pub no_connection: u64,
+    /// Number that was dropped because the bridge was deleted.
+    pub no_bridge: u64,
 }
 
 /// The packets lost at a port.
@@ -178,7 +193,6 @@ impl DropStatus {
                 *sum += counter.get();
             }
         }
-        status.punted_lost = plane.packet_ins_dropped();
         let named = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
         status.dropped = named.filter(|(_, count)| *count > 0).collect();
         let without_rules = bridges.iter().filter(|bridge| bridge.rules == 0);

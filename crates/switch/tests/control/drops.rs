@@ -1,6 +1,6 @@
 //! Every loss is visible: by reason, and by port.
 
-use shunt_switch::{DropStatus, PortDrops};
+use shunt_switch::{DropStatus, PortDrops, PuntedTotals};
 
 use crate::bench::{Bench, frame, until};
 
@@ -52,4 +52,24 @@ async fn a_bridge_without_rules_is_named() {
     port.send(&frame(1));
     until(|| bench.switch.drops().dropped == [("no_matching_rule", 1)]).await;
     assert_eq!(bench.switch.drops().bridges_without_rules, ["br1"]);
+}
+
+#[tokio::test]
+async fn every_punted_packet_has_one_end() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    bench.switch.add_rules("br0", &["actions=CONTROLLER"]).await.unwrap();
+    let ends = || bench.switch.drops().packet_ins;
+    (0..3).for_each(|number| port.send(&frame(number)));
+    let alone = PuntedTotals { no_connection: 3, ..PuntedTotals::default() };
+    until(|| ends() == alone).await;
+    assert_eq!(bench.switch.bridges()[0].packet_ins.no_connection, 3);
+    let controller = bench.controller().await;
+    port.send(&frame(4));
+    until(|| ends() == PuntedTotals { handed_over: 1, ..alone }).await;
+    let status = bench.switch.drops();
+    let PuntedTotals { handed_over, listener_full, no_connection, no_bridge } = status.packet_ins;
+    assert_eq!(status.punted, handed_over + listener_full + no_connection + no_bridge);
+    until(|| bench.switch.bridges()[0].packet_ins.delivered == 1).await;
+    drop(controller);
 }
