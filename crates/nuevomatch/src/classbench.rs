@@ -131,4 +131,15 @@ mod tests {
             assert!(error.starts_with("line 2: ") && error.contains(expected), "{error}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_refused_or_gives_boxes(
+            words in proptest::collection::vec("[@0-9a-fx./: -]{0,12}|[^\n]{0,3}|\n|1[.]2[.]3[.]4/32|0x06/0xFF", 0..40),
+        ) {
+            for rule in parse_classbench(&words.join("\t")).unwrap_or_default() {
+                proptest::prop_assert!(rule.low.iter().zip(rule.high).all(|(low, high)| *low <= high));
+            }
+        }
+    }
 }
