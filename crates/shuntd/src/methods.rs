@@ -7,6 +7,7 @@ use serde_json::Value;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
+use tracing::info;
 
 use crate::{
     metrics,
@@ -219,6 +220,7 @@ impl DaemonMethods {
         for (_, filter) in filters {
             trace_log::set(filter)?;
         }
+        info!("settings: {}", words.join(" "));
         Ok(String::new())
     }
 }
@@ -251,7 +253,27 @@ fn is_of_start(key: &str) -> bool {
     value_of(&config, key).is_some_and(|value| !value.is_object()) && key != "bridge"
 }
 
+/// The methods that change the daemon.
+const CHANGES: &[&str] = &[
+    "exit",
+    "fdb/flush",
+    "shunt/add-bridge",
+    "shunt/add-port",
+    "shunt/del-bridge",
+    "shunt/del-port",
+    "shunt/reload",
+    "shunt/restore",
+    "shunt/set",
+    "shunt/set-bridge",
+    "shunt/set-vlans",
+    "vlog/set",
+];
+
 impl Methods for DaemonMethods {
+    fn is_change(&self, method: &str) -> bool {
+        CHANGES.contains(&method)
+    }
+
     async fn call(&self, method: &str, parameters: Vec<String>) -> Result<String, String> {
         let Some(known) = METHODS.iter().find(|known| known.name == method) else {
             let nearest = nearest_of(method, METHODS.iter().map(|known| known.name));
@@ -301,6 +323,13 @@ fn capture_id(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_change_is_a_method() {
+        for name in CHANGES {
+            assert!(METHODS.iter().any(|method| method.name == *name), "{name}");
+        }
+    }
 
     #[test]
     fn every_setting_has_a_value() {

@@ -32,6 +32,9 @@ pub(crate) trait Methods: Send + Sync + 'static {
         method: &str,
         parameters: Vec<String>,
     ) -> impl Future<Output = Result<String, String>> + Send;
+
+    /// Returns whether a method changes the daemon, so that its calls are logged.
+    fn is_change(&self, method: &str) -> bool;
 }
 
 /// Serves one connection until it closes or sends invalid data.
@@ -40,6 +43,7 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
     loop {
         match objects.next() {
             ParsedObject::Value(request) => {
+                log_change(&stream, &*methods, &request);
                 let reply = answer(&*methods, &request).await;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
                     return;
@@ -52,6 +56,18 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
                 Ok(_) => {}
             },
         }
+    }
+}
+
+/// Logs a request that changes the daemon, with the process that made it.
+fn log_change(stream: &UnixStream, methods: &impl Methods, request: &Value) {
+    let method = request["method"].as_str().unwrap_or_default();
+    if methods.is_change(method) && tracing::enabled!(tracing::Level::DEBUG) {
+        let parameters = texts(&request["params"]).unwrap_or_default().join(" ");
+        let peer = stream.peer_cred().ok();
+        let pid = peer.and_then(|peer| peer.pid());
+        let uid = peer.map(|peer| peer.uid());
+        tracing::debug!(pid, uid, "control socket: {method} {parameters}");
     }
 }
 
@@ -279,6 +295,10 @@ mod tests {
     struct Echo;
 
     impl Methods for Echo {
+        fn is_change(&self, _: &str) -> bool {
+            true
+        }
+
         async fn call(&self, method: &str, parameters: Vec<String>) -> Result<String, String> {
             match method {
                 "echo" => Ok(parameters.join(" ")),

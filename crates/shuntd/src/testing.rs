@@ -111,4 +111,8 @@ impl Methods for WordMethods {
                 .map(|()| method.to_owned()),
         )
     }
+
+    fn is_change(&self, _: &str) -> bool {
+        false
+    }
 }

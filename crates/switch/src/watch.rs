@@ -16,7 +16,7 @@ use tracing::{error, warn};
 use crate::{
     control::ControlPlane,
     ports::{link_events::LinkEvents, port::BridgePort, registry::BridgeState},
-    threads::data_plane::DataPlane,
+    threads::{data_plane::DataPlane, publisher::log_rules},
     trace::{
         explain::Tracer,
         report::{Trace, TraceVisit},
@@ -110,7 +110,11 @@ async fn run_upkeep(control: &ControlPlane) {
     // check is before the reports.
     let now = plane.now();
     plane.pull().await;
-    let expire = |pipeline: &Pipeline| Ok::<_, Infallible>(pipeline.expire(now));
+    let expire = |pipeline: &Pipeline| {
+        let change = pipeline.expire(now);
+        log_rules(pipeline, &change, "timeout");
+        Ok::<_, Infallible>(change)
+    };
     let Ok(_) = plane.publisher().change(expire);
     control.bridges.reclaim(plane.version());
     control.captures.end_unread().await;

@@ -153,6 +153,12 @@ impl Bundles {
         Ok(bundle.commit(host))
     }
 
+    /// Returns the messages of a bundle as received.
+    pub(super) fn frames(&self, id: BundleId) -> Vec<Bytes> {
+        let messages = self.open.get(&id).map(|bundle| bundle.messages.iter());
+        messages.into_iter().flatten().map(|message| message.frame.clone()).collect()
+    }
+
     /// Removes bundles that have timed out; returns their number.
     pub(super) fn expire(&mut self, limits: &ConnectionLimits, now: Time) -> usize {
         let is_over = |bundle: &OpenBundle| now >= bundle.touched.after(limits.bundle_timeout);

@@ -360,8 +360,9 @@ impl Connection {
         } else {
             self.handle_other_version(&header, frame, now).map_err(RequestRefusal::from)
         };
-        if let Err(refusal) = result {
-            self.refuse(header.xid, &refusal, frame, now);
+        match result {
+            Ok(()) => self.log_change(frame, host),
+            Err(refusal) => self.refuse(header.xid, &refusal, frame, now),
         }
     }
 

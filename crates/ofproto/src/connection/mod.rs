@@ -32,6 +32,7 @@
 mod assembly;
 mod bundle_quota;
 mod bundles;
+mod change_log;
 mod config;
 mod endpoint;
 mod event;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
 
 use super::{
-    Connection, WarningKind,
+    Connection, WarningKind, change_log,
     endpoint::{Wait, WaitingRequest},
     statistics::{self, FlowReply},
 };
@@ -146,8 +146,13 @@ impl Connection {
     ) -> Result<(), RequestRefusal> {
         let ReceivedRequest { xid, frame, now } = *request;
         let command = if control.command == BundleCommand::Commit {
+            let frames = match change_log::is_enabled() {
+                true => self.bundles.frames(control.bundle),
+                false => Vec::new(),
+            };
             match self.bundles.commit(control, host)? {
                 Ok(version) => {
+                    frames.iter().for_each(|frame| self.log_change(frame, host));
                     self.changed = version.or(self.changed);
                     // The bundle may contain packet-outs.
                     self.packets_sent = true;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Host,
-    connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry},
+    connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry, WarningKind},
 };
 
 /// Number of packet-ins that may wait for a connection; older ones are dropped.
@@ -183,7 +183,12 @@ async fn keep_connected<H: Host>(
         let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
-            tracing::info!(peer, reason, "controller disconnected");
+            match config.warnings.admit(WarningKind::Connection, shared.host.now()) {
+                Some(suppressed) => {
+                    tracing::warn!(peer, reason, suppressed, "controller disconnected");
+                }
+                None => tracing::debug!(peer, reason, "controller disconnected"),
+            }
         } else if attempts.failed() {
             tracing::warn!(peer, reason, "controller unreachable, retrying");
         } else {

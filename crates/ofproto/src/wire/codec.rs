@@ -105,6 +105,13 @@ impl Codec {
         }
     }
 
+    /// Returns whether a message of type `kind` changes rules, groups, meters or ports.
+    pub(crate) const fn is_lasting_change(self, kind: u8) -> bool {
+        match self {
+            Self::V13 => v13::is_lasting_change(kind),
+        }
+    }
+
     /// Returns whether only a switch sends messages of type `kind`.
     pub(crate) const fn is_from_switch(self, kind: u8) -> bool {
         match self {

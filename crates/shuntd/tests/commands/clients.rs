@@ -40,3 +40,17 @@ fn the_control_socket_serves_64_clients_at_once() {
     clients.pop();
     assert!(until(|| served(&socket).is_some()), "a place is free");
 }
+
+/// Requests that change nothing are not logged.
+#[test]
+fn the_log_names_who_changed_the_daemon() {
+    let daemon = Daemon::start("[logging]\nfilter = \"debug\"\n[[bridge]]\nname = \"br0\"\n");
+    daemon.answer(&["add-port", "br0", "p1", "type=null"]);
+    daemon.answer(&["set", "caches.idle_ms=7000"]);
+    daemon.answer(&["show"]);
+    let log = daemon.log();
+    assert!(log.contains("control socket: shunt/add-port br0 p1 type=null pid="), "{log}");
+    assert!(log.contains("port p1: added to br0 number=1"), "{log}");
+    assert!(log.contains("settings: caches.idle_ms=7000"), "{log}");
+    assert!(!log.contains("control socket: shunt/show"), "it changes nothing: {log}");
+}

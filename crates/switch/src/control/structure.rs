@@ -310,6 +310,7 @@ impl Structure {
             Some(port) => self.ports.attach(&name, port).await,
             None => self.ports.open(&name).await,
         };
+        info!(number = number.number(), "port {name}: added to {bridge}");
         let trouble = opened.err();
         if let Some(error) = &trouble {
             self.bridges.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
@@ -330,15 +331,15 @@ impl Structure {
 
     async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
         self.ports.remove(name).await?;
-        let (id, datapath, info) = {
+        let (id, datapath, last) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
-            let info = port.info(PortKind::Unbound);
+            let last = port.info(PortKind::Unbound);
             if let Some(bridge) = bridges.by_id_mut(id) {
                 bridge.ports.remove(&number);
             }
-            (id, datapath, info)
+            (id, datapath, last)
         };
         self.bridges.publish_ports();
         if let Some(datapath) = datapath {
@@ -346,7 +347,8 @@ impl Structure {
             let version = self.plane.pipeline().version();
             self.bridges.lock().give_datapath_port_back(datapath, version);
         }
-        self.notify(ControlEvent::PortRemoved(id, Box::new(info))).await;
+        info!("port {name}: removed");
+        self.notify(ControlEvent::PortRemoved(id, Box::new(last))).await;
         Ok(())
     }
 
@@ -354,8 +356,11 @@ impl Structure {
     ///
     /// Returns when no packet uses the old VLANs.
     pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
+        let (name, mode) = (port.name.clone(), port.effective_vlan_mode());
+        let (tag, trunks) = (port.tag, port.trunks.clone());
         self.bridges.set_vlans(port)?;
         self.plane.adopted_newest().await;
+        info!(?mode, tag, ?trunks, "port {name}: VLANs set");
         Ok(())
     }
 

@@ -19,7 +19,7 @@ const CAPTURES_MAX: usize = 16;
 /// A captured packet, for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CapturedPacket {
-    /// Time in nanoseconds since the switch started.
+    /// Unix time in nanoseconds of the poll loop iteration that processed the packet.
     pub time_ns: u64,
     /// The frame in hexadecimal.
     pub frame: String,
@@ -44,6 +44,10 @@ struct RunningCapture {
     readers: Vec<Consumer<Captured>>,
     /// Time of the last read.
     read: Time,
+    /// Unix time at [`Time::ZERO`], as the system clock was at the start.
+    ///
+    /// It is fixed, so the times of a capture never go back.
+    unix_time_at_zero: Duration,
 }
 
 impl Captures {
@@ -89,7 +93,8 @@ impl Captures {
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }
-        let running = RunningCapture { place, readers, read: self.plane.now() };
+        let unix_time_at_zero = self.plane.clock().unix_time_at_zero();
+        let running = RunningCapture { place, readers, read: self.plane.now(), unix_time_at_zero };
         self.running.lock().insert(id, running);
         Ok(id)
     }
@@ -106,7 +111,7 @@ impl Captures {
             && let Some(packet) = next_captured(&mut running.readers)
         {
             bytes += packet.frame.len();
-            packets.push(shown(&packet));
+            packets.push(shown(&packet, running.unix_time_at_zero));
         }
         Some(packets)
     }
@@ -152,7 +157,8 @@ fn next_captured(readers: &mut [Consumer<Captured>]) -> Option<Captured> {
     full.min_by_key(|(time, _)| *time)?.1.pop().ok()
 }
 
-fn shown(packet: &Captured) -> CapturedPacket {
+fn shown(packet: &Captured, unix_time_at_zero: Duration) -> CapturedPacket {
     let frame = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
-    CapturedPacket { time_ns: packet.time.nanoseconds(), frame }
+    let zero = u64::try_from(unix_time_at_zero.as_nanos()).unwrap_or_default();
+    CapturedPacket { time_ns: zero.saturating_add(packet.time.nanoseconds()), frame }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::LazyLock,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use shunt_p4runtime::server::Now;
@@ -27,6 +27,15 @@ impl DaemonClock {
 
     pub(crate) fn now(self) -> Time {
         Time::ZERO.after(self.epoch.elapsed())
+    }
+
+    /// Returns the Unix time of [`Time::ZERO`].
+    ///
+    /// The system clock may be set while the daemon runs; this is according to its present time.
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
+    pub(crate) fn unix_time_at_zero(self) -> Duration {
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        day.saturating_sub(self.epoch.elapsed())
     }
 
     /// Returns monotonic time and time of day for an embedded NIC.

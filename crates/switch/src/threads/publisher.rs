@@ -14,10 +14,13 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use shunt_datapath::{ChangeSender, LearnSeq, LearnedChange};
+use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
     Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
+    text::{RuleFormat, format_rule},
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tracing::{Level, debug};
 
 use crate::{
     openflow::events::{Removals, RemovedRule},
@@ -86,6 +89,7 @@ impl Publisher {
     ) {
         let changes = self.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
+        log_rules(&self.pipeline, &change, "learned from a packet");
         self.send_change(&changes, LearnedChange { change, learn_requests });
         // Release: a thread that reads the number also sees the version.
         self.learned.fetch_add(count, Ordering::Release);
@@ -136,6 +140,24 @@ fn wait_outside_tasks<T>(wait: impl FnOnce() -> T) -> T {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
         // The learner's thread has no runtime, and a runtime of one thread has no other.
         _ => wait(),
+    }
+}
+
+/// Logs the rules of a change that no peer has made, at level debug.
+pub(crate) fn log_rules(pipeline: &Pipeline, change: &Change, cause: &str) {
+    if !tracing::enabled!(Level::DEBUG) {
+        return;
+    }
+    for delta in &change.deltas {
+        let Delta::Rule(RuleDelta { rule, change: what }) = delta else { continue };
+        let what = match what {
+            RuleChange::Added => "added",
+            RuleChange::Removed(_) => "removed",
+            RuleChange::Modified(_) => "modified",
+        };
+        let bridge = pipeline.settings(rule.bridge).map_or_else(String::new, |own| own.name);
+        let rule = format_rule(rule, RuleFormat { ports: &NoPortNames, stats_at: None });
+        debug!("bridge {bridge}: rule {what} ({cause}): {rule}");
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod bench;
 mod bridge_settings;
+mod captures;
 #[cfg(feature = "dbsp")]
 mod circuits;
 mod counts;

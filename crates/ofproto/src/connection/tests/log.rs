@@ -28,8 +28,10 @@ use crate::{
     wire::v13,
 };
 
-#[derive(Default)]
-struct LogCapture(Arc<Mutex<Vec<String>>>);
+struct LogCapture {
+    level: Level,
+    lines: Arc<Mutex<Vec<String>>>,
+}
 
 /// The text of a line: its message, then its fields.
 #[derive(Default)]
@@ -49,13 +51,13 @@ impl Visit for LineText {
 
 impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= self.level
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = LineText::default();
         event.record(&mut line);
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push(line.message + &line.fields);
     }
 
@@ -71,8 +73,13 @@ impl Subscriber for LogCapture {
 
 /// Runs `action` and returns the warnings and errors that it logged.
 pub(super) fn logged(action: impl FnOnce()) -> Vec<String> {
-    let capture = LogCapture::default();
-    let lines = Arc::clone(&capture.0);
+    logged_at(Level::WARN, action)
+}
+
+/// Runs `action` and returns the lines that it logged at `level` and above.
+fn logged_at(level: Level, action: impl FnOnce()) -> Vec<String> {
+    let capture = LogCapture { level, lines: Arc::default() };
+    let lines = Arc::clone(&capture.lines);
     tracing::subscriber::with_default(capture, action);
     let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     lines.clone()
@@ -200,4 +207,61 @@ fn a_refused_port_is_logged_with_its_cause() {
         &Message::PortMod(port_mod),
         "port_mod port=77: OFPPMFC_BAD_PORT: the port does not exist",
     );
+}
+
+/// Sends requests, and returns the lines at `level` and above.
+fn lines_of(level: Level, requests: &[Message]) -> Vec<String> {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    logged_at(level, || {
+        for request in requests {
+            harness.send_bytes(&v13::encode(Xid::new(1), request).unwrap());
+            harness.run();
+        }
+    })
+}
+
+#[test]
+fn every_change_is_logged_with_its_peer() {
+    let group = GroupMod {
+        command: GroupCommand::Add,
+        group: Some(GroupId::new(3)),
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: Box::default(),
+    };
+    let config = v13::empty_meter_config();
+    let meter = MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(4)), config };
+    let changes = [
+        Message::FlowMod(rule("ip,nw_dst=10.0.0.1", vec![])),
+        Message::GroupMod(group),
+        Message::MeterMod(meter),
+        Message::BarrierRequest,
+        // This one is refused.
+        Message::FlowMod(rule("", vec![Action::Group(GroupId::new(7))])),
+    ];
+    let lines = lines_of(Level::DEBUG, &changes);
+    let [rule, group, meter, refused] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(
+        rule,
+        "bridge br0: flow_mod add table=1,priority=5,ip,nw_dst=10.0.0.1 actions=drop peer=\"test\""
+    );
+    assert_eq!(group, "bridge br0: group_mod add group_id=3,type=all,buckets=0 peer=\"test\"");
+    assert!(meter.starts_with("bridge br0: meter_mod add meter=4"), "{meter}");
+    assert!(refused.starts_with("test: refused flow_mod"), "{refused}");
+    assert_eq!(lines_of(Level::INFO, &changes[..4]), [""; 0], "many rules are no news");
+}
+
+#[test]
+fn a_bundle_logs_its_changes_at_the_commit() {
+    use crate::message::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId};
+    let (bundle, xid) = (BundleId(1), Xid::new(1));
+    let flags = BundleFlags { atomic: true, ordered: true };
+    let control = |command| Message::BundleControl(BundleControl { bundle, command, flags });
+    let message = Box::new(Message::FlowMod(rule("", vec![])));
+    let add = Message::BundleAdd(BundleAdd { bundle, flags, xid, message });
+    let begun = [control(BundleCommand::Open), add.clone()];
+    assert_eq!(lines_of(Level::DEBUG, &begun), [""; 0], "nothing has changed yet");
+    let whole = [control(BundleCommand::Open), add, control(BundleCommand::Commit)];
+    let lines = lines_of(Level::DEBUG, &whole);
+    assert_eq!(lines, ["bridge br0: flow_mod add table=1,priority=5 actions=drop peer=\"test\""]);
 }

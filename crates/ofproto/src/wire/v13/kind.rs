@@ -33,6 +33,11 @@ pub(crate) const GET_ASYNC_REPLY: u8 = 27;
 pub(crate) const SET_ASYNC: u8 = 28;
 pub(crate) const METER_MOD: u8 = 29;
 
+/// Returns whether a message of this type changes rules, groups, meters or ports.
+pub(crate) const fn is_lasting_change(kind: u8) -> bool {
+    matches!(kind, FLOW_MOD | GROUP_MOD | METER_MOD | PORT_MOD)
+}
+
 /// Returns whether only a switch sends messages of this type.
 pub(crate) const fn is_from_switch(kind: u8) -> bool {
     matches!(

@@ -54,7 +54,7 @@ pub(crate) use describe::describe;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use flow_mod::COOKIE_UNCHANGED;
 pub(crate) use flow_removed::reason_number as flow_removed_reason;
-pub(crate) use kind::{MULTIPART_REQUEST, is_from_switch};
+pub(crate) use kind::{MULTIPART_REQUEST, is_from_switch, is_lasting_change};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use meter::empty_config as empty_meter_config;
 pub(crate) use port::reason_number as port_status_reason;

@@ -1,0 +1,35 @@
+//! Captures of packets at a port.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use shunt_switch::CapturedPacket;
+
+use crate::bench::{Bench, frame, in_time};
+
+#[expect(clippy::disallowed_methods, reason = "a capture has the time of the system clock")]
+fn unix_time_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_nanos().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn captured_packets_carry_the_time_of_day() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    let capture = bench.switch.start_capture("p1").await.unwrap();
+    let before = unix_time_ns();
+    port.send(&frame(7));
+    let captured = async {
+        loop {
+            let mut packets = bench.switch.read_capture(capture).unwrap();
+            match packets.pop() {
+                Some(packet) => return packet,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let CapturedPacket { time_ns, .. } = in_time(captured).await;
+    // A poll loop iteration may have begun just before the packet was sent.
+    let earliest = before - 1_000_000_000;
+    assert!((earliest..=unix_time_ns()).contains(&time_ns), "{time_ns} is not after {before}");
+}
