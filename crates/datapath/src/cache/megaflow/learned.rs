@@ -173,7 +173,7 @@ impl LearnedIndex {
         if self.is_off() {
             return;
         }
-        // The row may have another entry by now, but only of the same box as long as it is not free.
+        // The row may have another entry by now, so the recorded box comes first.
         let recorded = self.boxes.as_ref().and_then(|boxes| *boxes.get(slot as usize)?);
         let own = recorded.or_else(|| Some(CatalogueBox::of_words(words)));
         self.record(BoxChange { slot, own: None });
