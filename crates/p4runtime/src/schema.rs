@@ -375,7 +375,7 @@ mod tests {
     type SchemaEdit = fn(&mut Schema);
 
     #[test]
-    fn what_a_compiler_adds_is_no_difference() {
+    fn hidden_actions_and_padding_make_no_difference() {
         let own = Program::default().p4info();
         let mut compiled = own.clone();
         let mut called = compiled.actions[0].clone();

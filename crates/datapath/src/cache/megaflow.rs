@@ -6,7 +6,8 @@
 //! 1. The [`SignatureCache`], by the hash of all header bits. It is used while tuple space search takes
 //!    two probes or more per packet ([`MegaflowConfig::lookup_probes_min`]).
 //! 2. The [`LearnedIndex`], by a few fields at once. It is used from
-//!    [`MegaflowConfig::learned_masks_min`] masks on.
+//!    [`MegaflowConfig::learned_masks_min`] masks on, while tuple space search would take two probes or
+//!    more per packet.
 //! 3. Tuple space search over the masks ([`MegaflowCache`]): over all of them, or with a learned index only
 //!    over those of entries that it does not have.
 //!
@@ -201,7 +202,7 @@ impl WildcardIndex for MegaflowIndex {
 
     fn uses_hashes(&self) -> bool {
         self.signatures.is_some()
-            && self.megaflows.cache.probes_per_hit() >= self.config.lookup_probes_min
+            && self.megaflows.cache.probes_per_packet() >= self.config.lookup_probes_min
     }
 
     fn totals(&self) -> MegaflowTally {

@@ -289,8 +289,8 @@ impl Requests {
         let request = CapabilitiesRequest { device_id: self.settings.device_id };
         match with_timeout(&self.settings, client.capabilities(request)).await {
             Ok(_) => Ok(()),
-            // An answer as well.
-            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => Ok(()),
+            // A refusal is an answer as well, unless the transport made it.
+            Err(SessionError::Refused(status)) if !is_of_transport(status.code()) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -555,6 +555,11 @@ async fn read_stream<A>(
     };
     let within = settings.request_timeout.saturating_mul(READ_TIMEOUTS);
     timeout(within, reading).await.map_err(|_| SessionError::Silent)?
+}
+
+/// Returns whether the code is of a broken connection, not an answer.
+const fn is_of_transport(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown)
 }
 
 async fn with_timeout<T>(

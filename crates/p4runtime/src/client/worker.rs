@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    future,
     sync::Arc,
     time::Duration,
 };
@@ -31,7 +32,7 @@ use super::{
     encoded::{EntryCount, counter_request},
     notifications::{Notification, NotificationSender},
     repair::{DesiredState, restore},
-    session::{Session, packet_of},
+    session::{Requests, Session, packet_of},
 };
 use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
 
@@ -221,6 +222,8 @@ impl SessionWorker {
                 self.begin(session, pending).await?;
                 continue;
             }
+            // Work ends a probe: its answer proves as much.
+            let idle = pending.by_number.is_empty().then(|| session.requests.clone());
             let is_free = pending.waiting.is_empty() && pending.by_number.len() < PENDING_MAX;
             tokio::select! {
                 Some(finished) = pending.running.join_next() => {
@@ -236,9 +239,7 @@ impl SessionWorker {
                     let message = message?;
                     self.handle_message(message);
                 }
-                () = sleep(self.settings.probe), if pending.by_number.is_empty() => {
-                    session.requests.probe().await?;
-                }
+                probed = probed_when_idle(idle.as_ref(), self.settings.probe) => probed?,
             }
         }
     }
@@ -582,6 +583,13 @@ impl SessionWorker {
     fn notify(&self, event: OffloadEvent) {
         self.notifications.send(Notification::Events(vec![event]));
     }
+}
+
+/// Probes an idle device after a pause; never returns if it is not idle.
+async fn probed_when_idle(idle: Option<&Requests>, pause: Duration) -> Result<(), SessionError> {
+    let Some(requests) = idle else { return future::pending().await };
+    sleep(pause).await;
+    requests.probe().await
 }
 
 fn pending_request(kind: TaskKind, parts: Vec<PendingUpdate>) -> PendingRequest {

@@ -101,7 +101,7 @@ const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 const PORT: &str = "[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
 
 #[test]
-fn what_was_added_at_run_time_comes_back() {
+fn bridges_and_ports_survive_a_restart() {
     let host = Host::new(BRIDGE);
     let daemon = host.start();
     host.answer(&["add-br", "br1"]);

@@ -15,7 +15,7 @@
 //!               its mask is searched ──► training ──► indexed
 //! ```
 //!
-//! A training begins when a tenth of the entries is not indexed. The [`Trainer`] has a copy of all boxes and
+//! A training begins when a tenth of the entries is not indexed. The [`Trainer`] takes the boxes and
 //! builds a new index beside the packet thread. Changes meanwhile are recorded, and repeated on the new
 //! index before it replaces the old one.
 

@@ -95,17 +95,20 @@ impl IndexedMegaflows {
         missing: &mut Missing,
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> LookupWork {
-        let is_slow = self.cache.probes_per_hit() >= self.probes_min;
-        if !self.learned.is_ready() || !is_slow {
+        let is_slow = self.cache.probes_per_packet() >= self.probes_min;
+        let work = if self.learned.is_ready() && is_slow {
+            let learned = missing.len();
+            self.learned.find_burst(&mut self.cache, keys, missing, &mut is_hit);
+            let learned_hits = learned - missing.len();
+            self.cache.count_unprobed(learned_hits);
+            let probes = self.cache.find_burst_in(MaskSet::Unindexed, keys, missing, is_hit);
+            LookupWork { learned, learned_hits, probes }
+        } else {
             let probes = self.cache.find_burst(keys, missing, is_hit);
-            return LookupWork { probes, ..LookupWork::default() };
-        }
-        let learned = missing.len();
-        self.learned.find_burst(&mut self.cache, keys, missing, &mut is_hit);
-        let learned_hits = learned - missing.len();
-        self.cache.count_unprobed(learned_hits);
-        let probes = self.cache.find_burst_in(MaskSet::Unindexed, keys, missing, is_hit);
-        LookupWork { learned, learned_hits, probes }
+            LookupWork { probes, ..LookupWork::default() }
+        };
+        self.cache.count_missed(missing.len());
+        work
     }
 }
 
@@ -121,7 +124,7 @@ mod tests {
     enum Op {
         Insert { key: [u8; 3], mask: [u8; 3] },
         Kill { which: usize },
-        Reclaim,
+        Reclaim { which: usize },
         Maintain,
         Find { key: [u8; 3] },
     }
@@ -151,17 +154,26 @@ mod tests {
         let op = prop_oneof![
             6 => (keys(), masks).prop_map(|(key, mask)| Op::Insert { key, mask }),
             2 => any::<usize>().prop_map(|which| Op::Kill { which }),
-            1 => Just(Op::Reclaim),
+            2 => any::<usize>().prop_map(|which| Op::Reclaim { which }),
             2 => Just(Op::Maintain),
             4 => keys().prop_map(|key| Op::Find { key }),
         ];
         prop::collection::vec(op, 1..300)
     }
 
+    struct ModelEntry {
+        key: FlowKey,
+        mask: FlowMask,
+        generation: u32,
+        is_live: bool,
+    }
+
     struct Model {
         megaflows: IndexedMegaflows,
-        /// Every entry ever made: key, mask, and true while it lives.
-        entries: Vec<(FlowKey, FlowMask, bool)>,
+        /// The last entry of each slot.
+        entries: Vec<ModelEntry>,
+        /// Slots without an entry.
+        free: Vec<u32>,
         learned_hits: u32,
     }
 
@@ -175,19 +187,21 @@ mod tests {
             };
             let trainer = Arc::new(Trainer::new(Training::Inline));
             let megaflows = IndexedMegaflows::new(cache, config, &trainer);
-            Self { megaflows, entries: Vec::new(), learned_hits: 0 }
+            Self { megaflows, entries: Vec::new(), free: Vec::new(), learned_hits: 0 }
         }
 
         fn covering(&self, key: &FlowKey) -> Vec<u32> {
-            let covers = |(_, (own, mask, live)): &(u32, &(FlowKey, FlowMask, bool))| {
-                *live && own.agrees_with(key, mask)
-            };
+            let covers =
+                |(_, own): &(u32, &ModelEntry)| own.is_live && own.key.agrees_with(key, &own.mask);
             (0..).zip(&self.entries).filter(covers).map(|(slot, _)| slot).collect()
         }
 
         fn check(&mut self, keys: &[FlowKey]) {
             let entries = &self.entries;
-            let is_live = |entry: EntryRef| entries[entry.slot as usize].2;
+            let is_live = |entry: EntryRef| {
+                let own = &entries[entry.slot as usize];
+                own.is_live && own.generation == entry.generation
+            };
             let (mut missing, mut found) = (Missing::default(), vec![None; keys.len()]);
             (0..keys.len()).for_each(|position| missing.push(position));
             let work = self.megaflows.find_burst(keys, &mut missing, |position, entry, _| {
@@ -212,28 +226,43 @@ mod tests {
                     let (key, mask) = (key(values), mask(bits));
                     // A thread inserts only after a miss.
                     if self.covering(&key).is_empty() {
-                        let slot = u32::try_from(self.entries.len()).unwrap();
-                        let entry = EntryRef { slot, generation: 0 };
-                        self.megaflows.insert(&key, &SparseMask::from(&mask), entry);
-                        self.entries.push((key, mask, true));
+                        self.insert(key, mask);
                     }
                 }
                 Op::Kill { which } => {
                     let count = self.entries.len();
                     if let Some(dead) = self.entries.get_mut(which % count.max(1)) {
-                        dead.2 = false;
+                        dead.is_live = false;
                     }
                 }
-                Op::Reclaim => {
-                    for (slot, (_, _, live)) in (0..).zip(&self.entries) {
-                        if !live {
-                            self.megaflows.remove(EntryRef { slot, generation: 0 });
-                        }
-                    }
-                }
+                Op::Reclaim { which } => self.reclaim(which),
                 Op::Maintain => self.maintain(1),
                 Op::Find { key: values } => self.check(&[key(values)]),
             }
+        }
+
+        fn insert(&mut self, key: FlowKey, mask: FlowMask) {
+            let new = || u32::try_from(self.entries.len()).unwrap();
+            let slot = self.free.pop().unwrap_or_else(new);
+            let generation = self.entries.get(slot as usize).map_or(0, |old| old.generation + 1);
+            let entry = EntryRef { slot, generation };
+            self.megaflows.insert(&key, &SparseMask::from(&mask), entry);
+            let own = ModelEntry { key, mask, generation, is_live: true };
+            match self.entries.get_mut(slot as usize) {
+                Some(old) => *old = own,
+                None => self.entries.push(own),
+            }
+        }
+
+        /// Removes one of the dead entries: they are reclaimed in any order.
+        fn reclaim(&mut self, which: usize) {
+            let is_dead =
+                |(slot, own): &(u32, &ModelEntry)| !own.is_live && !self.free.contains(slot);
+            let dead: Vec<_> = (0..).zip(&self.entries).filter(is_dead).collect();
+            let Some((slot, own)) = dead.get(which % dead.len().max(1)) else { return };
+            let entry = EntryRef { slot: *slot, generation: own.generation };
+            assert!(self.megaflows.remove(entry));
+            self.free.push(entry.slot);
         }
 
         fn maintain(&mut self, times: u32) {
@@ -298,7 +327,7 @@ mod tests {
         insert(&mut model, 16);
         model.run(&Op::Kill { which: 3 });
         model.run(&Op::Kill { which: 20 });
-        model.run(&Op::Reclaim);
+        model.run(&Op::Reclaim { which: 1 });
         model.check_all();
         model.maintain(1);
         assert_eq!(model.megaflows.learned().trainings(), 1);

@@ -39,8 +39,12 @@ pub struct MegaflowCache {
     probes_per_ordering: u32,
     /// Probes since the last ordering.
     probes: u32,
-    /// Mean number of probes of a packet that hits, as of the last ordering.
-    probes_per_hit: u32,
+    /// Packets that missed, older ones counted less and less.
+    missed: u32,
+    /// Mean number of probes of a packet if all masks are searched.
+    ///
+    /// It is of the time of the last ordering.
+    probes_per_packet: u32,
 }
 
 /// The entries of one mask.
@@ -49,6 +53,8 @@ struct MegaflowSubtable {
     /// The entry of each row.
     table: MaskedTable<1>,
     hits: u32,
+    /// Number of entries with an address here, dead ones included.
+    entries: u32,
     /// Number of entries that only a search of this mask finds.
     unindexed: u32,
     /// Set while the number of the subtable is in [`MegaflowCache::searched`].
@@ -79,7 +85,8 @@ impl MegaflowCache {
             addresses: Vec::new(),
             probes_per_ordering: MegaflowConfig::DEFAULT.probes_per_ordering,
             probes: 0,
-            probes_per_hit: 0,
+            missed: 0,
+            probes_per_packet: 0,
         }
     }
 
@@ -94,10 +101,15 @@ impl MegaflowCache {
         self.probes_per_ordering = probes;
     }
 
-    /// Returns the mean number of subtables that a packet that hits probes.
+    /// Returns the mean number of probes of a packet if all masks are searched.
     #[must_use]
-    pub const fn probes_per_hit(&self) -> u32 {
-        self.probes_per_hit
+    pub const fn probes_per_packet(&self) -> u32 {
+        self.probes_per_packet
+    }
+
+    /// Counts packets without an entry: each would probe every subtable.
+    pub(super) const fn count_missed(&mut self, packets: u32) {
+        self.missed = self.missed.saturating_add(packets);
     }
 
     /// Loads the row at an address, so that the loads of many packets overlap.
@@ -215,6 +227,7 @@ impl MegaflowCache {
             self.addresses.resize(slot + 1, RowAddress::NONE);
         }
         self.addresses[slot] = RowAddress { subtable, row };
+        self.subtables[subtable as usize].entries += 1;
         self.entries += 1;
     }
 
@@ -226,8 +239,10 @@ impl MegaflowCache {
         let RowAddress { subtable: number, row } = std::mem::replace(address, RowAddress::NONE);
         let Some(subtable) = self.subtables.get_mut(number as usize) else { return false };
         self.entries -= 1;
+        subtable.entries -= 1;
         subtable.remove(&self.hasher, row, entry);
-        if subtable.table.is_empty() && self.order.contains(&number) {
+        // The number is used again only when no address leads here any more.
+        if subtable.entries == 0 {
             self.order.retain(|other| *other != number);
             self.searched.retain(|other| *other != number);
             self.numbers.retain(|_, other| *other != number);
@@ -307,6 +322,7 @@ impl MegaflowCache {
         let subtable = MegaflowSubtable {
             table: MaskedTable::new(mask),
             hits: 0,
+            entries: 0,
             unindexed: 0,
             is_searched: false,
         };
@@ -334,9 +350,12 @@ impl MegaflowCache {
         let (all, probes) = hits
             .zip(1..)
             .fold((0, 0), |(all, probes), (hits, position)| (all + hits, probes + hits * position));
+        let missed = u64::from(self.missed);
+        let (all, probes) = (all + missed, probes + missed * self.order.len() as u64);
         if let Some(mean) = u64::checked_div(probes, all) {
-            self.probes_per_hit = u32::try_from(mean).unwrap_or(u32::MAX);
+            self.probes_per_packet = u32::try_from(mean).unwrap_or(u32::MAX);
         }
+        self.missed /= 2;
         // Old hits count less and less.
         subtables.iter_mut().for_each(|subtable| subtable.hits /= 2);
     }

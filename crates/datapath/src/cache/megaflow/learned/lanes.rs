@@ -56,6 +56,8 @@ pub(super) struct CatalogueBox {
     mask: [u32; CATALOGUE_LANES],
 }
 
+const _: () = assert!(size_of::<Option<CatalogueBox>>() == 116, "memory of a slot");
+
 /// The box of each live entry, by slot.
 pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
 
