@@ -94,8 +94,12 @@ impl BridgeSockets {
         for endpoint in later {
             match open_socket(server, endpoint, name).await {
                 Err(error) if policy == OpenPolicy::Required => {
-                    drop(opened);
-                    self.close(wanted, name).await;
+                    // The sockets in `self.0` are those that stay.
+                    for (_, socket) in opened {
+                        if let BridgeSocket::Open(socket) = socket {
+                            socket.close().await;
+                        }
+                    }
                     for endpoint in removed {
                         let result = open_socket(server, endpoint, name).await;
                         self.0.insert(endpoint, BridgeSocket::of(result, server, name));

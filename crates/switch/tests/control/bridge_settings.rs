@@ -126,6 +126,26 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
     in_time(TcpStream::connect(address)).await.unwrap();
 }
 
+/// The old listener closes first, and then the new address is in use.
+#[tokio::test]
+async fn a_refused_listener_keeps_the_other_sockets() {
+    let bench = Bench::start(1).await;
+    let (listener, target) = controller().await;
+    let address = free_address().await;
+    let _holder = TcpListener::bind(("127.0.0.2", address.port())).await.unwrap();
+    let own = format!("ptcp:{}:127.0.0.1", address.port());
+    bench.switch.set_bridge("br0", &[("controllers", &target), ("listen", &own)]).await.unwrap();
+    let to_controller = accept(&listener).await;
+    let before = bench.switch.running_config();
+    let held = format!("ptcp:{}:127.0.0.2", address.port());
+    let error = bench.switch.set_bridge("br0", &[("listen", &held)]).await.unwrap_err();
+    assert!(error.to_string().contains("cannot listen on ptcp:"), "{error}");
+    assert_eq!(bench.switch.running_config(), before);
+    assert_eq!(targets(&bench.switch), [target, own]);
+    in_time(TcpStream::connect(address)).await.unwrap();
+    assert!(!is_closed(&to_controller), "it stays connected");
+}
+
 #[tokio::test]
 async fn the_limits_of_tables_change_at_run_time() {
     let bench = Bench::start(1).await;
