@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
     Action, BridgeId, FlowModCommand, GroupCommand, GroupId, GroupKind, GroupMod, MeterCommand,
-    Modification, Pipeline, RuleFilter, Selection,
+    Modification, ModificationError, Pipeline, RejectedMod, RuleFilter, Selection,
     text::{
         RuleFormat, RuleTextError, format_group, format_meter, format_rule, parse_group_mod,
         parse_meter_mod, parse_rule,
@@ -152,39 +152,71 @@ pub(crate) async fn restore(
 ///
 /// Returns a line for each request that was refused.
 ///
-/// The change is one version if no request is refused. Otherwise the requests before a refused one
-/// are a version, and those after it are tried next.
+/// The change is one version if no request is refused. See [`apply_in_parts`] for other changes.
 async fn replace_tables(
     control: &ControlPlane,
     bridge: &str,
-    mut requests: Vec<TableRequest>,
+    requests: Vec<TableRequest>,
 ) -> Result<Vec<String>, SwitchError> {
     let id = control.bridges.id(bridge)?;
     let modify = |mods: Vec<Modification>| {
         let now = control.plane.now();
-        control.plane.publisher().change(|pipeline| pipeline.modify(id, mods, now))
+        control.plane.publisher().change(|pipeline| pipeline.modify(id, mods, now)).map(drop)
     };
-    let (mut first, mut refused) = (deletions(), Vec::new());
+    let refused = apply_in_parts(deletions(), &requests, modify)?;
+    control.plane.adopted_newest().await;
+    let line = |(index, error): (usize, ModificationError)| {
+        let TableRequest { kind, text, .. } = &requests[index];
+        format!("bridge {bridge}: {kind} `{text}`: {}", with_causes(&error))
+    };
+    Ok(refused.into_iter().map(line).collect())
+}
+
+/// Applies `first` and the requests, without those that `modify` refuses.
+///
+/// Returns the index of each refused request, and the reason.
+///
+/// The first part is all requests. If a request is refused, the requests before it are a version, and
+/// the next part is one request. A part that is applied doubles the size of the next part, and
+/// refused requests do not repeat the work of the others.
+///
+/// # Errors
+///
+/// If a modification of `first` is refused.
+fn apply_in_parts(
+    mut first: Vec<Modification>,
+    requests: &[TableRequest],
+    mut modify: impl FnMut(Vec<Modification>) -> Result<(), RejectedMod>,
+) -> Result<Vec<(usize, ModificationError)>, RejectedMod> {
+    let (mut done, mut step, mut refused) = (0_usize, usize::MAX, Vec::new());
     loop {
-        let leading = first.len();
+        let end = done.saturating_add(step).min(requests.len());
         let of = |part: &[TableRequest]| {
             let own = part.iter().map(|request| request.modification.clone());
             first.iter().cloned().chain(own).collect::<Vec<_>>()
         };
-        let Err(rejected) = modify(of(&requests)) else { break };
-        let Some(index) = rejected.index.checked_sub(leading).filter(|at| *at < requests.len())
-        else {
-            return Err(rejected.into());
-        };
-        modify(of(&requests[..index]))?;
-        let TableRequest { kind, text, .. } = &requests[index];
-        let reason = with_causes(&rejected.error);
-        refused.push(format!("bridge {bridge}: {kind} `{text}`: {reason}"));
-        requests.drain(..=index);
+        match modify(of(&requests[done..end])) {
+            Ok(()) => {
+                done = end;
+                step = step.saturating_mul(2);
+            }
+            Err(rejected) => {
+                let index = rejected.index.checked_sub(first.len()).map(|at| done + at);
+                let Some(index) = index.filter(|at| *at < end) else { return Err(rejected) };
+                let accepted = of(&requests[done..index]);
+                if !accepted.is_empty() {
+                    modify(accepted)?;
+                }
+                refused.push((index, rejected.error));
+                done = index + 1;
+                step = 1;
+            }
+        }
         first.clear();
+        if done == requests.len() {
+            return Ok(refused);
+        }
     }
-    control.plane.adopted_newest().await;
-    Ok(refused)
 }
 
 /// Returns `saved` with the bridges and ports that only `running` has.
@@ -336,4 +368,63 @@ fn named(group: &GroupMod) -> BTreeSet<GroupId> {
     }
     found.retain(|id| Some(*id) != group.group);
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The work stays proportional to the requests when most of them are refused.
+    #[test]
+    fn refused_requests_cost_linear_work() {
+        const RULES: usize = 2000;
+        const LIMIT: usize = 10;
+        let rules = (0..RULES).map(|priority| format!("priority={priority},actions=drop"));
+        let tables = SavedTables { rules: rules.collect(), ..SavedTables::default() };
+        let requests = tables.requests().unwrap();
+        let (mut applied, mut passed) = (0, 0);
+        let modify = |mods: Vec<Modification>| {
+            passed += mods.len();
+            let room = LIMIT - applied;
+            if mods.len() > room {
+                let error = ModificationError::NoSuchBridge(BridgeId::new(1));
+                return Err(RejectedMod { index: room, error });
+            }
+            applied += mods.len();
+            Ok(())
+        };
+        let refused = apply_in_parts(Vec::new(), &requests, modify).unwrap();
+        let indices: Vec<_> = refused.into_iter().map(|(index, _)| index).collect();
+        assert_eq!(indices, (LIMIT..RULES).collect::<Vec<_>>());
+        assert_eq!(applied, LIMIT);
+        assert!(passed <= 3 * RULES, "{passed} requests passed");
+    }
+
+    /// Refused requests between accepted ones cost linear work too.
+    #[test]
+    fn scattered_refusals_cost_linear_work() {
+        const RULES: usize = 2000;
+        let rules = (0..RULES).map(|priority| format!("priority={priority},actions=drop"));
+        let tables = SavedTables { rules: rules.collect(), ..SavedTables::default() };
+        let requests = tables.requests().unwrap();
+        let is_refused = |request: &Modification| {
+            let Modification::Flow(rule) = request else { return false };
+            rule.priority.number().is_multiple_of(9)
+        };
+        let (mut applied, mut passed) = (0, 0);
+        let modify = |mods: Vec<Modification>| {
+            passed += mods.len();
+            if let Some(index) = mods.iter().position(is_refused) {
+                let error = ModificationError::NoSuchBridge(BridgeId::new(1));
+                return Err(RejectedMod { index, error });
+            }
+            applied += mods.len();
+            Ok(())
+        };
+        let refused = apply_in_parts(Vec::new(), &requests, modify).unwrap();
+        assert_eq!(refused.len(), RULES.div_ceil(9));
+        assert!(refused.iter().all(|(index, _)| index.is_multiple_of(9)), "{refused:?}");
+        assert_eq!(applied, RULES - refused.len());
+        assert!(passed <= 4 * RULES, "{passed} requests passed");
+    }
 }

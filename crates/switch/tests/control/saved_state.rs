@@ -130,3 +130,22 @@ async fn a_refused_object_does_not_cost_the_others() {
     assert_eq!(other.save().tables[0].rules.len(), 4);
     assert_eq!(other.save().tables[1], saved.tables[1]);
 }
+
+/// The report has a line for each rule over the limit, in the order of the state.
+#[tokio::test]
+async fn the_report_names_each_refused_rule() {
+    let switch = filled().await;
+    let mut saved = switch.save();
+    saved.config.bridges[1].table_rules = 10;
+    let rules = (0..2000).map(|priority| format!("priority={priority},actions=drop"));
+    saved.tables[1].rules = rules.collect();
+    let other = Switch::start(&Config::default(), None, 1).await.unwrap();
+    let report = other.restore(&saved).await.unwrap();
+    assert_eq!(report.refused.len(), 1990);
+    let over_limit = saved.tables[1].rules.iter().skip(10);
+    for (line, rule) in report.refused.iter().zip(over_limit) {
+        assert!(line.starts_with(&format!("bridge br1: rule `{rule}`: ")), "{line}");
+    }
+    assert_eq!(other.save().tables[1].rules.len(), 10);
+    assert_eq!(other.save().tables[0], saved.tables[0]);
+}
