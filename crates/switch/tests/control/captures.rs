@@ -1,8 +1,9 @@
 //! Captures of packets at a port.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shunt_switch::CapturedPacket;
+use tokio::time::sleep;
 
 use crate::bench::{Bench, frame, in_time};
 
@@ -18,13 +19,14 @@ async fn captured_packets_carry_the_time_of_day() {
     let port = bench.add_port("p1", 0).await;
     let capture = bench.switch.start_capture("p1").await.unwrap();
     let before = unix_time_ns();
-    port.send(&frame(7));
     let captured = async {
         loop {
+            // The packet thread may not have begun to capture when the first one arrives.
+            port.send(&frame(7));
+            sleep(Duration::from_millis(2)).await;
             let mut packets = bench.switch.read_capture(capture).unwrap();
-            match packets.pop() {
-                Some(packet) => return packet,
-                None => tokio::task::yield_now().await,
+            if let Some(packet) = packets.pop() {
+                return packet;
             }
         }
     };
