@@ -14,7 +14,7 @@ pub use start_index::StartIndex;
 pub use tree::StaticTree;
 
 pub(crate) use start_index::check_starts;
-pub(crate) use window::{LANES, SortedStarts, Windows};
+pub(crate) use window::{FindBatch, FindLanes, SortedStarts, Windows};
 
 #[cfg(test)]
 pub(crate) mod test_starts;

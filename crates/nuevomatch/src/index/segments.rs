@@ -9,9 +9,9 @@
 //! rounds badly has a longer window, and never a wrong one.
 
 use crate::{
-    index::{LANES, SortedStarts, StartIndex, Windows, check_starts},
+    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
     rqrmi::{CertifiedError, KeyInterval, LinearFunction, Responsibility, STARTS_MAX, position},
-    simd::{InstructionSet, ScalarVector, Vector, VectorWork},
+    simd::{InstructionSet, ScalarVector, Vector},
 };
 
 /// Parameters of linear segments.
@@ -141,7 +141,7 @@ fn radix_root(bases: &[u32]) -> (Vec<SegmentRange>, u32) {
     ((0..1 << bits).map(range).collect(), shift)
 }
 
-impl LinearSegments {
+impl FindLanes for LinearSegments {
     #[inline(always)]
     fn find_lanes<V: Vector, const N: usize>(
         &self,
@@ -168,7 +168,9 @@ impl LinearSegments {
         });
         self.starts.search(vector, keys, &mut windows, positions);
     }
+}
 
+impl LinearSegments {
     /// Computes the exact errors over all keys.
     fn certify(&mut self) {
         let (bases, lines) = (self.bases.starts(), &*self.lines);
@@ -191,29 +193,6 @@ impl LinearSegments {
             },
         );
         self.error = error;
-    }
-}
-
-/// A lookup of many keys.
-struct FindInSegments<'a> {
-    index: &'a LinearSegments,
-    keys: &'a [u32],
-    positions: &'a mut [u32],
-}
-
-impl VectorWork for FindInSegments<'_> {
-    #[inline(always)]
-    fn run<V: Vector>(self, vector: V) {
-        let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
-        let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
-        for (keys, positions) in keys.iter().zip(positions) {
-            self.index.find_lanes(vector, keys, positions);
-        }
-        let keys_rest = keys_rest.as_chunks::<1>().0;
-        let positions_rest = positions_rest.as_chunks_mut::<1>().0;
-        for (keys, positions) in keys_rest.iter().zip(positions_rest) {
-            self.index.find_lanes(vector, keys, positions);
-        }
     }
 }
 
@@ -244,7 +223,7 @@ impl StartIndex for LinearSegments {
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
         let positions = &mut positions[..keys.len()];
-        self.instructions.run(FindInSegments { index: self, keys, positions });
+        self.instructions.run(FindBatch { index: self, keys, positions });
     }
 
     fn bytes(&self) -> usize {
@@ -258,7 +237,9 @@ impl StartIndex for LinearSegments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::test_starts::{check_all_keys, check_index, patterns, uniform_starts};
+    use crate::index::test_starts::{
+        check_all_keys, check_index, check_spread_keys, patterns, uniform_starts,
+    };
 
     #[test]
     fn every_pattern_is_found_with_each_instruction_set() {
@@ -301,6 +282,14 @@ mod tests {
                 error.include(predicted, position(&starts, key));
             }
             assert_eq!(index.error(), error, "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_over_the_whole_domain_are_found() {
+        for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
+            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            check_spread_keys("segments", &index, &starts);
         }
     }
 

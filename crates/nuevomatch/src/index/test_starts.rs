@@ -80,6 +80,17 @@ pub(crate) fn check_keys(name: &str, index: &impl StartIndex, starts: &[u32], ke
     }
 }
 
+/// Checks the positions of a million keys over the whole domain.
+pub(crate) fn check_spread_keys(name: &str, index: &impl StartIndex, starts: &[u32]) {
+    let keys: Vec<u32> = (0..=u32::MAX).step_by(4099).chain([u32::MAX]).collect();
+    let mut found = vec![0; keys.len()];
+    index.find_batch(&keys, &mut found);
+    for (key, found) in keys.iter().zip(&found) {
+        let expected = starts.partition_point(|start| start <= key) - 1;
+        assert_eq!(*found as usize, expected, "{name}: key {key:#x}");
+    }
+}
+
 /// Checks the positions of all 2^32 keys.
 pub(crate) fn check_all_keys(name: &str, index: &impl StartIndex, starts: &[u32]) {
     let mut expected = 0;

@@ -7,10 +7,10 @@
 
 use std::hint::select_unpredictable;
 
-use crate::simd::Vector;
+use crate::simd::{Vector, VectorWork};
 
 /// Keys that a lookup interleaves.
-pub(crate) const LANES: usize = 32;
+const LANES: usize = 32;
 
 /// Starts that one vector comparison covers.
 const VECTOR_STARTS: usize = 16;
@@ -52,6 +52,40 @@ impl<const N: usize> Windows<N> {
         }
         windows.longest = longest;
         windows
+    }
+}
+
+/// An index that finds several keys at once.
+pub(crate) trait FindLanes {
+    /// Writes the position of each key.
+    fn find_lanes<V: Vector, const N: usize>(
+        &self,
+        vector: V,
+        keys: &[u32; N],
+        positions: &mut [u32; N],
+    );
+}
+
+/// A lookup of any number of keys: [`LANES`] at once, and the rest one by one.
+pub(crate) struct FindBatch<'a, I> {
+    pub(crate) index: &'a I,
+    pub(crate) keys: &'a [u32],
+    pub(crate) positions: &'a mut [u32],
+}
+
+impl<I: FindLanes> VectorWork for FindBatch<'_, I> {
+    #[inline(always)]
+    fn run<V: Vector>(self, vector: V) {
+        let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
+        let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
+        for (keys, positions) in keys.iter().zip(positions) {
+            self.index.find_lanes(vector, keys, positions);
+        }
+        let keys_rest = keys_rest.as_chunks::<1>().0;
+        let positions_rest = positions_rest.as_chunks_mut::<1>().0;
+        for (keys, positions) in keys_rest.iter().zip(positions_rest) {
+            self.index.find_lanes(vector, keys, positions);
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! A certified model, and its lookup.
 
 use crate::{
-    index::{LANES, SortedStarts, StartIndex, Windows, check_starts},
+    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
     rqrmi::{
         certificate::CertifiedError,
         model::{Model, RmiStage},
         train::TrainingSettings,
     },
-    simd::{InstructionSet, Vector, VectorWork},
+    simd::{InstructionSet, Vector},
 };
 
 /// A model with known errors, and its lookup. Only [`Model::certify`] makes it.
@@ -101,7 +101,9 @@ impl CertifiedModel {
             }
         }
     }
+}
 
+impl FindLanes for CertifiedModel {
     #[inline(always)]
     fn find_lanes<V: Vector, const N: usize>(
         &self,
@@ -118,29 +120,6 @@ impl CertifiedModel {
             (predicted[lane].saturating_sub(window.below).min(window.first_max), window.length)
         });
         self.starts.search(vector, keys, &mut windows, positions);
-    }
-}
-
-/// A lookup of many keys.
-struct FindBatch<'a> {
-    model: &'a CertifiedModel,
-    keys: &'a [u32],
-    positions: &'a mut [u32],
-}
-
-impl VectorWork for FindBatch<'_> {
-    #[inline(always)]
-    fn run<V: Vector>(self, vector: V) {
-        let (keys, keys_rest) = self.keys.as_chunks::<LANES>();
-        let (positions, positions_rest) = self.positions.as_chunks_mut::<LANES>();
-        for (keys, positions) in keys.iter().zip(positions) {
-            self.model.find_lanes(vector, keys, positions);
-        }
-        let keys_rest = keys_rest.as_chunks::<1>().0;
-        let positions_rest = positions_rest.as_chunks_mut::<1>().0;
-        for (keys, positions) in keys_rest.iter().zip(positions_rest) {
-            self.model.find_lanes(vector, keys, positions);
-        }
     }
 }
 
@@ -161,7 +140,7 @@ impl StartIndex for CertifiedModel {
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
         let positions = &mut positions[..keys.len()];
-        self.instructions.run(FindBatch { model: self, keys, positions });
+        self.instructions.run(FindBatch { index: self, keys, positions });
     }
 
     fn bytes(&self) -> usize {

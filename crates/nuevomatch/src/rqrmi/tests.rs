@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::{
     index::test_starts::{
-        check_all_keys, check_index, check_keys, patterns, random_words, uniform_starts,
+        check_all_keys, check_index, check_keys, check_spread_keys, patterns, random_words,
+        uniform_starts,
     },
     rqrmi::{
         CertifiedError, CertifiedModel, KeyInterval, LinearFunction, Model, TrainingSettings,
@@ -264,6 +265,13 @@ fn more_attempts_lower_the_errors() {
     };
     let (six, one) = (sum(6), sum(1));
     assert!(six < one, "{six} with six attempts, {one} with one");
+}
+
+#[test]
+fn keys_over_the_whole_domain_are_found() {
+    let model = train(&uniform_starts(10_000), TrainingSettings::default());
+    let starts = model.starts.clone();
+    check_spread_keys("uniform", &model.certify(), &starts);
 }
 
 /// Sweeps the whole domain for models of several shapes.
