@@ -1,10 +1,13 @@
 //! One session: arbitration, pipeline configuration, writes and reads.
 
-use std::{collections::BTreeMap, error::Error, sync::Arc};
+use std::{collections::BTreeMap, error::Error, future, sync::Arc, time::Duration};
 
 use prost::Message;
 use shunt_gigaflow::offload::Refusal;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code, Response, Status, Streaming,
@@ -266,7 +269,7 @@ impl Session {
 
     /// Returns the next stream message; never returns if the device has no stream.
     pub(super) async fn next(&mut self) -> Result<stream_message_response::Update, SessionError> {
-        let Some(stream) = &mut self.stream else { return std::future::pending().await };
+        let Some(stream) = &mut self.stream else { return future::pending().await };
         loop {
             let message = stream.message().await?.ok_or(SessionError::Ended)?;
             match message.update {
@@ -555,6 +558,16 @@ async fn read_stream<A>(
     };
     let within = settings.request_timeout.saturating_mul(READ_TIMEOUTS);
     timeout(within, reading).await.map_err(|_| SessionError::Silent)?
+}
+
+/// Probes an idle device after a pause; never returns if it is not idle.
+pub(super) async fn probed_when_idle(
+    idle: Option<&Requests>,
+    pause: Duration,
+) -> Result<(), SessionError> {
+    let Some(requests) = idle else { return future::pending().await };
+    sleep(pause).await;
+    requests.probe().await
 }
 
 /// Returns whether the code is of a broken connection, not an answer.

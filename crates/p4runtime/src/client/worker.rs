@@ -8,7 +8,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    future,
     sync::Arc,
     time::Duration,
 };
@@ -32,7 +31,7 @@ use super::{
     encoded::{EntryCount, counter_request},
     notifications::{Notification, NotificationSender},
     repair::{DesiredState, restore},
-    session::{Requests, Session, packet_of},
+    session::{Session, packet_of, probed_when_idle},
 };
 use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
 
@@ -583,13 +582,6 @@ impl SessionWorker {
     fn notify(&self, event: OffloadEvent) {
         self.notifications.send(Notification::Events(vec![event]));
     }
-}
-
-/// Probes an idle device after a pause; never returns if it is not idle.
-async fn probed_when_idle(idle: Option<&Requests>, pause: Duration) -> Result<(), SessionError> {
-    let Some(requests) = idle else { return future::pending().await };
-    sleep(pause).await;
-    requests.probe().await
 }
 
 fn pending_request(kind: TaskKind, parts: Vec<PendingUpdate>) -> PendingRequest {
