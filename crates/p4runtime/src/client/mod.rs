@@ -29,12 +29,14 @@ mod encoded;
 mod notifications;
 mod repair;
 mod session;
+mod session_error;
 mod settings;
 mod worker;
 
 pub use device::P4RuntimeDevice;
-pub use session::{DevicePacket, PacketToSend, SessionError};
-pub use settings::{ClientSettings, LastError, LivePorts};
+pub use session::{DevicePacket, PacketToSend};
+pub use session_error::SessionError;
+pub use settings::{ClientSettings, DeviceConfig, LastError, LivePorts};
 
 #[cfg(test)]
 pub(crate) use session::update;

@@ -1,11 +1,11 @@
 //! One session: arbitration, pipeline configuration, writes and reads.
 
-use std::{collections::BTreeMap, error::Error, future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error, fs, future, io, sync::Arc, time::Duration};
 
 use prost::Message;
-use shunt_gigaflow::offload::Refusal;
 use tokio::{
     sync::mpsc,
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,7 +16,7 @@ use tonic::{
 use tracing::{debug, info};
 
 use super::{
-    ClientSettings,
+    ClientSettings, DeviceConfig, SessionError,
     encoded::{CountedEntity, EncodedClient, EncodedRead, EncodedWrite, EntryCount},
 };
 use crate::{
@@ -39,68 +39,6 @@ use crate::{
         },
     },
 };
-
-/// The reason for which a session cannot continue.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// The device cannot be reached.
-    #[error("cannot connect to the device")]
-    Connect(#[source] tonic::transport::Error),
-    /// The device refused a whole request.
-    #[error("the device refused a request: {0}")]
-    Refused(#[source] Box<Status>),
-    /// A request timed out.
-    #[error("the device did not respond within the request timeout")]
-    Silent,
-    /// The stream ended.
-    #[error("the device ended the stream")]
-    Ended,
-    /// Another controller uses the election id.
-    #[error("another controller uses this election id: retrying with a higher one")]
-    ElectionTaken,
-    /// Another controller is the primary.
-    #[error("another controller is the primary: waiting until it leaves")]
-    Backup,
-    /// There is no primary, but there was one with this election id.
-    #[error("the election id is below that of an earlier primary: retrying with a higher one")]
-    TooLow(ElectionId),
-    /// A batch failed, and the device does not report which of its updates.
-    #[error("the device does not report which updates failed: {0}")]
-    NoDetails(#[source] Box<Status>),
-    /// The device refused an update of a repair.
-    #[error("the device refused an update that restores its entries: {0:?}")]
-    Repair(Code),
-    /// The device still differs from the confirmed rules after the last repair round.
-    #[error("the device does not keep the entries that it confirms")]
-    Unrepaired,
-    /// The first tag cannot be set.
-    #[error("the device refused the default action of the start table: {0:?}")]
-    StartTag(Code),
-    /// The device returned more entries than it can hold.
-    #[error("the device returned more than {max} entries, which is more than it can hold")]
-    Endless {
-        /// The limit.
-        max: usize,
-    },
-    /// A write must be repeated, but its rule can no longer be encoded.
-    #[error("a rule can no longer be encoded: {0}")]
-    Unsaid(#[from] Refusal),
-    /// The number of results differs from that of the updates.
-    #[error("the device returned {responses} results for {updates} updates")]
-    ResultCount {
-        /// Number of results.
-        responses: usize,
-        /// Number of updates.
-        updates: usize,
-    },
-}
-
-impl From<Status> for SessionError {
-    fn from(status: Status) -> Self {
-        Self::Refused(Box::new(status))
-    }
-}
 
 /// A packet that the device punted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,8 +256,15 @@ impl Requests {
         if running.is_some_and(|running| schema_of(&running) == schema_of(&info)) {
             return Ok(true);
         }
-        let own = || self.settings.program.bmv2().to_string().into_bytes();
-        let program = self.settings.device_config.as_deref().map_or_else(own, <[u8]>::to_vec);
+        let program = match &self.settings.device_config {
+            DeviceConfig::Bmv2 => self.settings.program.bmv2().to_string().into_bytes(),
+            DeviceConfig::File(path) => {
+                let failed = |source| SessionError::DeviceConfig { path: path.clone(), source };
+                let file = path.clone();
+                let read = spawn_blocking(move || fs::read(file)).await;
+                read.map_err(io::Error::other).flatten().map_err(failed)?
+            }
+        };
         let config = ForwardingPipelineConfig {
             p4info: Some(info.encode_to_vec()),
             p4_device_config: program,

@@ -1,6 +1,6 @@
 //! Configuration of a client.
 
-use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 use shunt_gigaflow::{
@@ -34,8 +34,8 @@ pub struct ClientSettings {
     pub election_id: ElectionId,
     /// The program that the device must run.
     pub program: Program,
-    /// Device configuration, if the device does not run the bmv2 form of the program.
-    pub device_config: Option<Vec<u8>>,
+    /// The device configuration that a device without the program gets.
+    pub device_config: DeviceConfig,
     /// Features of the device that the protocol does not report.
     pub features: DeviceFeatures,
     /// The start tag of packets: the tag of the bridge of the device's ports.
@@ -56,6 +56,18 @@ pub struct ClientSettings {
     pub probe: Duration,
     /// Delay before the next attempt to connect.
     pub retry: Duration,
+}
+
+/// The form of the program that a device loads (P4Runtime: `p4_device_config`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceConfig {
+    /// The JSON of bmv2, generated from the program.
+    #[default]
+    Bmv2,
+    /// A file with the output of the compiler of the device, sent as it is.
+    ///
+    /// It is read each time that the program must be set.
+    File(PathBuf),
 }
 
 /// The ports of a device, which may change at any time.
@@ -159,7 +171,7 @@ impl ClientSettings {
             role: String::new(),
             election_id: 1,
             program: Program::default(),
-            device_config: None,
+            device_config: DeviceConfig::default(),
             features: DeviceFeatures::default(),
             start_tag: TAG_FIRST,
             ports: LivePorts::default(),

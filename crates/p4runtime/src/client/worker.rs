@@ -526,6 +526,7 @@ impl SessionWorker {
             | SessionError::StartTag(_)
             | SessionError::Endless { .. }
             | SessionError::Unsaid(_)
+            | SessionError::DeviceConfig { .. }
             | SessionError::ResultCount { .. } => {}
         }
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a device that does not respond fails the test")]
 
+mod device_config;
 mod probe;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
 //! The configuration of the caches: exact-match, megaflow, Gigaflow and the NIC that it offloads to.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::{
@@ -113,6 +113,8 @@ pub struct OffloadOptions {
     pub address: String,
     /// Device id at the P4Runtime server.
     pub device_id: u64,
+    /// File with the device configuration of an external NIC; empty: the JSON for bmv2.
+    pub device_config: PathBuf,
     /// Name of the bridge that the NIC serves.
     ///
     /// Empty: the first bridge of the configuration.
@@ -217,6 +219,7 @@ impl Default for OffloadOptions {
             kind: OffloadKind::default(),
             address: "127.0.0.1:0".to_owned(),
             device_id: 1,
+            device_config: PathBuf::new(),
             bridge: String::new(),
             ports: Vec::new(),
             stages: program.stages(),

@@ -1,6 +1,6 @@
 //! Settings that can change while the switch runs.
 
-use std::str::FromStr;
+use std::{path::PathBuf, str::FromStr};
 
 use serde::{
     Deserialize,
@@ -82,6 +82,7 @@ settings! {
     caches.gigaflow.offload.kind: word("none, embedded or p4runtime"),
     caches.gigaflow.offload.address: text(),
     caches.gigaflow.offload.device_id: number(),
+    caches.gigaflow.offload.device_config: path(),
     caches.gigaflow.offload.bridge: text(),
     caches.gigaflow.offload.ports: numbers(),
     caches.gigaflow.offload.stages: number(),
@@ -233,6 +234,12 @@ impl<'a> SettingValue<'a> {
     #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
     fn text(self) -> Result<String, SwitchError> {
         Ok(self.value.to_owned())
+    }
+
+    /// Returns the value as the name of a file.
+    #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
+    fn path(self) -> Result<PathBuf, SwitchError> {
+        Ok(self.value.into())
     }
 
     /// Parses a keyword, with the spelling of the configuration file.

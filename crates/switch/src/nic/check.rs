@@ -1,6 +1,6 @@
 //! Checks of the options of a NIC beyond their syntax.
 
-use std::net::SocketAddr;
+use std::{fs::File, net::SocketAddr};
 
 use shunt_p4runtime::program::Program;
 
@@ -42,6 +42,7 @@ impl OffloadOptions {
             }
         };
         range(setting, address.clone(), is_ok, form)?;
+        self.check_device_config()?;
         let (setting, stale) = ("caches.gigaflow.offload.stale", self.stale);
         // Closing the representors of an external NIC would stop the packets that miss, but not
         // those that the NIC forwards with stale entries.
@@ -53,6 +54,31 @@ impl OffloadOptions {
         match self.ports.iter().find(|number| !(1..=high).contains(number)) {
             Some(number) => range(setting, number.to_string(), false, "numbers from 1 to 65279"),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that an external NIC can get its device configuration.
+    fn check_device_config(&self) -> Result<(), ConfigError> {
+        let (setting, path) = ("caches.gigaflow.offload.device_config", &self.device_config);
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let value = path.display().to_string();
+        let is_external = self.kind != OffloadKind::Embedded;
+        let range = "empty for an embedded NIC, which has its program built in";
+        ConfigError::check_range(setting, value.clone(), is_external, range)?;
+        // The daemon may change its working directory, and another process names the file.
+        let range = "an absolute path, such as /etc/shunt/gigaflow.bin";
+        ConfigError::check_range(setting, value, path.is_absolute(), range)?;
+        if self.is_none() {
+            return Ok(());
+        }
+        match File::open(path) {
+            Ok(_) => Ok(()),
+            Err(source) => {
+                let doing = format!("read {}", path.display());
+                Err(ConfigError::at(setting, SwitchError::System { doing, source }))
+            }
         }
     }
 }
@@ -94,6 +120,16 @@ mod tests {
         assert_eq!(
             error_text(OffloadOptions { stale: StalePolicy::PortsDown, ..embedded() }),
             "fine"
+        );
+        let with_file =
+            |path: &str, options| OffloadOptions { device_config: path.into(), ..options };
+        is_at(with_file("/dev/null", embedded()), "device_config");
+        is_at(with_file("gigaflow.bin", elsewhere("[::1]:9559")), "device_config");
+        assert_eq!(error_text(with_file("/dev/null", elsewhere("[::1]:9559"))), "fine");
+        assert_eq!(
+            error_text(with_file("/no/such.bin", elsewhere("[::1]:9559"))),
+            "caches.gigaflow.offload.device_config: cannot read /no/such.bin: No such file or \
+             directory (os error 2)"
         );
         is_at(OffloadOptions { stages: 17, ..embedded() }, "stages");
         is_at(OffloadOptions { stage_entries: 0, ..embedded() }, "stage_entries");

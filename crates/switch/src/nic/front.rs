@@ -11,7 +11,7 @@ use shunt_flow::PortNo;
 use shunt_gigaflow::{offload::OffloadCapabilities, partition::PolicyName};
 use shunt_nic::{Nic, NicCounters, NicLimits, NicPorts};
 use shunt_p4runtime::{
-    client::{ClientSettings, LastError, LivePorts, P4RuntimeDevice},
+    client::{ClientSettings, DeviceConfig, LastError, LivePorts, P4RuntimeDevice},
     program::Program,
     server::Now,
 };
@@ -454,7 +454,6 @@ impl NicFront {
     }
 }
 
-/// Returns the client settings for a NIC at this address.
 /// Returns whether a NIC has a port of this number.
 fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     let is_named = match config.ports.as_slice() {
@@ -464,6 +463,7 @@ fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     is_named && number <= NUMBER_MAX
 }
 
+/// Returns the client settings for a NIC at this address.
 fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> ClientSettings {
     let mut settings = ClientSettings {
         device_id: config.device_id,
@@ -472,6 +472,9 @@ fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) ->
         retry: RETRY,
         ..ClientSettings::new(format!("http://{address}"))
     };
+    if !config.device_config.as_os_str().is_empty() {
+        settings.device_config = DeviceConfig::File(config.device_config.clone());
+    }
     if config.kind == OffloadKind::Embedded {
         settings.device_id = ClientSettings::new(String::new()).device_id;
         settings.features.masks_max = (config.masks > 0).then_some(config.masks);

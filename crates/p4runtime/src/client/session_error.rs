@@ -1,0 +1,79 @@
+//! The reasons for which a session cannot continue.
+
+use std::{io, path::PathBuf};
+
+use shunt_gigaflow::offload::Refusal;
+use tonic::{Code, Status};
+
+use crate::server::ElectionId;
+
+/// The reason for which a session cannot continue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The device cannot be reached.
+    #[error("cannot connect to the device")]
+    Connect(#[source] tonic::transport::Error),
+    /// The device refused a whole request.
+    #[error("the device refused a request: {0}")]
+    Refused(#[source] Box<Status>),
+    /// A request timed out.
+    #[error("the device did not respond within the request timeout")]
+    Silent,
+    /// The stream ended.
+    #[error("the device ended the stream")]
+    Ended,
+    /// Another controller uses the election id.
+    #[error("another controller uses this election id: retrying with a higher one")]
+    ElectionTaken,
+    /// Another controller is the primary.
+    #[error("another controller is the primary: waiting until it leaves")]
+    Backup,
+    /// There is no primary, but there was one with this election id.
+    #[error("the election id is below that of an earlier primary: retrying with a higher one")]
+    TooLow(ElectionId),
+    /// A batch failed, and the device does not report which of its updates.
+    #[error("the device does not report which updates failed: {0}")]
+    NoDetails(#[source] Box<Status>),
+    /// The device refused an update of a repair.
+    #[error("the device refused an update that restores its entries: {0:?}")]
+    Repair(Code),
+    /// The device still differs from the confirmed rules after the last repair round.
+    #[error("the device does not keep the entries that it confirms")]
+    Unrepaired,
+    /// The file with the device configuration cannot be read.
+    #[error("cannot read the device configuration {path}", path = path.display())]
+    DeviceConfig {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// The first tag cannot be set.
+    #[error("the device refused the default action of the start table: {0:?}")]
+    StartTag(Code),
+    /// The device returned more entries than it can hold.
+    #[error("the device returned more than {max} entries, which is more than it can hold")]
+    Endless {
+        /// The limit.
+        max: usize,
+    },
+    /// A write must be repeated, but its rule can no longer be encoded.
+    #[error("a rule can no longer be encoded: {0}")]
+    Unsaid(#[from] Refusal),
+    /// The number of results differs from that of the updates.
+    #[error("the device returned {responses} results for {updates} updates")]
+    ResultCount {
+        /// Number of results.
+        responses: usize,
+        /// Number of updates.
+        updates: usize,
+    },
+}
+
+impl From<Status> for SessionError {
+    fn from(status: Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}
