@@ -123,7 +123,7 @@ impl Bench {
     }
 }
 
-/// Most packets between the two far ends.
+/// Maximum number of packets between the two far ends.
 const IN_FLIGHT: u16 = 128;
 
 /// Adds a port to the thread; returns its far end.

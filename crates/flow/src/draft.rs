@@ -7,7 +7,7 @@
 //! - `vlan_pcp` and `dl_vlan_pcp` imply a tag; `dl_vlan` is `vlan_vid` with the presence bit;
 //! - a match on the absence of a tag has no priority bits, because an absent tag has none;
 //! - a tunnel option implies its presence, even if no bit of it is matched;
-//! - a later fragment is a fragment, and a packet that is no fragment is no later one.
+//! - a later fragment is a fragment, and a packet that is not a fragment is not a later one.
 //!
 //! Open vSwitch does all but the last when a match passes through OXM. The last one merges
 //! matches that Open vSwitch prints in the same form.

@@ -1,6 +1,6 @@
 //! The contract with an offload device, which holds LTM rules for packets that it forwards itself.
 //!
-//! An example is a NIC that is driven over P4Runtime. The stages of a packet thread are no offload
+//! An example is a NIC that is driven over P4Runtime. The stages of a packet thread are not offload
 //! device: a call of [`Ltm`](crate::ltm::Ltm) is complete when it returns, and its entries cannot be lost.
 //!
 //! One thread, the *owner*, drives a device. It submits [`Operation`]s in batches and never waits.

@@ -15,7 +15,7 @@ pub(crate) fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
 }
 
 /// Shortens the prefix in each half of a word to whole bytes.
-/// Bits that are no prefix stay.
+/// Bits that are not part of a prefix stay.
 pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     let mut coarse = FlowMask::EMPTY;
     for (word, bits) in mask.iter() {

@@ -55,7 +55,7 @@ fn filters(count: usize) -> Vec<Filter> {
     let mut filters: Vec<Filter> = std::iter::repeat_with(filter).take(count * 2).collect();
     filters.sort_unstable();
     filters.dedup();
-    // The order of priorities is no order of addresses.
+    // The order of priorities is not an order of addresses.
     let mut word = words();
     filters.sort_by_cached_key(|_| word());
     filters.truncate(count);

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::{BoxRule, PriorityRule};
 
-/// A line of a rule-set that is no rule.
+/// A line of a rule-set that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {text:?} is no {expected}: correct the rule-set")]
 pub struct ClassBenchError {
@@ -29,7 +29,7 @@ pub struct ClassBenchError {
 ///
 /// # Errors
 ///
-/// For the first line that is no rule.
+/// For the first line that is not a rule.
 pub fn parse_classbench(text: &str) -> Result<Vec<PriorityRule<5>>, ClassBenchError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let rule = |(position, (at, line)): (u32, (usize, &str))| {

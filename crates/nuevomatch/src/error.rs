@@ -40,7 +40,7 @@ pub enum Error {
         /// Its width.
         bits: u32,
     },
-    /// A range of a field of several lanes is no box of lanes.
+    /// A range of a field of several lanes is not a box of lanes.
     #[error("field {field}: a range of a field of over 32 bits must be a prefix: split the range")]
     WideRange {
         /// Number of the field, from 0.

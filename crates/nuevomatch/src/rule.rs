@@ -44,7 +44,7 @@ pub enum FieldMatch {
 pub struct PriorityRule<const N: usize> {
     pub(crate) low: [u32; N],
     pub(crate) high: [u32; N],
-    /// Bits that must agree with `low`, for masks that are no prefixes. Otherwise none.
+    /// Bits that must agree with `low`, for masks that are not prefixes. Otherwise none.
     pub(crate) mask: [u32; N],
     pub(crate) priority: u32,
     pub(crate) value: u32,
@@ -57,7 +57,7 @@ impl<const N: usize> PriorityRule<N> {
     ///
     /// - [`Error::LaneCount`] or [`Error::FieldCount`] if the schema has other lanes or fields.
     /// - [`Error::InvalidField`] for a range or prefix that the field cannot have.
-    /// - [`Error::WideRange`] for a range of a field over several lanes that is no box of lanes.
+    /// - [`Error::WideRange`] for a range of a field over several lanes that is not a box of lanes.
     /// - [`Error::Priority`] if the priority is above [`PRIORITY_MAX`].
     pub fn new(
         schema: &KeySchema,

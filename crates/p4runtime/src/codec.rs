@@ -395,7 +395,7 @@ fn first_field(mask: &FlowMask) -> Option<FieldId> {
 /// The reason for which an entry cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The entry is in a table that is no stage.
+    /// The entry is in a table that is not a stage.
     #[error("the table is not a stage of the program")]
     Table,
     /// The program cannot have this match.

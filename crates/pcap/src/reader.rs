@@ -52,7 +52,7 @@ impl<R: Read> PcapReader<R> {
     ///
     /// # Errors
     ///
-    /// When the source is no capture of Ethernet frames.
+    /// When the source is not a capture of Ethernet frames.
     pub fn new(name: &str, mut source: R) -> Result<Self, PcapError> {
         let failed = |problem| PcapError { name: name.to_owned(), number: 0, problem };
         let mut header = [0; HEADER_BYTES];

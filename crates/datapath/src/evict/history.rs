@@ -22,7 +22,7 @@ use crate::reasons::reasons;
 /// Evictions that are kept one by one.
 pub const RECENT_MAX: usize = 1024;
 
-/// Most versions that wait for their last acknowledgement.
+/// Maximum number of versions that wait for their last acknowledgement.
 const UNACKED_MAX: usize = 4096;
 
 /// Buckets of a histogram; the last one holds durations of minutes.

@@ -74,7 +74,7 @@ impl StalenessJudge {
 
     /// Returns the state of the device, given its debt.
     ///
-    /// A device without ports was removed or replaced on purpose. Its end is no warning.
+    /// A device without ports was removed or replaced on purpose. Its end is not a warning.
     pub(super) fn judge(&mut self, now: Time, debt: Debt, has_ports: bool) -> OffloadState {
         let owes = debt != Debt::Nothing;
         let why = if self.is_lost {

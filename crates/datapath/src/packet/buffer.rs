@@ -6,7 +6,7 @@
 //!
 //! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer that
 //! was returned last is still in the CPU cache. The size of a buffer, 2176 bytes and the allocator's
-//! header, is no multiple of a page, so the starts of buffers are spread over the cache sets.
+//! header, is not a multiple of a page, so the starts of buffers are spread over the cache sets.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use crate::packet::{
     virtio::{VirtioHeader, complete_checksum, folded, sum},
 };
 
-/// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.
+/// Maximum number of segments of one packet: 64 KiB in segments of 128 bytes.
 ///
 /// The sender chooses the size of the segments, down to one byte. This limit bounds the work that a
 /// sender can cause.

@@ -84,7 +84,7 @@ impl Tap {
     ///
     /// # Errors
     ///
-    /// If the device exists and is no TAP with several queues, if another switch has it, or if the
+    /// If the device exists and is not a TAP with several queues, if another switch has it, or if the
     /// daemon lacks `CAP_NET_ADMIN`.
     pub fn open(device: &str, settings: TapSettings) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;

@@ -8,7 +8,7 @@ use crate::{
     layout::word,
 };
 
-/// Most bytes that may follow an IP packet in its frame.
+/// Maximum number of bytes that may follow an IP packet in its frame.
 const PADDING_MAX: usize = 0xffff;
 
 /// An IP packet with its addresses already in the key.

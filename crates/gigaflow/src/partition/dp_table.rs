@@ -306,7 +306,7 @@ const NEVER: i64 = i64::MIN / 8;
 
 /// Marks a skipped stage.
 ///
-/// It is no valid end, since no sub-traversal ends before segment 0.
+/// It is not a valid end, since no sub-traversal ends before segment 0.
 const UNUSED: u8 = 0;
 
 const _: () =

@@ -6,13 +6,13 @@ use crate::{
     simd::{BLOCK_RULES, InstructionSet, Line},
 };
 
-/// Most rules of a bucket: the bits of a match mask.
+/// Maximum number of rules in a bucket: the bits of a match mask.
 pub(crate) const BUCKET_RULES_MAX: usize = 64;
 
-/// Most lines of a block that are prefetched.
+/// Maximum number of lines of a block to prefetch.
 const PREFETCH_LINES_MAX: usize = 8;
 
-/// Most blocks of a bucket.
+/// Maximum number of blocks in a bucket.
 const RUN_BLOCKS_MAX: usize = BUCKET_RULES_MAX / BLOCK_RULES;
 
 /// The blocks of a bucket. Its rules fill them from the start.
@@ -73,7 +73,7 @@ impl<const N: usize> RuleArena<N> {
 
     /// Makes a run without rules.
     ///
-    /// Returns nothing if the arena has no more lines that a run can number.
+    /// Returns `None` if a run cannot number further lines.
     #[expect(clippy::cast_possible_truncation, reason = "lines are checked, blocks are at most 4")]
     pub(crate) fn add_run(&mut self, blocks: usize) -> Option<BlockRun> {
         debug_assert!((1..=RUN_BLOCKS_MAX).contains(&blocks));
@@ -92,7 +92,7 @@ impl<const N: usize> RuleArena<N> {
 
     /// Moves the rules of a run to one that has a further block.
     ///
-    /// Returns whether the run has one now.
+    /// Returns false if the run cannot have more blocks, or the arena has no room.
     pub(crate) fn grow(&mut self, run: &mut BlockRun) -> bool {
         let blocks = usize::from(run.blocks);
         if blocks == RUN_BLOCKS_MAX {

@@ -10,7 +10,7 @@
 //! | half | 16 half words | 16 half words |
 //! | byte | 16 bytes | 16 bytes |
 //!
-//! A lane in which a rule has a mask that is no prefix also has the masks, of the size of its low
+//! A lane in which a rule has a mask that is not a prefix also has the masks, of the size of its low
 //! ends. The parts are sorted by size, thus each is aligned to its size. The 5-tuple with prefixes
 //! as addresses takes six lines, 24 bytes a rule. Priorities are one line more, at the end.
 
@@ -59,9 +59,9 @@ pub(crate) struct LaneSlot {
 /// The rules that blocks must hold, lane by lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayoutDemand<const N: usize> {
-    /// True if a range is no prefix.
+    /// True if a range is not a prefix.
     has_ranges: [bool; N],
-    /// True if a mask is no prefix.
+    /// True if a mask is not a prefix.
     has_masks: [bool; N],
     /// True if rules have priorities.
     pub(crate) has_priorities: bool,

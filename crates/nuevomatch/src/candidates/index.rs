@@ -16,12 +16,12 @@ use crate::{
     simd::{InstructionSet, MatchJob},
 };
 
-/// Most keys of one batch.
+/// Maximum number of keys in a batch.
 pub const CANDIDATE_BATCH_MAX: usize = 32;
 
 /// An index over boxes of `N` lanes, without priorities.
 ///
-/// It returns every box that contains a key. Rules that are no boxes are indexed by a box that
+/// It returns every box that contains a key. Rules that are not boxes are indexed by a box that
 /// contains them, and the caller verifies each candidate. Rules that no iSet can hold stay with the
 /// caller, who keeps them elsewhere.
 ///
@@ -87,7 +87,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// # Errors
     ///
     /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
-    /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is no box.
+    /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is not a box.
     /// - [`Error::BucketRules`] if the settings are out of their limits.
     /// - [`Error::TooManyRules`] if the index cannot number the rules.
     pub fn build(
@@ -132,7 +132,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         Ok((Self { instructions: InstructionSet::best(), sets, arena }, plan.left_out))
     }
 
-    /// Calls `found` with every value of which the box contains a key.
+    /// Calls `found` with the value of every box that contains a key.
     ///
     /// `found` gets the position of the key in `keys` and the value. If it breaks, the search for
     /// this key ends; the others continue. Values come iSet by iSet, not key by key. Key bits above
@@ -293,5 +293,5 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     }
 }
 
-/// Most rules of an index: their positions are numbers of 32 bits.
+/// Maximum number of rules in an index: their positions are numbers of 32 bits.
 const RULES_MAX: usize = u32::MAX as usize;

@@ -26,7 +26,7 @@ pub(crate) struct IndexedSet<I> {
 impl<I: StartIndex> IndexedSet<I> {
     /// Builds an iSet from its buckets, and puts their rules into an arena.
     ///
-    /// Returns nothing if the arena cannot hold the rules.
+    /// Returns `None` if the arena cannot hold the rules.
     pub(crate) fn build<const N: usize>(
         set: &PlannedSet,
         width: u8,

@@ -27,7 +27,7 @@ use crate::{
     simd::{InstructionSet, MatchJob},
 };
 
-/// Most keys of one batch.
+/// Maximum number of keys in a batch.
 const BATCH: usize = 32;
 
 /// The rank of a key that no rule matches. No rule has it.

@@ -18,7 +18,7 @@ pub struct SetStatistics {
 pub struct NuevoMatchStatistics {
     /// Number of rules.
     pub rules: usize,
-    /// Most rules of a bucket at build time.
+    /// Maximum number of rules in a bucket at build time.
     pub bucket_rules: usize,
     /// The iSets.
     pub sets: Vec<SetStatistics>,

@@ -25,7 +25,7 @@ struct TreeLevel {
     /// First node.
     first: usize,
     nodes: usize,
-    /// Position of the last start that is no padding.
+    /// Position of the last start that is not padding.
     last: u32,
 }
 

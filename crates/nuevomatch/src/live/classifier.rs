@@ -94,7 +94,7 @@ pub(super) struct Shared<const N: usize, I: StartIndex> {
     rebuilding: Mutex<()>,
 }
 
-/// The state of the one writer at a time.
+/// The state of the writer. There is one writer at a time.
 #[derive(Debug, Default)]
 pub(super) struct LiveWriter<const N: usize> {
     /// Inserted rules that are not visible, under the delayed policy.
@@ -284,7 +284,7 @@ impl<const N: usize, I: StartIndex + Clone> Drop for Attempt<'_, N, I> {
 const REMAINDER_RULES_MIN: usize = 64;
 
 impl<const N: usize> LiveWriter<N> {
-    /// Puts insertions aside.
+    /// Stores insertions for the next rebuild.
     ///
     /// Returns the effects so far and the changes that are visible at once.
     fn take_delayed(&mut self, changes: &[RuleUpdate<N>]) -> (usize, Vec<RuleUpdate<N>>) {

@@ -10,10 +10,10 @@ use super::{
 };
 use crate::schema::lane_max;
 
-/// Most iSets.
+/// Maximum number of iSets.
 pub(crate) const SETS_MAX: usize = 4;
 
-/// Widest lane of which the starts are counted for a bound, in bits.
+/// Widest lane, in bits, whose starts are counted for a bound.
 const COUNTED_BITS_MAX: u8 = 16;
 
 /// One iSet of a plan.

@@ -5,9 +5,9 @@ use crate::{Error, blocks::BUCKET_RULES_MAX};
 /// Settings of the partition of rules into iSets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionSettings {
-    /// Most iSets, at most 4. Each costs one search of every lookup.
+    /// Maximum number of iSets, at most 4. Each costs one search of every lookup.
     pub sets_max: usize,
-    /// Most rules of a bucket at build time, at most 64. The published setting is 40.
+    /// Maximum number of rules in a bucket at build time, at most 64. The papers use 40.
     pub bucket_rules: usize,
     /// Share of a bucket that a build leaves free for insertions, in percent.
     ///

@@ -92,7 +92,7 @@ impl RuleList {
         }
     }
 
-    /// Gives all blocks back.
+    /// Returns all blocks to the arena.
     pub(super) fn clear<const N: usize>(&mut self, arena: &mut RuleArena<N>) {
         self.runs.drain(..).for_each(|run| arena.remove_run(run));
         self.rules = 0;

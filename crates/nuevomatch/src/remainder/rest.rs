@@ -13,7 +13,7 @@ use crate::{
 /// Rules up to which the remainder is one list.
 const LIST_RULES_MAX: usize = 150;
 
-/// Most keys of one batch.
+/// Maximum number of keys in a batch.
 const BATCH: usize = 32;
 
 /// The rules that no iSet holds.

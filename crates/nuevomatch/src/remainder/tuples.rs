@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use super::list::RuleList;
 use crate::{blocks::RuleArena, rule::PriorityRule, schema::lane_max};
 
-/// Most tables. The first is a list of rules that fix no bits.
+/// Maximum number of tables. The first is a list of rules that fix no bits.
 const TABLES_MAX: usize = 64;
 
 /// Length of a list from which a further rule gets a table of more bits.

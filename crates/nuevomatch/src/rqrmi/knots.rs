@@ -1,4 +1,4 @@
-//! The choice of points through which a net is laid before gradient descent.
+//! The choice of points that a net interpolates before gradient descent.
 
 use crate::rqrmi::net::NEURONS;
 

@@ -73,7 +73,7 @@ pub(super) struct EntryCount {
 }
 
 impl CountedEntity {
-    /// Returns the counters; `None` if this is no entry or has no counter.
+    /// Returns the counters; `None` if this is not an entry or has no counter.
     pub(super) fn count(&self) -> Option<EntryCount> {
         let entry = self.table_entry.as_ref()?;
         let data = entry.counter_data.as_ref()?;

@@ -112,7 +112,7 @@ impl LearnIndex {
     /// The caller removes the learned rules.
     pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
         let orphans = std::mem::take(&mut self.orphans);
-        // If the owner was modified, or replaced by another owner, the cookie is no orphan.
+        // If the owner was modified, or replaced by another owner, the cookie is not an orphan.
         orphans.into_iter().filter(|orphan| !self.owners.contains_key(orphan)).collect()
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Daemon, until};
 
-/// The end of a NIC that a setting removes is no failure.
+/// The end of a NIC that a setting removes is not a failure.
 #[test]
 fn a_nic_is_removed_by_setting_without_a_warning() {
     let mut daemon = Daemon::start(

@@ -323,7 +323,7 @@ fn without_bridge(traversal: &Traversal) -> FlowMask {
 /// Returns consulted bits of a packet as a match.
 pub(crate) fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
     if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-        // A packet that is not a fragment is no later fragment: the text has one word for both
+        // A packet that is not a fragment is not a later fragment: the text has one word for both
         // bits.
         mask.add_bits(FieldId::NwFrag, u128::MAX);
     }

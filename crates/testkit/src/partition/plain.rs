@@ -123,7 +123,7 @@ pub fn fields() -> impl Strategy<Value = FieldSet> {
 
 /// Generates outlines of up to `steps_max` steps.
 ///
-/// One boundary in eight is no partition point.
+/// One boundary in eight is not a partition point.
 pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
     vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainOutline)
 }

@@ -24,7 +24,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// If the bytes are no capture of Ethernet frames, or end within a record.
+    /// If the bytes are not a capture of Ethernet frames, or end within a record.
     pub fn parse(name: &str, bytes: Vec<u8>) -> Result<Self, PcapError> {
         let mut reader = PcapReader::new(name, bytes.as_slice())?;
         let mut frames = Vec::new();
@@ -53,7 +53,7 @@ impl Capture {
 
     /// Returns the frame of packet `index`.
     ///
-    /// `None`: the file holds part of the frame, or it is no Ethernet frame, or longer than
+    /// `None`: the file holds part of the frame, or it is not an Ethernet frame, or longer than
     /// [`Pool::LARGE`].
     #[must_use]
     pub fn frame(&self, index: usize) -> Option<&[u8]> {

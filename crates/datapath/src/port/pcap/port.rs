@@ -41,7 +41,7 @@ impl Pcap {
     ///
     /// # Errors
     ///
-    /// If `rx` cannot be read or is no capture of Ethernet frames, or `tx` cannot be written.
+    /// If `rx` cannot be read or is not a capture of Ethernet frames, or `tx` cannot be written.
     pub fn open(
         rx: Option<&Path>,
         tx: Option<&Path>,

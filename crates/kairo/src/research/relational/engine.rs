@@ -214,7 +214,7 @@ impl Relational {
 
     /// Finds the entries that deltas may invalidate.
     ///
-    /// Returns nothing if that fails, and `None` if it examines more than `examined_max` visits.
+    /// Returns an empty list if that fails, and `None` if it examines more than `examined_max` visits.
     fn find(&mut self, query: &ChangeQuery<'_>, examined_max: usize) -> Option<Vec<FoundLink>> {
         if query.deltas.is_empty() {
             return Some(Vec::new());

@@ -248,7 +248,7 @@ fn every_change_is_logged_with_its_peer() {
     assert_eq!(group, "bridge br0: group_mod add group_id=3,type=all,buckets=0 peer=\"test\"");
     assert!(meter.starts_with("bridge br0: meter_mod add meter=4"), "{meter}");
     assert!(refused.starts_with("test: refused flow_mod"), "{refused}");
-    assert_eq!(lines_of(Level::INFO, &changes[..4]), [""; 0], "many rules are no news");
+    assert_eq!(lines_of(Level::INFO, &changes[..4]), [""; 0], "many rules are not news");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl World {
         Found::Rule(None)
     }
 
-    /// Returns the matching rule for a `conj_id`, among those that are no clauses.
+    /// Returns the matching rule for a `conj_id`, among those that are not clauses.
     #[must_use]
     pub fn second(
         &self,
