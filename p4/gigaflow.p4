@@ -2,28 +2,29 @@
  * The LTM cache: K tables of sub-traversals, chained by tags.
  *
  * A packet gets its first tag from a table without a key, and then passes the stages. An entry of a
- * stage matches the tag and, under masks, the headers; of several the longest piece wins, which is
- * the priority. Its one action rewrites headers and hands out the next tag, or ends the packet's way.
- * A stage without an entry lets the packet pass: tags may skip stages.
+ * stage matches the tag and, under masks, the headers. Of several entries the one of the longest
+ * sub-traversal wins: its length is the priority. The action of the entry rewrites headers, and sets
+ * the next tag or ends the traversal. A packet without an entry in a stage continues with the next
+ * stage, so tags may skip stages.
  *
- * Everything is done to a copy of the headers (meta.flow). The frame is written only behind the last
- * stage, and only if the packet leaves; whatever goes to the controller is the packet as it came.
- * Checksums follow by difference (RFC 1624), so first fragments come out right, too, and a packet that
- * was corrupt stays so.
+ * Actions change a copy of the headers (meta.flow). The frame is written after the last stage, and
+ * only if the packet is forwarded: the controller gets the original packet. Checksums are updated
+ * incrementally (RFC 1624). So first fragments get a correct checksum, and a corrupt packet stays
+ * corrupt.
  *
- * Numbers, names and widths are those of the table description in crates/p4runtime/src/program; a
- * test compares them.
+ * A test compares numbers, names and widths with the table description in
+ * crates/p4runtime/src/program.
  */
 
 #include <core.p4>
 #include <v1model.p4>
 
-// Behind this port is the controller; simple_switch_grpc is told so by --cpu-port.
+// The port of the controller: the value for --cpu-port of simple_switch_grpc.
 #define CPU_PORT 510
 
 #define REASON_MISS     0
 #define REASON_UNPARSED 1
-#define REASON_ASKED    2
+#define REASON_PUNTED   2
 
 #define UNDECIDED 0
 #define FORWARD   1
@@ -133,22 +134,22 @@ struct headers_t {
     icmp_t       icmp;
 }
 
-// What the stages match and rewrite.
+// The header fields that the stages match and rewrite.
 struct flow_t {
     bit<16>  tag;
     bit<16>  in_port;
     bit<48>  eth_dst;
     bit<48>  eth_src;
     bit<16>  eth_type;
-    bit<16>  vlan_tci;  // bit 12: there is a tag
-    bit<32>  ip_src;    // of ARP, the sender's
-    bit<32>  ip_dst;    // of ARP, the target's
-    bit<16>  nw_proto;  // of ARP, the operation
+    bit<16>  vlan_tci;  // bit 12: set if the packet has a VLAN tag
+    bit<32>  ip_src;    // or the sender address of ARP
+    bit<32>  ip_dst;    // or the target address of ARP
+    bit<16>  nw_proto;  // or the operation of ARP
     bit<8>   nw_tos;
     bit<8>   nw_ttl;
-    bit<2>   ip_frag;   // 1: first fragment, 3: a later one
-    bit<16>  tp_src;    // of ICMP, the type
-    bit<16>  tp_dst;    // of ICMP, the code
+    bit<2>   ip_frag;   // 1: first fragment, 3: later fragment
+    bit<16>  tp_src;    // or the type of ICMP
+    bit<16>  tp_dst;    // or the code of ICMP
     bit<12>  tcp_flags;
     bit<128> ipv6_src;
     bit<128> ipv6_dst;
@@ -160,10 +161,10 @@ struct meta_t {
     bit<16> port;
     bit<8>  reason;
     bit<8>  last_stage;
-    bit<32> address_gain;  // what addresses add to the checksums that cover them
+    bit<32> address_delta;  // change of the checksums that cover the addresses
     bit<32> sum;
-    bit<32> left;          // of the packet, behind the headers so far
-    bit<16> tag_kept;      // bit 12: the tag is the one that came in
+    bit<32> left;          // bytes of the packet after the headers parsed so far
+    bit<16> tag_kept;      // bit 12: set while the VLAN tag is that of the received packet
 }
 
 parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
@@ -195,7 +196,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
             0x8100: vlan;
             0x88a8: refuse;
             0x894f: refuse;
-            0x0000 &&& 0xfc00: refuse;  // below 0x0600 it is a length
+            0x0000 &&& 0xfc00: refuse;  // values below 0x0600 are lengths
             0x0400 &&& 0xfe00: refuse;
             default: accept;
         }
@@ -272,7 +273,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
             17: udp;
             2: refuse;
             132: refuse;
-            58: refuse;   // ICMP of the other version
+            58: refuse;   // ICMP of the other IP version
             default: accept;
         }
     }
@@ -295,13 +296,13 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
             17: udp;
             2: refuse;
             132: refuse;
-            0: refuse;    // extensions from here on
+            0: refuse;    // this and the next ones are extension headers
             43: refuse;
             44: refuse;
             51: refuse;
             60: refuse;
             135: refuse;
-            1: refuse;    // ICMP of the other version
+            1: refuse;    // ICMP of the other IP version
             default: accept;
         }
     }
@@ -329,7 +330,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
         meta.flow.tp_src = (bit<16>)hdr.icmp.kind;
         meta.flow.tp_dst = (bit<16>)hdr.icmp.code;
         transition select(hdr.icmp.kind) {
-            135: refuse;  // neighbour discovery has more that rules look at
+            135: refuse;  // neighbour discovery: rules may match fields that are not parsed
             136: refuse;
             default: accept;
         }
@@ -344,7 +345,7 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
     apply { }
 }
 
-// Writes the bits of a mask; the others keep their value.
+// Writes the bits of a mask; the other bits keep their values.
 #define WRITE(FIELD) \
     meta.flow.FIELD = (meta.flow.FIELD & ~FIELD##_mask) | (FIELD & FIELD##_mask)
 
@@ -356,10 +357,10 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
 #define WRITE_ALL \
     WRITE_ETHERNET; WRITE_IP; WRITE_TRANSPORT; WRITE(ipv6_src); WRITE(ipv6_dst)
 
-#define GO_ON meta.flow.tag = tag
-#define LEAVE meta.verdict = FORWARD; meta.port = port
+#define SET_NEXT_TAG meta.flow.tag = tag
+#define SET_EGRESS meta.verdict = FORWARD; meta.port = port
 
-// One stage: its table, and the counter of its entries.
+// One stage: its table, and the counters of its entries.
 #define STAGE(NUMBER, TABLE_ID, COUNTER_ID) \
     @id(COUNTER_ID) direct_counter(CounterType.packets_and_bytes) ltm_##NUMBER##_hits; \
     @id(TABLE_ID) table ltm_##NUMBER { \
@@ -410,15 +411,15 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
         } \
     }
 
-// What a checksum gains when 16 bits change.
-#define GAIN(OLD, NEW) (0xffff - (bit<32>)(OLD) + (bit<32>)(NEW))
-#define GAIN32(OLD, NEW) \
-    GAIN((OLD)[15:0], (NEW)[15:0]) + GAIN((OLD)[31:16], (NEW)[31:16])
-#define GAIN128(OLD, NEW) \
-    GAIN32((OLD)[31:0], (NEW)[31:0]) + GAIN32((OLD)[63:32], (NEW)[63:32]) + \
-    GAIN32((OLD)[95:64], (NEW)[95:64]) + GAIN32((OLD)[127:96], (NEW)[127:96])
-// Of the two names of zero, all ones and zero, a checksum that follows never has the first.
-#define FOLLOW(CHECKSUM) \
+// The change of a checksum when 16 bits change.
+#define DELTA(OLD, NEW) (0xffff - (bit<32>)(OLD) + (bit<32>)(NEW))
+#define DELTA32(OLD, NEW) \
+    DELTA((OLD)[15:0], (NEW)[15:0]) + DELTA((OLD)[31:16], (NEW)[31:16])
+#define DELTA128(OLD, NEW) \
+    DELTA32((OLD)[31:0], (NEW)[31:0]) + DELTA32((OLD)[63:32], (NEW)[63:32]) + \
+    DELTA32((OLD)[95:64], (NEW)[95:64]) + DELTA32((OLD)[127:96], (NEW)[127:96])
+// An updated checksum is never 0xffff: both forms of zero become 0.
+#define UPDATE_CHECKSUM(CHECKSUM) \
     meta.sum = meta.sum + (0xffff - (bit<32>)CHECKSUM); \
     meta.sum = (meta.sum & 0xffff) + (meta.sum >> 16); \
     meta.sum = (meta.sum & 0xffff) + (meta.sum >> 16); \
@@ -426,51 +427,51 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
 
 control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t standard) {
     @id(0x01000001) action next(bit<16> tag) {
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x01000002) action forward(bit<16> port) {
-        LEAVE;
+        SET_EGRESS;
     }
     @id(0x01000003) action drop() {
         meta.verdict = DROP;
     }
     @id(0x01000004) action punt() {
         meta.verdict = PUNT;
-        meta.reason = REASON_ASKED;
+        meta.reason = REASON_PUNTED;
     }
     @id(0x01000005) action set_ethernet(
         bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
         bit<16> vlan_tci, bit<16> vlan_tci_mask, bit<16> tag) {
         WRITE_ETHERNET;
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x01000006) action set_ethernet_forward(
         bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
         bit<16> vlan_tci, bit<16> vlan_tci_mask, bit<16> port) {
         WRITE_ETHERNET;
-        LEAVE;
+        SET_EGRESS;
     }
     @id(0x01000007) action set_ip(
         bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
         bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask, bit<16> tag) {
         WRITE_IP;
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x01000008) action set_ip_forward(
         bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
         bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask, bit<16> port) {
         WRITE_IP;
-        LEAVE;
+        SET_EGRESS;
     }
     @id(0x01000009) action set_transport(
         bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask, bit<16> tag) {
         WRITE_TRANSPORT;
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x0100000a) action set_transport_forward(
         bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask, bit<16> port) {
         WRITE_TRANSPORT;
-        LEAVE;
+        SET_EGRESS;
     }
     @id(0x0100000b) action rewrite(
         bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
@@ -481,7 +482,7 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         bit<128> ipv6_src, bit<128> ipv6_src_mask, bit<128> ipv6_dst, bit<128> ipv6_dst_mask,
         bit<16> tag) {
         WRITE_ALL;
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x0100000c) action rewrite_forward(
         bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
@@ -492,13 +493,13 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         bit<128> ipv6_src, bit<128> ipv6_src_mask, bit<128> ipv6_dst, bit<128> ipv6_dst_mask,
         bit<16> port) {
         WRITE_ALL;
-        LEAVE;
+        SET_EGRESS;
     }
     @id(0x0100000d) action miss() { }
 
     // The first tag. The controller may change the default action, and with it the tag.
     @id(0x0100000e) action start(bit<16> tag) {
-        GO_ON;
+        SET_NEXT_TAG;
     }
     @id(0x02000100) table start_table {
         actions = { start; }
@@ -511,7 +512,7 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
     STAGE(3, 0x02000003, 0x13000003)
     STAGE(4, 0x02000004, 0x13000004)
 
-    // To the controller, as it came: the frame has not been touched.
+    // Sends the original packet to the controller: the frame has not been changed.
     action to_controller() {
         hdr.packet_in_header.setValid();
         hdr.packet_in_header.ingress_port = meta.flow.in_port;
@@ -527,7 +528,8 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         hdr.ethernet.src = meta.flow.eth_src;
     }
     action set_tag() {
-        // On the wire bit 12 is another, which no rule writes; a tag that was gone in between is new.
+        // Bit 12 of the frame is not the presence bit, and no rule writes it. It is 0 in a tag that
+        // was removed and pushed again.
         hdr.vlan.tci = (hdr.vlan.tci & meta.tag_kept) | (meta.flow.vlan_tci & ~TCI_PRESENT);
     }
     action push_tag() {
@@ -541,19 +543,19 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         hdr.vlan.setInvalid();
     }
     action commit_ipv4() {
-        meta.address_gain = GAIN32(hdr.ipv4.src, meta.flow.ip_src) +
-                            GAIN32(hdr.ipv4.dst, meta.flow.ip_dst);
-        meta.sum = meta.address_gain + GAIN(hdr.ipv4.tos, meta.flow.nw_tos) +
-                   GAIN((bit<16>)hdr.ipv4.ttl << 8, (bit<16>)meta.flow.nw_ttl << 8);
-        FOLLOW(hdr.ipv4.checksum);
+        meta.address_delta = DELTA32(hdr.ipv4.src, meta.flow.ip_src) +
+                             DELTA32(hdr.ipv4.dst, meta.flow.ip_dst);
+        meta.sum = meta.address_delta + DELTA(hdr.ipv4.tos, meta.flow.nw_tos) +
+                   DELTA((bit<16>)hdr.ipv4.ttl << 8, (bit<16>)meta.flow.nw_ttl << 8);
+        UPDATE_CHECKSUM(hdr.ipv4.checksum);
         hdr.ipv4.src = meta.flow.ip_src;
         hdr.ipv4.dst = meta.flow.ip_dst;
         hdr.ipv4.tos = meta.flow.nw_tos;
         hdr.ipv4.ttl = meta.flow.nw_ttl;
     }
     action commit_ipv6() {
-        meta.address_gain = GAIN128(hdr.ipv6.src, meta.flow.ipv6_src) +
-                            GAIN128(hdr.ipv6.dst, meta.flow.ipv6_dst);
+        meta.address_delta = DELTA128(hdr.ipv6.src, meta.flow.ipv6_src) +
+                             DELTA128(hdr.ipv6.dst, meta.flow.ipv6_dst);
         hdr.ipv6.src = meta.flow.ipv6_src;
         hdr.ipv6.dst = meta.flow.ipv6_dst;
         hdr.ipv6.tos = meta.flow.nw_tos;
@@ -564,21 +566,21 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         hdr.arp.tpa = meta.flow.ip_dst;
     }
     action commit_tcp() {
-        meta.sum = meta.address_gain + GAIN(hdr.tcp.src, meta.flow.tp_src) +
-                   GAIN(hdr.tcp.dst, meta.flow.tp_dst);
-        FOLLOW(hdr.tcp.checksum);
+        meta.sum = meta.address_delta + DELTA(hdr.tcp.src, meta.flow.tp_src) +
+                   DELTA(hdr.tcp.dst, meta.flow.tp_dst);
+        UPDATE_CHECKSUM(hdr.tcp.checksum);
         hdr.tcp.src = meta.flow.tp_src;
         hdr.tcp.dst = meta.flow.tp_dst;
     }
     action sum_udp() {
-        meta.sum = meta.address_gain + GAIN(hdr.udp.src, meta.flow.tp_src) +
-                   GAIN(hdr.udp.dst, meta.flow.tp_dst);
-        FOLLOW(hdr.udp.checksum);
+        meta.sum = meta.address_delta + DELTA(hdr.udp.src, meta.flow.tp_src) +
+                   DELTA(hdr.udp.dst, meta.flow.tp_dst);
+        UPDATE_CHECKSUM(hdr.udp.checksum);
     }
     action commit_icmp() {
-        meta.sum = meta.sum + GAIN(hdr.icmp.kind ++ hdr.icmp.code,
+        meta.sum = meta.sum + DELTA(hdr.icmp.kind ++ hdr.icmp.code,
                                    meta.flow.tp_src[7:0] ++ meta.flow.tp_dst[7:0]);
-        FOLLOW(hdr.icmp.checksum);
+        UPDATE_CHECKSUM(hdr.icmp.checksum);
         hdr.icmp.kind = meta.flow.tp_src[7:0];
         hdr.icmp.code = meta.flow.tp_dst[7:0];
     }
@@ -596,8 +598,8 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         if (standard.parser_error != error.NoError) {
             meta.reason = REASON_UNPARSED;
         }
-        // A packet longer than its frame, or too short for its transport header: what the parser took
-        // for that is padding, or nothing.
+        // The IP length exceeds the frame, or has no room for the transport header: then the parsed
+        // header is padding, or does not exist.
         if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.length < 20 || (bit<32>)hdr.ipv4.length > meta.left) {
                 meta.reason = REASON_UNPARSED;
@@ -659,7 +661,7 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         if (hdr.tcp.isValid()) {
             commit_tcp();
         } else if (hdr.udp.isValid()) {
-            // Zero: there is no checksum; so a sum of zero is written as all ones.
+            // 0 means that there is no checksum, so a sum of 0 is written as 0xffff.
             if (hdr.udp.checksum != 0) {
                 sum_udp();
                 if (hdr.udp.checksum == 0) {
@@ -669,10 +671,10 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
             hdr.udp.src = meta.flow.tp_src;
             hdr.udp.dst = meta.flow.tp_dst;
         } else if (hdr.icmp.isValid()) {
-            // Addresses are part of the sum of ICMPv6 alone.
+            // Only the checksum of ICMPv6 covers the addresses.
             meta.sum = 0;
             if (hdr.ipv6.isValid()) {
-                meta.sum = meta.address_gain;
+                meta.sum = meta.address_delta;
             }
             commit_icmp();
         }

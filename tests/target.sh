@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Shunt as the switch under test of suites from outside: one script with the verbs that they call.
-# Arguments come as environment variables:
+# Runs Shunt as the switch under test of external test suites, which call the commands below.
+# Arguments are environment variables:
 #   TARGET_PORTS       "p1=1 p2=2": network devices of this namespace and their OpenFlow numbers
 #   TARGET_DPID        16 hexadecimal digits
 #   TARGET_VERSIONS    "1.0 1.3 ..": Shunt serves 1.3 of these
 #   TARGET_CONTROLLER  tcp:IP:PORT to connect to, or empty
 #   TARGET_LISTEN      IP:PORT to accept OpenFlow connections on, or empty
-#   TARGET_STATE       a folder of its own
+#   TARGET_STATE       a folder for this switch alone
 #   SHUNT_BIN          the folder of shuntd and shuntctl; default target/release
 # run         starts the switch in the foreground, without rules; SIGTERM ends it
-# settle      nothing to do: a barrier reply means that no packet meets the old rules, and a
-#             statistics reply has collected the counts of every thread
-# reset       forgets MAC addresses; no connection is remembered yet
-# vsctl ARGS  VLANs of a port in the words of ovs-vsctl: `set port p1 tag=10 ..`, and
-#             `clear port p1 tag -- ..`, which clears them all
+# settle      does nothing: after a barrier reply no packet uses the old rules, and a statistics
+#             reply includes the counts of every thread
+# reset       removes learned MAC addresses; there is no connection tracking to reset
+# vsctl ARGS  sets VLANs of a port in the syntax of ovs-vsctl: `set port p1 tag=10 ..`, or
+#             `clear port p1 tag -- ..`, which clears all of them
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-# Suites measure too, so the build is optimised unless SHUNT_BIN is the folder of another.
+# Suites also measure performance, so the default is the release build.
 bin=${SHUNT_BIN:-${CARGO_TARGET_DIR:-$root/target}/release}
 if [ ! -x "$bin/shuntd" ]; then
   echo "$0: $bin/shuntd does not exist: run 'cargo build --release --package shuntd', or set SHUNT_BIN" >&2

@@ -1,21 +1,21 @@
-/* Open vSwitch's classifier, driven alone: the rival of the `classifier` binary of these benches.
+/* Open vSwitch's classifier without a switch: the rival of the `classifier` binary of these benches.
  *
  *   classifier RULES PACKETS
  *
- * RULES has one rule a line as ovs-ofctl(8) reads it, without actions; PACKETS likewise one packet
- * a line, which has what the match asks for and zero elsewhere.
- * Commands come on standard input, one a line, and each is answered by one line:
+ * RULES has one rule per line in the syntax of ovs-ofctl(8), without actions. PACKETS has one packet
+ * per line in the same syntax: its other fields are zero.
+ * Each line of standard input is a command, and its result is one line:
  *
- *   masked   looks every packet up with a mask: nanoseconds of CPU for all
- *   plain    looks every packet up without one
+ *   masked   looks up every packet with a mask: nanoseconds of CPU time for all
+ *   plain    looks up every packet without a mask
  *   answers  the priority of each packet's rule, -1 for none, on one line
- *   megaflows  entries that a cache without a bound makes of the packets, and their masks
- *   rules    how many rules there are
- *   packets  how many packets
- *   rebuild  empties the table and fills it again: nanoseconds of removal, nanoseconds of insertion
- *   bytes    bytes of heap that the table holds, less the rules' own structures
+ *   megaflows  number of entries and of masks in an unlimited megaflow cache after all packets
+ *   rules    number of rules
+ *   packets  number of packets
+ *   rebuild  removes all rules and inserts them again: nanoseconds of removal and of insertion
+ *   bytes    bytes of heap that the table uses, without the structures of the rules
  *
- * The table is set up as a bridge sets up its own: segments of the flow, tries over IPv4 addresses.
+ * The table has the settings of a bridge: segments of the flow, tries over IPv4 addresses.
  */
 #include <config.h>
 #include <malloc.h>
@@ -226,7 +226,7 @@ megaflows(void)
             masks[n_masks].wc = wc;
             hmap_init(&masks[n_masks++].entries);
             for (size_t k = 0; k < n_masks; k++) {
-                /* The table may have moved: its one bucket lies in itself. */
+                /* The hash table may have moved, and its single bucket is inside of it. */
                 hmap_moved(&masks[k].entries);
             }
         }

@@ -1,10 +1,10 @@
-"""An application of os-ken that brings the rule of an experiment again and again.
+"""An application of os-ken that sends the rule of an experiment repeatedly.
 
-The experiment listens at SHUNT_FLAPPER. Once a switch has told its features, this connects there, reads
-orders, a line of JSON each, and does them one by one: a flow-mod, and a barrier request behind it. When
-the barrier reply is there, a line goes back: the order's number, and in nanoseconds of the system's
-monotonic clock when the flow-mod was sent and when the reply was there. In place of the last an error of
-the switch is told, as `error` and what os-ken makes of it.
+The experiment listens at SHUNT_FLAPPER. After the features reply of a switch, the application connects
+there and reads commands, one line of JSON each. For each command it sends a flow-mod and a barrier
+request. After the barrier reply it writes a line: the number of the command, the time of the flow-mod,
+and the time of the reply, both in nanoseconds of the system's monotonic clock. If the switch sent an
+error, the line ends with `error` and the message as os-ken shows it.
 """
 
 import json
@@ -24,7 +24,7 @@ class Flapper(app_manager.OSKenApp):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.answers = hub.Queue()
+        self.replies = hub.Queue()
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def _features(self, event):
@@ -32,11 +32,11 @@ class Flapper(app_manager.OSKenApp):
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
     def _barrier_reply(self, event):
-        self.answers.put(str(time.monotonic_ns()))
+        self.replies.put(str(time.monotonic_ns()))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
     def _error(self, event):
-        self.answers.put(f"error {event.msg}")
+        self.replies.put(f"error {event.msg}")
 
     def _serve(self, datapath):
         host, port = os.environ["SHUNT_FLAPPER"].split(":")
@@ -45,12 +45,12 @@ class Flapper(app_manager.OSKenApp):
         for line in connection.makefile("r"):
             order = json.loads(line)
             sent = time.monotonic_ns()
-            self._bring(datapath, order)
-            answer = self.answers.get()
-            connection.sendall(f"{order['number']} {sent} {answer}\n".encode())
+            self._send_rule(datapath, order)
+            reply = self.replies.get()
+            connection.sendall(f"{order['number']} {sent} {reply}\n".encode())
 
     @staticmethod
-    def _bring(datapath, order):
+    def _send_rule(datapath, order):
         ofproto, parser = datapath.ofproto, datapath.ofproto_parser
         network = order["network"].split("/")
         actions = [

@@ -1,4 +1,6 @@
 //! Prose in sources and pages: comments, strings and paragraphs, as sentences with their lines.
+//!
+//! Strings are read from Rust sources alone, comments from other languages as well.
 
 /// A passage of prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +97,45 @@ pub fn of_page(page: &str) -> Vec<Passage> {
     }
     passages
 }
+
+/// Returns the comments of a file in C, P4, Protocol Buffers, Python, shell or TOML.
+///
+/// Docstrings of Python are comments too.
+#[must_use]
+pub fn of_comments(text: &str) -> Vec<Passage> {
+    let mut passages: Vec<Passage> = Vec::new();
+    let mut open = None;
+    for (index, line) in text.lines().enumerate() {
+        let body = match open {
+            Some(end) => Some((line, end)),
+            None => BLOCKS.iter().find_map(|(begin, end)| Some((line.split_once(begin)?.1, *end))),
+        };
+        let comment = match body {
+            Some((body, end)) => {
+                open = (!body.contains(end)).then_some(end);
+                body.split(end).next()
+            }
+            None => ["// ", "# "].iter().find_map(|marker| Some(line.split_once(marker)?.1)),
+        };
+        let Some(comment) = comment else { continue };
+        let comment = comment.trim_start_matches([' ', '*']).trim_end();
+        match passages.last_mut() {
+            Some(last) if last.line + lines(&last.text) == index + 1 => {
+                last.text.push('\n');
+                last.text.push_str(comment);
+            }
+            _ => passages.push(Passage {
+                line: index + 1,
+                kind: PassageKind::Comment,
+                text: comment.to_owned(),
+            }),
+        }
+    }
+    passages
+}
+
+/// Marks of comments over several lines.
+const BLOCKS: [(&str, &str); 2] = [("/*", "*/"), ("\"\"\"", "\"\"\"")];
 
 /// Returns the sentences of a passage.
 /// Code is replaced by `X`, and links by their words.
@@ -303,6 +344,15 @@ mod tests {
         let expected: Vec<_> =
             expected.map(|(line, kind, text)| (line, kind, text.to_owned())).into();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn comments_of_other_languages_become_passages() {
+        let source = "/* A page\n * of C. */\nint x; // One\nint y; // two.\n\"\"\"Says.\n\nMore.\n\"\"\"\nx = 1\n# Why.\n#define X\n";
+        let found: Vec<(usize, String)> =
+            of_comments(source).into_iter().map(|passage| (passage.line, passage.text)).collect();
+        let expected = [(1, "A page\nof C.\nOne\ntwo.\nSays.\n\nMore.\n"), (10, "Why.")];
+        assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Starts applications of os-ken 1.4.1 on a current Python: `os_ken_manager.py --ofp-tcp-listen-port N APP`.
 
-1.4.1 is the last release whose package contains the sample applications. No package is edited; what
-newer versions of Python and eventlet have removed is put back before os-ken is imported.
+1.4.1 is the last release with the sample applications in its package. No package is
+edited: names that newer versions of Python and eventlet have removed are restored before the import.
 """
 
 import collections
@@ -13,7 +13,7 @@ import warnings
 
 warnings.simplefilter("ignore")
 for name in collections.abc.__all__:
-    # Moved away in Python 3.10.
+    # Moved in Python 3.10.
     if not hasattr(collections, name):
         setattr(collections, name, getattr(collections.abc, name))
 if not hasattr(inspect, "getargspec"):

@@ -1,13 +1,13 @@
-"""Asks a NIC numbered questions, and compares its answers with those of the P4Runtime specification 1.4.
+"""Runs numbered cases against a NIC, and compares its answers with the P4Runtime specification 1.4.
 
     p4runtime_cases.py ADDRESS P4INFO PROGRAM
 
-The NIC has just begun, knows no pipeline yet, and has the ports 1 and 2. Groups follow each other and
-leave no entries behind; the first line of each says which section of the specification it is about. A
-group that breaks off fails, and what is left of it is not asked.
+The NIC has just started, has no pipeline yet, and has the ports 1 and 2. Groups run in order and leave
+no entries. The docstring of a group is the section of the specification that it tests. A group that
+raises an exception fails, and its other cases do not run.
 
-Prints `ok NUMBER GROUP: WHAT` or `FAILED NUMBER GROUP: WHAT: expected X got Y` for each case, and how
-many passed and failed. Ends with 0 if all passed.
+Prints `ok NUMBER GROUP: CASE` or `FAILED NUMBER GROUP: CASE: expected X got Y` for each case, and the
+numbers of passed and failed cases. Exits with 0 if all passed.
 """
 
 import os
@@ -21,7 +21,7 @@ from p4runtime_peer import Nic
 
 
 def main():
-    """Asks everything."""
+    """Runs all groups."""
     nic = Nic(*sys.argv[1:4])
     number, failed = 0, 0
     for group in sessions.GROUPS + entities.GROUPS + streams.GROUPS:
@@ -31,7 +31,7 @@ def main():
                 name, expected, got = next(cases)
             except StopIteration:
                 break
-            # Whatever breaks a group off is a failure of the NIC until it is looked at.
+            # Any exception counts as a failure of the NIC.
             except Exception:  # pylint: disable=broad-except
                 name, expected, got = "the rest", "answers", traceback.format_exc()
             number, count = number + 1, count + 1
@@ -42,7 +42,7 @@ def main():
                 print(f"FAILED {number} {title}: {name}: expected {expected} got {got}")
         print(f"# {title}: {count} of {group.__doc__}", flush=True)
     print(f"{number - failed} passed, {failed} failed", flush=True)
-    # Streams that others hold wait forever.
+    # Threads of open streams never end.
     os._exit(1 if failed or number == 0 else 0)
 
 

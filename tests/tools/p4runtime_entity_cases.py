@@ -1,11 +1,11 @@
-"""Cases of P4Runtime: what is written, and how it is read."""
+"""Cases of P4Runtime: writes and reads of entities."""
 
 from p4.v1 import p4runtime_pb2 as p4
 from p4runtime_peer import DELETE, INSERT, MODIFY, SECOND, update
 
 
 def inserted(nic, entry):
-    """The code of an insert; what is in is taken out again."""
+    """Returns the code of an insert, and deletes the entry again."""
     answer = nic.primary.one(INSERT, entry)
     if answer == "OK":
         assert nic.primary.one(DELETE, entry) == "OK"
@@ -22,9 +22,9 @@ def matches(nic):
     prefix.lpm.value, prefix.lpm.prefix_len = b"\x0a\0\0\0", 8
     cases = [
         ("fields in any order", [address, tag], "OK"),
-        ("a ternary field that is left out", [tag], "OK"),
-        ("an exact field that is left out", [address], "INVALID_ARGUMENT"),
-        ("no field", [], "INVALID_ARGUMENT"),
+        ("a missing ternary field", [tag], "OK"),
+        ("a missing exact field", [address], "INVALID_ARGUMENT"),
+        ("no fields", [], "INVALID_ARGUMENT"),
         ("a field twice", [tag, address, address], "INVALID_ARGUMENT"),
         ("an unknown field", [tag, unknown], "INVALID_ARGUMENT"),
         ("a field without a kind", [kindless], "INVALID_ARGUMENT"),
@@ -44,26 +44,26 @@ def bytestrings(nic):
     p = nic.program
     tag = p.exact("tag", 1)
     cases = [
-        ("zeros in front", [p.exact("tag", b"\0\0\1")], "OK"),
+        ("leading zeros", [p.exact("tag", b"\0\0\1")], "OK"),
         ("zero as one byte", [p.exact("tag", b"\0")], "OK"),
-        ("nothing", [p.exact("tag", b"")], "OUT_OF_RANGE"),
-        ("a mask of nothing", [tag, p.ternary("ip_dst", b"\1", b"")], "OUT_OF_RANGE"),
+        ("an empty value", [p.exact("tag", b"")], "OUT_OF_RANGE"),
+        ("an empty mask", [tag, p.ternary("ip_dst", b"\1", b"")], "OUT_OF_RANGE"),
         ("too wide by a byte", [p.exact("tag", b"\1\0\0")], "OUT_OF_RANGE"),
         ("too wide by a bit", [tag, p.ternary("ip_frag", 4, 4)], "OUT_OF_RANGE"),
     ]
     for name, match, expected in cases:
         yield name, expected, inserted(nic, p.entry(1, match=match))
     for name, value, expected in [
-        ("a parameter with zeros in front", b"\0\0\2", "OK"),
-        ("a parameter of nothing", b"", "OUT_OF_RANGE"),
-        ("a parameter too wide", b"\1\0\0", "OUT_OF_RANGE"),
+        ("a parameter with leading zeros", b"\0\0\2", "OK"),
+        ("an empty parameter", b"", "OUT_OF_RANGE"),
+        ("a parameter that is too wide", b"\1\0\0", "OUT_OF_RANGE"),
     ]:
         yield name, expected, inserted(nic, p.entry(1, action=p.action("next", value)))
     padded = [p.exact("tag", b"\0\1"), p.ternary("ip_dst", b"\0\x0a", b"\0\xff")]
     nic.primary.one(INSERT, p.entry(1, match=padded, action=p.action("next", b"\0\2")))
     shortest = p.entry(1, match=[p.exact("tag", 1), p.ternary("ip_dst", 10, 255)])
-    yield "what is read is as short as can be", [shortest], nic.primary.entries(p.everything())
-    yield "and is found whatever zeros are in front", "OK", nic.primary.one(
+    yield "values that are read are as short as possible", [shortest], nic.primary.entries(p.everything())
+    yield "a delete with leading zeros", "OK", nic.primary.one(
         DELETE, p.entry(1, match=padded)
     )
 
@@ -80,18 +80,18 @@ def actions(nic):
     twice.action.params[1].param_id = 1
     strange.action.params[0].param_id = 7
     cases = [
-        ("without parameters", p.action("drop"), "OK"),
-        ("with one", p.action("forward", 2), "OK"),
-        ("none", None, "INVALID_ARGUMENT"),
-        ("one without a kind", p4.TableAction(), "INVALID_ARGUMENT"),
-        ("an unknown one", unknown, "INVALID_ARGUMENT"),
-        ("one of another table", p.action("start", 1), "INVALID_ARGUMENT"),
-        ("one for defaults alone", p.action("miss"), "PERMISSION_DENIED"),
+        ("an action without parameters", p.action("drop"), "OK"),
+        ("an action with one parameter", p.action("forward", 2), "OK"),
+        ("no action", None, "INVALID_ARGUMENT"),
+        ("an action without a kind", p4.TableAction(), "INVALID_ARGUMENT"),
+        ("an unknown action", unknown, "INVALID_ARGUMENT"),
+        ("an action of another table", p.action("start", 1), "INVALID_ARGUMENT"),
+        ("an action for default entries only", p.action("miss"), "PERMISSION_DENIED"),
         ("a member of a profile", member, "INVALID_ARGUMENT"),
         ("a group of a profile", group, "INVALID_ARGUMENT"),
-        ("a set in one shot", one_shot, "INVALID_ARGUMENT"),
-        ("a parameter missing", p.action("next"), "INVALID_ARGUMENT"),
-        ("a parameter too many", p.action("next", 2, 3), "INVALID_ARGUMENT"),
+        ("a one-shot action set", one_shot, "INVALID_ARGUMENT"),
+        ("a missing parameter", p.action("next"), "INVALID_ARGUMENT"),
+        ("a surplus parameter", p.action("next", 2, 3), "INVALID_ARGUMENT"),
         ("a parameter twice", twice, "INVALID_ARGUMENT"),
         ("an unknown parameter", strange, "INVALID_ARGUMENT"),
     ]
@@ -113,14 +113,14 @@ def entries(nic):
         ("a time since the last hit", p.entry(1, time_since_last_hit=elapsed), "INVALID_ARGUMENT"),
         ("metadata of both kinds", p.entry(1, metadata=b"mine", controller_metadata=7), "OK"),
         ("a counter", p.entry(1, counter_data=p4.CounterData(packet_count=3)), "OK"),
-        ("a counter below zero", p.entry(1, counter_data=negative), "INVALID_ARGUMENT"),
-        ("a meter, which the table has not", p.entry(1, meter_config=p4.MeterConfig()), "INVALID_ARGUMENT"),
+        ("a negative counter", p.entry(1, counter_data=negative), "INVALID_ARGUMENT"),
+        ("a meter, which the table does not have", p.entry(1, meter_config=p4.MeterConfig()), "INVALID_ARGUMENT"),
         ("a constant entry", p.entry(1, is_const=True), "INVALID_ARGUMENT"),
         ("no table", p4.TableEntry(priority=1), "INVALID_ARGUMENT"),
         ("an unknown table", p4.TableEntry(table_id=0x02FFFFFF, priority=1), "NOT_FOUND"),
-        ("an action's number for a table", p4.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
+        ("an action id as table id", p4.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
         (
-            "into a table without a key",
+            "an entry of a table without a key",
             p4.TableEntry(table_id=p.table("start_table").preamble.id, action=p.action("start", 1)),
             "INVALID_ARGUMENT",
         ),
@@ -133,8 +133,8 @@ def updates(nic):
     """Write RPC: Update"""
     primary, p = nic.primary, nic.program
     entry, other = p.entry(1, 10), p.entry(1, 10, priority=2)
-    yield "modify what is not there", "NOT_FOUND", primary.one(MODIFY, entry)
-    yield "delete what is not there", "NOT_FOUND", primary.one(DELETE, entry)
+    yield "modify a missing entry", "NOT_FOUND", primary.one(MODIFY, entry)
+    yield "delete a missing entry", "NOT_FOUND", primary.one(DELETE, entry)
     yield "insert", "OK", primary.one(INSERT, entry)
     yield "insert again", "ALREADY_EXISTS", primary.one(INSERT, entry)
     yield "insert with another action", "ALREADY_EXISTS", primary.one(
@@ -142,13 +142,13 @@ def updates(nic):
     )
     yield "insert with another priority is another entry", "OK", primary.one(INSERT, other)
     yield "modify", "OK", primary.one(MODIFY, p.entry(1, 10, action=p.action("next", 9)))
-    yield "changes the action", p.entry(1, 10, action=p.action("next", 9)), (
+    yield "modify changes the action", p.entry(1, 10, action=p.action("next", 9)), (
         primary.entries(p.entry(1, 10))[0]
     )
     yield "modify without an action", "OK", primary.one(
         MODIFY, p.entry(1, 10, action=None, metadata=b"new")
     )
-    yield "keeps the action", p.entry(1, 10, action=p.action("next", 9), metadata=b"new"), (
+    yield "modify without an action keeps it", p.entry(1, 10, action=p.action("next", 9), metadata=b"new"), (
         primary.entries(p.entry(1, 10))[0]
     )
     yield "delete without a priority", "INVALID_ARGUMENT", primary.one(
@@ -157,13 +157,13 @@ def updates(nic):
     yield "delete by match and priority alone", "OK", primary.one(
         DELETE, p.entry(1, 10, action=None)
     )
-    yield "leaves the entry of the other priority", [other], primary.entries(p.everything())
-    yield "delete whatever else it says", "OK", primary.one(
+    yield "delete leaves the entry of the other priority", [other], primary.entries(p.everything())
+    yield "delete ignores fields that are not part of the key", "OK", primary.one(
         DELETE, p.entry(1, 10, priority=2, action=p.action("drop"), metadata=b"other")
     )
     yield "an update without a type", "INVALID_ARGUMENT", primary.one(0, entry)
     yield "an update without an entity", "INVALID_ARGUMENT", primary.one(INSERT, None)
-    yield "an entity with nothing in it", "INVALID_ARGUMENT", primary.one(INSERT, p4.Entity())
+    yield "an empty entity", "INVALID_ARGUMENT", primary.one(INSERT, p4.Entity())
 
 
 def defaults(nic):
@@ -171,9 +171,9 @@ def defaults(nic):
     primary, p = nic.primary, nic.program
     start, again = p.default("start_table", p.action("start", 7)), p.default("start_table")
     [read] = primary.entries(again)
-    yield "is read as the program has it", p.default("start_table", p.action("start", 0)), read
+    yield "the initial default entry", p.default("start_table", p.action("start", 0)), read
     yield "modify", "OK", primary.one(MODIFY, start)
-    yield "is read as it was written", [start], primary.entries(again)
+    yield "the default entry after modify", [start], primary.entries(again)
     yield "insert", "INVALID_ARGUMENT", primary.one(INSERT, start)
     yield "delete", "INVALID_ARGUMENT", primary.one(DELETE, start)
     for name, others in [
@@ -183,32 +183,32 @@ def defaults(nic):
     ]:
         entry = p.default("start_table", p.action("start", 1), **others)
         yield name, "INVALID_ARGUMENT", primary.one(MODIFY, entry)
-    yield "a constant one", "PERMISSION_DENIED", primary.one(
+    yield "a constant default entry", "PERMISSION_DENIED", primary.one(
         MODIFY, p.default("ltm_1", p.action("miss"))
     )
-    yield "reset by no action", "OK", primary.one(MODIFY, again)
-    yield "is as in the beginning", [read], primary.entries(again)
-    yield "is no entry", [], primary.entries(p.everything("start_table"))
+    yield "modify without an action resets the default entry", "OK", primary.one(MODIFY, again)
+    yield "the default entry after the reset", [read], primary.entries(again)
+    yield "a default entry is not a table entry", [], primary.entries(p.everything("start_table"))
 
 
 def batches(nic):
     """Write RPC: Batching and Ordering of Updates; Error Reporting"""
     primary, p = nic.primary, nic.program
-    yield "of nothing", "OK", primary.write([])
+    yield "an empty batch", "OK", primary.write([])
     batch = [update(INSERT, p.entry(tag)) for tag in (1, 1, 2)]
     batch += [update(DELETE, p.entry(9)), update(INSERT, p.entry(3, priority=0))]
-    yield "each update has an answer, in their order", [
+    yield "each update has its status, in their order", [
         "OK", "ALREADY_EXISTS", "OK", "NOT_FOUND", "INVALID_ARGUMENT",
     ], primary.write(batch)
-    yield "what is fine is done", 2, len(primary.entries(p.everything()))
+    yield "valid updates are applied", 2, len(primary.entries(p.everything()))
     batch = [update(DELETE, p.entry(tag)) for tag in (1, 2)]
-    yield "of what is fine alone", "OK", primary.write(batch)
+    yield "a batch of valid updates", "OK", primary.write(batch)
     batch = [update(DELETE, p.entry(1)) for _ in range(1000)]
-    yield "a thousand errors arrive", ["NOT_FOUND"] * 1000, primary.write(batch)
-    yield "and the stream lives", "OK", primary.write([])
+    yield "a thousand errors in one status", ["NOT_FOUND"] * 1000, primary.write(batch)
+    yield "the stream stays open", "OK", primary.write([])
     everywhere = [update(INSERT, p.entry(1, table=f"ltm_{number}")) for number in range(1, 5)]
-    yield "over all tables", "OK", primary.write(everywhere)
-    yield "and done in all", 4, len(primary.entries(p.everything(None)))
+    yield "a batch for all tables", "OK", primary.write(everywhere)
+    yield "all tables have the entry", 4, len(primary.entries(p.everything(None)))
     nic.run()
 
 
@@ -225,20 +225,20 @@ def atomicity(nic):
         update(INSERT, p.entry(4)),
     ]
     request = p4.WriteRequest
-    yield "rolled back: the failed update says why, the others that they are not done", [
+    yield "a rollback: the failed update has its code, the others are aborted", [
         "ABORTED", "ABORTED", "ABORTED", "ALREADY_EXISTS", "ABORTED",
     ], primary.write(batch, atomicity=request.ROLLBACK_ON_ERROR)
-    yield "and all is as before", before, primary.entries(p.everything())
-    yield "done whole if nothing fails", "OK", primary.write(
+    yield "the entries after the rollback", before, primary.entries(p.everything())
+    yield "a batch without errors is applied as a whole", "OK", primary.write(
         batch[:3], atomicity=request.ROLLBACK_ON_ERROR
     )
     drop, third = p.entry(1, action=p.action("drop")), p.entry(3)
     key = lambda entry: entry.SerializeToString(deterministic=True)
-    yield "and done", sorted([drop, third], key=key), primary.entries(p.everything())
-    yield "at once for packets, which is optional", "UNIMPLEMENTED", primary.write(
+    yield "the entries after that batch", sorted([drop, third], key=key), primary.entries(p.everything())
+    yield "atomic for packets, which is optional", "UNIMPLEMENTED", primary.write(
         batch[:1], atomicity=request.DATAPLANE_ATOMIC
     )
-    yield "one that is not in the protocol", "INVALID_ARGUMENT", primary.write([], atomicity=9)
+    yield "an unknown atomicity", "INVALID_ARGUMENT", primary.write([], atomicity=9)
     nic.run()
 
 
@@ -261,7 +261,7 @@ def reads(nic):
         ("a match of any priority", p.entry(1, 20, action=None, priority=0), [second]),
         ("a match in another form", p.everything(match=match), [second]),
         ("a match and another priority", p.entry(1, 10, action=None, priority=4), []),
-        ("a match that nobody has", p.entry(5, action=None), []),
+        ("a match without an entry", p.entry(5, action=None), []),
         ("a priority", p.everything(priority=9), [third]),
         ("an action", p.everything(action=p.action("drop")), [third]),
         ("controller metadata", p.everything(controller_metadata=11), [first]),
@@ -270,29 +270,29 @@ def reads(nic):
     for name, question, expected in cases:
         expected = sorted(expected, key=lambda e: e.SerializeToString(deterministic=True))
         yield name, expected, primary.entries(question)
-    yield "several questions at once", 4, len(primary.read(p.everything(), p.everything("ltm_2")))
-    yield "no question", [], primary.read()
+    yield "several queries at once", 4, len(primary.read(p.everything(), p.everything("ltm_2")))
+    yield "no query", [], primary.read()
     yield "no stream and no id are needed", 3, len(nic.peer().entries(p.everything()))
     for name, question, expected in [
         ("an unknown table", p4.TableEntry(table_id=0x02FFFFFF), "NOT_FOUND"),
-        ("an action's number for a table", p4.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
+        ("an action id as table id", p4.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
         ("a match in all tables", p4.TableEntry(match=match), "INVALID_ARGUMENT"),
         ("an action in all tables", p.everything(None, action=p.action("drop")), "INVALID_ARGUMENT"),
         ("a priority in all tables", p.everything(None, priority=9), "INVALID_ARGUMENT"),
         ("metadata in all tables", p.everything(None, metadata=b"x"), "INVALID_ARGUMENT"),
         ("a match without its exact field", p.everything(match=match[:1]), "INVALID_ARGUMENT"),
         ("a negative priority", p.everything(priority=-1), "INVALID_ARGUMENT"),
-        ("nothing", p4.Entity(), "INVALID_ARGUMENT"),
+        ("an empty entity", p4.Entity(), "INVALID_ARGUMENT"),
     ]:
         yield name, [expected], primary.read(question)
-    yield "a good question beside a bad one", ["OK", "NOT_FOUND"], primary.read(
+    yield "a valid query and a refused one", ["OK", "NOT_FOUND"], primary.read(
         p.everything(), p4.TableEntry(table_id=0x02FFFFFF)
     )
     nic.run()
 
 
 def other_entities(nic):
-    """P4 Entity Messages: those that the program has none of"""
+    """P4 Entity Messages: kinds that the program does not have"""
     entities = {
         "extern_entry": p4.ExternEntry(extern_type_id=0x81),
         "action_profile_member": p4.ActionProfileMember(action_profile_id=0x11000001),
@@ -307,8 +307,8 @@ def other_entities(nic):
     }
     for name, value in entities.items():
         entity = p4.Entity(**{name: value})
-        told = nic.primary.one(INSERT, entity), nic.primary.read(entity)
-        yield name.replace("_", " "), ("UNIMPLEMENTED", ["UNIMPLEMENTED"]), told
+        result = nic.primary.one(INSERT, entity), nic.primary.read(entity)
+        yield name.replace("_", " "), ("UNIMPLEMENTED", ["UNIMPLEMENTED"]), result
 
 
 def full_tables(nic):
@@ -316,14 +316,14 @@ def full_tables(nic):
     primary, p = nic.primary, nic.program
     size = p.table("ltm_4").size
     batch = [update(INSERT, p.entry(1, address, table="ltm_4")) for address in range(1, size + 1)]
-    yield "as many as the program says", "OK", primary.write(batch)
+    yield "as many entries as the program declares", "OK", primary.write(batch)
     last = p.entry(2, table="ltm_4")
-    yield "and one more", "RESOURCE_EXHAUSTED", primary.one(INSERT, last)
-    yield "which is not there", [], primary.read(last)
+    yield "one entry more", "RESOURCE_EXHAUSTED", primary.one(INSERT, last)
+    yield "the refused entry does not exist", [], primary.read(last)
     found = primary.read(p.everything("ltm_4"))
-    yield "all are read, each once", size, len({e.table_entry.match[1].ternary.value for e in found})
+    yield "all entries are read, each once", size, len({e.table_entry.match[1].ternary.value for e in found})
     primary.one(DELETE, p.entry(1, 1, table="ltm_4"))
-    yield "one that goes makes room", "OK", primary.one(INSERT, last)
+    yield "a deleted entry makes room", "OK", primary.one(INSERT, last)
     nic.run()
 
 

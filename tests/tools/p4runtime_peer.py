@@ -1,6 +1,6 @@
-"""A controller of a P4Runtime server, made of the messages alone: it says exactly what it is told to.
+"""A P4Runtime controller that sends exactly the messages that a test requests, also invalid ones.
 
-Answers are names of canonical codes, so that they can be compared with those of the specification.
+Results are names of canonical codes, so that they can be compared with those of the specification.
 """
 
 import queue
@@ -18,15 +18,15 @@ from p4.v1 import p4runtime_pb2_grpc
 DEVICE = 1
 INSERT, MODIFY, DELETE = p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE
 
-# The details of a batch come in one header. Each controller has a connection of its own.
+# One header has the details of a whole batch. Controllers do not share connections.
 OPTIONS = [
     ("grpc.max_metadata_size", 1 << 20),
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-# Seconds that an answer may take: even a thousand updates take less than one.
-PATIENCE = 20
+# Maximum time of a reply in seconds: even a thousand updates take less than one.
+REPLY_TIMEOUT = 20
 
 SECOND = 1_000_000_000
 
@@ -34,17 +34,17 @@ MAC_A, MAC_B = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
 
 def code_name(code):
-    """The name of a canonical code."""
+    """Returns the name of a canonical code."""
     return code_pb2.Code.Name(code)
 
 
 def shortest(number):
-    """A number as its canonical binary string."""
+    """Returns a number as its canonical binary string."""
     return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")
 
 
-def answered(call):
-    """The name of the code that a call ends with."""
+def status_of(call):
+    """Makes a call, and returns the name of its status code."""
     try:
         call()
     except grpc.RpcError as error:
@@ -53,7 +53,7 @@ def answered(call):
 
 
 def election(number):
-    """An election id; None is none, and a pair its two words."""
+    """Returns an election id: of a number, of a pair of words, or None for None."""
     if number is None:
         return None
     high, low = number if isinstance(number, tuple) else (0, number)
@@ -61,7 +61,7 @@ def election(number):
 
 
 class Program:
-    """A program: what its tables, fields, actions and parameters are called."""
+    """A P4 program: finds its tables, fields and actions by name."""
 
     def __init__(self, p4info_path, config_path):
         self.info = p4info_pb2.P4Info()
@@ -71,37 +71,37 @@ class Program:
             self.device_config = file.read()
 
     def config(self, cookie=1):
-        """What is set to run it."""
+        """Returns the pipeline configuration that loads the program."""
         config = p4.ForwardingPipelineConfig(p4_device_config=self.device_config)
         config.p4info.CopyFrom(self.info)
         config.cookie.cookie = cookie
         return config
 
     def table(self, alias):
-        """A table by its name."""
+        """Returns a table by its name."""
         return next(table for table in self.info.tables if table.preamble.alias == alias)
 
     def action_info(self, alias):
-        """An action by its name."""
+        """Returns an action by its name."""
         return next(action for action in self.info.actions if action.preamble.alias == alias)
 
     def field(self, name):
-        """The number of a field, which is that of all stages."""
+        """Returns the id of a field, which is the same in all stages."""
         return next(f.id for f in self.table("ltm_1").match_fields if f.name == name)
 
     def exact(self, name, value):
-        """A field that is just so; numbers are written as they should be, bytes as they are."""
+        """Returns an exact match; numbers are encoded canonically, bytes are sent unchanged."""
         value = shortest(value) if isinstance(value, int) else value
         return p4.FieldMatch(field_id=self.field(name), exact=p4.FieldMatch.Exact(value=value))
 
     def ternary(self, name, value, mask):
-        """A field of which some bits are so."""
+        """Returns a ternary match."""
         value, mask = [shortest(v) if isinstance(v, int) else v for v in (value, mask)]
         ternary = p4.FieldMatch.Ternary(value=value, mask=mask)
         return p4.FieldMatch(field_id=self.field(name), ternary=ternary)
 
     def action(self, alias, *values):
-        """An action with its parameters in their order."""
+        """Returns an action with its parameters in their order."""
         action = p4.TableAction()
         action.action.action_id = self.action_info(alias).preamble.id
         for number, value in enumerate(values, 1):
@@ -110,7 +110,7 @@ class Program:
         return action
 
     def entry(self, tag, address=0, table="ltm_1", **others):
-        """An entry of a stage: by its tag and, if there is one, the address that packets go to."""
+        """Returns an entry of a stage that matches a tag and, if given, a destination address."""
         match = [self.exact("tag", tag)]
         if address:
             match.append(self.ternary("ip_dst", address, 0xFFFFFFFF))
@@ -119,25 +119,25 @@ class Program:
         return p4.TableEntry(table_id=self.table(table).preamble.id, **others)
 
     def default(self, table, action=None, **others):
-        """The default entry of a table."""
+        """Returns the default entry of a table."""
         table = self.table(table).preamble.id
         return p4.TableEntry(table_id=table, action=action, is_default_action=True, **others)
 
     def everything(self, table="ltm_1", **asked):
-        """A question for the entries of a table; None is all tables."""
+        """Returns a query for the entries of a table, or of all tables with None."""
         number = self.table(table).preamble.id if table else 0
         return p4.TableEntry(table_id=number, **asked)
 
 
 def update(kind, entity):
-    """An update of an entity, of a table entry, or of nothing."""
+    """Returns an update of an entity, of a table entry, or without an entity."""
     if isinstance(entity, p4.TableEntry):
         entity = p4.Entity(table_entry=entity)
     return p4.Update(type=kind, entity=entity)
 
 
 def parts(error):
-    """What the details of a failed batch say of each part."""
+    """Returns the status code of a failed request, or of each update if it has details."""
     if error.code() != grpc.StatusCode.UNKNOWN:
         return error.code().name
     trailer = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
@@ -150,7 +150,7 @@ def parts(error):
 
 
 class Stream:
-    """A stream of a controller."""
+    """The stream channel of a controller."""
 
     def __init__(self, stub):
         self.outgoing, self.incoming = queue.Queue(), queue.Queue()
@@ -166,11 +166,11 @@ class Stream:
             self.incoming.put(error.code().name)
 
     def send(self, **update):
-        """Says something."""
+        """Sends a message."""
         self.outgoing.put(p4.StreamMessageRequest(**update))
 
     def arbitrate(self, number, role="", device=DEVICE, config=None):
-        """Says who it is."""
+        """Sends an arbitration message."""
         message = p4.MasterArbitrationUpdate(device_id=device, election_id=election(number))
         if role or config:
             message.role.name = role
@@ -178,8 +178,8 @@ class Stream:
             message.role.config.CopyFrom(config)
         self.send(arbitration=message)
 
-    def next(self, kind=None, timeout=PATIENCE):
-        """The next message, or how the stream ended; of a kind, the next of that kind."""
+    def next(self, kind=None, timeout=REPLY_TIMEOUT):
+        """Returns the next message, or the next of a kind, or the status if the stream has ended."""
         while True:
             message = self.incoming.get(timeout=timeout)
             if isinstance(message, str) or kind is None:
@@ -187,8 +187,8 @@ class Stream:
             if message.WhichOneof("update") == kind:
                 return getattr(message, kind)
 
-    def told(self):
-        """What it is told of its office: the code, and the highest id."""
+    def arbitration(self):
+        """Returns the next arbitration result: the code, and the highest election id."""
         message = self.next("arbitration")
         if isinstance(message, str):
             return message
@@ -196,18 +196,18 @@ class Stream:
         return code_name(message.status.code), highest and (highest.high, highest.low)
 
     def error(self):
-        """What is wrong with what it said: the code, and the kind of what it was."""
+        """Returns the next stream error: the code, and the kind of the refused message."""
         error = self.next("error")
         return code_name(error.canonical_code), error.WhichOneof("details")
 
     def close(self):
-        """Ends it."""
+        """Ends the stream."""
         self.outgoing.put(None)
         self.call.cancel()
 
 
 class Peer:
-    """A controller, with a connection of its own."""
+    """A controller with its connection."""
 
     def __init__(self, address, number=None, role=""):
         self.channel = grpc.insecure_channel(address, OPTIONS)
@@ -215,67 +215,67 @@ class Peer:
         self.number, self.role = number, role
 
     def join(self):
-        """Opens a stream and says who it is; the stream, and what it is told."""
+        """Opens a stream and starts arbitration; returns the stream and the result."""
         stream = Stream(self.stub)
         stream.arbitrate(self.number, self.role)
-        return stream, stream.told()
+        return stream, stream.arbitration()
 
     def set(self, action, config=None, device=DEVICE):
-        """Sets a pipeline, and is answered by a code."""
+        """Sets a pipeline, and returns the status code."""
         request = p4.SetForwardingPipelineConfigRequest(
             device_id=device, role=self.role, election_id=election(self.number), config=config,
             action=p4.SetForwardingPipelineConfigRequest.Action.Value(action),
         )
-        return answered(lambda: self.stub.SetForwardingPipelineConfig(request, timeout=PATIENCE))
+        return status_of(lambda: self.stub.SetForwardingPipelineConfig(request, timeout=REPLY_TIMEOUT))
 
     def get(self, kind="ALL", device=DEVICE):
-        """The configuration that runs."""
+        """Returns the loaded configuration."""
         request = p4.GetForwardingPipelineConfigRequest(device_id=device)
         request.response_type = request.ResponseType.Value(kind)
-        return self.stub.GetForwardingPipelineConfig(request, timeout=PATIENCE)
+        return self.stub.GetForwardingPipelineConfig(request, timeout=REPLY_TIMEOUT)
 
     def write(self, updates, **others):
-        """Writes a batch: OK, the code of the request, or the codes of its parts."""
+        """Writes a batch; returns OK, the code of the request, or the codes of its updates."""
         others = {"device_id": DEVICE, "role": self.role, **others}
         request = p4.WriteRequest(
             election_id=election(self.number), updates=updates, **others
         )
         try:
-            self.stub.Write(request, timeout=PATIENCE)
+            self.stub.Write(request, timeout=REPLY_TIMEOUT)
         except grpc.RpcError as error:
             return parts(error)
         return "OK"
 
     def one(self, kind, entity):
-        """Writes one update, and is answered by its code."""
+        """Writes one update, and returns its code."""
         answer = self.write([update(kind, entity)])
         return answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
 
     def read(self, *entities, device=DEVICE):
-        """The entities that are found, or the codes of what is wrong with the questions."""
+        """Returns the entities that match the queries, or the codes of refused queries."""
         wrapped = [
             p4.Entity(table_entry=asked) if isinstance(asked, p4.TableEntry) else asked
             for asked in entities
         ]
         request = p4.ReadRequest(device_id=device, role=self.role, entities=wrapped)
         try:
-            replies = self.stub.Read(request, timeout=PATIENCE)
+            replies = self.stub.Read(request, timeout=REPLY_TIMEOUT)
             return [entity for reply in replies for entity in reply.entities]
         except grpc.RpcError as error:
             return parts(error)
 
     def entries(self, asked):
-        """The table entries that are found, in the order of their tags and addresses."""
+        """Returns the table entries that match a query, in the order of their encoded form."""
         found = [entity.table_entry for entity in self.read(asked)]
         return sorted(found, key=lambda entry: entry.SerializeToString(deterministic=True))
 
     def close(self):
-        """Goes, with its streams."""
+        """Closes the connection, and with it the streams."""
         self.channel.close()
 
 
 class Nic:
-    """The NIC that is asked, and its program."""
+    """The NIC under test, and its program."""
 
     def __init__(self, address, p4info, config):
         self.address, self.program = address, Program(p4info, config)
@@ -283,27 +283,27 @@ class Nic:
         self.primary = self.stream = None
 
     def peer(self, number=None, role=""):
-        """A controller that has said nothing yet."""
+        """Returns a controller that has not sent a message yet."""
         return Peer(self.address, number, role)
 
     def joined(self, number, role=""):
-        """A controller, its stream, and what it is told."""
+        """Returns a controller, its stream, and its arbitration result."""
         peer = self.peer(number, role)
         return peer, *peer.join()
 
     def role(self):
-        """A role that nobody had yet."""
+        """Returns a role that was not used before."""
         self.roles += 1
         return f"role-{self.roles}"
 
     def run(self):
-        """Has the primary of the default role run the program, with no entries."""
+        """Loads the program without entries, as the primary of the default role."""
         answer = self.primary.set("VERIFY_AND_COMMIT", self.program.config())
         assert answer == "OK", answer
 
 
 def frame(ether_type, payload=bytes(46)):
-    """An Ethernet frame."""
+    """Returns an Ethernet frame."""
     return MAC_B + MAC_A + struct.pack("!H", ether_type) + payload
 
 
@@ -311,18 +311,18 @@ IPV4 = frame(0x0800, bytes.fromhex("4500002e00000000401100000a0000010a000002") +
 
 
 def packet_out(egress, ingress, resubmit, payload=IPV4):
-    """A packet of the controller."""
+    """Returns a packet-out."""
     packet = p4.PacketOut(payload=payload)
     for number, value in enumerate((egress, ingress, resubmit), 1):
         packet.metadata.add(metadata_id=number, value=bytes([value]))
     return packet
 
 
-def until(is_so, patience=10):
-    """Waits for something."""
-    end = time.monotonic() + patience
+def wait_until(is_true, timeout=10):
+    """Waits until a condition is true, and returns whether it is."""
+    end = time.monotonic() + timeout
     while time.monotonic() < end:
-        if is_so():
+        if is_true():
             return True
         time.sleep(0.02)
     return False

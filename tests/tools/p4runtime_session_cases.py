@@ -1,8 +1,8 @@
-"""Cases of P4Runtime: who may speak, and which program runs."""
+"""Cases of P4Runtime: arbitration and pipeline configuration."""
 
 from google.protobuf import any_pb2
 from p4.v1 import p4runtime_pb2 as p4
-from p4runtime_peer import DEVICE, INSERT, Stream, answered, packet_out, until, update
+from p4runtime_peer import DEVICE, INSERT, Stream, status_of, packet_out, wait_until, update
 
 
 def capabilities(nic):
@@ -10,9 +10,9 @@ def capabilities(nic):
     peer = nic.peer()
     version = peer.stub.Capabilities(p4.CapabilitiesRequest()).p4runtime_api_version
     numbers = version.split(".")
-    yield "a version is of three numbers", (3, True), (len(numbers), all(map(str.isdigit, numbers)))
-    yield "it is that of the protocol", ["1", "4"], numbers[:2]
-    yield "no stream is needed", "OK", answered(
+    yield "a version has three numbers", (3, True), (len(numbers), all(map(str.isdigit, numbers)))
+    yield "the version is 1.4", ["1", "4"], numbers[:2]
+    yield "no stream is needed", "OK", status_of(
         lambda: nic.peer().stub.Capabilities(p4.CapabilitiesRequest())
     )
 
@@ -20,18 +20,18 @@ def capabilities(nic):
 def before_a_pipeline(nic):
     """GetForwardingPipelineConfig RPC; Write RPC; Read RPC; Packet I/O"""
     program, stranger = nic.program, nic.peer(1)
-    yield "there is none to get", False, stranger.get().HasField("config")
-    yield "none is set without a stream", "PERMISSION_DENIED", stranger.set(
+    yield "there is no pipeline to read", False, stranger.get().HasField("config")
+    yield "setting a pipeline without a stream", "PERMISSION_DENIED", stranger.set(
         "VERIFY_AND_COMMIT", program.config()
     )
-    yield "nothing is written without a stream", "PERMISSION_DENIED", stranger.write([])
-    yield "nothing is written without an id", "PERMISSION_DENIED", nic.peer().write([])
+    yield "a write without a stream", "PERMISSION_DENIED", stranger.write([])
+    yield "a write without an election id", "PERMISSION_DENIED", nic.peer().write([])
     nic.primary, nic.stream, _ = nic.joined(1)
     primary = nic.primary
-    yield "nothing is written", "FAILED_PRECONDITION", primary.one(INSERT, program.entry(1))
-    yield "nothing is read", "FAILED_PRECONDITION", primary.read(program.everything())
+    yield "a write before the pipeline", "FAILED_PRECONDITION", primary.one(INSERT, program.entry(1))
+    yield "a read before the pipeline", "FAILED_PRECONDITION", primary.read(program.everything())
     nic.stream.send(packet=packet_out(2, 0, 0))
-    yield "nothing is sent", ("FAILED_PRECONDITION", "packet_out"), nic.stream.error()
+    yield "a packet-out before the pipeline", ("FAILED_PRECONDITION", "packet_out"), nic.stream.error()
 
 
 def arbitration(nic):
@@ -43,38 +43,38 @@ def arbitration(nic):
     stream.arbitrate(5, role)
     message = stream.next("arbitration")
     yield "the first is the primary", 0, message.status.code
-    yield "and hears its own id", (0, 5), (message.election_id.high, message.election_id.low)
-    yield "and the number of its device", DEVICE, message.device_id
-    second, backup, told = nic.joined(3, role)
-    yield "a lower id is a backup, and hears the highest", ("ALREADY_EXISTS", (0, 5)), told
-    yield "a backup does not write", "PERMISSION_DENIED", second.write(
+    yield "the primary receives its own id", (0, 5), (message.election_id.high, message.election_id.low)
+    yield "the primary receives its device id", DEVICE, message.device_id
+    second, backup, result = nic.joined(3, role)
+    yield "a lower id is a backup, and receives the highest id", ("ALREADY_EXISTS", (0, 5)), result
+    yield "a write by a backup", "PERMISSION_DENIED", second.write(
         [update(INSERT, nic.program.entry(1))]
     )
-    yield "nor does it set a pipeline", "PERMISSION_DENIED", second.set(
+    yield "setting a pipeline by a backup", "PERMISSION_DENIED", second.set(
         "VERIFY_AND_COMMIT", nic.program.config()
     )
-    yield "but it reads", [], second.read(nic.program.everything())
-    third, taker, told = nic.joined(9, role)
-    yield "a higher id takes over", ("OK", (0, 9)), told
-    yield "the old primary hears of it", ("ALREADY_EXISTS", (0, 9)), stream.told()
-    yield "and so does a backup", ("ALREADY_EXISTS", (0, 9)), backup.told()
-    yield "the old primary does not write any more", "PERMISSION_DENIED", first.write([])
-    yield "the new one does", "OK", third.write([])
+    yield "a read by a backup", [], second.read(nic.program.everything())
+    third, taker, result = nic.joined(9, role)
+    yield "a higher id takes over", ("OK", (0, 9)), result
+    yield "the former primary is notified", ("ALREADY_EXISTS", (0, 9)), stream.arbitration()
+    yield "a backup is notified", ("ALREADY_EXISTS", (0, 9)), backup.arbitration()
+    yield "a write by the former primary", "PERMISSION_DENIED", first.write([])
+    yield "a write by the new primary", "OK", third.write([])
     stream.arbitrate(5, role)
-    yield "the same message again has the same answer", ("ALREADY_EXISTS", (0, 9)), stream.told()
+    yield "the same message again", ("ALREADY_EXISTS", (0, 9)), stream.arbitration()
     taker.close()
-    yield "when the primary goes the others hear that there is none", ("NOT_FOUND", (0, 9)), (
-        backup.told()
+    yield "a backup is notified when the primary leaves", ("NOT_FOUND", (0, 9)), (
+        backup.arbitration()
     )
-    stream.told()
+    stream.arbitration()
     yield "the next lower id is not promoted", "PERMISSION_DENIED", first.write([])
     stream.arbitrate(9, role)
-    yield "an id as high as the highest will do", ("OK", (0, 9)), stream.told()
+    yield "an id equal to the highest takes over", ("OK", (0, 9)), stream.arbitration()
     first.number = 9
-    yield "and writes", "OK", first.write([])
+    yield "a write by this primary", "OK", first.write([])
     stream.arbitrate(4, role)
-    yield "a primary steps down by a lower id", ("NOT_FOUND", (0, 9)), stream.told()
-    yield "and does not write any more", "PERMISSION_DENIED", first.write([])
+    yield "a primary that lowers its id is primary no longer", ("NOT_FOUND", (0, 9)), stream.arbitration()
+    yield "a write after that", "PERMISSION_DENIED", first.write([])
     for peer in (first, second, third):
         peer.close()
 
@@ -82,18 +82,18 @@ def arbitration(nic):
 def election_ids(nic):
     """Client Arbitration and Controller Replication: election_id"""
     role = nic.role()
-    peer, _stream, told = nic.joined(None, role)
-    yield "without one nobody is primary", ("NOT_FOUND", None), told
-    yield "and nobody writes", "PERMISSION_DENIED", peer.write([])
-    zero, _zero, told = nic.joined(0, role)
-    yield "zero is one, and above none", ("OK", (0, 0)), told
-    yield "and writes", "OK", zero.write([])
-    _, _, told = nic.joined(None, role)
-    yield "without one beside a primary", ("ALREADY_EXISTS", (0, 0)), told
+    peer, _stream, result = nic.joined(None, role)
+    yield "without an id no client is primary", ("NOT_FOUND", None), result
+    yield "a write without a primary", "PERMISSION_DENIED", peer.write([])
+    zero, _zero, result = nic.joined(0, role)
+    yield "id 0 is above no id", ("OK", (0, 0)), result
+    yield "a write by this primary", "OK", zero.write([])
+    _, _, result = nic.joined(None, role)
+    yield "no id while there is a primary", ("ALREADY_EXISTS", (0, 0)), result
     _low, _low_stream, _ = nic.joined((0, (1 << 64) - 1), role)
-    high, _high_stream, told = nic.joined((1, 0), role)
-    yield "the high word comes first", ("OK", (1, 0)), told
-    yield "and writes", "OK", high.write([])
+    high, _high_stream, result = nic.joined((1, 0), role)
+    yield "the high word decides first", ("OK", (1, 0)), result
+    yield "a write by this primary", "OK", high.write([])
 
 
 def ends_of_streams(nic):
@@ -113,57 +113,57 @@ def ends_of_streams(nic):
         return answer
 
     yield "an unknown device", "NOT_FOUND", ended(device=DEVICE + 1)
-    yield "a live election id", "INVALID_ARGUMENT", ended(role="")
+    yield "an election id in use", "INVALID_ARGUMENT", ended(role="")
     yield "a later message with another device", "FAILED_PRECONDITION", moved(7, None, DEVICE + 1)
     yield "a later message with another role", "FAILED_PRECONDITION", moved(7, "another")
-    yield "a role's configuration that nobody has agreed on", "INVALID_ARGUMENT", ended(
+    yield "a role configuration", "INVALID_ARGUMENT", ended(
         config=any_pb2.Any(type_url="type.googleapis.com/p4.v1.Error")
     )
     role = nic.role()
     held = [nic.joined(2, role), nic.joined(1, role)]
     held[1][1].arbitrate(2, role)
-    yield "a later message with a live election id", "INVALID_ARGUMENT", held[1][1].next()
+    yield "a later message with an election id in use", "INVALID_ARGUMENT", held[1][1].next()
     held[0][0].close()
     stream = Stream(nic.peer().stub)
     stream.send(packet=p4.PacketOut(payload=b"first"))
     yield "another message before the first arbitration", "FAILED_PRECONDITION", stream.next()
     role = nic.role()
-    held, told = [], None
-    while len(held) < 64 and told != "RESOURCE_EXHAUSTED":
-        peer, stream, told = nic.joined(len(held) + 1, role)
+    held, result = [], None
+    while len(held) < 64 and result != "RESOURCE_EXHAUSTED":
+        peer, stream, result = nic.joined(len(held) + 1, role)
         held.append(peer)
-    yield "more than there may be", "RESOURCE_EXHAUSTED", told
+    yield "more streams than allowed", "RESOURCE_EXHAUSTED", result
     for peer in held:
         peer.close()
-    yield "and when they are gone there is room", "OK", until_joined(nic)[0]
+    yield "a new stream after they are closed", "OK", until_joined(nic)[0]
 
 
 def until_joined(nic):
-    """What a controller is told once there is room for it."""
-    told = [None]
+    """Returns the arbitration result of a controller once a stream is free."""
+    result = [None]
 
     def is_in():
-        peer, _, told[0] = nic.joined(1, nic.role())
+        peer, _, result[0] = nic.joined(1, nic.role())
         peer.close()
-        return told[0] != "RESOURCE_EXHAUSTED"
+        return result[0] != "RESOURCE_EXHAUSTED"
 
-    until(is_in)
-    return told[0]
+    wait_until(is_in)
+    return result[0]
 
 
 def roles(nic):
     """Client Arbitration and Controller Replication: role"""
     names = [nic.role(), nic.role()]
-    one, _one, told = nic.joined(3, names[0])
-    yield "a role has a primary", ("OK", (0, 3)), told
-    two, stream, told = nic.joined(2, names[1])
-    yield "and another one its own, with a lower id", ("OK", (0, 2)), told
+    one, _one, result = nic.joined(3, names[0])
+    yield "a role has a primary", ("OK", (0, 3)), result
+    two, stream, result = nic.joined(2, names[1])
+    yield "another role has its own primary, with a lower id", ("OK", (0, 2)), result
     stream.arbitrate(2, names[1])
-    yield "a role is told with its name", names[1], stream.next("arbitration").role.name
-    yield "both write", ("OK", "OK"), (one.write([]), two.write([]))
-    yield "not with the id of the other", "PERMISSION_DENIED", one.write([], role=names[1])
-    yield "nor for a role that nobody has", "PERMISSION_DENIED", one.write([], role="nobody")
-    yield "the default role is one besides", "OK", nic.primary.write([])
+    yield "the notification has the name of the role", names[1], stream.next("arbitration").role.name
+    yield "both primaries write", ("OK", "OK"), (one.write([]), two.write([]))
+    yield "a write for the role of the other", "PERMISSION_DENIED", one.write([], role=names[1])
+    yield "a write for an unknown role", "PERMISSION_DENIED", one.write([], role="nobody")
+    yield "a write for the default role", "OK", nic.primary.write([])
     one.close()
     two.close()
 
@@ -172,7 +172,7 @@ def unknown_devices(nic):
     """Write RPC; Read RPC; Set- and GetForwardingPipelineConfig RPC: device_id"""
     primary, other = nic.primary, DEVICE + 1
     yield "set", "NOT_FOUND", primary.set("VERIFY_AND_COMMIT", nic.program.config(), other)
-    yield "get", "NOT_FOUND", answered(lambda: primary.get(device=other))
+    yield "get", "NOT_FOUND", status_of(lambda: primary.get(device=other))
     yield "write", "NOT_FOUND", primary.write([], device_id=other)
     yield "read", "NOT_FOUND", primary.read(nic.program.everything(), device=other)
 
@@ -191,11 +191,11 @@ def pipeline(nic):
 
     yield "commit", ("OK", 1), (primary.set("VERIFY_AND_COMMIT", program.config(1)), cookie())
     primary.one(INSERT, program.entry(1))
-    yield "to verify changes nothing", ("OK", 1), (primary.set("VERIFY", program.config(2)), cookie())
-    yield "nor does to save", ("OK", 1), (primary.set("VERIFY_AND_SAVE", program.config(3)), cookie())
-    yield "and entries stay", 1, len(primary.entries(program.everything()))
-    yield "what is saved is committed", ("OK", 3), (primary.set("COMMIT"), cookie())
-    yield "without the entries of before", [], primary.entries(program.everything())
+    yield "verify changes nothing", ("OK", 1), (primary.set("VERIFY", program.config(2)), cookie())
+    yield "save changes nothing", ("OK", 1), (primary.set("VERIFY_AND_SAVE", program.config(3)), cookie())
+    yield "entries stay", 1, len(primary.entries(program.everything()))
+    yield "commit loads the saved configuration", ("OK", 3), (primary.set("COMMIT"), cookie())
+    yield "commit removes all entries", [], primary.entries(program.everything())
     yield "commit with nothing saved", "NOT_FOUND", primary.set("COMMIT")
     yield "commit with a configuration", "INVALID_ARGUMENT", primary.set("COMMIT", program.config())
     yield "no action", "INVALID_ARGUMENT", primary.set("UNSPECIFIED", program.config())
@@ -209,17 +209,17 @@ def pipeline(nic):
     yield "a P4Info with another width", "INVALID_ARGUMENT", changed(
         lambda config: setattr(config.p4info.tables[0].match_fields[0], "bitwidth", 17)
     )
-    yield "a program that is none", "INVALID_ARGUMENT", changed(
+    yield "an invalid program", "INVALID_ARGUMENT", changed(
         lambda config: setattr(config, "p4_device_config", b"{")
     )
-    yield "what was refused does not run", 3, cookie()
-    yield "a good one after bad ones", "OK", primary.set("VERIFY_AND_COMMIT", program.config(4))
-    yield "and writes work", "OK", primary.one(INSERT, program.entry(1))
+    yield "a refused configuration is not loaded", 3, cookie()
+    yield "a valid configuration after refused ones", "OK", primary.set("VERIFY_AND_COMMIT", program.config(4))
+    yield "a write after that", "OK", primary.one(INSERT, program.entry(1))
     yield "reconcile with the same program", ("OK", 5), (
         primary.set("RECONCILE_AND_COMMIT", program.config(5)), cookie(),
     )
-    yield "keeps the entries", 1, len(primary.entries(program.everything()))
-    yield "commit takes them out", ("OK", 0), (
+    yield "reconcile keeps the entries", 1, len(primary.entries(program.everything()))
+    yield "verify and commit removes the entries", ("OK", 0), (
         primary.set("VERIFY_AND_COMMIT", program.config(6)),
         len(primary.entries(program.everything())),
     )

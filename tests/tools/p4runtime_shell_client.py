@@ -1,8 +1,8 @@
-"""Drives the embedded NIC as a controller of others would: by p4runtime-shell, and by its messages.
+"""Drives the embedded NIC with another project's controller, p4runtime-shell, and with its messages.
 
     p4runtime_shell_client.py ADDRESS P4INFO PROGRAM
 
-Ends with 0 if every answer was the expected one, and says `ok NAME` for each step.
+Prints `ok NAME` for each step, and exits with 0 if every reply was the expected one.
 """
 
 import os
@@ -20,12 +20,12 @@ MAC_A, MAC_B = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
 
 def frame(ether_type, payload=bytes(46)):
-    """An Ethernet frame."""
+    """Returns an Ethernet frame."""
     return MAC_B + MAC_A + struct.pack("!H", ether_type) + payload
 
 
 def stage(number, action, match, priority=1):
-    """An entry of a stage that is not inserted yet."""
+    """Returns an entry of a stage that is not inserted yet."""
     entry = shell.TableEntry(f"ltm_{number}")(action=action)
     for field, value in match.items():
         entry.match[field] = value
@@ -34,27 +34,27 @@ def stage(number, action, match, priority=1):
 
 
 def resubmit(port, payload):
-    """Has the NIC treat a frame as if it came in by a port."""
+    """Sends a frame through the tables of the NIC as if it arrived on a port."""
     shell.PacketOut(payload, egress_port="0", ingress_port=str(port), resubmit="1").send()
 
 
 def sniffed(listener, is_it, timeout=10):
-    """What a listener hears that is as it should be."""
+    """Returns the first message of a listener that `is_it` accepts."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         for message in listener.sniff(timeout=0.1):
             if is_it(message):
                 return message
-    raise AssertionError("nothing came")
+    raise AssertionError("no message arrived")
 
 
 def metadata(packet):
-    """The metadata of a packet-in, as numbers by their ids."""
+    """Returns the metadata of a packet-in, as numbers by their ids."""
     return {field.metadata_id: int.from_bytes(field.value, "big") for field in packet.metadata}
 
 
 def inserts_and_reads():
-    """Entries are inserted, read back, and told apart."""
+    """Entries can be inserted, read back, and distinguished."""
     first = stage(1, "forward", {"tag": "0", "eth_type": "0x0800&&&0xffff"})
     first.action["port"] = "2"
     first.insert()
@@ -83,7 +83,7 @@ def inserts_and_reads():
 
 
 def modifies_and_deletes():
-    """An entry does something else, and is gone."""
+    """An entry is modified and deleted."""
     entry = stage(2, "drop", {"tag": "9"})
     entry.insert()
     other = stage(2, "next", {"tag": "9"})
@@ -103,7 +103,7 @@ def default_action():
 
 
 def packets(listener):
-    """Packets go out, meet entries, and come in."""
+    """Packet-outs are sent and looked up, and misses are packet-ins."""
     shell.PacketOut(b"direct" + bytes(60), egress_port="2", ingress_port="0", resubmit="0").send()
     resubmit(1, frame(0x88B5))
     packet = sniffed(listener, lambda m: m.packet.payload == frame(0x88B5)).packet
@@ -111,7 +111,7 @@ def packets(listener):
 
 
 def counters():
-    """What hits an entry is counted for it."""
+    """A hit is counted for its entry."""
     ipv4 = bytes.fromhex("4500002e000000004011000000000000") + bytes(30)
     payload = frame(0x0800, ipv4)
     for _ in range(3):
@@ -126,7 +126,7 @@ def counters():
 
 
 def idle_notices():
-    """An entry that nothing hits is told."""
+    """An idle entry causes a notification."""
     entry = stage(4, "drop", {"tag": "5"})
     entry.idle_timeout_ns = 200_000_000
     entry.metadata = b"mine"
@@ -139,7 +139,7 @@ def idle_notices():
 
 
 def a_batch_with_errors():
-    """Each update of a batch has its own answer."""
+    """Each update of a batch has its own status."""
     request = p4runtime_pb2.WriteRequest()
     request.device_id = 1
     request.election_id.high, request.election_id.low = 1, 0
@@ -149,7 +149,7 @@ def a_batch_with_errors():
         update = request.updates.add()
         update.type = p4runtime_pb2.Update.INSERT
         update.entity.table_entry.CopyFrom(entry._entry)
-    # The shell's own reader of details never comes past an update that is fine.
+    # The shell's reader of details stops at the first successful update, so it is not used.
     try:
         shell.client.stub.Write(request)
     except grpc.RpcError as error:
@@ -161,7 +161,7 @@ def a_batch_with_errors():
             codes.append(answer.canonical_code)
         assert (error.code(), codes) == (grpc.StatusCode.UNKNOWN, [0, 0, 6]), codes
     else:
-        raise AssertionError("no error came")
+        raise AssertionError("the batch was accepted")
 
 
 def main():
@@ -183,7 +183,7 @@ def main():
     for name, step in steps:
         step()
         print("ok", name, flush=True)
-    # Threads of the shell wait forever.
+    # Threads of the shell never end.
     os._exit(0)
 
 

@@ -1,18 +1,18 @@
-"""The switch tester of os-ken 3.1.1 as an os-ken application, with what a fair judge needs.
+"""The switch tester of os-ken 3.1.1 as an os-ken application, with changes for a fair result.
 
 No expectation of a test is changed.
 
-* The generator of packets sends by the clock. The tester's own adds a fixed number of packets each
-  10 ms and ignores how long that took, so on a busy machine it sends less than the test asks for.
-* Tests of rates run for SWITCH_TESTER_SECONDS seconds (10 by default; the tester says 30).
-* The trusted switch keeps its rule between tests. The tester's own takes it out and puts it back
-  before each, and Open vSwitch answers the barrier before its datapath has followed: on a busy
-  machine a packet of the next test now and then met a cache entry of the old rule, and no packet-in
-  was sent though the packet had arrived.
-* A test that expects a table miss waits until the packet was looked up, at most as long as for any
-  other answer. The tester's own sleeps for a second, which is mostly too long and sometimes too short.
+* The packet generator sends by the clock. The original one sends a fixed number of packets every
+  10 ms and ignores the time that this takes, so on a busy machine it sends too few packets.
+* Tests of rates run for SWITCH_TESTER_SECONDS seconds (10 by default; originally 30).
+* The trusted switch keeps its rule between tests. The original tester removes the rule and adds it
+  again before each test, and Open vSwitch replies to the barrier before its datapath has the change.
+  On a busy machine a packet of the next test sometimes hit a cache entry of the old rule. Then no
+  packet-in was sent, although the packet had arrived.
+* A test that expects a table miss waits until the packet was looked up, with the usual time limit.
+  The original tester sleeps for a second, which is mostly too long and sometimes too short.
 
-The switch under test gets nothing to help it: no pause between rules and packets, no second try.
+The switch under test gets no help: no pause between rules and packets, and no second attempt.
 """
 
 import os
@@ -21,7 +21,7 @@ import time
 from os_ken.lib import hub
 from os_ken.tests.switch import tester
 
-# A test of a table miss waits in its check, and not before.
+# A test of a table miss waits in `_test_flow_unmatching_check`, not before it.
 tester.INTERVAL = 0
 
 SECONDS = float(os.environ.get("SWITCH_TESTER_SECONDS", "10"))
@@ -29,9 +29,9 @@ VARIANTS = 512
 
 
 class SwitchTester(tester.OfTester):
-    """The tester with a generator that keeps time, and nothing that depends on luck."""
+    """The tester with a precise packet generator, and without races."""
 
-    # The connection of the trusted switch whose only rule is the one that every test needs.
+    # The connection of the trusted switch if its only rule is the one that every test needs.
     _ready = None
 
     def _test_initialize_flow(self, datapath):
@@ -58,7 +58,7 @@ class SwitchTester(tester.OfTester):
         return any(before_stats[table]["lookup"] < now[table]["lookup"] for table in tables)
 
     def _test_throughput_check(self, throughputs, start, end):
-        # Packets are built before the first leaves; that is no time of the test.
+        # Building the packets before the first one is sent is not part of the measured time.
         begin = (start[0] + self._prepared, start[1])
         return super()._test_throughput_check(throughputs, begin, end)
 
@@ -74,7 +74,7 @@ class SwitchTester(tester.OfTester):
 
     @staticmethod
     def _random_packet(spec):
-        # The tester writes random packets as expressions in its own names.
+        # The tester describes random packets as Python expressions over its own names.
         packet = eval("/".join(spec["packet_text"]), vars(tester))
         packet.serialize()
         return packet.data

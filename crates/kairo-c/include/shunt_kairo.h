@@ -117,7 +117,7 @@ int64_t kairo_apply(kairo *engine, const kairo_delta *deltas, size_t count, uint
 size_t kairo_evicted(const kairo *engine, kairo_entry *entries, size_t count);
 
 /* Does some deferred work; call it when there is no other work. Returns 1 if more is left. */
-int kairo_tidy(kairo *engine);
+int kairo_run_maintenance(kairo *engine);
 
 /* Returns the number of watched entries. */
 size_t kairo_len(const kairo *engine);

@@ -274,7 +274,7 @@ pub unsafe extern "C" fn kairo_evicted(
 ///
 /// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
+pub unsafe extern "C" fn kairo_run_maintenance(engine: *mut Kairo) -> c_int {
     // SAFETY: guaranteed by the caller.
     let engine = unsafe { write(engine) };
     engine.map_or(0, |engine| c_int::from(engine.0.run_maintenance()))

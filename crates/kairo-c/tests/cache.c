@@ -1,5 +1,5 @@
-/* A flow cache in C that is kept right: what the header promises, as a program. It prints the layout
- * of every structure, for whoever compares it. */
+/* Tests the promises of the header with a flow cache in C. Prints the layout of every structure, for
+ * the comparison with the library. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 #define LAYOUT(type, last) printf(#type " %zu %zu\n", sizeof(type), offsetof(type, last))
 
 int main(void) {
-    /* Rule 1 sends 10.0.0.0/8 somewhere. A packet to 10.1.2.3 makes an entry for all of it. */
+    /* Rule 1 matches 10.0.0.0/8. A packet to 10.1.2.3 installs an entry for the whole network. */
     kairo_words packet, all, key, mask;
     assert(kairo_parse("ip,nw_src=1.2.3.4,nw_dst=10.1.2.3", &packet, &all));
     assert(kairo_parse("ip,nw_dst=10.0.0.0/8", &key, &mask));
@@ -23,7 +23,8 @@ int main(void) {
     kairo_entry entry = {.slot = 5}, evicted[4];
     assert(kairo_installed(engine, entry, &traversal) == 1);
 
-    /* A rule beside it ends nothing; one within it does, though the packet does not match it. */
+    /* A rule outside the network evicts nothing. One inside evicts the entry, although the packet does
+     * not match it. */
     kairo_words beside_key, beside_mask, within_key, within_mask;
     assert(kairo_parse("ip,nw_dst=11.0.0.0/8", &beside_key, &beside_mask));
     assert(kairo_parse("ip,nw_dst=10.1.99.0/24", &within_key, &within_mask));
@@ -36,11 +37,11 @@ int main(void) {
     assert(kairo_evicted(engine, evicted, 4) == 1 && evicted[0].slot == 5);
     assert(kairo_len(engine) == 0);
 
-    /* What was made before that is too late. */
+    /* An entry of an older version is refused. */
     assert(kairo_installed(engine, entry, &traversal) == 0);
     traversal.version = 3;
 
-    /* It goes with the rule that decided, and with what it read. */
+    /* The entry is evicted with the rule that decided, and when an object that it read changes. */
     assert(kairo_installed(engine, entry, &traversal) == 1);
     kairo_delta removed = {.change = KAIRO_REMOVED, .rule = &rule};
     assert(kairo_apply(engine, &removed, 1, 4) == 1);
@@ -51,7 +52,7 @@ int main(void) {
     changed.object = group;
     assert(kairo_apply(engine, &changed, 1, 6) == 1);
 
-    /* What the cache has lost by itself is not told of. */
+    /* Entries that the cache dropped itself are not evicted. */
     traversal.version = 6;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     kairo_removed(engine, entry);
@@ -61,7 +62,7 @@ int main(void) {
     kairo_forget(engine, 1);
     assert(kairo_len(engine) == 0);
 
-    /* What a rule decided goes when it does something else, as its revision says. */
+    /* An entry is evicted if the actions of its rule change, that is, if the revision changes. */
     assert(kairo_installed(engine, entry, &traversal) == 1);
     kairo_delta modified = {.change = KAIRO_MODIFIED, .rule = &rule};
     assert(kairo_apply(engine, &modified, 1, 7) == 0);
@@ -70,10 +71,10 @@ int main(void) {
     assert(kairo_apply(engine, &modified, 1, 8) == 1);
     assert(kairo_evicted(engine, evicted, 4) == 1 && evicted[0].slot == 5);
     assert(kairo_evicted(engine, evicted, 0) == 0 && kairo_evicted(engine, NULL, 4) == 0);
-    while (kairo_tidy(engine)) {
+    while (kairo_run_maintenance(engine)) {
     }
 
-    /* A version that goes back or stays is refused, and nothing is done. */
+    /* A version that does not increase is refused, and nothing changes. */
     traversal.version = 8;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     removed.rule = &rule;
@@ -85,7 +86,8 @@ int main(void) {
     changed.object = group;
     assert(kairo_apply(engine, &changed, 1, 8) == -1 && kairo_len(engine) == 1);
 
-    /* A rule that takes the id of one that goes with it is refused; one that comes and goes is none. */
+    /* A change may not use the id of a removed rule again. A rule that a change both adds and removes
+     * has no effect. */
     kairo_delta again[2] = {removed, {.change = KAIRO_ADDED, .rule = &within}};
     within.id = rule.id;
     assert(kairo_apply(engine, again, 2, 9) == -1 && kairo_len(engine) == 1);
@@ -98,7 +100,7 @@ int main(void) {
     assert(kairo_apply(later, NULL, 0, 2) == -1 && kairo_apply(later, NULL, 0, 3) == 0);
     kairo_free(later);
 
-    /* What makes no sense is refused. */
+    /* Invalid arguments are refused. */
     kairo_delta nonsense = {.change = 9, .rule = &rule};
     assert(kairo_apply(engine, &nonsense, 1, 11) == -1);
     traversal.version = 10;

@@ -102,7 +102,7 @@ fn is_same(left: &IntendedEntry, right: &IntendedEntry) -> bool {
 /// Walks a packet by searching all entries at each stage.
 fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
-    let told = |reason, tag: Tag, last_stage| NicVerdict::Punt {
+    let punt = |reason, tag: Tag, last_stage| NicVerdict::Punt {
         reason,
         miss_tag: u16::try_from(tag.number()).unwrap(),
         last_stage,
@@ -123,7 +123,7 @@ fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
         let [IntendedEntry { rule, is_punt, .. }] = best[..] else { return None };
         last_stage = stage + 1;
         if *is_punt {
-            return Some(told(2, tag, last_stage));
+            return Some(punt(2, tag, last_stage));
         }
         match rule.next {
             Next::Tag(next) => {
@@ -143,7 +143,7 @@ fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
             }
         }
     }
-    Some(told(0, tag, last_stage))
+    Some(punt(0, tag, last_stage))
 }
 
 fn chain() -> NicChain {

@@ -44,7 +44,7 @@ pub enum FieldMatch {
 pub struct PriorityRule<const N: usize> {
     pub(crate) low: [u32; N],
     pub(crate) high: [u32; N],
-    /// Bits that must agree with `low`, for masks that are not prefixes. Otherwise none.
+    /// Bits that must agree with `low` if the mask is not a prefix, or none.
     pub(crate) mask: [u32; N],
     pub(crate) priority: u32,
     pub(crate) value: u32,

@@ -106,13 +106,13 @@ fn the_program_has_the_actions_of_the_description() {
         assert_eq!(params, expected, "{}", action.name);
         let body = between(between(&source, &declaration, "\n    @id"), "{", "}");
         assert_eq!(
-            body.contains("GO_ON"),
+            body.contains("SET_NEXT_TAG"),
             action.disposition == Disposition::Next,
             "{}",
             action.name
         );
         assert_eq!(
-            body.contains("LEAVE"),
+            body.contains("SET_EGRESS"),
             action.disposition == Disposition::Forward,
             "{}",
             action.name

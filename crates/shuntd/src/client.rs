@@ -234,10 +234,10 @@ enum Command {
     },
     /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {
-        /// Wait this many seconds between two updates.
+        /// Set the time between two updates, in seconds.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         interval: u64,
-        /// End after this many updates; 0: never.
+        /// End after this number of updates; 0: never.
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
@@ -249,7 +249,7 @@ enum Command {
         place: String,
         /// Write to this file instead of standard output.
         file: Option<PathBuf>,
-        /// End after this many packets; 0: at Ctrl-C.
+        /// End after this number of packets; 0: at Ctrl-C.
         #[arg(long, default_value_t = 0)]
         count: u64,
     },

@@ -56,7 +56,7 @@ pub(crate) struct NicArguments {
     /// Limit the number of bits that an entry matches; default: no limit.
     #[arg(long, value_name = "BITS")]
     key_bits: Option<NonZeroU32>,
-    /// Delay each update by this many microseconds.
+    /// Delay each update by this number of microseconds.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     latency: u64,
 }

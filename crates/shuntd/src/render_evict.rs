@@ -352,7 +352,7 @@ It also depends on:
         let expected =
             "entry 0.1.2 was evicted 20 ms ago by version 9:\n  group 3 of br0 changed\n";
         assert_eq!(why(&value), expected);
-        let value = json!({"state": "evicted", "cause": "untold", "delta": null});
+        let value = json!({"state": "evicted", "cause": "unknown", "delta": null});
         assert!(why(&value).contains("does not report which"), "{}", why(&value));
     }
 }

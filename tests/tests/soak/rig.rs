@@ -25,7 +25,7 @@ const PATCHES: std::ops::RangeInclusive<u32> = 4..=5;
 /// Number of packet threads.
 pub(crate) const THREADS: u16 = 2;
 
-/// One in this many hits is compared with the tables.
+/// One hit in N is compared with the tables.
 const VERIFY_ONE_IN: u32 = 4;
 
 /// A switch and the hosts on its ports.

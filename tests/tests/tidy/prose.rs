@@ -4,7 +4,7 @@
 //! read English as a second language. Code in backticks and quoted words are exempt.
 
 use shunt_tests::{
-    prose::{Passage, PassageKind, of_page, of_source, sentences, words_count},
+    prose::{Passage, PassageKind, of_comments, of_page, of_source, sentences, words_count},
     repository::files,
 };
 
@@ -76,9 +76,17 @@ fn is_ours(path: &str) -> bool {
     !is_list && !path.contains("/data/") && path != "LICENSE"
 }
 
+/// Finds the passages of a file.
+type Reader = fn(&str) -> Vec<Passage>;
+
+/// Endings of files in other languages, of which the comments are prose.
+const COMMENTED: [&str; 8] = [".c", ".h", ".p4", ".proto", ".py", ".service", ".sh", ".toml"];
+
 fn passages() -> Vec<(String, Passage)> {
     let mut all = Vec::new();
-    for (ending, read) in [(".rs", of_source as fn(&str) -> Vec<Passage>), (".md", of_page)] {
+    let others = COMMENTED.map(|ending| (ending, of_comments as Reader));
+    let own = [(".rs", of_source as Reader), (".md", of_page as Reader)];
+    for (ending, read) in others.into_iter().chain(own) {
         for (path, text) in files(ending).into_iter().filter(|(path, _)| is_ours(path)) {
             all.extend(read(&text).into_iter().map(|passage| (path.clone(), passage)));
         }

@@ -35,7 +35,7 @@ const THREADS: u16 = 3;
 const FLOWS: u32 = 4096;
 /// Time between two disturbances.
 const EVERY: Duration = Duration::from_secs(2);
-/// One disturbance in this many replaces the NIC; the others cut its connection.
+/// One disturbance in N replaces the NIC; the others cut its connection.
 const EXCHANGE_ONE_IN: u64 = 5;
 /// Maximum time for the NIC to be synchronised at the end.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -67,7 +67,7 @@ pub struct EvictionHistory {
     by_kind: [u64; EvictedBy::COUNT],
     by_table: BTreeMap<(BridgeId, TableId), u64>,
     recent: VecDeque<Evicted>,
-    unanswered: VecDeque<(Version, Time)>,
+    unacked: VecDeque<(Version, Time)>,
 }
 
 reasons! {
@@ -212,15 +212,15 @@ impl EvictionHistory {
     /// Notes that a version was published at `since`.
     /// Its last acknowledgement ends the measurement.
     pub(crate) fn note_published(&mut self, version: Version, since: Time) {
-        if self.unanswered.len() >= UNACKED_MAX {
-            self.unanswered.pop_front();
+        if self.unacked.len() >= UNACKED_MAX {
+            self.unacked.pop_front();
         }
-        self.unanswered.push_back((version, since));
+        self.unacked.push_back((version, since));
     }
 
     /// Notes that all owners have acknowledged a version.
     pub(crate) fn note_acked(&mut self, version: Version, now: Time) {
-        while let Some((_, since)) = self.unanswered.pop_front_if(|(own, _)| *own <= version) {
+        while let Some((_, since)) = self.unacked.pop_front_if(|(own, _)| *own <= version) {
             self.to_ack.add(now.since(since));
         }
     }
@@ -233,11 +233,11 @@ impl EvictionHistory {
         entries: &[EntryId],
         causes: &[CauseRun],
     ) {
-        let told = causes.iter().map(|run| (Some(run.cause), run.count));
-        let told_count: usize = causes.iter().map(|run| run.count).sum();
-        let untold = (None, entries.len().saturating_sub(told_count));
+        let reported = causes.iter().map(|run| (Some(run.cause), run.count));
+        let reported_count: usize = causes.iter().map(|run| run.count).sum();
+        let unreported = (None, entries.len().saturating_sub(reported_count));
         let mut rest = entries;
-        for (cause, count) in told.chain([untold]) {
+        for (cause, count) in reported.chain([unreported]) {
             let (own, others) = rest.split_at(count.min(rest.len()));
             rest = others;
             let (kind, table, delta) = explain(cause, deltas);
@@ -336,8 +336,8 @@ mod tests {
             for per_mille in [1, 500, 990, 1000] {
                 let place = (sorted.len() as u64 * per_mille).div_ceil(1000) - 1;
                 let exact = Duration::from_nanos(sorted[usize::try_from(place).unwrap()]);
-                let told = histogram.below(per_mille);
-                prop_assert!(exact <= told && told <= exact * 2, "{exact:?} told as {told:?}");
+                let estimate = histogram.below(per_mille);
+                prop_assert!(exact <= estimate && estimate <= exact * 2, "{exact:?} as {estimate:?}");
             }
         }
     }

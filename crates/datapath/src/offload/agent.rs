@@ -143,7 +143,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.now = now;
         let reported = self.owner.reported();
         let heard = self.handle_events();
-        let advanced = self.take_invalidation();
+        let adopted = self.take_invalidation();
         let commanded = self.take_commands();
         let offered = self.take_candidates();
         let ended = self.remove_pending();
@@ -154,7 +154,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         if self.owner.reported() > reported || acked {
             self.coordinator.wake();
         }
-        let worked = heard | advanced | commanded | offered | ended | read | handed_over | acked;
+        let worked = heard | adopted | commanded | offered | ended | read | handed_over | acked;
         self.publish();
         worked
     }

@@ -106,7 +106,7 @@ pub(super) enum OffloadCommand {
     Tune { max_idle: Duration, drain: Duration },
 }
 
-/// One packet in this many is a candidate, whether it missed or not.
+/// One packet in `SAMPLED_ONE_IN` is a candidate, whether it missed or not.
 const SAMPLED_ONE_IN: usize = 128;
 
 /// Candidates of one packet thread that may wait; more are dropped.

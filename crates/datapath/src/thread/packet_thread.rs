@@ -164,7 +164,7 @@ impl PacketThread {
         self.repairer.begin(self.config.translations_per_iteration, is_pressed);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let learn_requests = self.caches.owner.last_learn_request();
-        let mut advanced = self.take_invalidation();
+        let mut adopted = self.take_invalidation();
         if self.slept && self.link.mailbox().is_flagged() {
             // Rule 10: sleeping acknowledged an invalidation that is locked at this moment.
             return Iteration { received: 0, worked: true };
@@ -179,7 +179,7 @@ impl PacketThread {
             self.is_pressed |= count >= BURST;
             // A version waits for one burst, not for all queues.
             if self.take_invalidation() {
-                advanced = true;
+                adopted = true;
                 repaired |= self.repair();
             }
         }
@@ -188,7 +188,7 @@ impl PacketThread {
         self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
         self.publish();
-        if advanced || self.caches.owner.reported() > reported {
+        if adopted || self.caches.owner.reported() > reported {
             self.wakers.coordinator.wake();
         }
         if self.outputs.tally.punted > punted {
@@ -200,7 +200,7 @@ impl PacketThread {
         if let Some(candidates) = &mut self.candidates {
             candidates.notify();
         }
-        let worked = received + served + commands > 0 || advanced || repaired || kept;
+        let worked = received + served + commands > 0 || adopted || repaired || kept;
         Iteration { received, worked }
     }
 

@@ -13,7 +13,7 @@ use crate::schema::lane_max;
 /// Maximum number of iSets.
 pub(crate) const SETS_MAX: usize = 4;
 
-/// Widest lane, in bits, whose starts are counted for a bound.
+/// Widest lane in bits for which starts are counted, for a bound.
 const COUNTED_BITS_MAX: u8 = 16;
 
 /// One iSet of a plan.

@@ -7,7 +7,9 @@ use crate::{Error, blocks::BUCKET_RULES_MAX};
 pub struct PartitionSettings {
     /// Maximum number of iSets, at most 4. Each costs one search of every lookup.
     pub sets_max: usize,
-    /// Maximum number of rules in a bucket at build time, at most 64. The papers use 40.
+    /// Maximum number of rules in a bucket at build time, at most 64.
+    ///
+    /// The papers use 40.
     pub bucket_rules: usize,
     /// Share of a bucket that a build leaves free for insertions, in percent.
     ///

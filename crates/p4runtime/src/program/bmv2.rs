@@ -102,7 +102,7 @@ const METADATA: &[(&str, u16)] = &[
     ("port", 16),
     ("reason", 8),
     ("last_stage", 8),
-    ("address_gain", 32),
+    ("address_delta", 32),
     ("sum", 32),
     ("left", 32),
     ("tag_kept", 16),
@@ -391,11 +391,11 @@ fn write_network(graph: &mut Graph) {
     ]);
     let high = |value: &Value| op("<<", value, &hex(8));
     let header = sum_of([
-        meta("address_gain"),
+        meta("address_delta"),
         checksum_deltas(&ipv4("tos"), &key("nw_tos"), 16),
         checksum_deltas(&high(&ipv4("ttl")), &high(&key("nw_ttl")), 16),
     ]);
-    let mut v4 = vec![assign(&meta("address_gain"), &addresses), assign(&meta("sum"), &header)];
+    let mut v4 = vec![assign(&meta("address_delta"), &addresses), assign(&meta("sum"), &header)];
     v4.extend(update_checksum(&ipv4("checksum"), &meta("sum")));
     let written = [("src", "ip_src"), ("dst", "ip_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
     v4.extend(written.map(|(name, from)| assign(&ipv4(name), &key(from))));
@@ -405,7 +405,7 @@ fn write_network(graph: &mut Graph) {
         checksum_deltas(&ipv6("src"), &key("ipv6_src"), 128),
         checksum_deltas(&ipv6("dst"), &key("ipv6_dst"), 128),
     ]);
-    let mut v6 = vec![assign(&meta("address_gain"), &addresses)];
+    let mut v6 = vec![assign(&meta("address_delta"), &addresses)];
     let written = [("src", "ipv6_src"), ("dst", "ipv6_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
     v6.extend(written.map(|(name, from)| assign(&ipv6(name), &key(from))));
     graph.step("commit_ipv6", &v6, Some("is_tcp"));
@@ -421,7 +421,7 @@ fn write_transport(graph: &mut Graph) {
     for (header, otherwise) in [("tcp", "is_udp"), ("udp", "is_icmp")] {
         let at = |name| field(header, name);
         let ports = sum_of([
-            meta("address_gain"),
+            meta("address_delta"),
             checksum_deltas(&at("src"), &key("tp_src"), 16),
             checksum_deltas(&at("dst"), &key("tp_dst"), 16),
         ]);
@@ -458,7 +458,7 @@ fn write_transport(graph: &mut Graph) {
     // Only the checksum of ICMPv6 includes the addresses.
     graph.branch("is_icmp", &valid("icmp"), "is_icmp_alone", None);
     graph.branch("is_icmp_alone", &valid("ipv4"), "sum_icmp", Some("sum_icmpv6"));
-    let both = op("+", &meta("address_gain"), &delta);
+    let both = op("+", &meta("address_delta"), &delta);
     for (name, delta) in [("sum_icmp", &delta), ("sum_icmpv6", &both)] {
         let mut steps = vec![assign(&meta("sum"), delta)];
         steps.extend(update_checksum(&icmp("checksum"), &meta("sum")));

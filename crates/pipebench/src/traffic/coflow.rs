@@ -31,9 +31,9 @@ const MACHINES_FROM: u32 = 0x0a00_0000;
 const SERVICES_FROM: u32 = 0x0200_0000;
 /// Source ports.
 const SOURCE_PORTS: Range<u64> = 1024..65_536;
-/// A base flow takes one part in this many of its coflow's duration.
+/// A base flow takes 1/N of its coflow's duration.
 const BASE_SHARE: u64 = 16;
-/// A coflow takes one part in this many of the traffic.
+/// A coflow takes 1/N of the traffic.
 const COFLOW_SHARE: u64 = 8;
 /// The port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Plays the batches of updates.txt onto a bridge, each as one bundle at its time from now on.
+# Sends the batches of updates.txt to a bridge. Each is one bundle, at its time after the start.
 #
 #   sh play-updates.sh BRIDGE
 #
-# A batch that comes late because the one before took too long goes at once, and is told.
+# If a batch takes too long, the next one is sent at once, and the delay is printed.
 set -eu
-bridge=${1:?the name of a bridge, as ovs-ofctl takes it}
+bridge=${1:?name of the bridge, as for ovs-ofctl}
 awk -v bundle="ovs-ofctl -O OpenFlow13 --bundle add-flows '$bridge' -" '
 function now(   time) { clock = "date +%s.%N"; clock | getline time; close(clock); return time + 0 }
 function done() { if (is_open && close(bundle)) exit failed = 1; is_open = 0 }

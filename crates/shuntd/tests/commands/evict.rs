@@ -43,11 +43,11 @@ fn an_entry_is_listed_by_name_and_explained() {
 #[test]
 fn a_missing_entry_is_refused_with_a_hint() {
     let daemon = Daemon::start("");
-    let told = daemon.error_text(&["why", "0.9.9"]);
+    let message = daemon.error_text(&["why", "0.9.9"]);
     let expected = "no entry 0.9.9: its slot is empty (idle entries are removed), and it is not among \
                     the last 1024";
-    assert!(told.contains(expected), "{told}");
-    assert!(told.contains("shuntctl entries"), "{told}");
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("shuntctl entries"), "{message}");
     assert!(daemon.error_text(&["why", "nine"]).contains("three numbers with dots between them"));
     let help = daemon.answer(&["why", "--help"]);
     assert!(help.contains("higher priority"), "{help}");

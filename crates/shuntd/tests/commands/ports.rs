@@ -41,8 +41,11 @@ fn two_ports_cannot_share_a_device_or_output_file() {
         (bridge("br0", &[write("a", "/dev/null"), write("b", "/dev/null")]), ""),
         (bridge("br0", &[port("eth9", "type = \"null\""), eth("a")]), ""),
     ] {
-        let told = check(&configuration);
-        assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{told}");
+        let message = check(&configuration);
+        assert!(
+            message.contains(expected) && message.is_empty() == expected.is_empty(),
+            "{message}"
+        );
     }
 }
 
@@ -51,8 +54,8 @@ fn a_port_that_is_added_has_a_file_of_its_own() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     let tx = format!("tx={}", daemon.run_dir().join("out.pcap").display());
     daemon.answer(&["add-port", "br0", "a", "type=pcap", &tx]);
-    let told = daemon.error_text(&["add-port", "br1", "b", "type=pcap", &tx]);
-    assert!(told.contains("out.pcap belongs to port a of bridge br0"), "{told}");
+    let message = daemon.error_text(&["add-port", "br1", "b", "type=pcap", &tx]);
+    assert!(message.contains("out.pcap belongs to port a of bridge br0"), "{message}");
     daemon.answer(&["del-port", "a"]);
     daemon.answer(&["add-port", "br1", "b", "type=pcap", &tx]);
 }
@@ -84,8 +87,8 @@ fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
             "cannot write the capture to /nowhere/x.pcap: No such file",
         ),
     ] {
-        let told = daemon.error_text(arguments);
-        assert!(told.contains(hint), "{arguments:?}: {told}");
+        let message = daemon.error_text(arguments);
+        assert!(message.contains(hint), "{arguments:?}: {message}");
     }
 }
 
@@ -93,9 +96,9 @@ fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
 fn an_invalid_vlan_is_refused_with_the_range() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     for (word, setting) in [("tag=9999", "tag"), ("trunks=9999", "trunks")] {
-        let told = daemon.error_text(&["add-port", "br0", "a", "type=null", word]);
+        let message = daemon.error_text(&["add-port", "br0", "a", "type=null", word]);
         let expected = format!("{setting} = 9999: it must be a VLAN from 0 to 4095");
-        assert!(told.contains(&expected), "{told}");
+        assert!(message.contains(&expected), "{message}");
     }
 }
 
@@ -110,7 +113,7 @@ fn a_missing_bridge_gives_one_message() {
         &["add-port", "br9", "a", "type=null"],
         &["del-br", "br9"],
     ] {
-        let told = daemon.error_text(arguments);
-        assert_eq!(told, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
+        let message = daemon.error_text(arguments);
+        assert_eq!(message, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
     }
 }

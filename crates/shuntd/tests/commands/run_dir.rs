@@ -25,8 +25,8 @@ fn a_second_daemon_is_refused() {
     let daemon = Daemon::start(BRIDGE);
     let refused = shuntd(daemon.run_dir()).output().unwrap();
     assert_eq!(refused.status.code(), Some(3));
-    let told = errors(&refused);
-    assert!(told.contains(&format!("process {}", daemon.process.id())), "{told}");
+    let message = errors(&refused);
+    assert!(message.contains(&format!("process {}", daemon.process.id())), "{message}");
     assert!(daemon.answer(&["show"]).contains("br0"));
 }
 
@@ -50,8 +50,8 @@ fn shuntctl_reports_a_missing_daemon() {
         assert_eq!(output.status.code(), Some(3));
         errors(&output)
     };
-    let told = ask();
-    assert!(told.contains(&format!("{} does not exist", pid.display())), "{told}");
+    let message = ask();
+    assert!(message.contains(&format!("{} does not exist", pid.display())), "{message}");
     fs::write(&pid, "").unwrap();
     assert!(ask().contains("shuntd.pid is empty"));
     fs::write(&pid, "1\n").unwrap();
@@ -64,9 +64,9 @@ fn a_missing_configuration_file_gives_one_message() {
     let mut command = shuntd(folder.path());
     let output = command.arg("--config").arg(folder.path().join("none.toml")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = errors(&output);
-    assert_eq!(told.matches("No such file").count(), 1, "{told}");
-    assert!(told.contains("none.toml"), "{told}");
+    let message = errors(&output);
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+    assert!(message.contains("none.toml"), "{message}");
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn a_system_error_at_the_start_gives_one_message() {
     fs::write(&file, "").unwrap();
     let output = shuntd(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = errors(&output);
-    assert_eq!(told.matches("os error").count(), 1, "{told}");
+    let message = errors(&output);
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
 }
 
 #[test]

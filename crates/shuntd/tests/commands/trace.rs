@@ -9,9 +9,9 @@ fn daemon() -> Daemon {
 
 #[test]
 fn an_unknown_port_name_lists_the_existing_ports() {
-    let told = daemon().error_text(&["trace", "br0", "in_port=vm-z,tcp"]);
+    let message = daemon().error_text(&["trace", "br0", "in_port=vm-z,tcp"]);
     assert_eq!(
-        told,
+        message,
         "shuntctl: bridge br0 has no port vm-z; existing ports: vm-1 (1), vm-2 (2), LOCAL\n"
     );
 }
@@ -33,8 +33,8 @@ fn an_invalid_frame_is_refused_with_the_rule() {
     let whole = "ff".repeat(14);
     for frame in ["abcd", "0", &whole[1..], &format!("{whole}f")] {
         for flow in [&["trace", "br0", frame][..], &["trace", "br0", "in_port=1", frame]] {
-            let told = daemon.error_text(flow);
-            assert!(told.contains("a frame has at least 14 bytes"), "{flow:?}: {told}");
+            let message = daemon.error_text(flow);
+            assert!(message.contains("a frame has at least 14 bytes"), "{flow:?}: {message}");
         }
     }
     let text = daemon.answer(&["trace", "br0", &whole]);
@@ -50,7 +50,7 @@ fn a_trace_takes_a_flow_and_a_frame() {
     assert!(help.contains("<BRIDGE> <FLOW> [FRAME]"), "{help}");
     let frame = "ff".repeat(14);
     assert!(daemon.error_text(&["trace", "br0", "tcp", &frame, &frame]).contains("unexpected"));
-    let told = daemon.error_text(&["trace", "in_port=1,tcp"]);
+    let message = daemon.error_text(&["trace", "in_port=1,tcp"]);
     let expected = "trace takes the bridge before the packet: shuntctl trace BRIDGE FLOW";
-    assert_eq!(told, format!("shuntctl: {expected}\n"));
+    assert_eq!(message, format!("shuntctl: {expected}\n"));
 }

@@ -67,8 +67,8 @@ async fn a_missing_entry_is_refused_with_the_content_of_its_slot() {
         ("0.7", "three numbers with dots"),
         ("0.-1.0", "three numbers with dots"),
     ] {
-        let told: SwitchError = why(name).await.unwrap_err();
-        assert!(told.to_string().contains(words), "{name}: {told}");
+        let error: SwitchError = why(name).await.unwrap_err();
+        assert!(error.to_string().contains(words), "{name}: {error}");
     }
 }
 

@@ -88,7 +88,7 @@ fn entries(daemon: &Daemon) -> u64 {
     stages.iter().filter_map(|stage| stage["entries"].as_u64()).sum()
 }
 
-/// Returns the number of entries that the NIC was told to remove.
+/// Returns the number of entries that the switch removed from the NIC.
 fn removed(daemon: &Daemon) -> u64 {
     nic(daemon)["operations"]["removes"].as_u64().unwrap_or_default()
 }

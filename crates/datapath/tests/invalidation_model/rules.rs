@@ -122,7 +122,7 @@ fn rule_10_a_woken_owner_reads_its_mailbox_first() {
     assert_eq!(
         world.coordinator.acked_version(),
         Version::ZERO,
-        "one was awake, and has not answered"
+        "one was awake, and has not acknowledged"
     );
     world.run(Step::Invalidation { owner: 1 });
     assert_eq!(world.coordinator.acked_version(), Version::new(2));

@@ -17,9 +17,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
-#[path = "advance_model/learning.rs"]
+#[path = "invalidation_model/learning.rs"]
 mod learning;
-#[path = "advance_model/rules.rs"]
+#[path = "invalidation_model/rules.rs"]
 mod rules;
 
 use std::{
@@ -474,7 +474,7 @@ impl OwnerModel {
         let invalidation = self.link.mailbox().take().unwrap();
         let before = self.owner.reported();
         self.owner.apply(&invalidation);
-        assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
+        assert_eq!(self.owner.reported(), before, "rule 3: an invalidation is not reported");
         self.link.ack(invalidation.version);
         while self.owner.entries_mut().reclaim().is_some() {}
         self.pace = Pace::Awake;
