@@ -1,7 +1,7 @@
 //! The offsets of the headers of a frame, found by one parse for all later steps.
 //!
 //! [`extract`](crate::extract::extract) finds the layers, and [`rewrite`](crate::rewrite) writes
-//! into them. A push or a pop in front of them only shifts them, so no layer is parsed twice.
+//! into them. A push or a pop before them only shifts them, so no layer is parsed twice.
 
 use std::num::{NonZeroU16, NonZeroU32};
 

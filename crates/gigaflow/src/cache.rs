@@ -21,7 +21,7 @@
 //! # Megaflows among sub-traversals
 //!
 //! In each stage a packet takes the longest entry that matches. So a megaflow goes to a stage that is
-//! not behind the first stage with a matching sub-traversal: the megaflow is longer, and its packets
+//! not after the first stage with a matching sub-traversal: the megaflow is longer, and its packets
 //! match it first. The same applies to a packet that missed after some hits and started over, if the
 //! entries that it matches would lead it to the same miss again.
 
@@ -141,7 +141,7 @@ pub struct Miss<'a> {
 /// A traversal to make entries of.
 struct FillRequest<'a> {
     miss: Miss<'a>,
-    /// The recorded traversal: all of it, or the rest behind `matched`.
+    /// The recorded traversal: all of it, or the rest after `matched`.
     whole: &'a NotedTraversal,
     /// The slots of the entries that the packet matched before it missed.
     matched: &'a [u32],

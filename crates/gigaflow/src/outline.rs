@@ -125,7 +125,7 @@ impl TraversalOutline {
         self.shape_hash = IDENTITY;
     }
 
-    /// Adds a partition point in front of the next step, and the id of its state.
+    /// Adds a partition point before the next step, and the id of its state.
     pub const fn partition_point(&mut self, state: StateId) {
         self.next = Some(state);
     }
@@ -165,7 +165,7 @@ impl TraversalOutline {
         self.segments.len()
     }
 
-    /// The state in front of a segment, or after the last one.
+    /// The state before a segment, or after the last one.
     pub(crate) fn state_before(&self, segment: usize) -> StateId {
         self.segments.get(segment).map_or(StateId::END, |segment| segment.begin)
     }

@@ -113,7 +113,7 @@ const UNPARSED: NicVerdict =
 const SMALL_KEPT: usize = 1024;
 const LARGE_KEPT: usize = 3 * BURST;
 
-/// Holds a packet behind earlier ones of its flow.
+/// Holds a packet until earlier ones of its flow have been sent.
 ///
 /// If there is no room, all held packets of its queue and the packet itself are diverted, in order.
 fn hold(

@@ -33,7 +33,7 @@ fn source() -> String {
 /// Returns the text between two marks, starting at the first one.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
-    rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` behind `{from}`")).0
+    rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` after `{from}`")).0
 }
 
 /// Parses `bit<16> tag` into name and width.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::format::{FRAME_BYTES_MAX, LINK_ETHERNET, MAGIC_NANOSECONDS, SECOND_NS};
 
-/// Bytes in front of each frame.
+/// Bytes before each frame.
 pub const RECORD_BYTES: usize = 16;
 
 /// Writes a capture of Ethernet frames without check sequences, with nanoseconds.

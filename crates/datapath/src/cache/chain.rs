@@ -5,7 +5,7 @@
 //! are counted there. So every entry has one slot and one generation.
 //!
 //! A packet that hits some stages and misses in a later one has not changed yet. Translation resumes
-//! at the state where it missed, or starts over if the rest cannot be cached behind those entries.
+//! at the state where it missed, or starts over if the rest cannot be cached after those entries.
 
 use std::sync::Arc;
 

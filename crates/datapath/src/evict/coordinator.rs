@@ -40,13 +40,13 @@ pub struct CoordinatorEndpoint {
     owner: OwnerId,
     reports: Consumer<Report>,
     link: Arc<Link>,
-    sleeper: SleepMeaning,
+    parked: ParkedOwner,
 }
 
-/// The meaning of an owner's sleep.
+/// The treatment of an owner that is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SleepMeaning {
-    /// Nothing hits its entries meanwhile, so it counts as acknowledged (rule 10).
+enum ParkedOwner {
+    /// Nothing hits its entries while it is parked, so it counts as acknowledged (rule 10).
     CountsAsAcked,
     /// An offload device forwards by its entries: it is woken, and acknowledges itself.
     IsWoken,
@@ -159,13 +159,13 @@ impl CoordinatorEndpoint {
     /// Creates the end of a link with an owner that reports into `reports`.
     #[must_use]
     pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
-        Self { owner, reports, link, sleeper: SleepMeaning::CountsAsAcked }
+        Self { owner, reports, link, parked: ParkedOwner::CountsAsAcked }
     }
 
     /// Creates the end of a link with the agent of an offload device.
     #[must_use]
     pub const fn of_device(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
-        Self { owner, reports, link, sleeper: SleepMeaning::IsWoken }
+        Self { owner, reports, link, parked: ParkedOwner::IsWoken }
     }
 }
 
@@ -504,14 +504,14 @@ impl OwnerState {
     /// a queue that waits for its learn request.
     fn post(&mut self, invalidation: Invalidation) {
         let (version, learned) = (invalidation.version, invalidation.learned);
-        let sleeper = self.endpoint.sleeper;
-        let is_urgent = sleeper == SleepMeaning::IsWoken
+        let parked = self.endpoint.parked;
+        let is_urgent = parked == ParkedOwner::IsWoken
             || !invalidation.evictions.is_empty()
             || learned > self.notified;
         self.endpoint.link.mailbox().post(invalidation);
         self.notified = learned;
         if self.endpoint.link.waker().finds_asleep() {
-            if sleeper == SleepMeaning::CountsAsAcked {
+            if parked == ParkedOwner::CountsAsAcked {
                 self.slept = version;
             }
             if is_urgent {

@@ -29,7 +29,7 @@
 //! owner numbers its [`LearnRequest`]s. An invalidation carries the number up to which its version
 //! contains the requests, or found nothing new in them:
 //!
-//! 8. No packet behind one that sent a learn request is forwarded before its owner has taken an
+//! 8. No packet after one that sent a learn request is forwarded before its owner has taken an
 //!    invalidation that contains the request.
 //! 9. The number in an invalidation grows with its version and never before it. Merged invalidations carry
 //!    the greatest number. A request that changed nothing is acknowledged too.

@@ -35,7 +35,7 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() <= 64);
 
 impl Packet {
-    /// Bytes kept free in front of a received frame, for tags and encapsulation.
+    /// Bytes kept free before a received frame, for tags and encapsulation.
     pub const HEADROOM: usize = 128;
 
     /// Returns the frame from the Ethernet header on, without the check sequence.
@@ -94,7 +94,7 @@ impl Packet {
 
     /// Removes `count` bytes at the front of the frame, at most all of them.
     ///
-    /// The offsets of [`Self::virtio`] are adjusted. A checksum field that is removed is no longer due.
+    /// The offsets of [`Self::virtio`] are adjusted. If the checksum field is removed, no checksum is computed.
     pub fn pop_front(&mut self, count: usize) {
         debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
         let count = count.min(self.len());

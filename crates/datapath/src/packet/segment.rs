@@ -114,11 +114,11 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
 const ETHERTYPES_MPLS: [u16; 2] = [0x8847, 0x8848];
-/// Most VLAN tags in front of the network header.
+/// Maximum number of VLAN tags before the network header.
 const TAGS_MAX: usize = 2;
-/// Most MPLS labels in front of the network header.
+/// Maximum number of MPLS labels before the network header.
 const LABELS_MAX: usize = 8;
-/// Most IPv6 extension headers in front of the transport header.
+/// Maximum number of IPv6 extension headers before the transport header.
 const EXTENSIONS_MAX: usize = 8;
 /// IPv6 extension headers that change neither addresses nor payload.
 /// See RFC 8200, 4.3 and 4.6.

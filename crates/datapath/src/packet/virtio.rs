@@ -72,9 +72,9 @@ pub enum VirtioHeaderError {
     /// The frame does not carry the protocol of `gso_type`, or not at `checksum_start`.
     #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
-    /// The packet is to be segmented, but its checksum is neither due nor verified.
+    /// The packet is to be segmented, but its checksum is neither partial nor verified.
     /// The segments would hide a wrong checksum.
-    #[error("the frame is to be segmented, but its checksum is neither due nor verified")]
+    #[error("the frame is to be segmented, but its checksum is neither partial nor verified")]
     Unverified,
 }
 

@@ -146,7 +146,7 @@ pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) 
     device_request(fd, libc::TUNSETIFF, &mut request)
 }
 
-/// Sets the length of the virtio header in front of each frame of a TAP.
+/// Sets the length of the virtio header before each frame of a TAP.
 pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()> {
     // SAFETY: the request reads one int, which is borrowed for the call.
     let result =

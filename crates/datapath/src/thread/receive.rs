@@ -56,9 +56,9 @@ pub(super) enum Disposition {
     Forward(TxPortIndex),
     /// Execute the actions of its entries.
     Execute,
-    /// Queue the packet: it missed, or must stay behind one that missed.
+    /// Queue the packet: it missed, or must not overtake one that missed.
     Wait,
-    /// Queue the packet, which hit, behind earlier ones of its flow. Serve this flow.
+    /// Queue the packet, which hit, after earlier ones of its flow. Serve this flow.
     WaitForFlow,
 }
 

@@ -48,7 +48,7 @@ impl WaitingPackets {
         self.packets.front()
     }
 
-    /// Adds a packet behind all others.
+    /// Adds a packet after all others.
     pub(super) fn push(&mut self, waiting: WaitingPacket) {
         self.insert(self.packets.len(), waiting);
     }

@@ -1,6 +1,6 @@
 //! Model of packets that cause learn requests.
 //!
-//! Each owner has a queue. A packet behind one that sent a learn request must be forwarded by a
+//! Each owner has a queue. A packet after one that sent a learn request must be forwarded by a
 //! version that includes the request, and no queue may wait forever. The harness plays the control
 //! thread, which makes versions of learn requests. Owners, coordinator and mailboxes are those of
 //! the switch.
@@ -10,7 +10,7 @@ use super::*;
 /// The broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
-    /// 8: packets behind one that sent a learn request are not held.
+    /// 8: packets after one that sent a learn request are not held.
     NoPacketIsHeld,
     /// 9: control acknowledges a learn request before its version is published.
     /// It does so when it takes the request.

@@ -1,6 +1,6 @@
 //! Conjunctions in caches.
 //!
-//! The lookup that matched the conjunction has the priority of its clauses; the lookup behind it
+//! The lookup that matched the conjunction has the priority of its clauses; the lookup after it
 //! has its own. The caches are those of packet threads, and every engine decides which entries are
 //! stale.
 
@@ -108,7 +108,7 @@ fn a_changed_clause_evicts_the_entries_it_decides() {
 
 #[test]
 fn a_conjunction_without_a_rule_is_looked_up() {
-    // No packet behind a conjunction matches this rule: the second lookup finds nothing, and the
+    // No packet matches this rule after a conjunction: the second lookup finds nothing, and the
     // first continues.
     let other = "priority=1,conj_id=0,ip,actions=output:2";
     let found = (Add, "priority=0,conj_id=7,actions=output:3", true, Some(3));

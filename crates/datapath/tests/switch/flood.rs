@@ -13,7 +13,7 @@ use shunt_pipeline::{FlowMod, PortInfo};
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Ports 1 to `pairs` with a far end, and `others` behind them.
+/// Ports 1 to `pairs` with a far end, and `others` after them.
 fn switch(pairs: u32, others: impl IntoIterator<Item = PortSpec>, config: ThreadConfig) -> Switch {
     let others: Vec<PortSpec> = others.into_iter().collect();
     let last = pairs + u32::try_from(others.len()).unwrap();

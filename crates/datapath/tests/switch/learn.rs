@@ -1,4 +1,4 @@
-//! Learn requests: packets behind a learning packet on its queue use the learned rules.
+//! Learn requests: packets after a learning packet on its queue use the learned rules.
 
 use std::time::Duration;
 

@@ -92,7 +92,7 @@ fn check(
         assert_eq!(counted(&switch), [0, 4, 2], "the tag of the bridge, and that of table 1");
         grow(&mut switch);
         // The iterative engine, the first in the list, keeps entries with an unchanged result,
-        // whatever bits were consulted: the entries behind the tag, to which no entry leads any
+        // whatever bits were consulted: the entries after the tag, to which no entry leads any
         // more.
         let is_left = place == 0;
         assert_eq!(counted(&switch), if is_left { [2, 2, 1] } else { [4, 0, 0] });

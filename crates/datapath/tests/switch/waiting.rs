@@ -52,12 +52,12 @@ fn a_packet_queued_behind_a_miss_counts_one_hit() {
         (own.received.get(), hits.iter().sum::<u64>() + own.upcalls.get())
     };
     assert_eq!(send(&[0]), (1, 1));
-    // The first packet misses. As some rule may learn, those behind it are looked up again.
+    // The first packet misses. As some rule may learn, later packets are looked up again.
     assert_eq!(send(&[1, 0, 0, 1]), (5, 5));
     assert_eq!(send(&[0, 1, 2, 0]), (9, 9));
 }
 
-/// Hits do not overtake packets of their flow that wait behind new flows.
+/// Hits do not overtake packets of their flow that wait after new flows.
 #[test]
 fn flows_stay_in_order_when_translations_run_out() {
     const FLOWS: u16 = 600;

@@ -45,7 +45,7 @@ pub struct Coverage {
     pub chains: u128,
     /// The pairwise estimate.
     ///
-    /// For each tag it counts the entries before it times those behind it. It adds the entries that are a
+    /// For each tag it counts the entries before it times those after it. It adds the entries that are a
     /// whole traversal.
     pub pairs: u128,
     /// The estimate of the published program.

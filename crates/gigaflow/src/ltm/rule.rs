@@ -97,7 +97,7 @@ impl Tag {
 impl LtmRule {
     /// Returns the rule as a rewrite and an output, if it has no other effects.
     ///
-    /// The actions may be rewrites, and behind them at most one output of the whole frame. To push or pop
+    /// The actions may be rewrites, and after them at most one output of the whole frame. To push or pop
     /// a VLAN tag counts as a rewrite of the tag fields if the match says which tags the packet has. A
     /// push after a pop does not count: the new tag must not inherit the drop-eligible bit of the old
     /// one, and the fields cannot express that.

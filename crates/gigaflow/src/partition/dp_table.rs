@@ -55,7 +55,7 @@ pub(in crate::partition) struct DpTable {
 /// The best values and choices for the rest of a traversal from each segment on.
 #[derive(Clone, Debug, Default)]
 struct DpValues {
-    /// One layer per usable stage and one behind the last.
+    /// One layer per usable stage and one after the last.
     ///
     /// Each has a value per segment and one for the end.
     best: Vec<i64>,
@@ -104,7 +104,7 @@ pub(in crate::partition) enum SkippedStages {
     /// Any stages.
     #[default]
     Anywhere,
-    /// Only stages in front of the first sub-traversal.
+    /// Only stages before the first sub-traversal.
     Front,
 }
 

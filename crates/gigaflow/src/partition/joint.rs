@@ -28,7 +28,7 @@ impl JointPolicy {
         Self { score, ..Self::default() }
     }
 
-    /// Partitions by `gain(end, candidate)`, where `end` is the segment behind.
+    /// Partitions by `gain(end, candidate)`, where `end` is the segment after it.
     ///
     /// It calls `gain` from the last segment backwards, and for each segment the shortest candidate first.
     pub(in crate::partition) fn weigh(

@@ -43,7 +43,7 @@ fn without_tags_flows_become_megaflows() {
 
 #[test]
 fn tags_that_no_entry_has_are_free_again() {
-    // Three entries before a tag and three behind one use at most seven tags, including the bridge's.
+    // Three entries before a tag and three after one use at most seven tags, including the bridge's.
     let config = Config { tag_bits: 3, ..config(PolicyName::Disjoint, 2, 3) };
     let (mut bench, packets) = many_tags(100, config);
     for some in packets.chunks(25) {

@@ -131,7 +131,7 @@ async fn garbage_ends_only_its_own_connection() {
     let cases: [(&str, Vec<u8>); 6] = [
         ("noise", noise.clone()),
         ("another protocol", b"GET / HTTP/1.1\r\nhost: nic\r\n\r\n".to_vec()),
-        ("noise behind the preface", [PREFACE, &noise].concat()),
+        ("noise after the preface", [PREFACE, &noise].concat()),
         ("a frame that is longer than any may be", framed(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1])),
         ("data of a stream that was not begun", framed(&[0, 0, 1, 0, 0, 0, 0, 0, 1, 7])),
         (

@@ -243,7 +243,7 @@ impl SessionWorker {
         }
     }
 
-    /// Starts the oldest waiting task, together with the tasks of its kind behind it.
+    /// Starts the oldest waiting task, together with the tasks of its kind that follow.
     async fn begin(
         &mut self,
         session: &Session,

@@ -131,7 +131,7 @@ fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
         ("prefix of zero bits", routed(vec![exact(1, &[1]), lpm(2, &[0], 0)]), BAD),
         ("negative prefix", routed(vec![exact(1, &[1]), lpm(2, &[0], -1)]), BAD),
         ("prefix too long", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 0], 33)]), BAD),
-        ("bits behind the prefix", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 8)]), BAD),
+        ("bits after the prefix", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 8)]), BAD),
         ("priority without masks", TableEntry { priority: 1, ..route(1) }, BAD),
         ("timeout of a table without", TableEntry { idle_timeout_ns: 1, ..route(1) }, BAD),
         (

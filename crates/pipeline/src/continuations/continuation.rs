@@ -9,7 +9,7 @@
 //!
 //! A continuation holds all hidden state and the remaining steps. The traversal before it consulted
 //! each bit of that state. Everything is stored *by value*, without a reference to a rule or a
-//! group. So a rule that changes evicts the entry that ends here, and the entries behind it do not
+//! group. So a rule that changes evicts the entry that ends here, and the entries after it do not
 //! depend on the rule. If the remaining actions name their rule (`learn`, `fin_timeout`), the
 //! rule's number and revision are stored ([`NamedRule`]).
 //!

@@ -2,7 +2,7 @@
 //!
 //! Where a traversal is partitioned, hidden state becomes part of a name. A register that nothing
 //! reads any more would split one name into many, and sub-traversals would not be shared. So a name
-//! leaves out dead bits: those that neither the next table, nor any table behind it, nor the
+//! leaves out dead bits: those that neither the next table, nor any table after it, nor the
 //! remaining actions can read.
 //!
 //! Reads are counted for all rules, regardless of the packets that match: the bits of their matches, and
@@ -109,7 +109,7 @@ impl Liveness {
 }
 
 impl ReadableFields {
-    /// Returns the hidden bits that can be read by these fields or behind their tables.
+    /// Returns the hidden bits that can be read by these fields or after their tables.
     pub(crate) fn live(&self, needs: &LiveFields) -> FlowMask {
         let mut live = needs.bits.clone();
         live.add(&self.groups.bits);

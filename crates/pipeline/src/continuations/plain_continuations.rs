@@ -1,6 +1,6 @@
 //! Continuations of plain states, in which nothing is left to do but the next lookup.
 //!
-//! Most traversals begin with rules that only lead to another table. In front of each of these
+//! Most traversals begin with rules that only lead to another table. Before each of these
 //! lookups the state is the same for every packet. No hidden bit is set, nothing was written, the
 //! action set is empty, and no resubmit returns. So there is one continuation for each table, in
 //! all versions in which the same fields can be read
@@ -26,17 +26,17 @@ struct PlainContinuation {
 }
 
 impl PlainContinuations {
-    /// Returns the continuation in front of this table, if it was stored.
+    /// Returns the continuation before this table, if it was stored.
     pub(crate) fn find(&self, table: TableId) -> Option<&Arc<Continuation>> {
         self.at(table)?.continuation.get()
     }
 
-    /// Returns whether this is the continuation in front of this table.
+    /// Returns whether this is the continuation before this table.
     pub(crate) fn has(&self, table: TableId, continuation: &Arc<Continuation>) -> bool {
         self.find(table).is_some_and(|own| Arc::ptr_eq(own, continuation))
     }
 
-    /// Stores the continuation in front of this table.
+    /// Stores the continuation before this table.
     pub(crate) fn keep(&self, table: TableId, continuation: &Arc<Continuation>) {
         if let Some(own) = self.at(table) {
             let kept = own.continuation.get_or_init(|| Arc::clone(continuation));
@@ -44,7 +44,7 @@ impl PlainContinuations {
         }
     }
 
-    /// Returns the name of the state in front of this table, computed by `name` at
+    /// Returns the name of the state before this table, computed by `name` at
     /// first use.
     pub(crate) fn name(&self, table: TableId, name: impl FnOnce() -> u64) -> u64 {
         match self.at(table) {

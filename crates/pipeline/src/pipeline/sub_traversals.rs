@@ -30,7 +30,7 @@ impl Pipeline {
         translate::translate_noted(self.tables(&self.bridges.read(), version), key, start)
     }
 
-    /// Translates a packet, and partitions its traversal in front of the visits `ends`.
+    /// Translates a packet, and partitions its traversal before the visits `ends`.
     ///
     /// `ends` are visits of partition points that [`Self::translate_noted`] returned, in order.
     #[must_use]
@@ -46,7 +46,7 @@ impl Pipeline {
 
     /// Returns the sub-traversal of a range of the visits of a traversal.
     ///
-    /// It ends in front of the next visit if that is a partition point. `start` is the continuation
+    /// It ends before the next visit if that is a partition point. `start` is the continuation
     /// at its beginning, and `headers` are those that the packet has there; for the first
     /// sub-traversal both are those of the traversal. The lookups are known from `noted`. If the
     /// traversal begins in a plain state, the whole sub-traversal is.

@@ -141,7 +141,7 @@ impl Frame {
         self.payload.set_field(FieldId::IpDscp, dscp);
     }
 
-    /// Copies a TTL between the last label and the IP packet behind it.
+    /// Copies a TTL between the last label and the IP packet after it.
     pub(super) fn copy_ttl(&mut self, copy: TtlCopy) {
         let [label] = &mut self.labels[..] else { return };
         if !matches!(self.hidden_type, 0x0800 | 0x86dd) {

@@ -74,7 +74,7 @@ pub(super) enum AgendaStep<'a> {
     },
     /// Send the packet to a port of the peer bridge of a patch port.
     EnterPeer { bridge: BridgeId, port: PortNo },
-    /// Put the packet back behind an output that changed its tag.
+    /// Put the packet back after an output that changed its tag.
     RestorePacket(Box<SavedPacket>),
     /// Put packet and state back after a clone.
     Restore(Box<Saved<'a>>),
@@ -117,7 +117,7 @@ impl<'a> Agenda<'a> {
         self.steps.clear();
     }
 
-    /// On `Break`, drops the rest of the current list and the instructions behind it.
+    /// On `Break`, drops the rest of the current list and the instructions after it.
     pub(super) fn apply_flow(&mut self, flow: ControlFlow<()>) {
         if flow.is_continue() {
             return;

@@ -184,7 +184,7 @@ const fn names_own_rule(action: &Action) -> bool {
 
 /// Returns a step by value; `None` if it does nothing.
 ///
-/// `names_rule` is true if the steps behind it name the rule of the actions.
+/// `names_rule` is true if later steps name the rule of the actions.
 fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
     Some(match step {
         AgendaStep::Actions(rest) if rest.as_slice().is_empty() => return None,

@@ -327,7 +327,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// `copy_ttl_in` and `copy_ttl_out`: only the frame shows the TTL behind the last
+    /// `copy_ttl_in` and `copy_ttl_out`: only the frame shows the TTL after the last
     /// label.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
         if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate(Some(copy)) }
@@ -439,7 +439,7 @@ impl<'a> Translation<'a> {
         self.enter(rule)
     }
 
-    /// Ends the translation in front of this lookup, if the partitioner requires it.
+    /// Ends the translation before this lookup, if the partitioner requires it.
     #[inline]
     fn ends_before(&mut self, table: TableId, port: Option<PortNo>) -> bool {
         if self.partitioner.is_off() {

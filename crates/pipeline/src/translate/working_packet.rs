@@ -45,7 +45,7 @@ enum HeaderState {
     Uncovered,
 }
 
-/// The packet in front of a clone, a bucket or a patch port, to be put back
+/// The packet before a clone, a bucket or a patch port, to be put back
 /// afterwards.
 pub(super) struct SavedPacket {
     key: FlowKey,

@@ -1,7 +1,7 @@
 //! Bundles: requests of several kinds that become one version, in order.
 //!
 //! Each request takes effect in the tables at once, in a version that is not published yet (see
-//! [`UpdateBatch`]). So a packet of a bundle is translated by the requests in front of it: later
+//! [`UpdateBatch`]). So a packet of a bundle is translated by the requests before it: later
 //! rules are not in the tables yet. When a request is refused, the translations are dropped with
 //! the version (OpenFlow 1.4.1, 7.3.9.2; so does Open vSwitch).
 //!

@@ -45,7 +45,7 @@ pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     Action::Learn(Box::new(action))
 }
 
-/// Returns a rule with these actions in front of its own.
+/// Returns a rule with these actions before its own.
 fn rule(text: &str, actions: &[Action]) -> FlowMod {
     let mut request = request(FlowModCommand::Add, text);
     request.instructions.apply = [actions, &request.instructions.apply].concat().into();

@@ -192,7 +192,7 @@ fn install(
 /// Does [`replay`] with a duel that samples one packet in `sample_every`.
 ///
 /// After a start has changed its granularity, its old entries make room for new ones, oldest first.
-/// Shorter sub-traversals in front of a megaflow are removed.
+/// Shorter sub-traversals before a megaflow are removed.
 pub fn replay_adaptive<P: PartitionPolicy + Clone>(
     workload: &RecordedWorkload,
     capacity: Capacity,

@@ -69,7 +69,7 @@ impl RecordedWorkload {
         self.packets.iter().map(|path| self.paths[*path].as_slice())
     }
 
-    /// Returns the words behind this name in the section `expected`.
+    /// Returns the words after this name in the section `expected`.
     #[must_use]
     pub fn expected(&self, name: &str) -> Option<&[String]> {
         let entry = self.expected.iter().find(|(other, _)| other == name)?;

@@ -73,7 +73,7 @@ impl RingLayout {
     }
 }
 
-/// Longest ring header and virtio header in front of a frame.
+/// Longest ring header and virtio header before a frame.
 const FRONT: usize = 256;
 /// Longest frame of an MTU of 1500 without the tag that the kernel removes.
 const ETHERNET_FRAME: usize = 1518;

@@ -6,7 +6,7 @@
 //! (Gigaflow, 3.4.3.2).
 //!
 //! Fixing the stages like this has a price. A full stage is not used at all, not even for entries that
-//! it holds. And the stage of a sub-traversal depends on the number of sub-traversals behind it.
+//! it holds. And the stage of a sub-traversal depends on the number of sub-traversals after it.
 //! [`JointPolicy`](crate::partition::JointPolicy) chooses partition and stages together.
 
 use crate::{

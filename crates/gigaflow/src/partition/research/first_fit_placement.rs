@@ -10,7 +10,7 @@ use crate::{
 /// Returns whether all of them have a stage.
 ///
 /// `ends` are the segments after each sub-traversal. A sub-traversal goes to the first stage that holds
-/// it, else to the best one with room. Its stage is behind that of its predecessor, and leaves enough
+/// it, else to the best one with room. Its stage is after that of its predecessor, and leaves enough
 /// stages for its successors.
 pub(super) fn place_first_fit(
     outline: &TraversalOutline,

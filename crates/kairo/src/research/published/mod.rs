@@ -27,7 +27,7 @@
 //! - [`engine`]: when rules and packets enter the circuit, and which gates are open then.
 //!
 //! **Time.** A change of rules enters at once. Only the gates before the last table that it touches
-//! are open, and rows that move behind it are held. Packets enter in batches, with all gates open.
+//! are open, and rows that move past it are held. Packets enter in batches, with all gates open.
 //! Deletions of packets with expired entries do the same. A timer bounds how long both wait. This
 //! satisfies the contract: evictions are returned by [`apply`](PublishedKairo), and later steps
 //! only update the circuit. The clock is passed in.

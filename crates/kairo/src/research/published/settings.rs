@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The parameters of the published design, and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedSettings {
-    /// True if a change stops behind the last table that it touches.
+    /// True if a change stops after the last table that it touches.
     /// Otherwise it passes all tables at once.
     pub has_gates: bool,
     /// Time that packets wait and gates hold rows (`T_prop`).

@@ -45,7 +45,7 @@ pub(super) fn labelled(packet: impl Strategy<Value = FlowKey>) -> impl Strategy<
     })
 }
 
-/// Actions that move a packet between its labels and the headers behind them.
+/// Actions that move a packet between its labels and the headers after them.
 pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     let port = prop_oneof![6 => (1u32..=6).prop_map(PortNo::new), 1 => Just(PortNo::NORMAL)];
     let output = port.prop_map(|port| Action::Output { port, max_len: 0 });

@@ -158,7 +158,7 @@ impl Packet {
     }
 
     /// Copies a TTL between labels.
-    /// Returns false for a copy between a label and the header behind it.
+    /// Returns false for a copy between a label and the header after it.
     pub(super) fn copy_ttl(&mut self, copy: TtlCopy) -> bool {
         match (self.labels(), &mut self.frame.labels[..]) {
             (0, _) => return true,
@@ -172,7 +172,7 @@ impl Packet {
         true
     }
 
-    /// Copies a TTL between a label and what is behind it.
+    /// Copies a TTL between a label and the next label or header.
     pub(super) fn copy_ttl_behind(&mut self, copy: TtlCopy) {
         self.frame.copy_ttl(copy);
     }

@@ -1,7 +1,7 @@
 //! Composition of sub-traversals from a noted traversal, without a translation.
 //!
 //! Most traversals begin with visits that only lead to another table, and end with a *tail*: the
-//! first visit that does more, and all behind it. In front of the tail a translation only looks up.
+//! first visit that does more, and all after it. Before the tail a translation only looks up.
 //! So its sub-traversals are known from the visits of the whole traversal:
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! * The **visits** are those of the whole: there are no hidden bits, so the keys are the same.
 //! * The **mask** contains the bits that the lookups consulted, and those of the tail in the last
 //!   sub-traversal. After a partition point no hidden bit counts, as all are constants of the
-//!   state. In front of the first one the live hidden bits count.
+//!   state. Before the first one the live hidden bits count.
 //! * The **reads** are the bridge, at the beginning and at the end, and those of the tail.
 //! * The **actions** are those of the tail, in the last sub-traversal.
 //! * The **state** at a partition point is a plain one. It is not made here: the first
@@ -58,7 +58,7 @@ use crate::{
 
 /// The tail of a traversal that began in a plain state.
 ///
-/// It is the first visit that does more than lead to another table, and all behind it.
+/// It is the first visit that does more than lead to another table, and all after it.
 #[derive(Clone, Debug)]
 pub(crate) struct TraversalTail {
     /// Index of its first visit.

@@ -1,7 +1,7 @@
-//! The state of a translation in front of a lookup, and its part that is still live.
+//! The state of a translation before a lookup, and its part that is still live.
 //!
 //! [`freeze_live`] drops the parts of a state that nothing reads. These are dead hidden bits, ends of
-//! visits in front of the partition point, rules that tail calls would return to, and cookies that no
+//! visits before the partition point, rules that tail calls would return to, and cookies that no
 //! packet-in will show.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
@@ -27,7 +27,7 @@ use crate::{
     versions::delta::Object,
 };
 
-/// The state of a translation in front of a lookup.
+/// The state of a translation before a lookup.
 pub(in crate::translate) struct LookupState<'t, 'a> {
     pub(in crate::translate) packet: &'t WorkingPacket,
     pub(in crate::translate) state: &'t ActionState<'a>,
@@ -97,7 +97,7 @@ impl LookupState<'_, '_> {
     }
 }
 
-/// Freezes the remaining steps, in front of a lookup in this table.
+/// Freezes the remaining steps, before a lookup in this table.
 pub(in crate::translate) fn freeze_live(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -121,7 +121,7 @@ pub(in crate::translate) fn freeze_live(
     }
 }
 
-/// Returns the hidden bits that a lookup, and the steps behind it, can read.
+/// Returns the hidden bits that a lookup, and the steps after it, can read.
 fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> FlowMask {
     let mut needs = LiveFields::of_table(table);
     for step in agenda.steps() {
@@ -155,7 +155,7 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
 ///
 /// Action sets use no more than `set_info` of their rule.
 fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
-    // The visit of the next lookup needs its end; those of visits in front of the partition point
+    // The visit of the next lookup needs its end; those of visits before the partition point
     // do not.
     let end = steps.iter().rposition(|step| *step == FrozenStep::EndVisit);
     let mut need = RuleInfo::Nothing;

@@ -1,11 +1,11 @@
 //! The task of a translation at its partition points.
 //!
-//! A partition point lies in front of a lookup by `goto` or `resubmit` where all remaining steps
+//! A partition point lies before a lookup by `goto` or `resubmit` where all remaining steps
 //! concern the packet as it is now. So there is none inside a clone, a bucket or a peer bridge,
 //! after which the packet is put back. There is none after a meter that may have changed the
 //! packet, which the key does not show.
 //!
-//! A translation asks its [`Partitioner`] in front of each such lookup. If it ends there, the
+//! A translation asks its [`Partitioner`] before each such lookup. If it ends there, the
 //! remaining steps are frozen by [`freeze_live`](super::live_state::freeze_live).
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(in crate::translate) enum Partitioner {
     Off,
     /// Record them.
     Record(Vec<PartitionPoint>),
-    /// End in front of the visit with this index.
+    /// End before the visit with this index.
     EndBefore(usize),
     /// The translation has ended at one.
     Ended(Box<SubTraversalEnd>),
@@ -48,7 +48,7 @@ impl Partitioner {
         matches!(self, Self::Off)
     }
 
-    /// Notes a partition point, if one is due in front of this lookup.
+    /// Notes a partition point, if one is due before this lookup.
     ///
     /// Returns the name of the state if the translation ends here.
     pub(in crate::translate) fn ends_before(&mut self, here: &LookupState<'_, '_>) -> Option<u64> {
@@ -69,7 +69,7 @@ impl Partitioner {
 }
 
 impl SubTraversalEnd {
-    /// The end in front of this continuation.
+    /// The end before this continuation.
     pub(in crate::translate) fn new(
         continuation: Arc<Continuation>,
         packet: &WorkingPacket,

@@ -75,7 +75,7 @@ pub(crate) fn translate_noted(
     NotedTraversal { traversal: Arc::new(traversal), lookups, tail, points, limit_use }
 }
 
-/// Translates a packet, and partitions its traversal in front of the visits `ends`.
+/// Translates a packet, and partitions its traversal before the visits `ends`.
 pub(crate) fn sub_traversals(
     tables: TablesAtVersion<'_>,
     key: &FlowKey,
@@ -99,7 +99,7 @@ pub(crate) fn sub_traversals(
     sub_traversals
 }
 
-/// Returns the sub-traversal that ends in front of visit `count`; `None`: at the
+/// Returns the sub-traversal that ends before visit `count`; `None`: at the
 /// end.
 pub(crate) fn sub_traversal_until(
     tables: TablesAtVersion<'_>,
@@ -135,7 +135,7 @@ pub(crate) fn noted_sub_traversal(
     sub_traversal
 }
 
-/// Translates one sub-traversal, which ends in front of visit `count`.
+/// Translates one sub-traversal, which ends before visit `count`.
 fn sub_traversal<'a>(
     tables: TablesAtVersion<'a>,
     (key, start): (&FlowKey, Option<&'a Arc<Continuation>>),

@@ -20,7 +20,7 @@ pub(in crate::translate) struct Reads {
 /// The reads of the tail of a translation, as a part of all its reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TailReads {
-    /// Number of objects in front of the first one that only the tail read.
+    /// Number of objects before the first one that only the tail read.
     before: usize,
     /// A bit for each of these that the tail read too.
     again: u64,
@@ -98,7 +98,7 @@ impl Reads {
 }
 
 impl TailReads {
-    /// Returns the reads in front of the tail, of all reads.
+    /// Returns the reads before the tail, of all reads.
     pub(in crate::translate) fn head<'a>(&self, reads: &'a [Object]) -> &'a [Object] {
         reads.get(..self.before).unwrap_or_default()
     }

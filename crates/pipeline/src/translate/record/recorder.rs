@@ -63,7 +63,7 @@ pub(in crate::translate) struct Recorder {
 }
 
 /// The state of the tail: the first visit that does more than lead to another
-/// table, and all behind it.
+/// table, and all after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailState {
     /// The tail is not recorded.
@@ -78,7 +78,7 @@ enum TailState {
 struct Scratch {
     /// Consulted bits of the packet as it arrived.
     mask: Box<GrowingMask>,
-    /// The bits of `mask` in front of the tail, which begins with an empty mask.
+    /// The bits of `mask` before the tail, which begins with an empty mask.
     mask_before: Box<GrowingMask>,
     /// Bits that were rewritten since the packet arrived.
     written: GrowingMask,
@@ -150,7 +150,7 @@ const VISITS_KEPT: usize = 256;
 const MASKS_KEPT: usize = 512;
 /// Initial capacity of the list of lookups.
 pub(in crate::translate) const LOOKUPS_EXPECTED: usize = 16;
-/// The hidden words in front of the bridge.
+/// The hidden words before the bridge.
 const HIDDEN_COUNT: usize = word::BRIDGE as usize;
 const IN_PORT: usize = word::IN_PORT as usize;
 /// The word of `nw_frag`, and the bit in it that fragments have.

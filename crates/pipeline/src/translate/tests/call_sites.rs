@@ -153,7 +153,7 @@ const SPARE: &[Spare] = &[
         file: "working_packet/action_builder.rs",
         words: "FieldId::EthType",
         proof: Proof::Reason(
-            "labels on the wire differ from the key's only behind an action on labels, and each \
+            "labels on the wire differ from the key's only after an action on labels, and each \
              has consulted the type; it stays because the type is what is emitted here",
         ),
     },

@@ -97,7 +97,7 @@ pub(super) struct Uncommitted {
     wire_labels: Shims,
     wire_type: Option<u16>,
     writes: u64,
-    /// Number of actions in front of the clone.
+    /// Number of actions before the clone.
     begun: usize,
     metering: Metering,
 }

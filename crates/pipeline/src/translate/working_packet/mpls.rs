@@ -144,7 +144,7 @@ impl WorkingPacket {
         LABELS_MAX
     }
 
-    /// Returns the entries of a packet with labels, outermost first; zero behind the
+    /// Returns the entries of a packet with labels, outermost first; zero after the
     /// bottom.
     fn entries(&self) -> [u32; 3] {
         let (first, third) = (self.key.words()[FIRST], self.key.words()[THIRD]);
