@@ -222,9 +222,9 @@ fn a_trace_shows_the_sub_traversals() {
     rig.set("caches.gigaflow.stages=1");
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow, "--json"]));
     let trace: Value = serde_json::from_str(&trace).unwrap();
-    let pieces = &trace["sub_traversals"]["sub_traversals"];
-    assert_eq!(pieces.as_array().map(Vec::len), Some(1), "{trace}");
-    assert!(pieces[0]["tables"][0]["joined"].is_string(), "{trace}");
+    let parts = &trace["sub_traversals"]["sub_traversals"];
+    assert_eq!(parts.as_array().map(Vec::len), Some(1), "{trace}");
+    assert!(parts[0]["tables"][0]["joined"].is_string(), "{trace}");
     rig.set("caches.kind=megaflow");
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
     assert!(!trace.contains("Sub-traversals"), "{trace}");

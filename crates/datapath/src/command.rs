@@ -95,8 +95,8 @@ impl fmt::Debug for Command {
             Self::Dump(_) => f.write_str("Dump"),
             Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),
             Self::Tune(tuning) => f.debug_tuple("Tune").field(tuning).finish(),
-            Self::OffloadCandidate(offers) => {
-                f.debug_tuple("Offer").field(&offers.is_some()).finish()
+            Self::OffloadCandidate(candidates) => {
+                f.debug_tuple("OffloadCandidate").field(&candidates.is_some()).finish()
             }
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),

@@ -239,7 +239,7 @@ enum Step {
     Install { owner: usize, flow: u16 },
     Expire { owner: usize, slot: u32 },
     Invalidation { owner: usize },
-    Doze { owner: usize },
+    PreparePark { owner: usize },
     Wake { owner: usize },
     FindAsleep { owner: usize },
 }
@@ -329,7 +329,7 @@ impl World {
                 self.owners[owner].expire(slot, silent);
             }
             Step::Invalidation { owner } => self.owners[owner].invalidation(),
-            Step::Doze { owner } => self.owners[owner].prepare_park(),
+            Step::PreparePark { owner } => self.owners[owner].prepare_park(),
             Step::Wake { owner } => {
                 let place = &mut self.owners[owner];
                 place.link.waker().unpark();
@@ -386,7 +386,7 @@ impl World {
                 continue;
             }
             if self.model.sleeps {
-                steps.push(Step::Doze { owner });
+                steps.push(Step::PreparePark { owner });
             }
             if place.link.mailbox().is_flagged() {
                 steps.push(Step::Invalidation { owner });

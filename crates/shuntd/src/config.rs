@@ -81,7 +81,7 @@ pub(crate) enum ConfigFileError {
         /// Place of the mistake.
         #[label("here")]
         span: SourceSpan,
-        /// Way to correct it.
+        /// The correction.
         #[help]
         help: Option<String>,
     },

@@ -73,10 +73,10 @@ fn check_config(config: &Config) {
 }
 
 /// Returns every request of a stream, and whether it ended with invalid data.
-fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
+fn requests<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
     let (mut objects, mut values) = (Objects::default(), Vec::new());
-    for piece in pieces {
-        objects.bytes.extend_from_slice(piece);
+    for chunk in chunks {
+        objects.bytes.extend_from_slice(chunk);
         loop {
             match objects.next() {
                 ParsedObject::Value(value) => values.push(value),

@@ -172,8 +172,8 @@ fn log_differences(plane: &DataPlane, tracer: &Tracer<'_>) {
     let Some(CacheMismatch { cached, fresh }) = found.first() else { return };
     let bridge = BridgeId::new(u16::try_from(fresh.key.bridge()).unwrap_or_default());
     let fresh = tracer.explain_alone(fresh, bridge);
-    let pieces = cached.iter().map(|piece| answer(&tracer.explain_alone(piece, bridge)));
-    let cached = pieces.collect::<Vec<_>>().join(" | ");
+    let explained = cached.iter().map(|traversal| answer(&tracer.explain_alone(traversal, bridge)));
+    let cached = explained.collect::<Vec<_>>().join(" | ");
     let count: u64 = plane.counters().iter().map(|counters| counters.differences.get()).sum();
     warn!(
         flow = fresh.flow,

@@ -166,8 +166,8 @@ impl Case {
 
     /// Returns whether some port does not receive at some time.
     pub(crate) fn has_closed_ports(&self) -> bool {
-        let on_the_way = self.packets.iter().flat_map(|packet| &packet.port_mods);
-        self.port_mods.iter().chain(on_the_way).any(|[_, change]| change == "no-receive")
+        let of_packets = self.packets.iter().flat_map(|packet| &packet.port_mods);
+        self.port_mods.iter().chain(of_packets).any(|[_, change]| change == "no-receive")
     }
 
     /// Returns whether it can be loaded without a client.

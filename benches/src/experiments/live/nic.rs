@@ -179,13 +179,17 @@ fn wrong_entries(control: &ShuntCtl) -> f64 {
     }
 }
 
-/// Waits for a NIC state in which `is_so` holds.
+/// Waits for a NIC state in which `is_true` holds.
 ///
 /// Returns the last state if `is_over` holds first.
-fn await_nic(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> bool) -> Nic {
+fn await_nic(
+    control: &ShuntCtl,
+    is_over: impl Fn() -> bool,
+    is_true: impl Fn(&Nic) -> bool,
+) -> Nic {
     loop {
         let nic = Nic::of(control);
-        if is_so(&nic) || is_over() {
+        if is_true(&nic) || is_over() {
             return nic;
         }
         sleep(Duration::from_millis(50));

@@ -146,7 +146,7 @@ impl Default for CoordinatorClock {
 
 impl fmt::Debug for CoordinatorClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DeskClock").field(&self.now()).finish()
+        f.debug_tuple("CoordinatorClock").field(&self.now()).finish()
     }
 }
 

@@ -142,7 +142,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     pub fn run_iteration(&mut self, now: Time) -> bool {
         self.now = now;
         let reported = self.owner.reported();
-        let heard = self.handle_events();
+        let received = self.handle_events();
         let adopted = self.take_invalidation();
         let commanded = self.take_commands();
         let offered = self.take_candidates();
@@ -154,7 +154,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         if self.owner.reported() > reported || acked {
             self.coordinator.wake();
         }
-        let worked = heard | adopted | commanded | offered | ended | read | handed_over | acked;
+        let worked = received | adopted | commanded | offered | ended | read | handed_over | acked;
         self.publish();
         worked
     }

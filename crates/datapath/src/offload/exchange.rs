@@ -12,7 +12,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     pub(super) fn handle_events(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.device.poll(&mut events);
-        let has_heard = !events.is_empty();
+        let has_events = !events.is_empty();
         events.drain(..).for_each(|event| self.note(event));
         self.events = events;
         let outputs = &self.device.capabilities().outputs;
@@ -22,7 +22,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         if !self.device.is_connected() {
             self.judge.note_lost();
         }
-        has_heard
+        has_events
     }
 
     fn note(&mut self, event: OffloadEvent) {

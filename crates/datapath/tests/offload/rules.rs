@@ -403,7 +403,7 @@ fn untested_entries_are_removed_by_the_invalidation() {
 
 #[test]
 fn a_device_forwards_while_its_agent_sleeps() {
-    let answered_asleep = |ends: fn(_, _, _) -> CoordinatorEndpoint| {
+    let acked_while_parked = |ends: fn(_, _, _) -> CoordinatorEndpoint| {
         let pipeline = Arc::new(Pipeline::new(1));
         let (_reports, receiver) = RingBuffer::new(1);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
@@ -416,8 +416,11 @@ fn a_device_forwards_while_its_agent_sleeps() {
         coordinator.apply(Version::new(1), &[]);
         coordinator.acked_version() == Version::new(1)
     };
-    assert!(answered_asleep(CoordinatorEndpoint::new), "a packet thread meets no packet (rule 10)");
-    assert!(!answered_asleep(CoordinatorEndpoint::of_device));
+    assert!(
+        acked_while_parked(CoordinatorEndpoint::new),
+        "no packet matches its entries (rule 10)"
+    );
+    assert!(!acked_while_parked(CoordinatorEndpoint::of_device));
 }
 
 #[test]

@@ -39,16 +39,16 @@ fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
 /// Waits until a condition is true; returns whether it became true.
 ///
 /// The kernel reports the state of a link up to a second later, and then reports a change.
-fn settles(is_so: impl Fn() -> bool) -> bool {
+fn settles(is_true: impl Fn() -> bool) -> bool {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let events = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
     let group_of_links = 1;
     bind(events.as_raw_fd(), &NetlinkAddr::new(0, group_of_links)).unwrap();
     setsockopt(&events, ReceiveTimeout, &TimeVal::seconds(10)).unwrap();
     let mut event = [0; 8192];
-    while !is_so() {
+    while !is_true() {
         if recv(events.as_raw_fd(), &mut event, MsgFlags::empty()).is_err() {
-            return is_so();
+            return is_true();
         }
     }
     true

@@ -241,7 +241,7 @@ impl Switch {
         let mut traffic = Vec::new();
         for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
             queues.rx = queues.rx.map(|queue| -> Box<dyn RxQueue> {
-                Box::new(DoorbellRx { queue, bell: Waker::new().unwrap() })
+                Box::new(DoorbellRx { queue, doorbell: Waker::new().unwrap() })
             });
             traffic.push(Arc::<PortTraffic>::default());
             let added = ThreadPort {
@@ -416,7 +416,7 @@ fn pipeline_of(ports: u32) -> Arc<Pipeline> {
 /// A queue that could wake a thread; the test runs the thread instead.
 struct DoorbellRx {
     queue: Box<dyn RxQueue>,
-    bell: Waker,
+    doorbell: Waker,
 }
 
 impl RxQueue for DoorbellRx {
@@ -429,7 +429,7 @@ impl RxQueue for DoorbellRx {
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.as_fd())
+        Some(self.doorbell.as_fd())
     }
 }
 

@@ -29,7 +29,7 @@ enum Event {
     Install(Box<FlowKey>),
     /// Installs the entries of its sub-traversals.
     /// The traversal is partitioned at the points with a bit in the number.
-    InstallPieces(Box<FlowKey>, u64),
+    InstallSubTraversals(Box<FlowKey>, u64),
     /// Installs them after a change that their translation does not include.
     InstallLate(Box<FlowKey>, Box<Op>),
     /// Removes an entry, by its index among the present ones.
@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => packet().prop_map(Event::Install),
         3 => (packet(), any::<u64>())
-            .prop_map(|(key, choice)| Event::InstallPieces(key, choice)),
+            .prop_map(|(key, choice)| Event::InstallSubTraversals(key, choice)),
         1 => (packet(), generate::change().prop_map(Box::new))
             .prop_map(|(key, op)| Event::InstallLate(key, op)),
         1 => any::<prop::sample::Index>().prop_map(Event::Remove),
@@ -100,7 +100,7 @@ impl Scene {
         let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
         let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
         let sub_traversals_of = pipeline.translate_sub_traversals(&key, None, version, &cuts);
-        sub_traversals_of.into_iter().map(|piece| piece.traversal).collect()
+        sub_traversals_of.into_iter().map(|part| part.traversal).collect()
     }
 
     fn change(&mut self, ops: &[Op]) {
@@ -125,7 +125,9 @@ impl Scene {
     fn happens(&mut self, event: &Event) {
         match event {
             Event::Install(key) => self.install(self.twin.traversals(key)),
-            Event::InstallPieces(key, choice) => self.install(self.sub_traversals_of(key, *choice)),
+            Event::InstallSubTraversals(key, choice) => {
+                self.install(self.sub_traversals_of(key, *choice))
+            }
             Event::InstallLate(key, op) => {
                 let late = self.twin.traversals(key);
                 self.change(std::slice::from_ref(op));

@@ -172,19 +172,19 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
         let version = scene.pipeline.version();
         let cut =
             scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
-        cut.into_iter().map(|piece| Arc::new(piece.traversal)).collect::<Vec<_>>()
+        cut.into_iter().map(|part| Arc::new(part.traversal)).collect::<Vec<_>>()
     };
     // Both start with the same sub-traversal, which the first packet has made.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let sub_traversals_of = sub_traversals_of(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(sub_traversals_of).collect();
         scene.published.installed_sub_traversals(&list);
-        for (id, piece) in &list {
-            scene.direct.installed(*id, piece);
-            scene.visits.installed(*id, piece);
+        for (id, traversal) in &list {
+            scene.direct.installed(*id, traversal);
+            scene.visits.installed(*id, traversal);
         }
     }
-    assert_eq!(scene.published.stats().untracked, 0, "the mirror knows these pieces");
+    assert_eq!(scene.published.stats().untracked, 0, "the published engine has these entries");
     assert_eq!(scene.published.len(), 3);
     // The first flow is idle, and its last entry expires. Its first entry is still in use.
     scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
@@ -203,7 +203,7 @@ fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
     let version = scene.pipeline.version();
     let cut = scene.pipeline.translate_sub_traversals(&packet(1), None, version, &[1, 2]);
     let sub_traversals_of: Vec<_> =
-        (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
+        (0..).map(entry).zip(cut.into_iter().map(|part| Arc::new(part.traversal))).collect();
     assert_eq!(sub_traversals_of.len(), 3);
     scene.published.installed_sub_traversals(&sub_traversals_of);
     assert_eq!(scene.published.stats().untracked, 0);

@@ -36,8 +36,8 @@ fn the_hidden_state_readable_after_a_partition_point() {
     switch.add("actions=load:5->NXM_NX_REG5[],goto_table:1");
     switch.add("table=1,actions=output:2");
     let version = switch.0.version();
-    let mut pieces = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
-    let entry = pieces.remove(0).traversal;
+    let mut parts = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
+    let entry = parts.remove(0).traversal;
     switch.assert_needed(entry, Kind::Live, |switch| {
         vec![switch.add("table=1,priority=9,reg5=5,actions=output:3")]
     });

@@ -204,9 +204,9 @@ fn every_kind_of_read_is_removed_by_its_tests() {
     let all: Vec<&str> =
         sources.iter().flat_map(|source| source.split("#[test]\nfn ").skip(1)).collect();
     for (kind, tests) in Kind::ALL {
-        let takes_away = |test: &&&str| test.contains(&format!("Kind::{kind:?},"));
-        let taking = all.iter().filter(takes_away).filter_map(|test| test.split('(').next());
-        assert_eq!(sorted(taking), sorted(tests.iter().copied()), "{kind:?}");
+        let removes = |test: &&&str| test.contains(&format!("Kind::{kind:?},"));
+        let removing = all.iter().filter(removes).filter_map(|test| test.split('(').next());
+        assert_eq!(sorted(removing), sorted(tests.iter().copied()), "{kind:?}");
     }
 }
 

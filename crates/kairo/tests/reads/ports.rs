@@ -96,8 +96,8 @@ fn the_port_filters_of_sent_packets() {
     switch.add("table=1,actions=in_port");
     // For a later sub-traversal, no other read covers the filtering of ports.
     let version = switch.0.version();
-    let mut pieces = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
-    let entry = pieces.remove(1).traversal;
+    let mut parts = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
+    let entry = parts.remove(1).traversal;
     switch.assert_needed(entry, Kind::PortFilters, |switch| {
         vec![switch.set_ports(|ports| ports[0].config = no_fwd())]
     });

@@ -213,7 +213,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// Adds a rule, and returns whether there was room.
     ///
     /// The rule goes into a bucket of an iSet if one contains its range and has room, else into the
-    /// remainder. Only a rule of another schema is not added, and one beyond 2^32 blocks.
+    /// remainder. Returns false for a rule of another schema, or if all 2^32 blocks are in use.
     pub fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
         let fits = |lane| rule.low[lane] <= rule.high[lane] && rule.high[lane] <= self.max[lane];
         if !(0..N).all(fits) {

@@ -196,8 +196,8 @@ impl World {
             let mut tables = Tables { rules, groups, meters };
             let rules = &mut tables.rules;
             let owned = owned(rules);
-            let is_teacher = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.learner;
-            if one.learner.is_some() && !rules.iter().any(is_teacher) {
+            let is_learning_rule = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.learner;
+            if one.learner.is_some() && !rules.iter().any(is_learning_rule) {
                 continue;
             }
             let place = rules.iter().position(|rule| one.is_place_of(rule));

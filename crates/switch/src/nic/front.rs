@@ -203,9 +203,9 @@ impl NicFront {
         let ending = self.state.lock().error.clone();
         ending.set_intended(true);
         let is_behind = before.kind == OffloadKind::Embedded || !config.is_none();
-        let in_the_way = self.take_embedded_at(config);
-        let has_ended = in_the_way.is_some();
-        if let Some(old) = in_the_way {
+        let conflicting = self.take_embedded_at(config);
+        let has_ended = conflicting.is_some();
+        if let Some(old) = conflicting {
             old.end().await;
         }
         let embedded = match config.kind {

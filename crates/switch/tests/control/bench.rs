@@ -123,9 +123,9 @@ impl Bench {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(is_so: impl Fn() -> bool) {
+pub(crate) async fn until(is_true: impl Fn() -> bool) {
     let wait = async {
-        while !is_so() {
+        while !is_true() {
             sleep(Duration::from_millis(2)).await;
         }
     };

@@ -98,9 +98,9 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
     bench.switch.add_bridge(&full).await.unwrap();
     let port = bench.add_port("p1", 0).await;
     let mut controller = bench.controller().await;
-    let teacher = "actions=learn(table=1,hard_timeout=100,send_flow_rem,delete_learned,\
+    let learning_rule = "actions=learn(table=1,hard_timeout=100,send_flow_rem,delete_learned,\
                    cookie=7,NXM_OF_ETH_SRC[])";
-    bench.switch.add_rules("br0", &[teacher]).await.unwrap();
+    bench.switch.add_rules("br0", &[learning_rule]).await.unwrap();
     for host in 1..=4 {
         let mut frame = frame(1);
         frame[11] = host;

@@ -27,8 +27,8 @@ async fn nothing_expires_before_all_counts_are_credited() {
     let bridge = BridgeOptions { name: "br0".into(), mac_ageing_s: 1, ..BridgeOptions::default() };
     bench.switch.add_bridge(&bridge).await.unwrap();
     let port = bench.add_port("p1", 0).await;
-    let teacher = "table=2,actions=learn(table=1,hard_timeout=1,NXM_OF_ETH_SRC[]),normal";
-    let rules = ["idle_timeout=1,actions=resubmit(,2)", teacher];
+    let learning_rule = "table=2,actions=learn(table=1,hard_timeout=1,NXM_OF_ETH_SRC[]),normal";
+    let rules = ["idle_timeout=1,actions=resubmit(,2)", learning_rule];
     bench.switch.add_rules("br0", &rules).await.unwrap();
     let tables = Arc::clone(tables.get().unwrap());
     let there = || {

@@ -68,9 +68,9 @@ impl World {
     }
 
     /// Waits until a condition holds; on failure it prints the status of the NIC.
-    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) async fn until(&self, is_true: impl Fn() -> bool) {
         let wait = async {
-            while !is_so() {
+            while !is_true() {
                 sleep(Duration::from_millis(1)).await;
             }
         };
@@ -147,9 +147,9 @@ async fn entries_of_the_nic_are_listed_and_explained() {
     world.send_until_offloaded(&frame(), 1).await;
     let list = world.bench.switch.entries(0).await;
     let own: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
-    let [piece] = own[..] else { panic!("{list:?}") };
-    assert_eq!(piece.actions, ["p2"]);
-    let why = format!("{:?}", world.bench.switch.why(&piece.entry).await.unwrap());
+    let [entry] = own[..] else { panic!("{list:?}") };
+    assert_eq!(entry.actions, ["p2"]);
+    let why = format!("{:?}", world.bench.switch.why(&entry.entry).await.unwrap());
     assert!(why.contains("Live"), "{why}");
     let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
     assert!(error.contains("the NIC has no such entry"), "{error}");
@@ -170,9 +170,10 @@ async fn an_ltm_entry_shows_its_next_tag() {
         .await;
     world.send_until_offloaded(&frame(), 1).await;
     let list = world.bench.switch.entries(0).await;
-    let pieces: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
+    let nic_entries: Vec<_> =
+        list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [first, last] = ["nw_src", "nw_dst"].map(|field| {
-        let found = pieces.iter().find(|own| own.megaflow.contains(field));
+        let found = nic_entries.iter().find(|own| own.megaflow.contains(field));
         found.unwrap_or_else(|| panic!("{list:?}"))
     });
     let next = first.next.as_deref().unwrap();

@@ -120,7 +120,7 @@ async fn a_port_stays_open_until_no_thread_sends_there() {
     let closed = gate.close();
     {
         let mut removing = pin!(bench.switch.remove_port("p2"));
-        assert!(timeout(WHILE, &mut removing).await.is_err(), "the thread has not heard of it");
+        assert!(timeout(WHILE, &mut removing).await.is_err(), "the thread has not adopted it");
         gate.holds().await;
         for number in 1..=20 {
             from.send(&frame(number));

@@ -40,9 +40,9 @@ impl RandomPolicy {
     /// Chooses partition points; all sets of that size are equally likely.
     ///
     /// The source is Knuth, volume 2, algorithm S.
-    fn choose_ends(&mut self, segments_count: usize, pieces_count: usize) {
+    fn choose_ends(&mut self, segments_count: usize, parts_count: usize) {
         self.ends.clear();
-        let mut wanted = pieces_count - 1;
+        let mut wanted = parts_count - 1;
         for boundary in 1..segments_count {
             if self.below(segments_count - boundary) < wanted {
                 self.ends.push(boundary);
@@ -57,8 +57,8 @@ impl PartitionPolicy for RandomPolicy {
     fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
         let most = outline.segments_count().min(stages.count().into());
         if most > 0 {
-            let pieces_count = 1 + self.below(most);
-            self.choose_ends(outline.segments_count(), pieces_count);
+            let parts_count = 1 + self.below(most);
+            self.choose_ends(outline.segments_count(), parts_count);
             if place_first_fit(outline, &self.ends, stages, &mut self.placements) {
                 return &self.placements;
             }

@@ -440,7 +440,7 @@ mod tests {
         }
         assert!(engine.churned >= CHURNED_MIN, "{}", engine.churned);
         while engine.run_maintenance() {}
-        assert_eq!((engine.churned, engine.stats().errors), (0, 0), "it was told to merge");
+        assert_eq!((engine.churned, engine.stats().errors), (0, 0), "a merge was requested");
         // The change does not wait for the end of the merge.
         let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
         let mut evicted = engine.apply(&change.deltas, change.version);

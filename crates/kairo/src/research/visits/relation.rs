@@ -109,7 +109,7 @@ impl VisitRelation {
         self.deltas = deltas.to_vec();
         (self.version, self.examined_max) = (version, examined_max);
         for (delta, position) in deltas.iter().zip(0..) {
-            let mut rule = |fate| rows.rules.push(Tup2(Tup2(position, fate), 1));
+            let mut rule = |effect| rows.rules.push(Tup2(Tup2(position, effect), 1));
             match delta {
                 Delta::Changed(_) => rows.objects.push(Tup2(position, 1)),
                 Delta::Rule(RuleDelta { rule: own, change }) => match change {
@@ -154,7 +154,7 @@ impl VisitRelation {
         let count = |evicted: &[EntryId]| positions::position(evicted.len());
         let before = count(&self.evicted);
         let mut examined = 0;
-        for (Tup2(position, fate), (), _) in rules.iter() {
+        for (Tup2(position, effect), (), _) in rules.iter() {
             if examined > self.examined_max {
                 self.first_unsearched = Some(position);
                 break;
@@ -164,15 +164,15 @@ impl VisitRelation {
                 continue;
             };
             let known = self.evicted.len();
-            examined += if fate == OVERLAPPED {
+            examined += if effect == OVERLAPPED {
                 self.index.evict_overlapped(rule, self.deltas.len() - 1, &mut self.evicted)
             } else {
-                let fate = if matches!(change, RuleChange::Removed(_)) {
+                let effect = if matches!(change, RuleChange::Removed(_)) {
                     DeciderChange::Removed
                 } else {
                     DeciderChange::Modified
                 };
-                self.index.evict_decided(rule, fate, &mut self.evicted)
+                self.index.evict_decided(rule, effect, &mut self.evicted)
             };
             self.evicted_by.push((position, self.evicted.len() - known));
         }

@@ -108,7 +108,7 @@ impl Scene {
     /// No entry is made if the translation has missed a version, or if it has a learn request.
     fn install(&mut self, packet: Packet, traversal: &Arc<Traversal>) {
         if !traversal.learnings.is_empty() {
-            self.met.add("teaches", 1);
+            self.met.add("learns", 1);
             return;
         }
         // Slots are used again and again, under new generations, and sometimes under the same.
@@ -292,7 +292,7 @@ fn check(can_write: bool) {
         ("by a host", 1),
         ("stale by brute force", 5),
         ("late", 10),
-        ("teaches", 1),
+        ("learns", 1),
         ("removed", 10),
         ("groups", 10),
         ("ports", 20),
