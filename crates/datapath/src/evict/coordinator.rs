@@ -46,7 +46,7 @@ pub struct CoordinatorEndpoint {
 /// The treatment of an owner that is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParkedOwner {
-    /// Nothing hits its entries while it is parked, so it counts as acknowledged (rule 10).
+    /// It counts as acknowledged, since nothing hits its entries meanwhile (rule 10).
     CountsAsAcked,
     /// An offload device forwards by its entries: it is woken, and acknowledges itself.
     IsWoken,
