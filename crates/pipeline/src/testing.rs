@@ -20,7 +20,7 @@ mod world;
 pub use execute::execute;
 pub use frame::{set_secret, visible};
 pub use oracle::{
-    Conjunction, Found, LearnEffect, Outcome, PacketEffects, Punted, Refreshed, RuleToLearn,
+    Conjunction, LearnEffect, LookupStep, Outcome, PacketEffects, Punted, Refreshed, RuleToLearn,
     Visited,
 };
 pub use sub_traversals::{merged, traversals};

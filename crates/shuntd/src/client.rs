@@ -246,7 +246,8 @@ enum Command {
     /// `shuntctl capture p1 | tcpdump -r -`.
     Capture {
         /// Name of a port, or `drops`.
-        place: String,
+        #[arg(value_name = "PORT|drops")]
+        source: String,
         /// Write to this file instead of standard output.
         file: Option<PathBuf>,
         /// End after this number of packets; 0: at Ctrl-C.
@@ -381,7 +382,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => shown(client, "shunt/drops", &[], *json, drops),
         Command::Top { interval, count } => top(client, *interval, *count),
-        Command::Capture { place, file, count } => capture(client, place, file.as_deref(), *count),
+        Command::Capture { source, file, count } => {
+            capture(client, source, file.as_deref(), *count)
+        }
         Command::Exit => {
             client.call("exit", &[])?;
             connected.wait_for_end(EXIT_MAX)

@@ -31,13 +31,13 @@ pub(crate) struct NicArguments {
     ///
     /// `1=eth0` (network device), `1=tap:NAME`, `1=null` or `1=pcap:RX:TX` (files). May be
     /// repeated.
-    #[arg(long, value_name = "NUMBER=WHAT")]
+    #[arg(long, value_name = "NUMBER=DEVICE")]
     port: Vec<PortArgument>,
     /// Add a representor to the port with this number.
     ///
     /// Packets that miss leave through it, and packets that arrive on it leave through the port.
     /// Without it, packets that miss go to the controller. May be repeated.
-    #[arg(long, value_name = "NUMBER=WHAT")]
+    #[arg(long, value_name = "NUMBER=DEVICE")]
     representor: Vec<PortArgument>,
     /// Set the number of match-action stages of the P4 program: 1 to 16.
     #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
@@ -71,12 +71,12 @@ struct PortArgument {
 /// A reason why a text is not a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum PortArgumentError {
-    #[error("a port must have the form NUMBER=WHAT, such as 1=eth0")]
+    #[error("a port must have the form NUMBER=DEVICE, such as 1=eth0")]
     Form,
     #[error("a port number must be from 1 to 65279")]
     Number,
     #[error("the port type is not known: use a device name, `tap:NAME`, `null` or `pcap:RX:TX`")]
-    What,
+    Device,
 }
 
 /// Highest port number: higher 16-bit numbers are reserved (OpenFlow 1.3, 7.2.1).
@@ -102,7 +102,7 @@ impl FromStr for PortArgument {
                 let (rx, tx) = files.split_once(':').unwrap_or((files, ""));
                 PortSpec::Pcap { rx: file(rx), tx: file(tx), repeat: Repeat::Once }
             }
-            _ => return Err(PortArgumentError::What),
+            _ => return Err(PortArgumentError::Device),
         };
         Ok(Self { number, spec })
     }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(parse("eth0"), Err(PortArgumentError::Form));
         assert_eq!(parse("0=eth0"), Err(PortArgumentError::Number));
         assert_eq!(parse("65280=eth0"), Err(PortArgumentError::Number));
-        assert_eq!(parse("1="), Err(PortArgumentError::What));
-        assert_eq!(parse("1=usb:0"), Err(PortArgumentError::What));
+        assert_eq!(parse("1="), Err(PortArgumentError::Device));
+        assert_eq!(parse("1=usb:0"), Err(PortArgumentError::Device));
     }
 }

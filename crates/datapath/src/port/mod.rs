@@ -1,7 +1,7 @@
 //! The contract of ports: how packets get in and out.
 //!
 //! A port is opened on the control thread and split into queues, which move to packet threads; the
-//! port stays behind for its settings, link and counters. Dispatch is once per burst.
+//! port keeps its settings, link and counters. Dispatch is once per burst.
 //!
 //! | kind | packets | offloads | needs |
 //! | --- | --- | --- | --- |

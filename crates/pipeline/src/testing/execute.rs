@@ -131,10 +131,10 @@ impl<'p> Execution<'p> {
                 }
             },
             DatapathAction::Copy(inner) => self.list(inner, &mut frame.clone(), key),
-            DatapathAction::Recirculate(continuation) => self.go_on(frame, key, continuation),
+            DatapathAction::Recirculate(continuation) => self.resume(frame, key, continuation),
             DatapathAction::CheckLength { length, larger, other } => {
                 let is_larger = frame.len() > usize::from(*length);
-                self.go_on(frame, key, if is_larger { larger } else { other });
+                self.resume(frame, key, if is_larger { larger } else { other });
             }
             DatapathAction::SetHeader(_)
             | DatapathAction::PushVlan { .. }
@@ -151,7 +151,7 @@ impl<'p> Execution<'p> {
     }
 
     #[expect(clippy::expect_used, reason = "where there are no tables, nothing is cut")]
-    fn go_on(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
+    fn resume(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
         let (pipeline, parsed_max) =
             self.tables.expect("where there are no tables, nothing is cut");
         self.has_emitted = true;

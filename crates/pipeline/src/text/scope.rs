@@ -19,12 +19,12 @@ use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTar
 #[derive(Clone)]
 pub(super) struct Scope<'a> {
     ports: &'a dyn PortNames,
-    packet: Option<Box<Known>>,
+    packet: Option<Box<KnownHeaders>>,
 }
 
 /// The known bits of the key: those in the mask.
 #[derive(Clone)]
-struct Known {
+struct KnownHeaders {
     key: FlowKey,
     mask: FlowMask,
 }
@@ -41,7 +41,7 @@ impl<'a> Scope<'a> {
     /// Returns the scope of the actions of a rule.
     pub(super) fn of_rule(matching: &Match, ports: &'a dyn PortNames) -> Self {
         let mask = FlowMask::from(matching.mask());
-        let known = Known { key: matching.key(), mask };
+        let known = KnownHeaders { key: matching.key(), mask };
         Self { ports, packet: Some(Box::new(known)) }
     }
 
@@ -116,7 +116,7 @@ impl<'a> Scope<'a> {
 
     fn admit_if(
         &mut self,
-        check: impl FnOnce(&Known) -> Result<(), RuleTextProblem>,
+        check: impl FnOnce(&KnownHeaders) -> Result<(), RuleTextProblem>,
         action: &Action,
         at: TextSlice<'_>,
     ) -> Result<(), RuleTextError> {
@@ -127,7 +127,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-impl Known {
+impl KnownHeaders {
     /// Refuses an action that needs a header that a packet may lack.
     fn check(&self, action: &Action) -> Result<(), RuleTextProblem> {
         match action {

@@ -132,7 +132,10 @@ impl Structure {
         if let Err(error) = self.fill_bridge(id, settings, policy).await {
             // A bridge without all of its ports is removed again.
             if let Err(trouble) = self.remove_bridge(&name).await {
-                warn!(error = with_causes(&trouble), "bridge {name}: cannot be removed again");
+                warn!(
+                    error = with_causes(&trouble),
+                    "bridge {name}: incomplete, and cannot be removed"
+                );
             }
             return Err(error);
         }

@@ -303,7 +303,7 @@ fn cut_off(bridges: &BridgeRegistry, stopped: &[usize], is_last: bool) -> Vec<(S
     let missed = |port: &BridgePort| {
         let receiver = stopped.iter().find(|thread| port.receivers.contains(thread));
         receiver
-            .filter(|_| !port.spreads())
+            .filter(|_| !port.spreads_packets())
             .or_else(|| stopped.first().filter(|_| is_last))
             .copied()
     };

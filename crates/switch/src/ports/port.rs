@@ -117,7 +117,7 @@ impl BridgePort {
     }
 
     /// Returns whether the other queues receive the packets of a closed queue.
-    pub(crate) const fn spreads(&self) -> bool {
+    pub(crate) const fn spreads_packets(&self) -> bool {
         self.settings.kind.spreads_packets()
     }
 

@@ -19,7 +19,7 @@ use crate::{bound::TableKey, positions::position as row_position, research::lock
 use super::{
     plan::{CircuitPlan, PlanNode},
     rules::{MISS, RankedRule, TupleRow},
-    shared::SharedTables,
+    shared_tables::SharedTables,
     state::PacketState,
 };
 

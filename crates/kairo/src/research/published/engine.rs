@@ -20,7 +20,7 @@ use super::{
     plan::CircuitPlan,
     rules::NumberedRules,
     settings::{PublishedSettings, PublishedStats},
-    shared::SharedTables,
+    shared_tables::SharedTables,
 };
 
 /// Kairo as published.

@@ -47,7 +47,7 @@ mod packets;
 mod plan;
 mod rules;
 mod settings;
-mod shared;
+mod shared_tables;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use crate::{
 
 /// The result of the next step of a lookup.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'w> {
+pub enum LookupStep<'w> {
     /// A rule, or none.
     Rule(Option<&'w Arc<Rule>>),
     /// A conjunction with all clauses matched.
@@ -35,8 +35,8 @@ impl World {
         let mut passed = Vec::new();
         loop {
             let met = match self.decide(place, key, &passed) {
-                Found::Rule(rule) => return (rule, tried(&passed)),
-                Found::Conjunction(met) => met,
+                LookupStep::Rule(rule) => return (rule, tried(&passed)),
+                LookupStep::Conjunction(met) => met,
             };
             passed.push(met);
             let rule = self.second(place, key, met.1);
@@ -53,7 +53,7 @@ impl World {
         (bridge, table): (BridgeId, TableId),
         key: &FlowKey,
         passed: &[Conjunction],
-    ) -> Found<'_> {
+    ) -> LookupStep<'_> {
         let matching = self.matching(bridge, table, &with_conj_id(key, 0));
         let mut priorities: Vec<_> = matching.iter().map(|rule| rule.priority).collect();
         priorities.dedup();
@@ -61,7 +61,7 @@ impl World {
             let here: Vec<_> =
                 matching.iter().filter(|rule| rule.priority == priority).copied().collect();
             if let Some(rule) = here.iter().find(|rule| clauses(rule).is_empty()) {
-                return Found::Rule(Some(rule));
+                return LookupStep::Rule(Some(rule));
             }
             let all: Vec<(u32, u8, u8)> = here.iter().flat_map(|rule| clauses(rule)).collect();
             let mut ids: Vec<(u32, u8)> = all.iter().map(|(id, count, _)| (*id, *count)).collect();
@@ -70,11 +70,11 @@ impl World {
                 let is_met = (0..count).all(|clause| all.contains(&(id, count, clause)));
                 let own = (priority, id, count);
                 if is_met && !passed.contains(&own) {
-                    return Found::Conjunction(own);
+                    return LookupStep::Conjunction(own);
                 }
             }
         }
-        Found::Rule(None)
+        LookupStep::Rule(None)
     }
 
     /// Returns the matching rule for a `conj_id`, among those that are not clauses.

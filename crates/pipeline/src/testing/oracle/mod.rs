@@ -13,7 +13,7 @@ mod normal;
 mod packet;
 mod walker;
 
-pub use conjunction::{Conjunction, Found};
+pub use conjunction::{Conjunction, LookupStep};
 pub use effects::{Outcome, PacketEffects, Punted, Visited};
 pub use learn::{LearnEffect, Refreshed, RuleToLearn};
 pub(super) use normal::belongs;

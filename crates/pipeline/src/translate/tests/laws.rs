@@ -15,7 +15,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask};
 use crate::{
     id::RuleId,
     testing::{
-        Found, Twin, draw,
+        LookupStep, Twin, draw,
         generate::{self, Op},
         visible,
     },
@@ -99,12 +99,12 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
         let id = u32::try_from(visit.key.field(FieldId::ConjId)).unwrap_or_default();
         let is_second = index > 0 && !visits[index - 1].clauses.is_empty();
         let found = if is_second {
-            Found::Rule(twin.world.second(place, &sibling, id))
+            LookupStep::Rule(twin.world.second(place, &sibling, id))
         } else {
             twin.world.decide(place, &sibling, &passed)
         };
         match found {
-            Found::Rule(rule) => {
+            LookupStep::Rule(rule) => {
                 prop_assert!(visit.clauses.is_empty());
                 let own = visit.rule.as_ref().map(|rule| rule.id);
                 prop_assert_eq!(rule.map(|rule| rule.id), own);
@@ -112,7 +112,7 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
                     passed.clear();
                 }
             }
-            Found::Conjunction(conjunction) => {
+            LookupStep::Conjunction(conjunction) => {
                 let next = visits[index + 1].key.field(FieldId::ConjId);
                 prop_assert!(!visit.clauses.is_empty() && next == u128::from(conjunction.1));
                 passed.push(conjunction);
