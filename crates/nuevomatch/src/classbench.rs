@@ -23,6 +23,14 @@ pub struct ClassBenchError {
     expected: &'static str,
 }
 
+impl ClassBenchError {
+    /// Returns the number of the refused line, from 1.
+    #[must_use]
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+}
+
 /// Reads a rule-set. The priority and the value of a rule are its position, from 0.
 ///
 /// Host bits of a prefix are dropped. Lines without words are skipped.

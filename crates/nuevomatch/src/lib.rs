@@ -50,6 +50,9 @@ mod classbench;
 mod live;
 mod sync;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
 pub use classbench::{ClassBenchError, parse_classbench};
