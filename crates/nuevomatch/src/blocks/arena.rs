@@ -2,7 +2,7 @@
 
 use super::layout::BlockLayout;
 use crate::{
-    rule::{PriorityRule, rank},
+    rule::PriorityRule,
     simd::{BLOCK_RULES, InstructionSet, Line},
 };
 
@@ -87,7 +87,9 @@ impl<const N: usize> RuleArena<N> {
             },
             Some,
         )?;
-        Some(BlockRun { first, rules: 0, blocks: blocks as u16 })
+        let run = BlockRun { first, rules: 0, blocks: blocks as u16 };
+        self.clear(run, 0..blocks * BLOCK_RULES);
+        Some(run)
     }
 
     /// Moves the rules of a run to one that has a further block.
@@ -152,6 +154,8 @@ impl<const N: usize> RuleArena<N> {
             self.move_rule(*run, next, next - 1);
         }
         run.rules -= 1;
+        let last = usize::from(run.rules);
+        self.clear(*run, last..last + 1);
         true
     }
 
@@ -161,7 +165,16 @@ impl<const N: usize> RuleArena<N> {
             let rule = self.rule(*run, from);
             self.push(other, &rule);
         }
+        self.clear(*run, at..usize::from(run.rules));
         run.rules -= other.rules;
+    }
+
+    /// Gives the largest rank to positions of a run.
+    fn clear(&mut self, run: BlockRun, positions: std::ops::Range<usize>) {
+        for at in positions {
+            let block = self.block_range(run, at);
+            self.layout.clear(&mut self.lines[block], at % BLOCK_RULES);
+        }
     }
 
     /// Makes a run available for others.
@@ -184,9 +197,7 @@ impl<const N: usize> RuleArena<N> {
     /// Returns the rank of a rule of the run that starts with line `first`.
     #[inline]
     pub(crate) fn rank(&self, first: u32, at: usize) -> u64 {
-        let block = self.block(first, at);
-        let at = at % BLOCK_RULES;
-        rank(self.layout.priority(block, at), self.layout.value(block, at))
+        self.layout.rank(self.block(first, at), at % BLOCK_RULES)
     }
 
     /// Returns the rule at a position of a run.

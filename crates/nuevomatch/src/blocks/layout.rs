@@ -11,17 +11,18 @@
 //! | byte | 16 bytes | 16 bytes |
 //!
 //! A lane in which a rule has a mask that is not a prefix also has the masks, of the size of its low
-//! ends. The parts are sorted by size, thus each is aligned to its size. The 5-tuple with prefixes
-//! as addresses takes six lines, 24 bytes a rule. Priorities are one line more, at the end.
+//! ends. The parts are sorted by size, thus each is aligned to its size. Priorities are one line
+//! more, at the end. If the priority of every rule is its value, blocks have no such line.
+//!
+//! The 5-tuple with prefixes as addresses has a layout of its own, of six lines, 24 bytes a rule:
+//! [`super::five_tuple`].
 
+use super::five_tuple::{self, FIVE_TUPLE_LINES, FiveTupleBlock, VALUES_LINE};
 use crate::{
-    rule::PriorityRule,
+    rule::{PriorityRule, rank},
     schema::lane_max,
     simd::{BLOCK_RULES, LINE_WORDS, Line},
 };
-
-/// Lines of a block of 5-tuples with prefixes as addresses.
-pub(crate) const FIVE_TUPLE_LINES: usize = 6;
 
 /// Representation of one lane in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,17 @@ pub(crate) struct LaneSlot {
     pub(crate) max: u32,
 }
 
+/// The place of priorities in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PriorityForm {
+    /// Rules have no priorities.
+    Absent,
+    /// The priority of every rule is its value.
+    SameAsValue,
+    /// Priorities have a line.
+    Words,
+}
+
 /// The rules that blocks must hold, lane by lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayoutDemand<const N: usize> {
@@ -63,14 +75,15 @@ pub(crate) struct LayoutDemand<const N: usize> {
     has_ranges: [bool; N],
     /// True if a mask is not a prefix.
     has_masks: [bool; N],
-    /// True if rules have priorities.
-    pub(crate) has_priorities: bool,
+    priorities: PriorityForm,
 }
 
 impl<const N: usize> LayoutDemand<N> {
     /// Creates the demand of no rules.
     pub(crate) const fn new(has_priorities: bool) -> Self {
-        Self { has_ranges: [false; N], has_masks: [false; N], has_priorities }
+        let priorities =
+            if has_priorities { PriorityForm::SameAsValue } else { PriorityForm::Absent };
+        Self { has_ranges: [false; N], has_masks: [false; N], priorities }
     }
 
     /// Adds a rule.
@@ -78,6 +91,9 @@ impl<const N: usize> LayoutDemand<N> {
         for lane in 0..N {
             self.has_ranges[lane] |= prefix(rule.low[lane], rule.high[lane]).is_none();
             self.has_masks[lane] |= rule.mask[lane] != 0;
+        }
+        if self.priorities == PriorityForm::SameAsValue && rule.priority != rule.value {
+            self.priorities = PriorityForm::Words;
         }
     }
 }
@@ -88,7 +104,9 @@ pub(crate) struct BlockLayout<const N: usize> {
     slots: [LaneSlot; N],
     /// The values of the rules.
     values: Quarter,
-    priorities: Option<Quarter>,
+    /// The priorities of the rules, which may be the values.
+    priorities: Quarter,
+    form: PriorityForm,
     lines: usize,
     is_five_tuple: bool,
 }
@@ -145,10 +163,15 @@ impl<const N: usize> BlockLayout<N> {
         let mut lines = usize::from(next).div_ceil(4);
         let is_five_tuple = widths[..] == [32, 32, 16, 16, 8]
             && slots.iter().all(|slot| slot.mask.is_none() && slot.kind != LaneKind::Word);
-        assert!(!is_five_tuple || lines == FIVE_TUPLE_LINES, "the kernel knows the layout");
-        let priorities = demand.has_priorities.then(|| Quarter::of_line(lines));
-        lines += usize::from(demand.has_priorities);
-        Self { slots, values, priorities, lines, is_five_tuple }
+        let values = if is_five_tuple { Quarter::of_line(VALUES_LINE) } else { values };
+        if is_five_tuple {
+            lines = FIVE_TUPLE_LINES;
+        }
+        let form = demand.priorities;
+        let has_line = form == PriorityForm::Words;
+        let priorities = if has_line { Quarter::of_line(lines) } else { values };
+        lines += usize::from(has_line);
+        Self { slots, values, priorities, form, lines, is_five_tuple }
     }
 
     /// Returns the lanes.
@@ -158,7 +181,7 @@ impl<const N: usize> BlockLayout<N> {
 
     /// Returns whether rules have priorities. Then runs are in the order of ranks.
     pub(crate) fn has_priorities(&self) -> bool {
-        self.priorities.is_some()
+        self.form != PriorityForm::Absent
     }
 
     /// Returns the number of lines of a block.
@@ -173,6 +196,9 @@ impl<const N: usize> BlockLayout<N> {
 
     /// Returns whether a block can hold the rule.
     pub(crate) fn can_hold(&self, rule: &PriorityRule<N>) -> bool {
+        if self.form == PriorityForm::SameAsValue && rule.priority != rule.value {
+            return false;
+        }
         self.slots.iter().enumerate().all(|(lane, slot)| {
             let (low, high) = (rule.low[lane], rule.high[lane]);
             let is_held = slot.kind != LaneKind::Prefix || prefix(low, high).is_some();
@@ -183,6 +209,16 @@ impl<const N: usize> BlockLayout<N> {
 
     /// Writes a rule to its position in a block, which can hold it.
     pub(crate) fn write(&self, block: &mut [Line], at: usize, rule: &PriorityRule<N>) {
+        self.values.set_word(block, at, rule.value);
+        if self.form == PriorityForm::Words {
+            self.priorities.set_word(block, at, rule.priority);
+        }
+        if let Some(block) = self.five_tuples_mut(block) {
+            let free_bits =
+                [0, 1].map(|lane| prefix(rule.low[lane], rule.high[lane]).unwrap_or_default());
+            five_tuple::write(block, at, rule, free_bits);
+            return;
+        }
         for (lane, slot) in self.slots.iter().enumerate() {
             let (low, high) = (rule.low[lane], rule.high[lane]);
             match slot.kind {
@@ -213,9 +249,25 @@ impl<const N: usize> BlockLayout<N> {
                 }
             }
         }
-        self.values.set_word(block, at, rule.value);
-        if let Some(priorities) = self.priorities {
-            priorities.set_word(block, at, rule.priority);
+    }
+
+    fn five_tuples_mut<'a>(&self, block: &'a mut [Line]) -> Option<&'a mut FiveTupleBlock> {
+        if self.is_five_tuple { block.first_chunk_mut() } else { None }
+    }
+
+    /// Returns the ranges of a block if it has the layout of 5-tuples.
+    #[inline]
+    pub(crate) fn five_tuples<'a>(&self, block: &'a [Line]) -> Option<&'a FiveTupleBlock> {
+        if self.is_five_tuple { block.first_chunk() } else { None }
+    }
+
+    /// Gives the largest rank to a position of a block.
+    ///
+    /// A rule with this rank never wins.
+    pub(crate) fn clear(&self, block: &mut [Line], at: usize) {
+        self.values.set_word(block, at, u32::MAX);
+        if self.has_priorities() {
+            self.priorities.set_word(block, at, u32::MAX);
         }
     }
 
@@ -223,6 +275,10 @@ impl<const N: usize> BlockLayout<N> {
     pub(crate) fn read(&self, block: &[Line], at: usize) -> PriorityRule<N> {
         let (priority, value) = (self.priority(block, at), self.values.word(block, at));
         let mut rule = PriorityRule { low: [0; N], high: [0; N], mask: [0; N], priority, value };
+        if let Some(block) = self.five_tuples(block) {
+            five_tuple::read(block, at, &mut rule);
+            return rule;
+        }
         for (lane, slot) in self.slots.iter().enumerate() {
             (rule.low[lane], rule.high[lane]) = match slot.kind {
                 LaneKind::Absent => (0, 0),
@@ -247,7 +303,16 @@ impl<const N: usize> BlockLayout<N> {
     /// Returns the priority of the rule at a position of a block.
     #[inline]
     pub(crate) fn priority(&self, block: &[Line], at: usize) -> u32 {
-        self.priorities.map_or(0, |priorities| priorities.word(block, at))
+        match self.form {
+            PriorityForm::Absent => 0,
+            PriorityForm::SameAsValue | PriorityForm::Words => self.priorities.word(block, at),
+        }
+    }
+
+    /// Returns the rank of the rule at a position of a block of rules with priorities.
+    #[inline]
+    pub(crate) fn rank(&self, block: &[Line], at: usize) -> u64 {
+        rank(self.priorities.word(block, at), self.values.word(block, at))
     }
 
     /// Returns the value of the rule at a position of a block.

@@ -1,7 +1,11 @@
 //! Blocks of 16 rules that are compared with a key at once.
 
 mod arena;
+mod five_tuple;
 mod layout;
 
 pub(crate) use arena::{BUCKET_RULES_MAX, BlockRun, RuleArena};
-pub(crate) use layout::{BlockLayout, FIVE_TUPLE_LINES, LaneKind, LayoutDemand, Quarter};
+pub(crate) use five_tuple::{
+    FiveTupleBlock, five_tuple_rank, match_block as match_five_tuples, packed_key,
+};
+pub(crate) use layout::{BlockLayout, LaneKind, LayoutDemand, Quarter};

@@ -178,7 +178,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
                 let mut rest = mask;
                 while rest != 0 {
                     let value = self.arena.value(job.first, rest.trailing_zeros() as usize);
-                    if found(job.key as usize, value).is_break() {
+                    if found(usize::from(job.key), value).is_break() {
                         pending &= !(1 << job.key);
                         break;
                     }
@@ -192,6 +192,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// Compares the pending keys with the blocks of their buckets in one iSet.
     ///
     /// Returns the number of jobs.
+    #[expect(clippy::cast_possible_truncation, reason = "a batch has 32 keys")]
     fn match_set(
         &self,
         set: &IndexedSet<I>,
@@ -203,7 +204,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         let mut count = 0;
         let mut rest = pending;
         while rest != 0 {
-            jobs[count].key = rest.trailing_zeros();
+            jobs[count].key = rest.trailing_zeros() as u16;
             rest &= rest - 1;
             count += 1;
         }
@@ -211,11 +212,11 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         let mut values = [0; CANDIDATE_BATCH_MAX];
         let mut positions = [0; CANDIDATE_BATCH_MAX];
         let (values, positions) = (&mut values[..count], &mut positions[..count]);
-        set.find_buckets(jobs.iter().map(|job| keys[job.key as usize]), values, positions);
+        set.find_buckets(jobs.iter().map(|job| keys[usize::from(job.key)]), values, positions);
         let lines = self.arena.lines();
         for (job, position) in jobs.iter_mut().zip(positions) {
             let run = set.run(*position);
-            (job.first, job.rules) = (run.first, u32::from(run.rules));
+            (job.first, job.rules) = (run.first, run.rules);
             self.arena.prefetch(self.instructions, run.first);
         }
         let layout = self.arena.layout();

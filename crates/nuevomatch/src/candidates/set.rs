@@ -1,5 +1,7 @@
 //! One iSet: an index over the starts of its buckets, and a run of blocks for each bucket.
 
+use std::borrow::Borrow;
+
 use crate::{
     StartIndex,
     blocks::{BlockRun, RuleArena},
@@ -63,12 +65,12 @@ impl<I: StartIndex> IndexedSet<I> {
     #[inline]
     pub(crate) fn find_buckets<const N: usize>(
         &self,
-        keys: impl Iterator<Item = [u32; N]>,
+        keys: impl IntoIterator<Item = impl Borrow<[u32; N]>>,
         values: &mut [u32],
         positions: &mut [u32],
     ) {
         for (value, key) in values.iter_mut().zip(keys) {
-            *value = key[self.lane] & self.max;
+            *value = key.borrow()[self.lane] & self.max;
         }
         self.index.find_batch(values, positions);
     }

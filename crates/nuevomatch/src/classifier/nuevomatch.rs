@@ -11,7 +11,7 @@
 //! Rules of a bucket are in the order of ranks, so the lowest bit of a comparison is its best rule.
 
 use super::{
-    cost::{CAPACITIES, estimate, with_capacity},
+    cost::{capacities, cheapest_sets, with_capacity},
     settings::{BucketCapacity, NuevoMatchSettings},
     statistics::{NuevoMatchStatistics, SetStatistics},
 };
@@ -24,11 +24,11 @@ use crate::{
     remainder::{BestRanks, Remainder},
     rule::PriorityRule,
     schema::lane_max,
-    simd::{InstructionSet, MatchJob},
+    simd::{BATCH_MAX, InstructionSet, MatchJob},
 };
 
-/// Maximum number of keys in a batch.
-const BATCH: usize = 32;
+/// Bytes of blocks that the first cache holds: fewer are not prefetched.
+const CACHED_BYTES: usize = 32 * 1024;
 
 /// The rank of a key that no rule matches. No rule has it.
 const NO_RANK: u64 = u64::MAX;
@@ -159,9 +159,9 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// Key bits above the width of a lane are ignored.
     #[must_use]
     pub fn lookup(&self, key: &[u32; N]) -> Option<BestMatch> {
-        let mut best = [None];
-        self.lookup_batch(std::slice::from_ref(key), &mut best);
-        best[0]
+        let mut rank = [NO_RANK];
+        self.find_ranks::<1>(std::slice::from_ref(key), &mut rank);
+        BestMatch::of_rank(rank[0])
     }
 
     /// Writes the rule that wins for each key.
@@ -173,39 +173,41 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// If `best` is shorter than `keys`.
     pub fn lookup_batch(&self, keys: &[[u32; N]], best: &mut [Option<BestMatch>]) {
         let best = &mut best[..keys.len()];
-        for (keys, best) in keys.chunks(BATCH).zip(best.chunks_mut(BATCH)) {
-            let mut ranks = [NO_RANK; BATCH];
-            let ranks = &mut ranks[..keys.len()];
-            self.find_ranks(keys, ranks);
+        for (keys, best) in keys.chunks(BATCH_MAX).zip(best.chunks_mut(BATCH_MAX)) {
+            let mut ranks = [NO_RANK; BATCH_MAX];
+            self.find_ranks::<BATCH_MAX>(keys, &mut ranks);
             for (best, rank) in best.iter_mut().zip(ranks) {
-                *best = BestMatch::of_rank(*rank);
+                *best = BestMatch::of_rank(rank);
             }
         }
     }
 
-    /// Finds the best ranks of a batch of at most 32 keys.
-    fn find_ranks(&self, keys: &[[u32; N]], ranks: &mut [u64]) {
+    /// Finds the best ranks of a batch of at most `B` keys.
+    fn find_ranks<const B: usize>(&self, keys: &[[u32; N]], ranks: &mut [u64; B]) {
         let mut best = BestRanks { instructions: self.instructions, keys, ranks };
-        let mut positions = [[0; BATCH]; SETS_MAX];
+        let prefetches = B > 1 && self.arena.bytes() > CACHED_BYTES;
+        let mut positions = [[0; B]; SETS_MAX];
         for (set, positions) in self.sets.iter().zip(&mut positions) {
             let positions = &mut positions[..keys.len()];
-            set.find_buckets(keys.iter().copied(), &mut [0; BATCH][..keys.len()], positions);
-            for position in positions {
-                self.arena.prefetch(self.instructions, set.run(*position).first);
+            set.find_buckets(keys, &mut [0; B][..keys.len()], positions);
+            if prefetches {
+                for position in positions {
+                    self.arena.prefetch(self.instructions, set.run(*position).first);
+                }
             }
         }
-        let (mut jobs, mut masks) = ([MatchJob::default(); BATCH], [0; BATCH]);
+        let mut jobs = [MatchJob::default(); B];
         for (at, (set, positions)) in self.sets.iter().zip(&positions).enumerate() {
+            let positions = &positions[..keys.len()];
             let mut count = 0;
             for (key, (position, rank)) in (0..).zip(positions.iter().zip(best.ranks.iter())) {
                 let run = set.run(*position);
+                jobs[count % B] = MatchJob { key, first: run.first, rules: run.rules };
                 // In the first iSet nothing has a rank yet.
-                if at == 0 || self.arena.rank(run.first, 0) < *rank {
-                    jobs[count] = MatchJob { key, first: run.first, rules: u32::from(run.rules) };
-                    count += 1;
-                }
+                let can_win = at == 0 || self.arena.rank(run.first, 0) < *rank;
+                count += usize::from(can_win && run.rules > 0);
             }
-            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+            best.match_jobs(&self.arena, &jobs[..count]);
         }
         self.remainder.find_batch(&mut best);
     }
@@ -305,12 +307,17 @@ fn plan<const N: usize>(
     match settings.capacity {
         BucketCapacity::Fixed => (planner.plan(&partition), partition.bucket_rules),
         BucketCapacity::ByCost => {
-            let plans = CAPACITIES.map(|capacity| {
+            let plans = capacities(rules.len()).map(|capacity| {
                 let plan = planner.plan(&with_capacity(&partition, capacity));
-                (estimate(&plan, rules), plan, capacity.0)
+                let (sets, cost) = cheapest_sets(&plan, widths, rules);
+                (cost, plan, sets, capacity.0)
             });
-            let best = plans.into_iter().min_by_key(|(cost, _, capacity)| (*cost, *capacity));
-            best.map(|(_, plan, capacity)| (plan, capacity)).unwrap_or_default()
+            let best = plans.min_by_key(|(cost, _, _, capacity)| (*cost, *capacity));
+            best.map(|(_, mut plan, sets, capacity)| {
+                plan.truncate(sets);
+                (plan, capacity)
+            })
+            .unwrap_or_default()
         }
     }
 }

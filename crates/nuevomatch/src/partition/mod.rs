@@ -5,6 +5,7 @@
 //! are in one bucket.
 
 mod plan;
+mod radix;
 mod relaxed;
 mod settings;
 

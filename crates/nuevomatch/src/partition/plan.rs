@@ -1,11 +1,12 @@
 //! The choice of iSets: which lane, and which rules in which bucket.
 //!
 //! The largest iSet is taken first, over all lanes, then the largest of the rest. A lane is sorted
-//! once, and only if a bound shows that it can win. Later iSets and other capacities filter the
-//! sorted rules, which takes linear time.
+//! once, and only if a bound shows that it can win. Other capacities share the sorted ranges. Later
+//! iSets sort the few rules that are left.
 
 use super::{
-    relaxed::{LaneCover, cover_sorted},
+    radix::sort_ranges,
+    relaxed::{LaneCover, RangeForest},
     settings::PartitionSettings,
 };
 use crate::schema::lane_max;
@@ -31,19 +32,66 @@ pub(crate) struct IsetPlan {
     pub(crate) left_out: Vec<u32>,
 }
 
+impl IsetPlan {
+    /// Returns the rules that the first iSets do not hold, rising.
+    pub(crate) fn left_out_after(&self, sets: usize) -> Vec<u32> {
+        let mut left_out = self.left_out.clone();
+        for set in &self.sets[sets..] {
+            left_out.extend_from_slice(&set.cover.members);
+        }
+        left_out.sort_unstable();
+        left_out
+    }
+
+    /// Keeps the first iSets alone.
+    pub(crate) fn truncate(&mut self, sets: usize) {
+        if sets < self.sets.len() {
+            self.left_out = self.left_out_after(sets);
+            self.sets.truncate(sets);
+        }
+    }
+}
+
 /// Rules by lane, of which the order in each lane is kept.
 pub(crate) struct IsetPlanner<'a, R> {
     widths: &'a [u8],
     rules: usize,
     /// Returns the range of a rule in a lane.
     range: R,
-    /// The rules in the order of their ranges, for each lane that was needed.
-    sorted: Vec<Option<Vec<(u64, u32)>>>,
+    /// The ranges of all rules, for each lane that was needed.
+    forests: Vec<Option<RangeForest>>,
+    /// The counts of all rules, after the first use.
+    counts: Option<Vec<LaneCounts>>,
+}
+
+/// Counts of rules by their ranges in a lane.
+#[derive(Clone, Debug)]
+struct LaneCounts {
+    /// Number of rules of which the range is not the full one.
+    others: usize,
+    /// Number of rules by their first value, at most 255, if the lane is narrow.
+    starts: Vec<u8>,
+}
+
+impl LaneCounts {
+    /// Returns a bound of the number of rules that a relaxed iSet in the lane can hold.
+    ///
+    /// All rules with the full range are in one bucket, and so are all rules with the same start.
+    fn rules_max(&self, rules: usize, capacity: usize) -> usize {
+        // One rule with the full range makes one bucket of all.
+        let by_range = self.others.max(capacity.min(rules));
+        if self.starts.is_empty() {
+            return by_range;
+        }
+        let by_start = self.starts.iter().map(|count| usize::from(*count).min(capacity));
+        by_range.min(by_start.sum())
+    }
 }
 
 impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
     pub(crate) fn new(widths: &'a [u8], rules: usize, range: R) -> Self {
-        Self { widths, rules, range, sorted: vec![None; widths.len()] }
+        let forests = widths.iter().map(|_| None).collect();
+        Self { widths, rules, range, forests, counts: None }
     }
 
     /// Divides the rules into iSets.
@@ -52,7 +100,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         let mut is_covered = vec![false; self.rules];
         let mut sets = Vec::new();
         while sets.len() < settings.sets_max.min(SETS_MAX) {
-            let (lane, cover) = self.largest_cover(&left_out, &is_covered, settings);
+            let (lane, cover) = self.largest_cover(&left_out, settings);
             if cover.members.len() < settings.rules_min(self.rules) {
                 break;
             }
@@ -67,21 +115,23 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
     fn largest_cover(
         &mut self,
         available: &[u32],
-        is_covered: &[bool],
         settings: &PartitionSettings,
     ) -> (usize, LaneCover) {
         let (capacity, fill) = (settings.bucket_rules, settings.bucket_fill());
-        let bound = |lane| (self.rules_max(available, lane, capacity), lane);
-        let mut bounds: Vec<(usize, usize)> = (0..self.widths.len()).map(bound).collect();
-        bounds.sort_by_key(|(bound, lane)| (std::cmp::Reverse(*bound), *lane));
         let mut largest = (0, LaneCover::default());
-        for (bound, lane) in bounds {
-            if bound <= largest.1.members.len() {
+        for (bound, lane) in self.bounds(available, capacity) {
+            if bound <= largest.1.members.len() || bound < settings.rules_min(self.rules) {
                 break;
             }
-            let sorted = self.sorted(lane).iter().copied();
-            let rest = sorted.filter(|(_, rule)| !is_covered[*rule as usize]);
-            let cover = cover_sorted(rest, available.len(), capacity, fill);
+            let cover = if available.len() == self.rules {
+                let forest = self.forests[lane].take();
+                let mut forest = forest.unwrap_or_else(|| self.forest(available, lane));
+                let cover = forest.cover(capacity, fill);
+                self.forests[lane] = Some(forest);
+                cover
+            } else {
+                self.forest(available, lane).cover(capacity, fill)
+            };
             if cover.members.len() > largest.1.members.len() {
                 largest = (lane, cover);
             }
@@ -89,45 +139,48 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         largest
     }
 
-    /// Returns a bound of the number of rules that a relaxed iSet in a lane can hold.
-    ///
-    /// All rules with the full range are in one bucket, and so are all rules with the same start.
-    fn rules_max(&self, available: &[u32], lane: usize, capacity: usize) -> usize {
-        let width = self.widths[lane];
-        let max = lane_max(width);
-        let counts_starts = width <= COUNTED_BITS_MAX;
-        let mut starts = vec![0_u8; if counts_starts { 1 << width } else { 0 }];
-        let mut others = 0;
-        for &rule in available {
-            let (low, high) = (self.range)(rule, lane);
-            others += usize::from((low, high) != (0, max));
-            if counts_starts {
-                let count = &mut starts[low as usize];
-                *count = count.saturating_add(1);
-            }
+    /// Returns bounds of iSets and their lanes, the largest bounds first.
+    fn bounds(&mut self, available: &[u32], capacity: usize) -> Vec<(usize, usize)> {
+        let is_all = available.len() == self.rules;
+        let known = if is_all { self.counts.take() } else { None };
+        let counts = known.unwrap_or_else(|| self.counts(available));
+        let bound = |counts: &LaneCounts| counts.rules_max(available.len(), capacity);
+        let mut bounds: Vec<(usize, usize)> = counts.iter().map(bound).zip(0..).collect();
+        bounds.sort_by_key(|(bound, lane)| (std::cmp::Reverse(*bound), *lane));
+        if is_all {
+            self.counts = Some(counts);
         }
-        // One rule with the full range makes one bucket of all.
-        let by_range = others.max(capacity.min(available.len()));
-        if counts_starts {
-            let by_start = starts.iter().map(|count| usize::from(*count).min(capacity)).sum();
-            by_range.min(by_start)
-        } else {
-            by_range
-        }
+        bounds
     }
 
-    /// Returns all rules by their ranges in a lane: rising starts, falling ends.
-    fn sorted(&mut self, lane: usize) -> &[(u64, u32)] {
-        let (rules, range) = (self.rules, &self.range);
-        self.sorted[lane].get_or_insert_with(|| {
-            let key = |rule| {
-                let (low, high) = range(rule, lane);
-                (u64::from(low) << 32 | u64::from(!high), rule)
-            };
-            let mut sorted: Vec<(u64, u32)> = (0..).take(rules).map(key).collect();
-            sorted.sort_unstable();
-            sorted
-        })
+    /// Counts rules in all lanes.
+    fn counts(&self, available: &[u32]) -> Vec<LaneCounts> {
+        let empty = |width: &u8| {
+            let counts_starts = *width <= COUNTED_BITS_MAX;
+            LaneCounts { others: 0, starts: vec![0; if counts_starts { 1 << width } else { 0 }] }
+        };
+        let mut counts: Vec<LaneCounts> = self.widths.iter().map(empty).collect();
+        for &rule in available {
+            for (lane, (counts, width)) in counts.iter_mut().zip(self.widths).enumerate() {
+                let (low, high) = (self.range)(rule, lane);
+                counts.others += usize::from((low, high) != (0, lane_max(*width)));
+                if let Some(count) = counts.starts.get_mut(low as usize) {
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+        counts
+    }
+
+    /// Returns the ranges of rules in a lane.
+    fn forest(&self, available: &[u32], lane: usize) -> RangeForest {
+        let key = |rule: &u32| {
+            let (low, high) = (self.range)(*rule, lane);
+            (u64::from(low) << 32 | u64::from(!high), *rule)
+        };
+        let mut sorted: Vec<(u64, u32)> = available.iter().map(key).collect();
+        sort_ranges(&mut sorted);
+        RangeForest::new(sorted.into_iter(), available.len())
     }
 }
 
@@ -139,7 +192,7 @@ mod tests {
         let widths = [width];
         let planner = IsetPlanner::new(&widths, ranges.len(), |rule, _| ranges[rule as usize]);
         let all: Vec<u32> = (0..).take(ranges.len()).collect();
-        planner.rules_max(&all, 0, capacity)
+        planner.counts(&all)[0].rules_max(all.len(), capacity)
     }
 
     #[test]

@@ -30,75 +30,89 @@ struct RangeNode {
     low: u32,
     high: u32,
     /// The rules of the subtree, in the order of ranges.
-    first: usize,
-    end: usize,
+    first: u32,
+    end: u32,
     /// Position of the parent, or of itself.
-    parent: usize,
+    parent: u32,
     /// Sum of `best` of the children.
-    below: usize,
+    below: u32,
     /// True if the subtree is one bucket.
     is_bucket: bool,
 }
 
-/// Returns the largest set of rules in buckets of at most `capacity` rules.
-///
-/// `sorted` are ranges and positions of rules, in the order of rising starts and falling ends. The
-/// start is in the upper half, and the complement of the end in the lower half. Buckets are merged
-/// up to `fill` rules. If a bucket cannot hold all rules, it keeps those at the earliest positions.
-pub(super) fn cover_sorted(
-    sorted: impl Iterator<Item = (u64, u32)>,
-    rules: usize,
-    capacity: usize,
-    fill: usize,
-) -> LaneCover {
-    let (mut nodes, order) = forest(sorted, rules);
-    choose(&mut nodes, capacity);
-    buckets(&nodes, &order, capacity, fill)
+impl RangeNode {
+    /// Returns the number of rules of the subtree.
+    const fn rules(&self) -> usize {
+        (self.end - self.first) as usize
+    }
 }
 
-/// Builds the forest in pre-order, and the rules in the order of its nodes.
-#[expect(clippy::cast_possible_truncation, reason = "a range is two words")]
-fn forest(sorted: impl Iterator<Item = (u64, u32)>, rules: usize) -> (Vec<RangeNode>, Vec<u32>) {
-    let mut nodes: Vec<RangeNode> = Vec::with_capacity(rules);
-    let mut order = Vec::with_capacity(rules);
-    let mut open: Vec<usize> = Vec::new();
-    for (range, rule) in sorted {
-        let (low, high) = ((range >> 32) as u32, !(range as u32));
-        while let Some(closed) = open.pop_if(|node| nodes[*node].high < low) {
-            nodes[closed].end = order.len();
-        }
-        let top = open.last().copied();
-        if let Some(top) = top {
-            let top = &nodes[top];
-            if (top.low, top.high) == (low, high) {
-                order.push(rule);
-                continue;
+/// The distinct ranges of a lane in pre-order, and their rules in this order.
+pub(super) struct RangeForest {
+    nodes: Vec<RangeNode>,
+    order: Vec<u32>,
+}
+
+impl RangeForest {
+    /// Builds the forest of sorted ranges, of `rules` rules at most.
+    ///
+    /// `sorted` are ranges and positions of rules, in the order of rising starts and falling ends.
+    /// The start is in the upper half, and the complement of the end in the lower half.
+    #[expect(clippy::cast_possible_truncation, reason = "a range is two words, rules are numbered")]
+    pub(super) fn new(sorted: impl Iterator<Item = (u64, u32)>, rules: usize) -> Self {
+        let mut nodes: Vec<RangeNode> = Vec::with_capacity(rules);
+        let mut order = Vec::with_capacity(rules);
+        let mut open: Vec<u32> = Vec::new();
+        for (range, rule) in sorted {
+            let (low, high) = ((range >> 32) as u32, !(range as u32));
+            while let Some(closed) = open.pop_if(|node| nodes[*node as usize].high < low) {
+                nodes[closed as usize].end = order.len() as u32;
             }
-            if high > top.high {
-                continue;
+            let top = open.last().copied();
+            if let Some(top) = top {
+                let top = &nodes[top as usize];
+                if (top.low, top.high) == (low, high) {
+                    order.push(rule);
+                    continue;
+                }
+                if high > top.high {
+                    continue;
+                }
             }
+            let (node, first) = (nodes.len() as u32, order.len() as u32);
+            let parent = top.unwrap_or(node);
+            let (end, below, is_bucket) = (first, 0, false);
+            nodes.push(RangeNode { low, high, first, end, parent, below, is_bucket });
+            open.push(node);
+            order.push(rule);
         }
-        let (node, first) = (nodes.len(), order.len());
-        let parent = top.unwrap_or(node);
-        nodes.push(RangeNode { low, high, first, end: first, parent, below: 0, is_bucket: false });
-        open.push(node);
-        order.push(rule);
+        for node in open {
+            nodes[node as usize].end = order.len() as u32;
+        }
+        Self { nodes, order }
     }
-    for node in open {
-        nodes[node].end = order.len();
+
+    /// Returns the largest set of rules in buckets of at most `capacity` rules.
+    ///
+    /// Buckets are merged up to `fill` rules. If a bucket cannot hold all rules, it keeps those at
+    /// the earliest positions.
+    pub(super) fn cover(&mut self, capacity: usize, fill: usize) -> LaneCover {
+        choose(&mut self.nodes, capacity);
+        buckets(&self.nodes, &self.order, capacity, fill)
     }
-    (nodes, order)
 }
 
 /// Decides for each node if its subtree is one bucket.
 ///
 /// Children are after their parents.
+#[expect(clippy::cast_possible_truncation, reason = "a bucket has few rules")]
 fn choose(nodes: &mut [RangeNode], capacity: usize) {
+    nodes.iter_mut().for_each(|node| node.below = 0);
     for at in (0..nodes.len()).rev() {
         let node = &mut nodes[at];
-        let whole = (node.end - node.first).min(capacity);
+        let whole = node.rules().min(capacity) as u32;
         node.is_bucket = whole >= node.below;
-        let (best, parent) = (whole.max(node.below), node.parent);
+        let (best, parent) = (whole.max(node.below), node.parent as usize);
         if parent != at {
             nodes[parent].below += best;
         }
@@ -114,10 +128,10 @@ fn buckets(nodes: &[RangeNode], order: &[u32], capacity: usize, fill: usize) -> 
             continue;
         }
         end = node.end;
-        let rules = (node.end - node.first).min(capacity);
+        let rules = node.rules().min(capacity);
         let first = cover.members.len();
-        cover.members.extend_from_slice(&order[node.first..node.end]);
-        if node.end - node.first > capacity {
+        cover.members.extend_from_slice(&order[node.first as usize..node.end as usize]);
+        if node.rules() > capacity {
             cover.members[first..].sort_unstable();
             cover.members.truncate(first + rules);
         }
@@ -144,7 +158,7 @@ mod tests {
         let key = |(low, high): &(u32, u32)| u64::from(*low) << 32 | u64::from(!*high);
         let mut sorted: Vec<(u64, u32)> = ranges.iter().map(key).zip(0..).collect();
         sorted.sort_unstable();
-        cover_sorted(sorted.into_iter(), ranges.len(), capacity, fill)
+        RangeForest::new(sorted.into_iter(), ranges.len()).cover(capacity, fill)
     }
 
     /// Returns the largest cover by trying every subset of borders between values.

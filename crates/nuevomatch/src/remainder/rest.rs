@@ -11,10 +11,7 @@ use crate::{
 };
 
 /// Rules up to which the remainder is one list.
-const LIST_RULES_MAX: usize = 150;
-
-/// Maximum number of keys in a batch.
-const BATCH: usize = 32;
+pub(crate) const LIST_RULES_MAX: usize = 256;
 
 /// The rules that no iSet holds.
 #[derive(Clone, Debug)]
@@ -28,31 +25,19 @@ pub(crate) struct Remainder<const N: usize> {
 }
 
 /// The best ranks so far of the keys of a batch.
-pub(crate) struct BestRanks<'a, const N: usize> {
+pub(crate) struct BestRanks<'a, const N: usize, const B: usize> {
     pub(crate) instructions: InstructionSet,
     pub(crate) keys: &'a [[u32; N]],
     /// The best rank of each key, the largest number for none.
-    pub(crate) ranks: &'a mut [u64],
+    pub(crate) ranks: &'a mut [u64; B],
 }
 
-impl<const N: usize> BestRanks<'_, N> {
-    /// Compares keys with sorted runs, and keeps the better ranks.
+impl<const N: usize, const B: usize> BestRanks<'_, N, B> {
+    /// Compares keys with sorted runs that are not empty, and keeps the better ranks.
     #[inline]
-    pub(crate) fn match_jobs(
-        &mut self,
-        arena: &RuleArena<N>,
-        jobs: &[MatchJob],
-        masks: &mut [u64],
-    ) {
-        let lines = arena.lines();
-        self.instructions.match_blocks(arena.layout(), lines, self.keys, jobs, masks);
-        for (job, mask) in jobs.iter().zip(masks) {
-            if *mask != 0 {
-                let rank = arena.rank(job.first, mask.trailing_zeros() as usize);
-                let best = &mut self.ranks[job.key as usize];
-                *best = rank.min(*best);
-            }
-        }
+    pub(crate) fn match_jobs(&mut self, arena: &RuleArena<N>, jobs: &[MatchJob]) {
+        let (layout, lines) = (arena.layout(), arena.lines());
+        self.instructions.best_ranks(layout, lines, self.keys, jobs, self.ranks);
     }
 }
 
@@ -152,42 +137,44 @@ impl<const N: usize> Remainder<N> {
         true
     }
 
-    /// Finds better ranks for the keys of a batch of at most 32.
-    pub(crate) fn find_batch(&self, best: &mut BestRanks<'_, N>) {
+    /// Finds better ranks for the keys of a batch of at most `B`.
+    pub(crate) fn find_batch<const B: usize>(&self, best: &mut BestRanks<'_, N, B>) {
         if self.rules == 0 {
             return;
         }
-        let (mut jobs, mut masks) = ([MatchJob::default(); BATCH], [0; BATCH]);
+        let mut jobs = [MatchJob::default(); B];
+        for (job, key) in jobs.iter_mut().zip(0..) {
+            job.key = key;
+        }
+        let mut count = best.keys.len();
         for run in self.list.runs() {
             let first_rank = self.arena.rank(run.first, 0);
-            let mut count = 0;
-            for (key, rank) in (0..).zip(best.ranks.iter()) {
-                let (first, rules) = (run.first, u32::from(run.rules));
-                if first_rank < *rank {
-                    jobs[count] = MatchJob { key, first, rules };
-                    count += 1;
-                }
+            let mut left = 0;
+            // The ranks of later runs are not better: a key that cannot win is done.
+            for at in 0..count {
+                let job = jobs[at];
+                jobs[left] = MatchJob { first: run.first, rules: run.rules, ..job };
+                left += usize::from(first_rank < best.ranks[usize::from(job.key)]);
             }
+            count = left;
             if count == 0 {
-                // The ranks of later runs are not better.
                 break;
             }
-            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+            best.match_jobs(&self.arena, &jobs[..count]);
         }
-        self.find_in_tables(best, &mut jobs, &mut masks);
+        self.find_in_tables(best, &mut jobs);
     }
 
-    fn find_in_tables(
+    fn find_in_tables<const B: usize>(
         &self,
-        best: &mut BestRanks<'_, N>,
-        jobs: &mut [MatchJob; BATCH],
-        masks: &mut [u64; BATCH],
+        best: &mut BestRanks<'_, N, B>,
+        jobs: &mut [MatchJob; B],
     ) {
         let hasher = self.tuples.hasher();
         for table in self.tuples.tables() {
             let mut count = 0;
             let mut can_win = false;
-            let mut lists = [None; BATCH];
+            let mut lists = [None; B];
             for (key, (bits, rank)) in (0..).zip(best.keys.iter().zip(best.ranks.iter())) {
                 if table.best() >= *rank {
                     continue;
@@ -196,7 +183,7 @@ impl<const N: usize> Remainder<N> {
                 let Some(list) = table.find(hasher, bits) else { continue };
                 let Some(run) = list.runs().first() else { continue };
                 self.arena.prefetch(best.instructions, run.first);
-                jobs[count] = MatchJob { key, first: run.first, rules: u32::from(run.rules) };
+                jobs[count] = MatchJob { key, first: run.first, rules: run.rules };
                 lists[count] = Some(list);
                 count += 1;
             }
@@ -204,14 +191,14 @@ impl<const N: usize> Remainder<N> {
                 // Later tables have no better ranks.
                 break;
             }
-            best.match_jobs(&self.arena, &jobs[..count], &mut masks[..count]);
+            best.match_jobs(&self.arena, &jobs[..count]);
             for (job, list) in jobs[..count].iter().zip(lists) {
                 for run in list.map_or(&[][..], RuleList::runs).iter().skip(1) {
-                    if self.arena.rank(run.first, 0) >= best.ranks[job.key as usize] {
+                    if self.arena.rank(run.first, 0) >= best.ranks[usize::from(job.key)] {
                         break;
                     }
-                    let next = MatchJob { first: run.first, rules: u32::from(run.rules), ..*job };
-                    best.match_jobs(&self.arena, &[next], &mut [0]);
+                    let next = MatchJob { first: run.first, rules: run.rules, ..*job };
+                    best.match_jobs(&self.arena, &[next]);
                 }
             }
         }

@@ -206,24 +206,37 @@ impl<const N: usize> TupleTables<N> {
             && list.is_some_and(|list| list.len() >= LIST_RULES)
     }
 
-    /// Returns the tuple of a new table for a rule: fewer bits than the rule fixes.
-    ///
-    /// A lane of up to 16 bits counts as a whole or not at all.
     fn new_tuple(&self, fixed: &[u32; N]) -> [u32; N] {
-        std::array::from_fn(|lane| {
-            let width = u32::from(self.widths[lane]);
-            let max = lane_max(self.widths[lane]);
-            let is_exact = fixed[lane] & max == max;
-            if width <= 16 || is_exact {
-                return if is_exact { max } else { 0 };
-            }
-            let leading = (fixed[lane] << (u32::BITS - width)).leading_ones().min(width);
-            let kept = leading / ROUNDING * ROUNDING;
-            max & !max.checked_shr(kept).unwrap_or(0)
-        })
+        rounded_tuple(&self.widths, fixed)
     }
 
     fn fixed_bits(&self, rule: &PriorityRule<N>) -> [u32; N] {
-        std::array::from_fn(|lane| rule.fixed_bits(lane) & lane_max(self.widths[lane]))
+        fixed_bits(&self.widths, rule)
     }
+}
+
+/// Returns the tuple that a new table for a rule gets.
+pub(crate) fn table_tuple<const N: usize>(widths: &[u8; N], rule: &PriorityRule<N>) -> [u32; N] {
+    rounded_tuple(widths, &fixed_bits(widths, rule))
+}
+
+fn fixed_bits<const N: usize>(widths: &[u8; N], rule: &PriorityRule<N>) -> [u32; N] {
+    std::array::from_fn(|lane| rule.fixed_bits(lane) & lane_max(widths[lane]))
+}
+
+/// Returns the tuple of a new table for a rule: fewer bits than the rule fixes.
+///
+/// A lane of up to 16 bits counts as a whole or not at all.
+fn rounded_tuple<const N: usize>(widths: &[u8; N], fixed: &[u32; N]) -> [u32; N] {
+    std::array::from_fn(|lane| {
+        let width = u32::from(widths[lane]);
+        let max = lane_max(widths[lane]);
+        let is_exact = fixed[lane] & max == max;
+        if width <= 16 || is_exact {
+            return if is_exact { max } else { 0 };
+        }
+        let leading = (fixed[lane] << (u32::BITS - width)).leading_ones().min(width);
+        let kept = leading / ROUNDING * ROUNDING;
+        max & !max.checked_shr(kept).unwrap_or(0)
+    })
 }

@@ -14,16 +14,17 @@ use std::arch::x86_64::{
     _mm_setzero_si128, _mm_srli_si128, _mm_xor_si128, _mm256_and_si256, _mm256_castsi256_ps,
     _mm256_castsi256_si128, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32,
     _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu16, _mm256_max_epu32,
-    _mm256_min_epu16, _mm256_min_epu32, _mm256_movemask_ps, _mm256_set1_epi16, _mm256_set1_epi32,
-    _mm256_setzero_si256, _mm256_srlv_epi32, _mm256_xor_si256,
+    _mm256_min_epu16, _mm256_min_epu32, _mm256_movemask_ps, _mm256_or_si256, _mm256_set1_epi16,
+    _mm256_set1_epi32, _mm256_setzero_si256, _mm256_srli_epi32, _mm256_srlv_epi32, _mm256_sub_epi8,
+    _mm256_sub_epi16, _mm256_subs_epu8, _mm256_subs_epu16, _mm256_xor_si256,
 };
 
 use super::{
     line::{Line, MatchJob},
-    scalar::{for_blocks, step},
+    scalar::{best_rank, for_best, for_blocks, step},
     vector::{Vector, VectorWork},
 };
-use crate::blocks::{BlockLayout, LaneKind, Quarter};
+use crate::blocks::{BlockLayout, FiveTupleBlock, LaneKind, Quarter, five_tuple_rank, packed_key};
 
 /// Proof that the processor has AVX2, FMA and POPCNT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,19 @@ impl Avx2 {
     ) {
         // SAFETY: `self` exists only where `detect` found these features.
         unsafe { match_blocks(layout, lines, keys, jobs, masks) }
+    }
+
+    #[inline]
+    pub(super) fn best_ranks<const N: usize, const B: usize>(
+        self,
+        layout: &BlockLayout<N>,
+        lines: &[Line],
+        keys: &[[u32; N]],
+        jobs: &[MatchJob],
+        ranks: &mut [u64; B],
+    ) {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { best_ranks(layout, lines, keys, jobs, ranks) }
     }
 }
 
@@ -138,41 +152,119 @@ fn match_blocks<const N: usize>(
     masks: &mut [u64],
 ) {
     for_blocks(layout.lines(), lines, keys, jobs, masks, |block, key| {
-        let mut mask = u16::MAX;
-        for (slot, key) in layout.slots().iter().zip(key) {
-            let key = key & slot.max;
-            let (low, high) = (slot.low, slot.high);
+        if let Some(block) = layout.five_tuples(block) {
+            return match_five_tuples(block, &packed_key(key));
+        }
+        match_block(layout, block, key)
+    });
+}
+
+#[target_feature(enable = "avx2,popcnt")]
+fn best_ranks<const N: usize, const B: usize>(
+    layout: &BlockLayout<N>,
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    ranks: &mut [u64; B],
+) {
+    match (layout.is_five_tuple(), layout.lines()) {
+        (true, 6) => best_five_tuples::<N, B, 6>(lines, keys, jobs, ranks),
+        (true, 7) => best_five_tuples::<N, B, 7>(lines, keys, jobs, ranks),
+        _ => for_best(layout.lines(), jobs, ranks, |job| {
+            let block = job.block(lines, layout.lines());
+            let mask = match_block(layout, block, &keys[usize::from(job.key)]);
+            best_rank(layout, block, mask)
+        }),
+    }
+}
+
+/// Finds the best ranks in blocks of `L` lines.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn best_five_tuples<const N: usize, const B: usize, const L: usize>(
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    ranks: &mut [u64; B],
+) {
+    let mut packed = [[0; 4]; B];
+    for (packed, key) in packed.iter_mut().zip(keys) {
+        *packed = packed_key(key);
+    }
+    for_best(L, jobs, ranks, |job| {
+        let block = lines[job.first as usize..].first_chunk::<L>();
+        block.map_or(u64::MAX, |block| {
+            let ranges = block.first_chunk();
+            let key = &packed[usize::from(job.key) % B];
+            let mask = ranges.map_or(0, |block| match_five_tuples(block, key));
+            let rank = five_tuple_rank(block, mask.trailing_zeros() as usize);
+            if mask == 0 { u64::MAX } else { rank }
+        })
+    });
+}
+
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
+    let mut mask = u16::MAX;
+    for (slot, key) in layout.slots().iter().zip(key) {
+        let key = key & slot.max;
+        let (low, high) = (slot.low, slot.high);
+        mask &= match slot.kind {
+            LaneKind::Absent => u16::MAX,
+            LaneKind::Prefix => prefixes(low.line(block), load_quarter(high.quarter(block)), key),
+            LaneKind::Word => words(low.line(block), high.line(block), key),
+            LaneKind::Half => halves(load_half(low.pair(block)), load_half(high.pair(block)), key),
+            LaneKind::Byte => {
+                bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
+            }
+        };
+        if let Some(bits) = slot.mask {
             mask &= match slot.kind {
                 LaneKind::Absent => u16::MAX,
-                LaneKind::Prefix => {
-                    prefixes(low.line(block), load_quarter(high.quarter(block)), key)
+                LaneKind::Prefix | LaneKind::Word => {
+                    masked_words(low.line(block), bits.line(block), key)
                 }
-                LaneKind::Word => words(low.line(block), high.line(block), key),
                 LaneKind::Half => {
-                    halves(load_half(low.pair(block)), load_half(high.pair(block)), key)
+                    masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
                 }
                 LaneKind::Byte => {
-                    bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
+                    let values = load_quarter(low.quarter(block));
+                    masked_bytes(values, load_quarter(bits.quarter(block)), key)
                 }
             };
-            if let Some(bits) = slot.mask {
-                mask &= match slot.kind {
-                    LaneKind::Absent => u16::MAX,
-                    LaneKind::Prefix | LaneKind::Word => {
-                        masked_words(low.line(block), bits.line(block), key)
-                    }
-                    LaneKind::Half => {
-                        masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
-                    }
-                    LaneKind::Byte => {
-                        let values = load_quarter(low.quarter(block));
-                        masked_bytes(values, load_quarter(bits.quarter(block)), key)
-                    }
-                };
-            }
         }
-        mask
-    });
+    }
+    mask
+}
+
+/// Compares a key with a block of 5-tuples, as described in `blocks/five_tuple.rs`.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
+    let halves = block.each_ref().map(Quarter::pairs);
+    match_eight_tuples(&halves, 0, key) | match_eight_tuples(&halves, 1, key) << 8
+}
+
+/// Compares a key with one half of a block of 5-tuples.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn match_eight_tuples(block: &[[&[u32; 8]; 2]; 6], half: usize, key: &[u32; 4]) -> u16 {
+    let [sources, destinations, ports, spans, rest] =
+        std::array::from_fn(|line| load_half(block[line][half]));
+    let [source, destination, key_ports, protocol] =
+        key.each_ref().map(|word| _mm256_set1_epi32(word.cast_signed()));
+    let differ = _mm256_xor_si256(source, sources);
+    let sources = _mm256_srlv_epi32(differ, _mm256_and_si256(rest, _mm256_set1_epi32(0xff)));
+    let differ = _mm256_xor_si256(destination, destinations);
+    let destinations = _mm256_srlv_epi32(differ, _mm256_srli_epi32::<24>(rest));
+    let ports = _mm256_subs_epu16(_mm256_sub_epi16(key_ports, ports), spans);
+    let span = _mm256_srli_epi32::<8>(rest);
+    let protocols = _mm256_subs_epu8(_mm256_sub_epi8(protocol, rest), span);
+    let protocols = _mm256_and_si256(protocols, _mm256_set1_epi32(0xff00));
+    let differ = _mm256_or_si256(sources, destinations);
+    let differ = _mm256_or_si256(differ, _mm256_or_si256(ports, protocols));
+    word_mask(_mm256_cmpeq_epi32(differ, _mm256_setzero_si256()))
 }
 
 /// Compares a key with 16 values of which the lowest `shifts` bits do not count.

@@ -7,22 +7,26 @@
 #![expect(unsafe_code, reason = "loads take pointers, and the features are known at run time")]
 #![expect(clippy::cast_possible_truncation, reason = "kernels compare low bits, return 16 bits")]
 
-use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_cmpge_epu8_mask, _mm_cmple_epu8_mask, _mm_cvttss_si32,
-    _mm_loadu_si128, _mm_set_ss, _mm_set1_epi8, _mm_testn_epi8_mask, _mm_xor_si128,
-    _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask, _mm256_cmple_epu32_mask, _mm256_loadu_si256,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_testn_epi16_mask, _mm256_xor_si256,
-    _mm512_cmpge_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cvtepu8_epi32, _mm512_load_si512,
-    _mm512_loadu_si512, _mm512_set1_epi32, _mm512_srlv_epi32, _mm512_testn_epi32_mask,
-    _mm512_xor_si512,
+use std::arch::{
+    asm,
+    x86_64::{
+        __m128i, __m256i, __m512i, _mm_cmpge_epu8_mask, _mm_cmple_epu8_mask, _mm_cvttss_si32,
+        _mm_loadu_si128, _mm_set_ss, _mm_set1_epi8, _mm_testn_epi8_mask, _mm_xor_si128,
+        _mm256_cmpge_epu16_mask, _mm256_cmple_epu16_mask, _mm256_cmple_epu32_mask,
+        _mm256_loadu_si256, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_testn_epi16_mask,
+        _mm256_xor_si256, _mm512_and_si512, _mm512_cmpge_epu32_mask, _mm512_cmple_epu32_mask,
+        _mm512_cvtepu8_epi32, _mm512_load_si512, _mm512_loadu_si512, _mm512_or_si512,
+        _mm512_set1_epi32, _mm512_srli_epi32, _mm512_srlv_epi32, _mm512_sub_epi8, _mm512_sub_epi16,
+        _mm512_subs_epu8, _mm512_subs_epu16, _mm512_testn_epi32_mask, _mm512_xor_si512,
+    },
 };
 
 use super::{
     line::{Line, MatchJob},
-    scalar::{for_blocks, step},
+    scalar::{best_rank, for_best, for_blocks, step},
     vector::{Vector, VectorWork},
 };
-use crate::blocks::{BlockLayout, FIVE_TUPLE_LINES, LaneKind, Quarter};
+use crate::blocks::{BlockLayout, FiveTupleBlock, LaneKind, five_tuple_rank, packed_key};
 
 /// Proof that the processor has AVX-512 F, BW, DQ and VL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +65,21 @@ impl Avx512 {
         jobs: &[MatchJob],
         masks: &mut [u64],
     ) {
-        if layout.is_five_tuple() {
-            // SAFETY: `self` exists only where `detect` found these features.
-            unsafe { match_five_tuples(layout.lines(), lines, keys, jobs, masks) }
-        } else {
-            // SAFETY: `self` exists only where `detect` found these features.
-            unsafe { match_blocks(layout, lines, keys, jobs, masks) }
-        }
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { match_blocks(layout, lines, keys, jobs, masks) }
+    }
+
+    #[inline]
+    pub(super) fn best_ranks<const N: usize, const B: usize>(
+        self,
+        layout: &BlockLayout<N>,
+        lines: &[Line],
+        keys: &[[u32; N]],
+        jobs: &[MatchJob],
+        ranks: &mut [u64; B],
+    ) {
+        // SAFETY: `self` exists only where `detect` found these features.
+        unsafe { best_ranks(layout, lines, keys, jobs, ranks) }
     }
 }
 
@@ -136,69 +148,133 @@ fn match_blocks<const N: usize>(
     masks: &mut [u64],
 ) {
     for_blocks(layout.lines(), lines, keys, jobs, masks, |block, key| {
-        let mut mask = u16::MAX;
-        for (slot, key) in layout.slots().iter().zip(key) {
-            let key = key & slot.max;
-            let (low, high) = (slot.low, slot.high);
-            mask &= match slot.kind {
-                LaneKind::Absent => u16::MAX,
-                LaneKind::Prefix => {
-                    prefixes(load(low.line(block)), load_quarter(high.quarter(block)), key)
-                }
-                LaneKind::Word => words(load(low.line(block)), load(high.line(block)), key),
-                LaneKind::Half => {
-                    halves(load_half(low.pair(block)), load_half(high.pair(block)), key)
-                }
-                LaneKind::Byte => {
-                    bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
-                }
-            };
-            if let Some(bits) = slot.mask {
-                mask &= match slot.kind {
-                    LaneKind::Absent => u16::MAX,
-                    LaneKind::Prefix | LaneKind::Word => {
-                        masked_words(load(low.line(block)), load(bits.line(block)), key)
-                    }
-                    LaneKind::Half => {
-                        masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
-                    }
-                    LaneKind::Byte => {
-                        let values = load_quarter(low.quarter(block));
-                        masked_bytes(values, load_quarter(bits.quarter(block)), key)
-                    }
-                };
-            }
+        if let Some(block) = layout.five_tuples(block) {
+            return match_five_tuples(block, &packed_key(key));
         }
-        mask
+        match_block(layout, block, key)
     });
 }
 
-/// The kernel for IPv4 5-tuples with prefixes as addresses.
-///
-/// It makes no decisions about the layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-fn match_five_tuples<const N: usize>(
-    block_lines: usize,
+fn best_ranks<const N: usize, const B: usize>(
+    layout: &BlockLayout<N>,
     lines: &[Line],
     keys: &[[u32; N]],
     jobs: &[MatchJob],
-    masks: &mut [u64],
+    ranks: &mut [u64; B],
 ) {
-    for_blocks(block_lines, lines, keys, jobs, masks, |block, key| {
-        let (Some([source, destination, _, ports, more_ports, rest]), Some(key)) =
-            (block.first_chunk::<FIVE_TUPLE_LINES>(), key.first_chunk::<5>())
-        else {
-            return 0;
-        };
-        let [shifts, more_shifts, first, last] = Quarter::all(rest);
-        let [from, to] = Quarter::pairs(ports);
-        let [more_from, more_to] = Quarter::pairs(more_ports);
-        prefixes(load(source), load_quarter(shifts), key[0])
-            & prefixes(load(destination), load_quarter(more_shifts), key[1])
-            & halves(load_half(from), load_half(to), key[2])
-            & halves(load_half(more_from), load_half(more_to), key[3])
-            & bytes(load_quarter(first), load_quarter(last), key[4])
+    match (layout.is_five_tuple(), layout.lines()) {
+        (true, 6) => best_five_tuples::<N, B, 6>(lines, keys, jobs, ranks),
+        (true, 7) => best_five_tuples::<N, B, 7>(lines, keys, jobs, ranks),
+        _ => for_best(layout.lines(), jobs, ranks, |job| {
+            let block = job.block(lines, layout.lines());
+            let mask = match_block(layout, block, &keys[usize::from(job.key)]);
+            best_rank(layout, block, mask)
+        }),
+    }
+}
+
+/// Finds the best ranks in blocks of `L` lines.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn best_five_tuples<const N: usize, const B: usize, const L: usize>(
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    ranks: &mut [u64; B],
+) {
+    let mut packed = [[0; 4]; B];
+    for (packed, key) in packed.iter_mut().zip(keys) {
+        *packed = packed_key(key);
+    }
+    for_best(L, jobs, ranks, |job| {
+        let block = lines[job.first as usize..].first_chunk::<L>();
+        block.map_or(u64::MAX, |block| {
+            let ranges = block.first_chunk();
+            let key = &packed[usize::from(job.key) % B];
+            let mask = ranges.map_or(0, |block| match_five_tuples(block, key));
+            let rank = five_tuple_rank(block, mask.trailing_zeros() as usize);
+            if mask == 0 { u64::MAX } else { rank }
+        })
     });
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
+    let mut mask = u16::MAX;
+    for (slot, key) in layout.slots().iter().zip(key) {
+        let key = key & slot.max;
+        let (low, high) = (slot.low, slot.high);
+        mask &= match slot.kind {
+            LaneKind::Absent => u16::MAX,
+            LaneKind::Prefix => {
+                prefixes(load(low.line(block)), load_quarter(high.quarter(block)), key)
+            }
+            LaneKind::Word => words(load(low.line(block)), load(high.line(block)), key),
+            LaneKind::Half => halves(load_half(low.pair(block)), load_half(high.pair(block)), key),
+            LaneKind::Byte => {
+                bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
+            }
+        };
+        if let Some(bits) = slot.mask {
+            mask &= match slot.kind {
+                LaneKind::Absent => u16::MAX,
+                LaneKind::Prefix | LaneKind::Word => {
+                    masked_words(load(low.line(block)), load(bits.line(block)), key)
+                }
+                LaneKind::Half => {
+                    masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
+                }
+                LaneKind::Byte => {
+                    let values = load_quarter(low.quarter(block));
+                    masked_bytes(values, load_quarter(bits.quarter(block)), key)
+                }
+            };
+        }
+    }
+    mask
+}
+
+/// Compares a key with a block of 5-tuples, as described in `blocks/five_tuple.rs`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
+    let [sources, destinations, ports, spans, rest, _] = block;
+    let rest = load(rest);
+    let [source, destination, key_ports, protocol] =
+        key.each_ref().map(|word| _mm512_set1_epi32(word.cast_signed()));
+    let differ = _mm512_xor_si512(source, load(sources));
+    let sources = shifted(differ, _mm512_and_si512(rest, _mm512_set1_epi32(0xff)));
+    let differ = _mm512_xor_si512(destination, load(destinations));
+    let destinations = shifted(differ, _mm512_srli_epi32::<24>(rest));
+    let ports = _mm512_subs_epu16(_mm512_sub_epi16(key_ports, load(ports)), load(spans));
+    let span = _mm512_srli_epi32::<8>(rest);
+    let protocols = _mm512_subs_epu8(_mm512_sub_epi8(protocol, rest), span);
+    let protocols = _mm512_and_si512(protocols, _mm512_set1_epi32(0xff00));
+    let differ = _mm512_or_si512(sources, destinations);
+    let differ = _mm512_or_si512(differ, _mm512_or_si512(ports, protocols));
+    _mm512_testn_epi32_mask(differ, differ)
+}
+
+/// Shifts each word to the right by its count; counts above 31 give 0.
+///
+/// The compiler turns the intrinsic into a shift and a comparison if it knows a part of the counts.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+fn shifted(words: __m512i, counts: __m512i) -> __m512i {
+    let shifted;
+    // SAFETY: the instruction is a part of AVX-512 F, and reads and writes registers alone.
+    unsafe {
+        asm!(
+            "vpsrlvd {shifted}, {words}, {counts}",
+            shifted = lateout(zmm_reg) shifted,
+            words = in(zmm_reg) words,
+            counts = in(zmm_reg) counts,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    shifted
 }
 
 /// Compares a key with 16 values of which the lowest `shifts` bits do not count.

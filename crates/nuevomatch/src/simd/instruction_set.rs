@@ -85,6 +85,28 @@ impl InstructionSet {
         }
     }
 
+    /// Compares keys with the blocks of their jobs, and keeps the better ranks.
+    ///
+    /// Rules of a job are in the order of ranks. There are at most `B` jobs and keys, each job has
+    /// rules, and the layout has priorities.
+    #[inline]
+    pub(crate) fn best_ranks<const N: usize, const B: usize>(
+        self,
+        layout: &BlockLayout<N>,
+        lines: &[Line],
+        keys: &[[u32; N]],
+        jobs: &[MatchJob],
+        ranks: &mut [u64; B],
+    ) {
+        match self {
+            Self::Scalar => scalar::best_ranks(layout, lines, keys, jobs, ranks),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => avx2.best_ranks(layout, lines, keys, jobs, ranks),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.best_ranks(layout, lines, keys, jobs, ranks),
+        }
+    }
+
     /// Does `work` with these instructions.
     #[inline]
     pub(crate) fn run<W: VectorWork>(self, work: W) {

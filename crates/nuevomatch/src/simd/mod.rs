@@ -15,5 +15,5 @@ mod vector;
 mod tests;
 
 pub(crate) use instruction_set::InstructionSet;
-pub(crate) use line::{BLOCK_RULES, LINE_WORDS, Line, MatchJob};
+pub(crate) use line::{BATCH_MAX, BLOCK_RULES, LINE_WORDS, Line, MatchJob};
 pub(crate) use vector::{ScalarVector, Vector, VectorWork};

@@ -1,10 +1,10 @@
 //! The kernels in plain Rust: the fallback, and the oracle of the others.
 
 use super::line::{BLOCK_RULES, Line, MatchJob};
-use crate::blocks::{BlockLayout, LaneKind};
+use crate::blocks::{BlockLayout, LaneKind, match_five_tuples, packed_key};
 
 /// Rules of a block, as a count of rules.
-const BLOCK: u32 = 16;
+const BLOCK: u16 = 16;
 
 const _: () = assert!(BLOCK as usize == BLOCK_RULES);
 
@@ -38,6 +38,61 @@ pub(super) fn match_blocks<const N: usize>(
     });
 }
 
+pub(super) fn best_ranks<const N: usize, const B: usize>(
+    layout: &BlockLayout<N>,
+    lines: &[Line],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    ranks: &mut [u64; B],
+) {
+    for_best(layout.lines(), jobs, ranks, |job| {
+        let block = job.block(lines, layout.lines());
+        best_rank(layout, block, match_block(layout, block, &keys[usize::from(job.key)]))
+    });
+}
+
+/// Returns the best rank of the rules of a mask, the largest number for none.
+#[inline(always)]
+pub(super) fn best_rank<const N: usize>(layout: &BlockLayout<N>, block: &[Line], mask: u16) -> u64 {
+    let rank = layout.rank(block, mask.trailing_zeros() as usize % BLOCK_RULES);
+    if mask == 0 { u64::MAX } else { rank }
+}
+
+/// Runs all jobs, and keeps the better ranks.
+///
+/// `best_of_block` returns the best rank of a block that matches, or the largest rank.
+/// First all jobs compare their first blocks, then those without a match their second, and so on.
+/// So nothing in the loop branches on a comparison. Unused rules of a block have the largest rank.
+#[inline(always)]
+pub(super) fn for_best<const B: usize>(
+    block_lines: usize,
+    jobs: &[MatchJob],
+    ranks: &mut [u64; B],
+    best_of_block: impl Fn(MatchJob) -> u64,
+) {
+    let mut unmatched = [MatchJob::default(); B];
+    let mut count = 0;
+    for job in jobs {
+        let rank = best_of_block(*job);
+        let best = &mut ranks[usize::from(job.key) % B];
+        *best = rank.min(*best);
+        unmatched[count % B] = job.after_block(block_lines);
+        count += usize::from((rank == u64::MAX) & (job.rules > BLOCK));
+    }
+    while count > 0 {
+        let jobs = count;
+        count = 0;
+        for at in 0..jobs {
+            let job = unmatched[at % B];
+            let rank = best_of_block(job);
+            let best = &mut ranks[usize::from(job.key) % B];
+            *best = rank.min(*best);
+            unmatched[count % B] = job.after_block(block_lines);
+            count += usize::from((rank == u64::MAX) & (job.rules > BLOCK));
+        }
+    }
+}
+
 /// Runs all jobs, with a function that compares one key with one block.
 #[inline(always)]
 pub(super) fn for_blocks<const N: usize>(
@@ -49,7 +104,7 @@ pub(super) fn for_blocks<const N: usize>(
     match_block: impl Fn(&[Line], &[u32; N]) -> u16,
 ) {
     for (job, mask) in jobs.iter().zip(masks) {
-        let key = &keys[job.key as usize];
+        let key = &keys[usize::from(job.key)];
         let (mut found, mut at, mut first) = (0, 0, job.first as usize);
         while at < job.rules {
             let live = (job.rules - at).min(BLOCK);
@@ -63,6 +118,9 @@ pub(super) fn for_blocks<const N: usize>(
 }
 
 fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
+    if let Some(block) = layout.five_tuples(block) {
+        return match_five_tuples(block, packed_key(key));
+    }
     let mut mask = 0;
     for rule in 0..BLOCK_RULES {
         let contains = layout.slots().iter().zip(key).all(|(slot, key)| {

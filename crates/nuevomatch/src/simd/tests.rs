@@ -83,7 +83,36 @@ fn case<const N: usize>(
     })
 }
 
-fn check<const N: usize>(widths: [u8; N], has_priorities: bool, (buckets, keys): &MatchCase<N>) {
+/// The priorities of the rules of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CasePriorities {
+    None,
+    SameAsValue,
+    Any,
+}
+
+fn priorities() -> impl Strategy<Value = CasePriorities> {
+    prop::sample::select(vec![
+        CasePriorities::None,
+        CasePriorities::SameAsValue,
+        CasePriorities::Any,
+    ])
+}
+
+fn check<const N: usize>(
+    widths: [u8; N],
+    priorities: CasePriorities,
+    (buckets, keys): &MatchCase<N>,
+) {
+    let has_priorities = priorities != CasePriorities::None;
+    let mut buckets = buckets.clone();
+    for bucket in &mut buckets {
+        if priorities == CasePriorities::SameAsValue {
+            bucket.iter_mut().for_each(|rule| rule.value = rule.priority);
+        }
+        bucket.sort_by_key(PriorityRule::rank);
+    }
+    let buckets = &buckets;
     let mut demand = LayoutDemand::new(has_priorities);
     buckets.iter().flatten().for_each(|rule| demand.add(rule));
     let mut arena = RuleArena::new(BlockLayout::new(&widths, &demand));
@@ -107,8 +136,8 @@ fn check<const N: usize>(widths: [u8; N], has_priorities: bool, (buckets, keys):
                 std::array::from_fn(|lane| keys[key][lane] & lane_max(widths[lane]));
             let contains = buckets[run].iter().map(|rule| rule.matches(&inside));
             let mask = contains.enumerate().fold(0, |mask, (at, is)| mask | u64::from(is) << at);
-            let (first, rules) = (runs[run].first, u32::from(runs[run].rules));
-            (MatchJob { key: u32::try_from(key).unwrap(), first, rules }, mask)
+            let (first, rules) = (runs[run].first, runs[run].rules);
+            (MatchJob { key: u16::try_from(key).unwrap(), first, rules }, mask)
         })
         .collect();
     let (jobs, expected): (Vec<MatchJob>, Vec<u64>) = jobs.into_iter().unzip();
@@ -116,6 +145,37 @@ fn check<const N: usize>(widths: [u8; N], has_priorities: bool, (buckets, keys):
         let mut masks = vec![u64::MAX; jobs.len()];
         instructions.match_blocks(arena.layout(), arena.lines(), keys, &jobs, &mut masks);
         assert_eq!(masks, expected, "{instructions:?}");
+    }
+    if has_priorities {
+        check_ranks(&arena, buckets, keys, &jobs, &expected);
+    }
+}
+
+/// Compares the best ranks of all kernels with those of the masks.
+fn check_ranks<const N: usize>(
+    arena: &RuleArena<N>,
+    buckets: &[Vec<PriorityRule<N>>],
+    keys: &[[u32; N]],
+    jobs: &[MatchJob],
+    masks: &[u64],
+) {
+    let ranks = jobs.iter().zip(masks).enumerate().map(|(at, (_, mask))| {
+        let rules = &buckets[at % buckets.len()];
+        rules.get(mask.trailing_zeros() as usize).map_or(u64::MAX, PriorityRule::rank)
+    });
+    let mut expected = [u64::MAX; BATCH_MAX];
+    for (job, rank) in jobs.iter().zip(ranks) {
+        let best = &mut expected[usize::from(job.key)];
+        *best = rank.min(*best);
+    }
+    for instructions in InstructionSet::all() {
+        let mut ranks = [u64::MAX; BATCH_MAX];
+        for jobs in jobs.chunk_by(|a, b| a.key == b.key) {
+            let jobs: Vec<MatchJob> = jobs.iter().copied().filter(|job| job.rules > 0).collect();
+            let (layout, lines) = (arena.layout(), arena.lines());
+            instructions.best_ranks(layout, lines, keys, &jobs, &mut ranks);
+        }
+        assert_eq!(ranks, expected, "{instructions:?}");
     }
 }
 
@@ -130,24 +190,24 @@ proptest! {
     #[test]
     fn five_tuples_match_alike(
         case in case(FIVE_TUPLE, [[true, true, false, false, false], NONE]),
-        has_priorities: bool,
+        priorities in priorities(),
     ) {
-        check(FIVE_TUPLE, has_priorities, &case);
+        check(FIVE_TUPLE, priorities, &case);
     }
 
     #[test]
     fn ranges_of_addresses_match_alike(
         case in case(FIVE_TUPLE, [NONE, NONE]),
-        has_priorities: bool,
+        priorities in priorities(),
     ) {
-        check(FIVE_TUPLE, has_priorities, &case);
+        check(FIVE_TUPLE, priorities, &case);
     }
 
     #[test]
     fn all_kinds_of_lanes_match_alike(
         case in case(MIXED, [[true, false, true, false, false, false, false, false], [true; 8]]),
-        has_priorities: bool,
+        priorities in priorities(),
     ) {
-        check(MIXED, has_priorities, &case);
+        check(MIXED, priorities, &case);
     }
 }
