@@ -104,8 +104,8 @@ pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
 /// Largest number of a port on an external NIC without a list of its ports.
 ///
-/// The P4 program has port numbers of nine bits, and 511 drops.
-const EXTERNAL_NUMBER_MAX: u32 = 510;
+/// The P4 program has port numbers of nine bits: 510 is the controller, and 511 drops.
+const EXTERNAL_NUMBER_MAX: u32 = 509;
 
 /// Maximum time that a request waits until a NIC is empty.
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -501,7 +501,7 @@ mod tests {
             has_port(&OffloadOptions { kind, ports, ..OffloadOptions::default() }, number)
         };
         let (external, embedded) = (OffloadKind::P4runtime, OffloadKind::Embedded);
-        assert!(has(external, &[], 510) && !has(external, &[], 511));
+        assert!(has(external, &[], 509) && !has(external, &[], 510));
         assert!(has(external, &[514], 514) && !has(external, &[514], 2));
         assert!(has(embedded, &[], 514) && !has(embedded, &[], NUMBER_MAX + 1));
     }
