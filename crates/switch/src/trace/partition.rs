@@ -132,9 +132,9 @@ impl<'a> PartitionReasons<'a> {
         } else if !both.is_empty() {
             format!("both sides match {both}")
         } else if before.is_empty() {
-            "the tables before match no field that relates sub-traversals".to_owned()
+            "the tables before match no field that relates tables".to_owned()
         } else if after.is_empty() {
-            "the tables after match no field that relates sub-traversals".to_owned()
+            "the tables after match no field that relates tables".to_owned()
         } else {
             "a partition would not raise the score".to_owned()
         }
