@@ -241,7 +241,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     ///
     /// An iSet takes a rule if one of its buckets contains the range of the rule in the lane of the
     /// iSet, and has fewer than 64 rules. Rules that blocks cannot hold are not taken: a range that
-    /// is no prefix in a lane where all rules of the build were prefixes, or that has no values.
+    /// is not a prefix in a lane where all rules of the build were prefixes, or that has no values.
     /// Takes time proportional to the size of a bucket, and allocates only if a bucket grows.
     pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
         let rule = &PriorityRule::from(rule);

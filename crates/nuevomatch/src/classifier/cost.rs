@@ -41,7 +41,7 @@ const LIST_BLOCK: usize = 60;
 /// Cost of a hash table.
 const TABLE: usize = 110;
 
-/// One key in this number has no match.
+/// One key in N has no match.
 const UNMATCHED_ONE_IN: usize = 16;
 
 /// Parts of a share.
@@ -73,7 +73,7 @@ pub(super) fn cheapest_sets<const N: usize>(
         let dropped = plan.sets[count..].iter().map(|set| set.cover.members.len()).sum::<usize>();
         let rest = plan.left_out.len() + dropped;
         let remainder = if rest > LIST_RULES_MAX && dropped > EXAMINED_MAX {
-            // Rules of an iSet are many: it is worth its cost.
+            // An iSet with many rules is worth its cost.
             usize::MAX / 2
         } else {
             remainder_cost(&plan.left_out_after(count), widths, rules)
