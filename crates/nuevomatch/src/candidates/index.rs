@@ -240,8 +240,8 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// Adds a rule in place, and returns whether an iSet took it.
     ///
     /// An iSet takes a rule if one of its buckets contains the range of the rule in the lane of the
-    /// iSet, and has fewer than 64 rules. Rules that blocks cannot hold are not taken: a range that
-    /// is not a prefix in a lane where all rules of the build were prefixes, or that has no values.
+    /// iSet, and has fewer than 64 rules. Rules that blocks cannot hold are not taken. Such a rule has no
+    /// values in a lane, or a range that is not a prefix where the build had only prefixes.
     /// Takes time proportional to the size of a bucket, and allocates only if a bucket grows.
     pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
         let rule = &PriorityRule::from(rule);
