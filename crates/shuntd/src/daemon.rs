@@ -28,7 +28,7 @@ use crate::{
     reload::Reloader,
     rpc,
     run_dir::{ClaimError, RunDir},
-    state_file::{StateFile, StateKeeper},
+    state_file::{Resumed, StateFile, StateKeeper},
     trace_log,
 };
 
@@ -238,17 +238,18 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let run_dir = arguments.run_dir.clone();
     let started = Switch::start(&config, Some(run_dir), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
-    let may_write = match (&saved, &arguments.state) {
+    let Resumed { may_write, loaded } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {
             let resumed = saved.resume(path, &switch, &file.switch()).await;
             resumed.map_err(DaemonError::State)?
         }
-        _ => true,
+        _ => Resumed { may_write: true, loaded: file.switch() },
     };
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
-    let reloader = Arc::new(Reloader::new(arguments.config.clone(), file, Arc::clone(&switch)));
+    let reloader = Reloader::new(arguments.config.clone(), file, loaded, Arc::clone(&switch));
+    let reloader = Arc::new(reloader);
     let methods = DaemonMethods::new(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
     let methods = Arc::new(methods);
     let keeper = arguments.state.as_ref().filter(|_| may_write).map(|path| {

@@ -15,18 +15,37 @@ use crate::{
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
     /// Locked during a reload, so that reloads run one at a time.
-    loaded: Mutex<ConfigFile>,
+    loaded: Mutex<LoadedFile>,
     switch: Arc<Switch>,
 }
 
+/// The last content of the configuration file.
+struct LoadedFile {
+    /// The value of `logging.filter`.
+    filter: String,
+    /// Configuration of the switch without the changes that were refused.
+    ///
+    /// The next reload or start tries them again.
+    config: Config,
+}
+
 impl Reloader {
-    pub(crate) fn new(path: Option<PathBuf>, loaded: ConfigFile, switch: Arc<Switch>) -> Self {
+    /// Creates the reloader of a daemon that has started with `file`.
+    ///
+    /// `config` is the configuration of that file without the changes that were refused.
+    pub(crate) fn new(
+        path: Option<PathBuf>,
+        file: ConfigFile,
+        config: Config,
+        switch: Arc<Switch>,
+    ) -> Self {
+        let loaded = LoadedFile { filter: file.logging.filter, config };
         Self { path, loaded: Mutex::new(loaded), switch }
     }
 
-    /// Returns the configuration that was loaded last.
+    /// Returns the configuration that was loaded last, without the changes that were refused.
     pub(crate) async fn loaded(&self) -> Config {
-        self.loaded.lock().await.switch()
+        self.loaded.lock().await.config.clone()
     }
 
     /// Reads the file again and applies what differs from the last load.
@@ -52,12 +71,14 @@ impl Reloader {
         };
         let mut loaded = self.loaded.lock().await;
         let file = config::read(path).map_err(|error| error.in_one_line())?;
-        let mut report = self.switch.reload(&loaded.switch(), &file.switch()).await;
-        if loaded.logging.filter != file.logging.filter {
+        let config = file.switch();
+        let mut report = self.switch.reload(&loaded.config, &config).await;
+        loaded.config = report.without_refused(&loaded.config, &config);
+        if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;
             report.applied.push(format!("logging.filter={}", file.logging.filter));
+            loaded.filter = file.logging.filter;
         }
-        *loaded = file;
         Ok((text(&report, "the configuration file has not changed\n"), report))
     }
 }

@@ -8,8 +8,9 @@
 //! it is replaced.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, UNIX_EPOCH},
@@ -27,10 +28,18 @@ use crate::reload::Reloader;
 pub(crate) struct StateFile {
     /// State of the switch.
     state: SavedState,
-    /// Configuration file as it was loaded last.
+    /// Configuration file as it was loaded last, without the changes that were refused.
     ///
-    /// A file that was changed since then changes the restored state, as a reload does.
+    /// A file that differs from it changes the restored state, as a reload does.
     loaded: Config,
+}
+
+/// The result of a start with a state file.
+pub(crate) struct Resumed {
+    /// Set if the file may be replaced: nothing of it is missing in the switch or in a copy.
+    pub(crate) may_write: bool,
+    /// Configuration file of this start, without the changes that were refused.
+    pub(crate) loaded: Config,
 }
 
 /// Shortest time between two writes.
@@ -89,8 +98,7 @@ impl StateFile {
     /// Restores the state after a start, and logs the result.
     ///
     /// The switch has started with [`Self::start_config`].
-    /// It also applies the changes of the configuration file since then. Returns whether the file
-    /// may be replaced: nothing of it is missing in the switch or in a copy.
+    /// It also applies the changes of the configuration file since then.
     ///
     /// # Errors
     ///
@@ -100,14 +108,15 @@ impl StateFile {
         path: &Path,
         switch: &Switch,
         file: &Config,
-    ) -> Result<bool, String> {
+    ) -> Result<Resumed, String> {
         let resumed = switch.resume(&self.state, &self.loaded, file).await;
         let [restored, changed] = resumed.map_err(|error| shunt_switch::with_causes(&error))?;
         log_refused(path, &restored);
         log_refused(path, &changed);
         let applied = restored.applied.len() + changed.applied.len();
         info!(changes = applied, "state file {}: restored", path.display());
-        Ok(restored.refused.is_empty() || keep_copy(path))
+        let may_write = restored.refused.is_empty() || keep_copy(path);
+        Ok(Resumed { may_write, loaded: changed.without_refused(&self.loaded, file) })
     }
 }
 
@@ -150,28 +159,79 @@ fn keep_copy(path: &Path) -> bool {
     copied.is_ok()
 }
 
+/// The failed write of a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// The new file is not in place.
+    #[error("{0}; the old file is unchanged")]
+    OldFile(#[source] io::Error),
+    /// The new file is in place, but its name is not on disk yet.
+    #[error(
+        "the new file is in place, but its directory cannot be synced, so a crash of the host may \
+             bring back the old file: {0}"
+    )]
+    NotSynced(#[source] io::Error),
+    /// The file is a device or a pipe, which takes no second attempt.
+    #[error("{0}")]
+    InPlace(#[source] io::Error),
+}
+
 /// Writes a file whole or not at all.
+///
+/// A symbolic link stays, and the file that it names is replaced. The new file has the mode and the
+/// owner of the old one. A device or a pipe is written in place.
 ///
 /// # Errors
 ///
-/// If the system refuses; then the old file is as it was.
-pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+/// If the system refuses; the error names the file that is in place.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), WriteError> {
+    let path = link_end(path).map_err(WriteError::OldFile)?;
+    let old = fs::metadata(&path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
+        let file = File::options().write(true).open(&path);
+        return file
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(WriteError::InPlace);
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = folder.join(name);
-    let written = File::create(&new).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    let replaced = written.and_then(|()| fs::rename(&new, path));
-    if replaced.is_err() {
+    let written = write_new(&new, text, old.as_ref());
+    if let Err(error) = written.and_then(|()| fs::rename(&new, &path)) {
         let _ = fs::remove_file(&new);
-        return replaced;
+        return Err(WriteError::OldFile(error));
     }
     // The new name is on disk when the directory is.
-    File::open(folder)?.sync_all()
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(WriteError::NotSynced)
+}
+
+/// Maximum number of symbolic links in a row, as in Linux.
+const LINKS_MAX: usize = 40;
+
+/// Returns the path behind the symbolic links at `path`; the last file need not exist.
+fn link_end(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(next) = fs::read_link(&path) else { return Ok(path) };
+        // `join` returns an absolute `next` alone.
+        path = path.parent().unwrap_or_else(|| Path::new("")).join(next);
+    }
+    Err(io::Error::other(format!("more than {LINKS_MAX} symbolic links in a row")))
+}
+
+/// Writes the file that replaces `old`, with its mode and owner.
+fn write_new(new: &Path, text: &str, old: Option<&Metadata>) -> io::Result<()> {
+    let mut file = File::create(new)?;
+    if let Some(old) = old {
+        // Only root can give a file away. Then the new file belongs to the writer.
+        let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
+        // After the owner, as a new owner clears bits of the mode.
+        file.set_permissions(old.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// Keeps the state file of a switch up to date.
@@ -220,7 +280,7 @@ impl StateKeeper {
         let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = &written {
             let path = self.path.display();
-            warn!(error, "state file {path}: cannot be written, the old one stays");
+            warn!("state file {path}: not written: {error}");
         }
         written.is_ok()
     }
@@ -228,6 +288,11 @@ impl StateKeeper {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
     use super::*;
 
     #[test]
@@ -243,6 +308,39 @@ mod tests {
         write_whole(&path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link, far] = ["state", "link", "far"].map(|name| folder.path().join(name));
+        symlink("link", &far).unwrap();
+        symlink(&path, &link).unwrap();
+        // The link is written through before and after its file exists.
+        for text in ["one", "two"] {
+            write_whole(&far, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_link(&link).unwrap(), path);
+        symlink("round", folder.path().join("round")).unwrap();
+        let error = write_whole(&folder.path().join("round"), "one").unwrap_err().to_string();
+        assert!(error.contains("symbolic links in a row; the old file is unchanged"), "{error}");
+    }
+
+    #[test]
+    fn the_new_file_has_the_mode_of_the_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        write_whole(&path, "one").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        write_whole(&path, "two").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_device_is_written_in_place() {
+        write_whole(Path::new("/dev/null"), "one").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[test]

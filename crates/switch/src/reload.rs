@@ -27,6 +27,8 @@ pub struct ReloadReport {
     pub refused: Vec<String>,
     /// Keys that differ, and take effect when the switch starts again.
     pub at_restart: Vec<String>,
+    /// The steps behind `refused`.
+    refused_steps: Vec<ReloadStep>,
 }
 
 impl ReloadReport {
@@ -34,6 +36,19 @@ impl ReloadReport {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.applied.is_empty() && self.refused.is_empty() && self.at_restart.is_empty()
+    }
+
+    /// Returns the configuration `after` without the changes that were refused.
+    ///
+    /// `before` and `after` are the configurations of the reload. A later reload from the result
+    /// tries the refused changes again, and no others.
+    #[must_use]
+    pub fn without_refused(&self, before: &Config, after: &Config) -> Config {
+        let mut result = after.clone();
+        for step in &self.refused_steps {
+            step.undo(before, &mut result);
+        }
+        result
     }
 }
 
@@ -65,10 +80,15 @@ pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Confi
     let mut report = ReloadReport { at_restart, ..ReloadReport::default() };
     for step in steps {
         let done = step.description();
-        match step.run(structure).await {
+        match step.clone().run(structure).await {
             Ok(None) => report.applied.push(done),
             Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
-            Err(error) => report.refused.push(format!("{done}: {}", with_causes(&error))),
+            // Only a refused step costs the comparison.
+            Err(_) if step.is_done(&structure.running_config()) => {}
+            Err(error) => {
+                report.refused.push(format!("{done}: {}", with_causes(&error)));
+                report.refused_steps.push(step);
+            }
         }
     }
     report
@@ -82,7 +102,8 @@ pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Confi
 /// `loaded` is the file of the last run, and `file` that of this start.
 pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config {
     let settings = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
-    let [own, old, new] = [saved, loaded, file].map(settings);
+    let [old, new] = with_nic_bridges([loaded, file]);
+    let [own, old, new] = [saved, &old, &new].map(settings);
     let mut resumed = with_saved_keys(&own, &old, &new, setting::KEYS);
     let bridge = |own: &BridgeOptions| {
         let [old, new] =
@@ -100,6 +121,23 @@ pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config 
         nic_bridge.clone_from(&first.name);
     }
     resumed
+}
+
+/// Returns two configurations with the bridge of the NIC, where both leave it to the switch.
+///
+/// The default is the first bridge, so it changes when the file renames that bridge.
+fn with_nic_bridges(configs: [&Config; 2]) -> [Config; 2] {
+    let is_default = configs.iter().all(|config| {
+        let offload = &config.caches.gigaflow.offload;
+        !offload.is_none() && offload.bridge.is_empty() && !config.bridges.is_empty()
+    });
+    configs.map(|config| {
+        let mut config = config.clone();
+        if let Some(first) = config.bridges.first().filter(|_| is_default) {
+            config.caches.gigaflow.offload.bridge.clone_from(&first.name);
+        }
+        config
+    })
 }
 
 /// Returns `new` with the values that `saved` has for unchanged keys.
@@ -151,6 +189,62 @@ impl ReloadStep {
         done.map(|()| None)
     }
 
+    /// Returns whether the switch has the bridge or port to add already, with the same options.
+    ///
+    /// The operator has added it, or an earlier reload.
+    fn is_done(&self, running: &Config) -> bool {
+        match self {
+            Self::AddBridge(bridge) => running
+                .bridges
+                .iter()
+                .any(|own| *bridge == BridgeOptions { ports: Vec::new(), ..own.clone() }),
+            Self::AddPort { bridge, port } => {
+                find_port(running, &port.name).is_some_and(|(place, own)| {
+                    let number = if port.number == 0 { 0 } else { own.number };
+                    place == bridge && *port == PortOptions { number, ..own.clone() }
+                })
+            }
+            Self::RemovePort(_)
+            | Self::RemoveBridge(_)
+            | Self::SetVlans(_)
+            | Self::SetBridge(..)
+            | Self::Set(_) => false,
+        }
+    }
+
+    /// Changes `config`, which has the step, into one without it; `before` is as it was.
+    fn undo(&self, before: &Config, config: &mut Config) {
+        match self {
+            Self::AddBridge(bridge) => config.bridges.retain(|own| own.name != bridge.name),
+            Self::AddPort { port, .. } => {
+                for bridge in &mut config.bridges {
+                    bridge.ports.retain(|own| own.name != port.name);
+                }
+            }
+            Self::RemoveBridge(name) => {
+                config
+                    .bridges
+                    .extend(before.bridges.iter().filter(|own| own.name == *name).cloned());
+            }
+            Self::RemovePort(name) | Self::SetVlans(PortOptions { name, .. }) => {
+                let Some((bridge, port)) = find_port(before, name) else { return };
+                for own in &mut config.bridges {
+                    own.ports.retain(|own| own.name != *name);
+                    if own.name == *bridge {
+                        own.ports.push(port.clone());
+                    }
+                }
+            }
+            Self::SetBridge(name, settings) => {
+                let Some(old) = before.bridges.iter().find(|old| old.name == *name) else { return };
+                if let Some(own) = config.bridges.iter_mut().find(|own| own.name == *name) {
+                    *own = with_keys_of(old, own, settings);
+                }
+            }
+            Self::Set(settings) => *config = with_keys_of(before, config, settings),
+        }
+    }
+
     fn description(&self) -> String {
         match self {
             Self::RemovePort(name) => format!("port {name}: removed"),
@@ -162,6 +256,23 @@ impl ReloadStep {
             Self::Set(settings) => words(settings),
         }
     }
+}
+
+/// Returns a port by its name, with the name of its bridge.
+fn find_port<'a>(config: &'a Config, name: &str) -> Option<(&'a str, &'a PortOptions)> {
+    let ports = |bridge: &'a BridgeOptions| {
+        bridge.ports.iter().map(move |port| (bridge.name.as_str(), port))
+    };
+    config.bridges.iter().flat_map(ports).find(|(_, port)| port.name == name)
+}
+
+/// Returns `new` with the values that `old` has for the keys of `settings`.
+fn with_keys_of<T>(old: &T, new: &T, settings: &[(&'static str, String)]) -> T
+where
+    T: Serialize + DeserializeOwned + Clone,
+{
+    let keys: Vec<_> = settings.iter().map(|(key, _)| *key).collect();
+    with_saved_keys(old, new, new, &keys)
 }
 
 fn borrowed<'a>(settings: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
@@ -178,6 +289,7 @@ fn words(settings: &[(&str, String)]) -> String {
 ///
 /// Removals come first, so that names, numbers and devices are free for what is added.
 fn plan(before: &Config, after: &Config) -> ReloadPlan {
+    let [before, after] = &with_nic_bridges([before, after]);
     let mut plan = ReloadPlan::default();
     let (old, new) = (bridges(before), bridges(after));
     let kept: BTreeSet<&str> = old.keys().copied().filter(|name| new.contains_key(name)).collect();
@@ -312,7 +424,7 @@ fn text(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::{
-        config::{CacheKind, PortType, PortVlanMode},
+        config::{CacheKind, OffloadKind, PortType, PortVlanMode},
         switch::Switch,
     };
 
@@ -388,6 +500,74 @@ mod tests {
         assert_eq!(at_restart, ["bridge br0: mac", "threads.packet"]);
     }
 
+    /// A configuration with a NIC that no key places.
+    fn with_nic(bridges: &[BridgeOptions]) -> Config {
+        let mut config = config(bridges);
+        config.caches.gigaflow.offload.kind = OffloadKind::Embedded;
+        config
+    }
+
+    #[test]
+    fn the_nic_follows_a_renamed_bridge() {
+        let (old, new) = (with_nic(&[bridge("br0", &[])]), with_nic(&[bridge("br1", &[])]));
+        let mut saved = old.clone();
+        saved.caches.gigaflow.offload.bridge = "br0".into();
+        assert_eq!(resumed(&saved, &old, &new).caches.gigaflow.offload.bridge, "br1");
+        assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br0");
+        let set = ReloadStep::Set(vec![("caches.gigaflow.offload.bridge", "br1".into())]);
+        assert_eq!(plan(&old, &new).steps.last(), Some(&set));
+        // A bridge that the operator chose at run time stays.
+        saved.caches.gigaflow.offload.bridge = "br9".into();
+        assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br9");
+    }
+
+    #[test]
+    fn refused_changes_are_not_part_of_the_result() {
+        let mut before = config(&[bridge("br0", &[port("p1"), port("p2")]), bridge("br1", &[])]);
+        before.caches.idle_ms = 7000;
+        let tagged = PortOptions { tag: Some(10), ..port("p2") };
+        let mut after = config(&[bridge("br0", &[tagged, port("p3")]), bridge("br2", &[])]);
+        after.bridges[0].mac_entries = 9;
+        after.threads.packet = 2;
+        let steps = plan(&before, &after).steps;
+        let all = ReloadReport { refused_steps: steps, ..ReloadReport::default() };
+        let mut rest = all.without_refused(&before, &after);
+        // Keys of the next start are in force then.
+        assert_eq!(rest.threads.packet, 2);
+        rest.threads.packet = before.threads.packet;
+        rest.bridges[0].ports.sort_by(|one, two| one.name.cmp(&two.name));
+        assert_eq!(rest, before);
+        assert_eq!(ReloadReport::default().without_refused(&before, &after), after);
+    }
+
+    #[tokio::test]
+    async fn a_refused_change_is_tried_again() {
+        let before = config(&[bridge("br0", &[])]);
+        let switch = Switch::start(&before, None, 1).await.unwrap();
+        switch.add_port("br0", PortOptions { number: 7, ..port("p1") }).await.unwrap();
+        let after =
+            config(&[bridge("br0", &[PortOptions { number: 8, ..port("p1") }, port("p2")])]);
+        let report = switch.reload(&before, &after).await;
+        assert_eq!(report.refused.len(), 1);
+        let base = report.without_refused(&before, &after);
+        switch.remove_port("p1").await.unwrap();
+        let report = switch.reload(&base, &after).await;
+        assert_eq!(report.applied, ["port p1: added to br0"]);
+        assert_eq!(report.without_refused(&base, &after), after);
+    }
+
+    /// An operator adds a port, and then writes it into the file.
+    #[tokio::test]
+    async fn an_equal_port_that_exists_is_not_refused() {
+        let before = config(&[bridge("br0", &[])]);
+        let switch = Switch::start(&before, None, 1).await.unwrap();
+        switch.add_port("br0", port("p1")).await.unwrap();
+        switch.add_bridge(&bridge("br1", &[])).await.unwrap();
+        let after = config(&[bridge("br0", &[port("p1")]), bridge("br1", &[])]);
+        let report = switch.reload(&before, &after).await;
+        assert!(report.is_empty(), "{report:?}");
+    }
+
     #[tokio::test]
     async fn a_reload_changes_a_running_switch() {
         let before = config(&[bridge("br0", &[port("p1")])]);
@@ -423,8 +603,9 @@ mod tests {
     async fn a_refused_step_does_not_prevent_the_others() {
         let before = config(&[bridge("br0", &[])]);
         let switch = Switch::start(&before, None, 1).await.unwrap();
-        switch.add_port("br0", port("p1")).await.unwrap();
-        let after = config(&[bridge("br0", &[port("p1"), port("p2")])]);
+        switch.add_port("br0", PortOptions { number: 7, ..port("p1") }).await.unwrap();
+        let own = PortOptions { number: 8, ..port("p1") };
+        let after = config(&[bridge("br0", &[own, port("p2")])]);
         let report = switch.reload(&before, &after).await;
         assert_eq!(report.applied, ["port p2: added to br0"]);
         let [refused] = report.refused.as_slice() else { panic!("{report:?}") };

@@ -290,6 +290,24 @@ fn a_nic_comes_back_with_its_bridge() {
     host.exit(daemon);
 }
 
+/// The key `bridge` of the NIC is empty, so the first bridge of the file has the NIC.
+#[test]
+fn a_nic_follows_its_renamed_bridge() {
+    let nic = "[caches.gigaflow.offload]\nkind = \"embedded\"\n";
+    let host = Host::new(&format!("{nic}{BRIDGE}{PORT}"));
+    let is_connected = |bridge: &str| {
+        let caches: Value = serde_json::from_str(&host.answer(&["caches", "--json"])).unwrap();
+        caches["nic"]["state"] == "connected" && caches["nic"]["bridge"] == bridge
+    };
+    let daemon = host.start();
+    assert!(until(|| is_connected("br0")), "{}", host.log());
+    host.exit(daemon);
+    host.write(&format!("{nic}{BRIDGE}{PORT}").replace("br0", "br1"));
+    let daemon = host.start();
+    assert!(until(|| is_connected("br1")), "{}", host.answer(&["caches", "--json"]));
+    host.exit(daemon);
+}
+
 #[test]
 fn a_refused_rule_stays_in_a_copy_of_the_file() {
     let host = Host::new(BRIDGE);
@@ -312,6 +330,30 @@ fn a_refused_rule_stays_in_a_copy_of_the_file() {
     assert!(log.contains(copy.to_str().unwrap()), "{log}");
     let saved: Value = serde_json::from_slice(&fs::read(copy).unwrap()).unwrap();
     assert_eq!(saved["state"]["tables"][0]["rules"].as_array().unwrap().len(), 2);
+    host.exit(daemon);
+}
+
+/// The file names a port that the operator has added with another number.
+#[test]
+fn a_refused_change_of_the_file_is_tried_again() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    host.answer(&["add-port", "br0", "p1", "type=null", "number=7"]);
+    host.exit(daemon);
+    host.write(&format!("{BRIDGE}{PORT}number = 8\n"));
+    for starts in 1..=2 {
+        let daemon = host.start();
+        let refused = "refused: port p1: added to br0: port p1 exists already";
+        assert_eq!(host.log().matches(refused).count(), starts, "{}", host.log());
+        let answer = host.answer(&["reload"]);
+        assert!(answer.contains(refused), "{answer}");
+        host.exit(daemon);
+    }
+    let daemon = host.start();
+    host.answer(&["del-port", "p1"]);
+    host.exit(daemon);
+    let daemon = host.start();
+    assert!(host.answer(&["show"]).contains("port 8 p1"));
     host.exit(daemon);
 }
 

@@ -19,6 +19,7 @@ use crate::{
     nic::NicSlot,
     openflow::events::{ControlEvent, SocketsToClose},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
+    saved_state::config_in_force,
     threads::data_plane::DataPlane,
 };
 
@@ -56,6 +57,12 @@ impl Structure {
     /// Returns the attacher, to open and close ports that exist.
     pub(crate) const fn ports(&self) -> &PortAttacher {
         &self.ports
+    }
+
+    /// Returns the configuration in force.
+    pub(crate) fn running_config(&self) -> Config {
+        let settings = self.config.lock().clone();
+        config_in_force(&settings, &self.bridges.lock())
     }
 
     /// Changes several settings at once, or none if one value is refused.
