@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use shunt_classifier::{
-    Classifier, Linear, TupleSpace, Version,
+    Classifier, Linear, Priority, Rank, TupleSpace, Version,
     testing::workload::{self, Priorities, RankedRules},
 };
 use shunt_flow::FlowMask;
@@ -88,6 +88,38 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Replacement of a rule by one of equal match and priority, in a match with some priorities.
+///
+/// The table reclaims after many replacements, as the switch does.
+fn replacements(criterion: &mut Criterion) {
+    let (matching, _) = workload::rules(1, 1, Priorities::Random).remove(0);
+    let priority = |number| Priority::new(u16::try_from(number).unwrap_or(u16::MAX));
+    let mut group = criterion.benchmark_group("tuple_space/replace");
+    group.throughput(Throughput::Elements(1));
+    for (priorities, retired_max) in [(1, 1024), (200, 1024), (200, 16_384)] {
+        let mut table = TupleSpace::new(1);
+        let rank = |age: u64| Rank { priority: priority(age % priorities), age };
+        let mut age = 0_u64;
+        group.bench_function(format!("{priorities}_priorities/{retired_max}_retired"), |bencher| {
+            bencher.iter(|| {
+                let (old, new) = (age.checked_sub(priorities), rank(age));
+                let (now, next) = (Version::new(age), Version::new(age + 1));
+                let found = table.find_exact(black_box(&matching), new.priority, now).copied();
+                assert_eq!(found, old);
+                if let Some(old) = old {
+                    table.remove(&matching, rank(old), next);
+                }
+                table.insert(matching.clone(), new, next, age);
+                if age.is_multiple_of(retired_max) {
+                    table.reclaim(next);
+                }
+                age += 1;
+            });
+        });
+    }
+    group.finish();
+}
+
 /// The searches of a flow-mod before it changes a table, for rules that exist.
 fn questions(criterion: &mut Criterion) {
     let rules = workload::rules(100_000, 600, Priorities::Random);
@@ -110,5 +142,5 @@ fn questions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, lookups, changes, questions);
+criterion_group!(benches, lookups, changes, replacements, questions);
 criterion_main!(benches);

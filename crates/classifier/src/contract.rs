@@ -80,6 +80,8 @@ pub trait Classifier<R> {
     fn reclaim(&mut self, oldest: Version);
 
     /// Returns the rule with exactly this match and priority (OpenFlow's strict match).
+    ///
+    /// Flow-mods replace such a rule, so there is one at most. Of several it is the newest.
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R>;
 
     /// Returns the highest-ranking rule that `version` sees and that matches `key`.

@@ -68,7 +68,7 @@ impl<R: Clone> Classifier<R> for Linear<R> {
         let same = |listed: &&ListedRule<R>| {
             listed.rank.priority == priority && listed.matching == *matching
         };
-        self.visible(version).filter(same).max_by_key(|listed| listed.rank).map(|l| &l.rule)
+        self.visible(version).filter(same).min_by_key(|listed| listed.rank).map(|l| &l.rule)
     }
 
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R> {

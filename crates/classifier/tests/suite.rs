@@ -141,7 +141,7 @@ fn a_strict_find_compares_mask_value_and_priority(table: &mut impl Classifier<u3
     let find = |matching: &Match, priority, version| {
         table.find_exact(matching, Priority::new(priority), version).copied()
     };
-    assert_eq!(find(&matching, 5, V[1]), Some(1));
+    assert_eq!(find(&matching, 5, V[1]), Some(2), "the newest");
     assert_eq!(find(&matching, 6, V[1]), Some(3));
     assert_eq!(find(&matching, 7, V[1]), None);
     assert_eq!(find(&matching, 5, V[0]), None);

@@ -31,6 +31,9 @@ pub(super) struct RuleSubtable<R> {
 }
 
 /// The rules of one value, the highest rank first; never empty.
+///
+/// Among rules of one priority the newest is the last, and among revisions of one rank too. Removed
+/// rules stay until they are reclaimed, so a rule that is replaced again and again has many of them.
 #[derive(Clone, Debug)]
 pub(super) struct RuleChain<R> {
     hash: u64,
@@ -165,7 +168,7 @@ impl<R> RuleSubtable<R> {
 
     /// Ends the lifetime of the rule with this value and rank.
     ///
-    /// Returns the rule, and the hash with which [`Self::take_retired`] finds it.
+    /// Returns the rule, and the hash with which [`Self::reclaim`] finds it.
     pub(super) fn end(
         &mut self,
         matching: &Match,
@@ -176,41 +179,36 @@ impl<R> RuleSubtable<R> {
         let hash = hashing.hash(&self.words, &matching.key());
         let same = |chain: &RuleChain<R>| chain.hash == hash && chain.value() == matching.value();
         let chain = self.chains.find_mut(hash, same)?;
-        let is_meant = |stored: &&mut SubtableRule<R>| {
-            stored.rank == rank && stored.lifetime.removed().is_none()
-        };
-        let stored = chain.rules.iter_mut().find(is_meant)?;
+        let stored = chain.newest_mut(rank).filter(|own| own.lifetime.removed().is_none())?;
         stored.lifetime.end(Some(removed));
         Some((&stored.rule, hash))
     }
 
-    /// Removes one rule with this hash that no version from `oldest` on sees.
-    /// Does nothing if there is none.
+    /// Removes all rules with this hash that no version from `oldest` on sees.
     ///
-    /// Returns its value, if it was the last rule with it.
-    pub(super) fn take_retired(
+    /// Returns the number of these rules, and the values that no rule has any more.
+    pub(super) fn reclaim(
         &mut self,
         hash: u64,
         oldest: Version,
         hashing: &Hashing,
-    ) -> Option<Option<FlowKey>> {
-        let retired = |chain: &RuleChain<R>| {
-            chain.rules.iter().position(|stored| stored.lifetime.is_over(oldest))
-        };
-        let has_ended = |chain: &RuleChain<R>| chain.hash == hash && retired(chain).is_some();
-        let mut entry = self.chains.find_entry(hash, has_ended).ok()?;
-        let position = retired(entry.get())?;
-        let stored = entry.get_mut().rules.remove(position);
-        let is_last = entry.get().rules.is_empty();
-        if is_last {
-            entry.remove();
+    ) -> (usize, Vec<FlowKey>) {
+        let is_over = |stored: &SubtableRule<R>| stored.lifetime.is_over(oldest);
+        let has_ended =
+            |chain: &RuleChain<R>| chain.hash == hash && chain.rules.iter().any(is_over);
+        let (mut count, mut values) = (0, Vec::new());
+        while let Ok(mut entry) = self.chains.find_entry(hash, has_ended) {
+            let rules = &mut entry.get_mut().rules;
+            let ended: Vec<_> = rules.extract_if(.., |stored| is_over(stored)).collect();
+            if rules.is_empty() {
+                entry.remove();
+                values.extend(ended.first().map(|stored| stored.matching.key()));
+            }
+            count += ended.len();
+            ended.iter().for_each(|stored| self.forget_rank(stored.rank));
         }
-        self.forget_rank(stored.rank);
-        Some(is_last.then(|| {
-            let key = stored.matching.key();
-            self.forget_value(&key, hashing);
-            key
-        }))
+        values.iter().for_each(|key| self.forget_value(key, hashing));
+        (count, values)
     }
 
     /// Frees the hash table once there are no rules.
@@ -249,8 +247,24 @@ impl<R> RuleChain<R> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
     }
 
+    /// Returns the newest rule of a priority that a version sees.
+    ///
+    /// Takes O(log n) steps for the newest version.
+    pub(super) fn find(&self, priority: Priority, version: Version) -> Option<&SubtableRule<R>> {
+        let end = self.rules.partition_point(|stored| stored.rank.priority >= priority);
+        let newest_first = self.rules[..end].iter().rev();
+        let mut own = newest_first.take_while(|stored| stored.rank.priority == priority);
+        own.find(|stored| stored.lifetime.is_visible(version))
+    }
+
+    /// Returns the newest revision of a rank.
+    fn newest_mut(&mut self, rank: Rank) -> Option<&mut SubtableRule<R>> {
+        let end = self.rules.partition_point(|stored| stored.rank >= rank);
+        self.rules[..end].last_mut().filter(|stored| stored.rank == rank)
+    }
+
     fn insert(&mut self, stored: SubtableRule<R>) {
-        let position = self.rules.partition_point(|other| other.rank > stored.rank);
+        let position = self.rules.partition_point(|other| other.rank >= stored.rank);
         self.rules.insert(position, stored);
     }
 }

@@ -146,21 +146,20 @@ impl<R> TupleSpace<R> {
         self.order.partition_point(|slot| (slot.rank_max, slot.subtable) > (rank_max, id))
     }
 
-    fn reclaim_one(&mut self, retired: RetiredRule, oldest: Version) {
-        let subtable = &mut self.subtables[retired.subtable];
+    /// Reclaims the rules of a subtable with one hash; returns their number.
+    fn reclaim_chain(&mut self, id: SubtableId, hash: u64, oldest: Version) -> usize {
+        let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
-        let Some(last_key) = subtable.take_retired(retired.hash, oldest, &self.hashing) else {
-            debug_assert!(false, "a rule that has ended is held until it is reclaimed");
-            return;
-        };
-        if let Some(key) = last_key {
+        let (count, values) = subtable.reclaim(hash, oldest, &self.hashing);
+        for key in values {
             self.addresses.remove(&key, subtable.prefix_lengths());
             if let Some(gate) = subtable.gate() {
                 self.gates.remove(gate, &key, &self.hashing);
             }
         }
-        self.rules_count -= 1;
-        self.update_order(retired.subtable, earlier);
+        self.rules_count -= count;
+        self.update_order(id, earlier);
+        count
     }
 }
 
@@ -189,18 +188,25 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
     }
 
     fn reclaim(&mut self, oldest: Version) {
+        let mut chains = Vec::new();
         while let Some(Reverse(retired)) = self.retired.peek().copied()
             && retired.removed <= oldest
         {
             self.retired.pop();
-            self.reclaim_one(retired, oldest);
+            chains.push((retired.subtable, retired.hash));
         }
+        let retired = chains.len();
+        // One pass through a chain removes all its rules.
+        chains.sort_unstable();
+        chains.dedup();
+        let chains = chains.into_iter();
+        let count: usize = chains.map(|(id, hash)| self.reclaim_chain(id, hash, oldest)).sum();
+        debug_assert_eq!(count, retired, "a rule that has ended is held until it is reclaimed");
     }
 
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {
         let chain = self.subtable_of(matching)?.chain(&matching.key(), &self.hashing)?;
-        let mut rules = chain.visible(version).filter(|stored| stored.rank.priority == priority);
-        rules.next().map(|stored| &stored.rule)
+        chain.find(priority, version).map(|stored| &stored.rule)
     }
 
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R> {
