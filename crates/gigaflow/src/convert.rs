@@ -46,10 +46,12 @@ pub fn rule_of(
     next: Next,
     masks: &mut HeaderMasks,
 ) -> LtmRule {
+    let length = u16::try_from(traversal.visits.len());
+    debug_assert!(length.is_ok(), "translations have a limit of a few thousand lookups");
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
-        length: u16::try_from(traversal.visits.len()).unwrap_or(u16::MAX),
+        length: length.unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,
         next,

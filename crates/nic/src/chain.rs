@@ -263,10 +263,10 @@ impl NicChain {
     pub fn walk(&self, key: &FlowKey, walk: &mut NicWalk) -> NicVerdict {
         walk.slots.clear();
         let (mut tag, mut is_rewritten, mut last_stage) = (self.start, false, 0);
-        let punt = |reason, tag: Tag, last_stage| NicVerdict::Punt {
-            reason,
-            miss_tag: u16::try_from(tag.number()).unwrap_or(u16::MAX),
-            last_stage,
+        let punt = |reason, tag: Tag, last_stage| {
+            let miss_tag = u16::try_from(tag.number());
+            debug_assert!(miss_tag.is_ok(), "the program has tags of 16 bits: {tag:?}");
+            NicVerdict::Punt { reason, miss_tag: miss_tag.unwrap_or(u16::MAX), last_stage }
         };
         for (number, stage) in (1..).zip(&self.stages) {
             let now = if is_rewritten { &walk.key } else { key };

@@ -93,7 +93,7 @@ pub use meters::meter::{
     MeterVerdict, raise_drop_precedence,
 };
 pub use packet_count::PacketTotals;
-pub use pipeline::{Change, Pipeline};
+pub use pipeline::{Change, Crediting, Pipeline};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use tables::{
     flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use shunt_classifier::Version;
 
 use crate::{
@@ -65,6 +65,12 @@ pub struct Pipeline {
     learn_status: LearnStatus,
     /// Rules that may expire earlier than their queued deadline.
     lowered: Mutex<Vec<Arc<Rule>>>,
+}
+
+/// The tables, locked to credit hits: see [`Pipeline::crediting`].
+pub struct Crediting<'a> {
+    bridges: RwLockReadGuard<'a, VersionedBridges>,
+    lowered: &'a Mutex<Vec<Arc<Rule>>>,
 }
 
 /// State that one change leaves to the next.
@@ -320,13 +326,14 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Returns whether packets can cause learn requests.
+    /// Returns whether packets that arrive on a bridge can cause learn requests.
     ///
-    /// True from the first rule or bucket that learns. Before that, the order of packets of
+    /// True while the bridge has a rule or a bucket that learns, in a version that a thread may
+    /// use. With patch ports, those of all bridges count. Otherwise the order of packets of
     /// different flows does not matter.
     #[must_use]
-    pub fn learns(&self) -> bool {
-        self.learn_status.learns()
+    pub fn learns(&self, bridge: BridgeId) -> bool {
+        self.learn_status.learns(bridge)
     }
 
     /// Returns the number of learn requests that were refused.
@@ -394,6 +401,7 @@ impl Pipeline {
         self.oldest.fetch_max(oldest.number(), Ordering::Relaxed);
         bridges.values_mut().for_each(|bridge| bridge.reclaim(oldest));
         bridges.retain(|_, bridge| !bridge.is_gone());
+        self.learn_status.reclaim(oldest);
     }
 
     /// Returns whether the state that `version` sees is still complete.
@@ -421,26 +429,16 @@ impl Pipeline {
         self.bridges.read().get(&id).map_or_else(Vec::new, VersionedBridge::table_stats)
     }
 
-    /// Credits hits of a traversal to its rules, tables and groups.
-    ///
-    /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
-    /// (law 7).
+    /// Does [`Crediting::credit`] for one traversal.
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
-        let bridges = self.bridges.read();
-        for visit in traversal.lookups() {
-            if let Some(rule) = &visit.rule {
-                rule.stats.credit(packets, bytes, used);
-            }
-            if let Some(bridge) = bridges.get(&visit.bridge) {
-                bridge.credit(visit.table, packets, visit.rule.is_some());
-            }
-        }
-        for hit in &traversal.group_hits {
-            hit.credit(packets, bytes);
-        }
-        for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {
-            self.lowered.lock().push(Arc::clone(lowered));
-        }
+        self.crediting().credit(traversal, packets, bytes, used);
+    }
+
+    /// Locks the tables to credit the hits of several traversals.
+    ///
+    /// Changes of the tables wait until the result is dropped.
+    pub fn crediting(&self) -> Crediting<'_> {
+        Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
     }
 
     fn users<K: Ord>(
@@ -532,6 +530,29 @@ impl Pipeline {
         self.learn_status.follow(&deltas, &self.bridges, version);
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
+    }
+}
+
+impl Crediting<'_> {
+    /// Credits hits of a traversal to its rules, tables and groups.
+    ///
+    /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
+    /// (law 7).
+    pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
+        for visit in traversal.lookups() {
+            if let Some(rule) = &visit.rule {
+                rule.stats.credit(packets, bytes, used);
+            }
+            if let Some(bridge) = self.bridges.get(&visit.bridge) {
+                bridge.credit(visit.table, packets, visit.rule.is_some());
+            }
+        }
+        for hit in &traversal.group_hits {
+            hit.credit(packets, bytes);
+        }
+        for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {
+            self.lowered.lock().push(Arc::clone(lowered));
+        }
     }
 }
 

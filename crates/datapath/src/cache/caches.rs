@@ -275,9 +275,14 @@ impl Caches {
     ///
     /// Returns whether there was one.
     pub(crate) fn reclaim_some(&mut self, pipeline: &Pipeline) -> bool {
+        // Most dead entries have no hits to credit.
+        let mut tables = None;
         for count in 0..RECLAIMS_PER_ITERATION {
             let Some(reclaimed) = self.reclaim() else { return count > 0 };
-            reclaimed.apply_credit(pipeline);
+            if let Some(credit) = reclaimed.credit {
+                let tables = tables.get_or_insert_with(|| pipeline.crediting());
+                credit.apply(tables, &reclaimed.traversal);
+            }
         }
         true
     }

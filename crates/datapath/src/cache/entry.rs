@@ -18,7 +18,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal};
+use shunt_pipeline::{
+    Crediting, DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal,
+};
 
 use super::repair_queue::RepairQueue;
 
@@ -476,8 +478,8 @@ impl Entries {
 
 impl Credit {
     /// Credits the rules of a traversal.
-    pub fn apply(self, pipeline: &Pipeline, traversal: &Traversal) {
-        pipeline.credit(traversal, self.packets, self.bytes, self.used);
+    pub fn apply(self, tables: &Crediting<'_>, traversal: &Traversal) {
+        tables.credit(traversal, self.packets, self.bytes, self.used);
     }
 }
 
@@ -485,7 +487,7 @@ impl Reclaimed {
     /// Credits the last hits of the entry to its rules.
     pub fn apply_credit(&self, pipeline: &Pipeline) {
         if let Some(credit) = self.credit {
-            credit.apply(pipeline, &self.traversal);
+            credit.apply(&pipeline.crediting(), &self.traversal);
         }
     }
 }

@@ -294,14 +294,14 @@ impl PacketThread {
 
     /// Counts the hits of a burst, and decides the next step for each packet.
     ///
-    /// The translation of a miss may send a learn request, and so may the recirculation of a hit. If the
-    /// pipeline has learn actions, the packets behind such a packet must wait. Otherwise hits overtake
-    /// misses, except those of their own flow.
+    /// The translation of a miss may send a learn request, and so may the recirculation of a hit. If
+    /// packets of the bridge can learn, the packets behind such a packet must wait. Otherwise hits
+    /// overtake misses, except those of their own flow.
     fn decide(&mut self, input: usize, count: usize) {
         let RxBatch { packets, keys, hits, dispositions, missed, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
-        let is_ordered = self.pipeline.learns();
-        let waiting = &self.rx_ports.list[input].waiting;
+        let RxPort { bridge, waiting, .. } = &self.rx_ports.list[input];
+        let is_ordered = self.pipeline.learns(*bridge);
         let mut waits = is_ordered && !waiting.is_empty();
         missed.count = 0;
         // Set while a hit may belong to a flow with a packet that waits.

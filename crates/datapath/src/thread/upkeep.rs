@@ -33,6 +33,9 @@ struct EntryDump {
 const CREDITS_PER_ITERATION: usize = 64;
 const CREDITS_PER_IDLE_ITERATION: usize = 512;
 
+/// Number of entries credited while the tables are locked.
+const CREDITS_PER_HOLD: usize = 64;
+
 /// Maximum number of slots checked for expiry in an iteration, busy or idle.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
 const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
@@ -78,8 +81,14 @@ impl UpkeepJobs {
         let limit = if is_idle { CREDITS_PER_IDLE_ITERATION } else { CREDITS_PER_ITERATION };
         let entries = owner.entries_mut();
         let count = entries.dirty().min(limit);
-        for _ in 0..count {
-            entries.credit_one(|traversal, credit| credit.apply(pipeline, traversal));
+        let mut left = count;
+        while left > 0 {
+            // Changes of the tables wait for one batch at most.
+            let (tables, batch) = (pipeline.crediting(), left.min(CREDITS_PER_HOLD));
+            for _ in 0..batch {
+                entries.credit_one(|traversal, credit| credit.apply(&tables, traversal));
+            }
+            left -= batch;
         }
         let replied = self.reply_to_pulls(count);
         count > 0 || replied

@@ -1,28 +1,84 @@
-//! The state of learning: can packets learn, and how many requests were refused?
+//! The state of learning: can packets of a bridge learn, and how many requests were refused?
+//!
+//! A bridge has *sources* of learning: its rules and groups that learn. A packet may leave its bridge
+//! through a patch port. So packets of a bridge with patch ports can learn while any bridge has a source.
+//!
+//! Threads may translate by earlier versions. So a source that a version removes counts until every
+//! thread has adopted that version ([`LearnStatus::reclaim`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
 use crate::{
     action::Action,
-    bridges::bridge::VersionedBridges,
-    versions::delta::{Delta, Object},
+    bridges::{
+        bridge::{VersionedBridge, VersionedBridges},
+        port::PortKind,
+    },
+    id::{BridgeId, GroupId, RuleId},
+    versions::delta::{Delta, Object, RuleChange},
 };
 
 /// The state of learning of a daemon, which any thread reads.
-#[derive(Default)]
 pub(crate) struct LearnStatus {
-    learns: AtomicBool,
+    /// One bit for each bridge; set while its packets can learn.
+    learning: Box<[AtomicU64]>,
+    sources: Mutex<LearnSources>,
     refused_count: AtomicU64,
 }
 
+/// Number of bridges in a word of [`LearnStatus::learning`].
+const WORD: usize = u64::BITS as usize;
+
+/// The sources of all bridges.
+#[derive(Default)]
+struct LearnSources {
+    /// Sources of the newest version.
+    newest: BTreeSet<LearnSource>,
+    /// Sources that a version has removed, oldest version first.
+    removed: Vec<(Version, LearnSource)>,
+    /// Number of sources, removed ones included.
+    counts: BTreeMap<BridgeId, SourceCounts>,
+}
+
+/// Something by which packets of a bridge can learn.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LearnSource {
+    Rule(BridgeId, RuleId),
+    Group(BridgeId, GroupId),
+    /// The patch ports of a bridge, all together: the source is in another bridge.
+    Patches(BridgeId),
+}
+
+/// Number of sources of a bridge.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct SourceCounts {
+    own: usize,
+    patches: usize,
+}
+
+impl Default for LearnStatus {
+    fn default() -> Self {
+        let words = (usize::from(u16::MAX) + 1) / WORD;
+        Self {
+            learning: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            sources: Mutex::default(),
+            refused_count: AtomicU64::new(0),
+        }
+    }
+}
+
 impl LearnStatus {
-    /// Returns whether packets can cause learn requests.
-    pub(crate) fn learns(&self) -> bool {
-        self.learns.load(Ordering::Relaxed)
+    /// Returns whether packets of a bridge can cause learn requests.
+    pub(crate) fn learns(&self, bridge: BridgeId) -> bool {
+        let (word, bit) = position(bridge);
+        self.learning[word].load(Ordering::Relaxed) & bit != 0
     }
 
     /// Returns the number of learn requests that were refused.
@@ -36,34 +92,153 @@ impl LearnStatus {
     }
 
     /// Follows the deltas of a version that is about to be published.
-    ///
-    /// Packets can learn from the first rule or bucket that learns.
     pub(crate) fn follow(
         &self,
         deltas: &[Delta],
         bridges: &RwLock<VersionedBridges>,
         version: Version,
     ) {
-        if deltas.iter().any(|delta| is_learner(delta, bridges, version)) {
+        let mut sources = self.sources.lock();
+        let mut is_changed = false;
+        for delta in deltas {
+            is_changed |= match delta {
+                Delta::Rule(delta) => {
+                    let source = LearnSource::Rule(delta.rule.bridge, delta.rule.id);
+                    let is_there = !matches!(delta.change, RuleChange::Removed(_));
+                    let learns = is_there && delta.rule.instructions.any(may_learn);
+                    sources.set(source, learns, version)
+                }
+                Delta::Changed(object) => sources.follow_object(*object, &bridges.read(), version),
+            };
+        }
+        if is_changed {
+            self.publish(&sources);
+        }
+    }
+
+    /// Forgets the sources that no version from `oldest` on has.
+    pub(crate) fn reclaim(&self, oldest: Version) {
+        let mut sources = self.sources.lock();
+        if sources.reclaim(oldest) {
+            self.publish(&sources);
+        }
+    }
+
+    fn publish(&self, sources: &LearnSources) {
+        let learns_anywhere = sources.counts.values().any(|counts| counts.own > 0);
+        for (bridge, counts) in &sources.counts {
+            let learns = counts.own > 0 || learns_anywhere && counts.patches > 0;
+            let (word, bit) = position(*bridge);
             // Relaxed: a thread that adopts the version has it from the thread that published it.
-            self.learns.store(true, Ordering::Relaxed);
+            if learns {
+                self.learning[word].fetch_or(bit, Ordering::Relaxed);
+            } else {
+                self.learning[word].fetch_and(!bit, Ordering::Relaxed);
+            }
         }
     }
 }
 
-/// Returns whether the delta adds or changes a rule or a group that learns.
-fn is_learner(delta: &Delta, bridges: &RwLock<VersionedBridges>, version: Version) -> bool {
-    match delta {
-        Delta::Rule(delta) => delta.rule.instructions.any(may_learn),
-        Delta::Changed(Object::Group(bridge, group)) => {
-            let bridges = bridges.read();
-            let found = bridges.get(bridge).and_then(|own| own.groups.find(*group, version));
-            let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
-            // Of the learning actions a bucket runs outputs alone, and these are in no clone.
-            buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
+impl LearnSources {
+    /// Adds or removes a source; returns whether a first or last source of a bridge changed.
+    fn set(&mut self, source: LearnSource, is_source: bool, version: Version) -> bool {
+        if is_source {
+            return self.newest.insert(source) && self.count(source, 1);
         }
-        Delta::Changed(_) => false,
+        // Most rules are no sources.
+        if !self.newest.is_empty() && self.newest.remove(&source) {
+            self.removed.push((version, source));
+        }
+        false
     }
+
+    fn follow_object(
+        &mut self,
+        object: Object,
+        bridges: &VersionedBridges,
+        version: Version,
+    ) -> bool {
+        let find = |id: BridgeId| bridges.get(&id);
+        match object {
+            Object::Group(bridge, group) => {
+                let learns = find(bridge).is_some_and(|own| has_learner(own, group, version));
+                self.set(LearnSource::Group(bridge, group), learns, version)
+            }
+            Object::Ports(bridge) => {
+                let is_patched = find(bridge).is_some_and(|own| has_patch(own, version));
+                self.set(LearnSource::Patches(bridge), is_patched, version)
+            }
+            Object::Bridge(bridge) => {
+                let exists = find(bridge).is_some_and(|own| own.settings(version).is_some());
+                if !exists {
+                    self.remove_bridge(bridge, version);
+                }
+                false
+            }
+            Object::Port(..)
+            | Object::PortFilters(_)
+            | Object::Meter(..)
+            | Object::Mac(..)
+            | Object::Live(_)
+            | Object::Learned(..) => false,
+        }
+    }
+
+    /// Removes the groups of a bridge that has ended, which no delta names.
+    fn remove_bridge(&mut self, bridge: BridgeId, version: Version) {
+        let groups = self.newest.extract_if(
+            ..,
+            |source| matches!(source, LearnSource::Group(own, _) if *own == bridge),
+        );
+        self.removed.extend(groups.map(|source| (version, source)));
+    }
+
+    /// Forgets removed sources; returns whether a last source of a bridge is forgotten.
+    fn reclaim(&mut self, oldest: Version) -> bool {
+        let end = self.removed.partition_point(|(version, _)| *version <= oldest);
+        let forgotten: Vec<_> = self.removed.drain(..end).collect();
+        forgotten.into_iter().fold(false, |changed, (_, source)| self.count(source, -1) | changed)
+    }
+
+    /// Counts a source in or out; returns whether its bridge has its first or has lost its last.
+    fn count(&mut self, source: LearnSource, by: isize) -> bool {
+        let counts = self.counts.entry(source.bridge()).or_default();
+        let count = match source {
+            LearnSource::Rule(..) | LearnSource::Group(..) => &mut counts.own,
+            LearnSource::Patches(_) => &mut counts.patches,
+        };
+        let before = *count;
+        *count = before.saturating_add_signed(by);
+        debug_assert!(before != *count, "each source is counted out once");
+        before == 0 || *count == 0
+    }
+}
+
+impl LearnSource {
+    const fn bridge(self) -> BridgeId {
+        match self {
+            Self::Rule(bridge, _) | Self::Group(bridge, _) | Self::Patches(bridge) => bridge,
+        }
+    }
+}
+
+/// Returns the word and the bit of a bridge.
+fn position(bridge: BridgeId) -> (usize, u64) {
+    let number = usize::from(bridge.number());
+    (number / WORD, 1 << (number % WORD))
+}
+
+/// Returns whether the group has a bucket that learns.
+fn has_learner(bridge: &VersionedBridge, group: GroupId, version: Version) -> bool {
+    let found = bridge.groups.find(group, version);
+    let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
+    // Of the learning actions a bucket runs outputs alone, and these are in no clone.
+    buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
+}
+
+fn has_patch(bridge: &VersionedBridge, version: Version) -> bool {
+    let ports = bridge.ports(version).into_iter().flat_map(|table| table.ports().iter());
+    ports.into_iter().any(|port| matches!(port.kind, PortKind::Patch { .. }))
 }
 
 /// Returns whether packets may learn by an action.

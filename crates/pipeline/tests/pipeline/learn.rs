@@ -5,9 +5,9 @@ use std::time::Duration;
 use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_pipeline::{
-    Action, BundleAction, BundleAlgorithm, Change, Cookie, FlowMod, FlowModCommand, GroupKind,
-    HashFields, LearnAction, LearnSource, LearnSpec, LearnTarget, Learning, RuleFilter, Subfield,
-    TableId, Time, Traversal,
+    Action, BridgeId, BridgeSettings, BundleAction, BundleAlgorithm, Change, Cookie, FlowMod,
+    FlowModCommand, GroupKind, HashFields, LearnAction, LearnSource, LearnSpec, LearnTarget,
+    Learning, PortInfo, PortKind, RuleFilter, Subfield, TableId, Time, Traversal,
 };
 
 use crate::{
@@ -344,9 +344,9 @@ fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
 fn packet_order_matters_once_a_rule_learns() {
     let learns = |request: shunt_pipeline::Modification| {
         let switch = Switch::new(&["actions=output:1"]);
-        assert!(!switch.pipeline.learns());
+        assert!(!switch.pipeline.learns(BRIDGE));
         switch.make([request]);
-        switch.pipeline.learns()
+        switch.pipeline.learns(BRIDGE)
     };
     let of_group = |actions| learns(add_group(1, GroupKind::All, vec![bucket(actions)]));
     assert!(of_group(vec![output(2), NORMAL]));
@@ -368,6 +368,39 @@ fn packet_order_matters_once_a_rule_learns() {
         assert!(of_rule(Action::Clone([learner.clone()].into())), "{learner:?}");
     }
     assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));
+}
+
+/// Hits wait behind misses only where packets can learn.
+#[test]
+fn packet_order_matters_while_its_bridge_learns() {
+    let switch = Switch::new(&["actions=output:1"]);
+    let (pipeline, other) = (&switch.pipeline, BridgeId::new(900));
+    pipeline.add_bridge(other, BridgeSettings::default());
+    let learns = || [BRIDGE, other].map(|bridge| pipeline.learns(bridge));
+    switch.apply(&[rule("tcp,actions=output:2", &[NORMAL])]);
+    assert_eq!(learns(), [true, false]);
+    let patch = PortKind::Patch { bridge: BRIDGE, port: PortNo::new(1) };
+    let ports = vec![PortInfo::new(PortNo::new(7), patch)];
+    pipeline.set_ports(other, ports).expect("a bridge");
+    assert_eq!(learns(), [true, true]);
+    let with_both = pipeline.version();
+    switch.send(FlowModCommand::Delete, "tcp").expect("legal");
+    // A thread may still have the version before.
+    pipeline.reclaim(with_both);
+    assert_eq!(learns(), [true, true]);
+    pipeline.reclaim(pipeline.version());
+    assert_eq!(learns(), [false, false]);
+    // A group ends with its bridge.
+    let buckets = || vec![bucket(vec![NORMAL])];
+    switch.make([add_group(1, GroupKind::All, buckets())]);
+    assert_eq!(learns(), [true, true]);
+    switch.make([delete_group(1)]);
+    switch.make([add_group(2, GroupKind::All, buckets())]);
+    pipeline.reclaim(pipeline.version());
+    assert_eq!(learns(), [true, true]);
+    pipeline.remove_bridge(BRIDGE);
+    pipeline.reclaim(pipeline.version());
+    assert_eq!(learns(), [false, false]);
 }
 
 #[test]

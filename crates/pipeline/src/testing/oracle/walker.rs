@@ -28,13 +28,18 @@ impl World {
     #[must_use]
     pub fn translate(&self, key: &FlowKey) -> PacketEffects {
         let mut walker = Walker::new(self, key);
-        let Some(bridge) = walker.bridge else { return walker.effects(Err(no_bridge())) };
-        let port = self.port(bridge, key.in_port());
-        if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
-            return walker.effects(Ok(()));
-        }
-        let result = walker.copy(Walker::walk);
+        let result = walker.receive(key);
         walker.effects(result)
+    }
+
+    /// Does [`Self::translate`], but gives up after some table lookups.
+    ///
+    /// Recirculated copies of one packet may need a million lookups.
+    #[must_use]
+    pub fn translate_within(&self, key: &FlowKey, lookups_max: usize) -> Option<PacketEffects> {
+        let mut walker = Walker { lookups_left: lookups_max, ..Walker::new(self, key) };
+        let result = walker.receive(key);
+        (walker.lookups_left > 0).then(|| walker.effects(result))
     }
 
     /// Returns the results of a packet from a packet-out.
@@ -68,6 +73,8 @@ pub(super) struct Walker<'w> {
     pub(super) halves: Halves,
     pub(super) depth: u16,
     resubmits: u16,
+    /// Table lookups until the oracle gives up, for all copies together.
+    lookups_left: usize,
     pub(super) has_exited: bool,
     takes_table: bool,
     pub(super) role: Role,
@@ -96,6 +103,7 @@ impl<'w> Walker<'w> {
             halves: Halves::new(Packet::new(key).frame().len(), world.parsed_max),
             depth: 0,
             resubmits: 0,
+            lookups_left: usize::MAX,
             has_exited: false,
             takes_table: false,
             role: Role::NONE,
@@ -113,6 +121,16 @@ impl<'w> Walker<'w> {
 
     pub(super) fn port(&self, number: PortNo) -> Option<&'w PortInfo> {
         self.world.port(self.id(), number)
+    }
+
+    /// Runs a packet that arrived on a port.
+    fn receive(&mut self, key: &FlowKey) -> Result<(), TraversalError> {
+        let bridge = self.bridge.ok_or_else(no_bridge)?;
+        let port = self.world.port(bridge, key.in_port());
+        if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
+            return Ok(());
+        }
+        self.copy(Self::walk)
     }
 
     fn walk(&mut self) -> Result<(), TraversalError> {
@@ -193,6 +211,10 @@ impl<'w> Walker<'w> {
         table: TableId,
         port: Option<PortNo>,
     ) -> Result<Option<Arc<Rule>>, TraversalError> {
+        if self.lookups_left == 0 {
+            return Err(TraversalError::TooManyResubmits(4096));
+        }
+        self.lookups_left -= 1;
         let mut key = self.packet.key();
         if let Some(port) = port {
             key.set_in_port(port);
