@@ -189,7 +189,10 @@ impl Host for BridgeHost {
 
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
         let now = self.now();
-        self.plane.publisher().change(|pipeline| pipeline.modify(self.bridge, mods, now))
+        let modify = |pipeline: &Pipeline| pipeline.modify(self.bridge, mods, now);
+        let version = self.plane.publisher().change(modify)?;
+        self.bridges.reclaim_if_many(self.plane.version());
+        Ok(version)
     }
 
     fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {

@@ -114,6 +114,15 @@ impl Bridges {
         self.lock().reclaim(oldest);
     }
 
+    /// Does [`Self::reclaim`] if many rules have been removed or modified.
+    ///
+    /// Controllers that change the same rules again and again do not wait for the upkeep.
+    pub(crate) fn reclaim_if_many(&self, oldest: Version) {
+        if self.publisher.take_retired() {
+            self.reclaim(oldest);
+        }
+    }
+
     /// Returns the tables' view of a port.
     pub(crate) fn port_info(&self, bridge: BridgeId, number: PortNo) -> Option<PortInfo> {
         let ports = self.publisher.pipeline().ports(bridge)?;

@@ -30,6 +30,9 @@ use crate::{
 /// Pause before a full queue is tried again.
 pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
+/// Number of retired rules after which a change reclaims them, and not the periodic upkeep.
+const RETIRED_MAX: u64 = 1024;
+
 /// Makes versions, one at a time.
 pub(crate) struct Publisher {
     pipeline: Arc<Pipeline>,
@@ -40,14 +43,16 @@ pub(crate) struct Publisher {
     learned: AtomicU64,
     /// Number of changes that waited because the queue was full.
     delayed: AtomicU64,
+    /// Number of rules removed or modified since [`Self::take_retired`] returned true.
+    retired: AtomicU64,
     clock: DaemonClock,
 }
 
 impl Publisher {
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
-        let [learned, delayed] = [const { AtomicU64::new(0) }; 2];
-        Self { pipeline, changes, removals, learned, delayed, clock }
+        let [learned, delayed, retired] = [const { AtomicU64::new(0) }; 3];
+        Self { pipeline, changes, removals, learned, delayed, retired, clock }
     }
 
     /// Returns the tables.
@@ -105,12 +110,26 @@ impl Publisher {
         self.delayed.load(Ordering::Relaxed)
     }
 
+    /// Returns whether many retired rules have collected since it last returned true.
+    ///
+    /// Tables keep retired rules until they are reclaimed, and changes of the same match become
+    /// slower with their number.
+    pub(crate) fn take_retired(&self) -> bool {
+        let has_many = self.retired.load(Ordering::Relaxed) >= RETIRED_MAX;
+        if has_many {
+            self.retired.store(0, Ordering::Relaxed);
+        }
+        has_many
+    }
+
     /// Sends a change to the eviction thread.
     ///
     /// The queue holds thousands of versions. A caller that exceeds it waits, and so do all other
     /// callers, since versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
+        let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;
+        self.retired.fetch_add(retired, Ordering::Relaxed);
         let refused = changes.send_learned(learned);
         if refused.is_err() {
             self.delayed.fetch_add(1, Ordering::Relaxed);
@@ -159,6 +178,14 @@ pub(crate) fn log_rules(pipeline: &Pipeline, change: &Change, cause: &str) {
         let rule = format_rule(rule, RuleFormat { ports: &NoPortNames, stats_at: None });
         debug!("bridge {bridge}: rule {what} ({cause}): {rule}");
     }
+}
+
+/// Returns whether a delta retires a rule or its revision.
+const fn retires(delta: &Delta) -> bool {
+    matches!(
+        delta,
+        Delta::Rule(RuleDelta { change: RuleChange::Removed(_) | RuleChange::Modified(_), .. })
+    )
 }
 
 /// Returns the removed rules that have the flag `send_flow_removed`.
