@@ -204,6 +204,8 @@ pub struct ThreadCounters {
     pub learned_entries: Counter,
     /// Trainings of the learned index that are done.
     pub trainings: Counter,
+    /// 1 if the trainer thread has panicked, else 0.
+    pub trainer_lost: Counter,
     /// Subtables of the megaflow cache probed, summed over packets.
     pub probes: Counter,
     /// Masks in the wildcard cache.

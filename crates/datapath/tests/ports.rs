@@ -260,7 +260,7 @@ fn a_name_that_no_device_can_have_is_refused() {
     for device in ["", "sixteen-bytes-xx", "a/b", "a b", "a:b", "tap%d", ".", ".."] {
         for spec in [
             PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() },
-            PortSpec::AfPacket { device: device.to_owned(), mtu: None },
+            PortSpec::AfPacket { device: device.to_owned(), mtu: None, rx_slots: None },
         ] {
             assert!(matches!(open(&spec, 0), Err(PortError::BadName { .. })), "{device:?}");
         }

@@ -94,7 +94,9 @@ impl FromStr for PortArgument {
         let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
         let spec = match what.split_once(':') {
             None if what == "null" => PortSpec::Null,
-            None if !what.is_empty() => PortSpec::AfPacket { device: what.to_owned(), mtu: None },
+            None if !what.is_empty() => {
+                PortSpec::AfPacket { device: what.to_owned(), mtu: None, rx_slots: None }
+            }
             Some(("tap", device)) if !device.is_empty() => {
                 PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() }
             }
@@ -190,7 +192,8 @@ mod tests {
     #[test]
     fn ports_are_written_as_their_help_says() {
         let parse = |text: &str| text.parse::<PortArgument>().map(|port| (port.number, port.spec));
-        let device = |name: &str| PortSpec::AfPacket { device: name.to_owned(), mtu: None };
+        let device =
+            |name: &str| PortSpec::AfPacket { device: name.to_owned(), mtu: None, rx_slots: None };
         assert_eq!(parse("1=eth0"), Ok((1, device("eth0"))));
         assert_eq!(parse("2=null"), Ok((2, PortSpec::Null)));
         assert_eq!(

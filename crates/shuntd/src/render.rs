@@ -183,6 +183,9 @@ pub(crate) fn threads(threads: &Value) -> String {
             "offload thread" => {
                 "set caches.gigaflow.offload.kind to none and then to its old value"
             }
+            _ if name.starts_with("trainer of") => {
+                "masks are searched one by one; restart the daemon to use the learned index again"
+            }
             _ => "restart the daemon",
         };
         format!(
@@ -388,6 +391,11 @@ eviction thread: panicked; restart the daemon
         let (one, two) = ("packet thread 0", "packet thread 1");
         let both = json!([thread(one, "running"), thread(two, "panicked")]);
         assert_eq!(threads(&both), "packet thread 1: panicked; restart the daemon\n");
+        let trainer =
+            json!([thread(one, "running"), thread("trainer of packet thread 0", "panicked")]);
+        let advice =
+            "masks are searched one by one; restart the daemon to use the learned index again";
+        assert_eq!(threads(&trainer), format!("trainer of packet thread 0: panicked; {advice}\n"));
         let end = json!([thread(one, "stopped"), thread("eviction thread", "panicked")]);
         assert_eq!(threads(&end), "eviction thread: panicked; restart the daemon\n");
         assert_eq!(threads(&json!([thread(one, "running")])), "");

@@ -16,6 +16,7 @@ const PORT_KEYS: &[&str] = &[
     "number",
     "device",
     "mtu",
+    "rx_slots",
     "rx",
     "tx",
     "repeat",
@@ -31,6 +32,7 @@ const EXAMPLES: &[&str] = &[
     "number=7",
     "device=eth1",
     "mtu=9000",
+    "rx_slots=4096",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -70,6 +72,10 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
             "mtu" => {
                 let wrong = |_| format!("mtu={value}: an MTU is a number of bytes, 68 to 65535");
                 port.mtu = value.parse().map_err(wrong)?;
+            }
+            "rx_slots" => {
+                let wrong = |_| format!("rx_slots={value}: a receive ring has 32 to 16384 slots");
+                port.rx_slots = value.parse().map_err(wrong)?;
             }
             "rx" => port.rx = value.into(),
             "tx" => port.tx = value.into(),

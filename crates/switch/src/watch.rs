@@ -130,6 +130,12 @@ async fn check_threads(control: &ControlPlane) {
     if stopped.offload {
         control.nic.lose_agent(stopped.vital.is_some());
     }
+    for thread in &stopped.trainers {
+        error!(
+            "trainer of packet thread {thread}: panicked; the thread searches masks one by one, \
+             restart the switch to use the learned index again"
+        );
+    }
     if let Some(thread) = stopped.vital {
         error!("{thread}: panicked; all packet threads stop, restart the switch");
     } else {

@@ -244,7 +244,7 @@ impl WildcardIndex for MegaflowIndex {
             };
             work = self.megaflows.find_burst(burst.keys, &mut missing, is_hit);
         }
-        missing.places().for_each(|position| hits[position].clear());
+        missing.positions().for_each(|position| hits[position].clear());
         self.tally.count(asked.without(self.signature_hits).len(), missing.len(), work);
         // A lookup by signature costs about as much as a probe.
         work.cost() + if uses_signatures { asked.len() } else { 0 }
@@ -319,6 +319,7 @@ impl WildcardIndex for MegaflowIndex {
         counters.learned.misses.set(self.tally.learned.misses);
         counters.learned_entries.set(self.megaflows.learned().len() as u64);
         counters.trainings.set(self.megaflows.learned().trainings());
+        counters.trainer_lost.set(self.megaflows.learned().has_lost_trainer().into());
         counters.signature.hits.set(self.tally.signature.hits);
         counters.signature.misses.set(self.tally.signature.misses);
         counters.signature.inserts.set(self.tally.signature.inserts);

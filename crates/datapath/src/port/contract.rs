@@ -103,6 +103,13 @@ pub struct RxReport {
     pub exhausted: bool,
 }
 
+impl RxLoss {
+    /// Returns the reason why the pool has no buffer for a frame of `length` bytes.
+    pub(crate) const fn without_buffer(length: usize) -> Self {
+        if length > Pool::LARGE { Self::Refused } else { Self::NoBuffer }
+    }
+}
+
 impl RxReport {
     /// Notes a refused frame.
     pub(crate) const fn refuse(&mut self, reason: RxLoss) {

@@ -30,6 +30,9 @@ pub enum PortSpec {
         device: String,
         /// The MTU to set, in bytes; `None`: the one that it has.
         mtu: Option<u32>,
+        /// Number of slots of the receive ring of each packet thread; `None`: 1 MiB of short slots,
+        /// or 16 MiB of long ones.
+        rx_slots: Option<u32>,
     },
     /// A TAP device, created if it does not exist.
     Tap {
@@ -69,7 +72,9 @@ pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
         PortSpec::Pcap { rx, tx, repeat } => {
             Box::new(Pcap::open(rx.as_deref(), tx.as_deref(), *repeat, seed)?)
         }
-        PortSpec::AfPacket { device, mtu } => Box::new(AfPacket::open(device, *mtu)?),
+        PortSpec::AfPacket { device, mtu, rx_slots } => {
+            Box::new(AfPacket::open(device, *mtu, *rx_slots)?)
+        }
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings)?),
     })
 }

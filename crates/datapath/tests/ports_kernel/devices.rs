@@ -7,17 +7,14 @@ use shunt_datapath::{
     port::{PortSpec, open, tap::TapSettings},
 };
 
-use crate::{in_namespace, ip, packet_port, tap_port};
+use crate::{close, in_namespace, ip, packet_port, run_ip, tap_port};
 
 const MAC: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
 
 /// Returns an attribute of a device in the namespace of this thread.
 fn attribute(device: &str, name: &str) -> String {
-    let shown = std::process::Command::new("ip")
-        .args(["-o", "link", "show", device])
-        .output()
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let shown = shown.unwrap_or_default();
+    let output = run_ip(&format!("-o link show {device}"));
+    let shown = String::from_utf8_lossy(&output.stdout);
     let mut words = shown.split_whitespace().skip_while(|word| *word != name);
     words.nth(1).unwrap_or_default().to_owned()
 }
@@ -34,7 +31,7 @@ fn a_tap_gets_its_address_and_mtu() {
         assert_eq!(port.mac(), MAC);
         assert_eq!(attribute("t0", "link/ether"), "02:11:22:33:44:55");
         assert_eq!(attribute("t0", "mtu"), "9000");
-        drop(port);
+        close(port);
         assert_eq!(attribute("t0", "mtu"), "", "it is gone");
     });
 }
@@ -43,12 +40,12 @@ fn a_tap_gets_its_address_and_mtu() {
 fn a_persistent_tap_stays_until_it_is_removed() {
     in_namespace(|| {
         let settings = TapSettings { persistent: true, ..TapSettings::default() };
-        drop(tap_with(settings).unwrap());
+        close(tap_with(settings).unwrap());
         ip("link set t0 address 02:00:00:00:00:07");
         let port = tap_with(settings).unwrap();
         assert_eq!(port.mac(), [2, 0, 0, 0, 0, 7], "the device is the same");
         port.remove_device().unwrap();
-        drop(port);
+        close(port);
         assert_eq!(attribute("t0", "mtu"), "");
     });
 }
@@ -57,11 +54,11 @@ fn a_persistent_tap_stays_until_it_is_removed() {
 fn the_mtu_of_a_device_is_set() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
-        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1400) };
+        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1400), rx_slots: None };
         let port = open(&spec, 0).unwrap();
         assert_eq!(attribute("a0", "mtu"), "1400");
-        drop(port);
-        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1) };
+        close(port);
+        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: Some(1), rx_slots: None };
         let Err(error) = open(&spec, 0) else { panic!("an MTU of one byte was accepted") };
         assert_eq!(error.to_string(), "cannot set the MTU of a0");
     });
@@ -72,17 +69,19 @@ fn a_device_has_one_switch() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         let first = packet_port("a0");
-        let again = || open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None }, 0);
+        let again =
+            || open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None }, 0);
         let Err(error) = again() else { panic!("two ports have one device") };
         let process = std::process::id();
         let expected = format!("a0 belongs to another shuntd (process {process})");
         assert!(error.to_string().starts_with(&expected), "{error}");
         // A new name does not free the device.
         ip("link set a0 name a1");
-        let renamed = open(&PortSpec::AfPacket { device: "a1".to_owned(), mtu: None }, 0);
+        let renamed =
+            open(&PortSpec::AfPacket { device: "a1".to_owned(), mtu: None, rx_slots: None }, 0);
         assert!(matches!(renamed, Err(PortError::Claimed { .. })));
         ip("link set a1 name a0");
-        drop(first);
+        close(first);
         assert!(again().is_ok(), "the claim ends with the port");
     });
 }
@@ -92,10 +91,7 @@ fn a_device_has_one_switch() {
 fn a_member_of_a_bridge_is_refused() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
-        let bridge = std::process::Command::new("ip")
-            .args(["link", "add", "lan0", "type", "bridge"])
-            .status();
-        if !bridge.is_ok_and(|status| status.success()) {
+        if !run_ip("link add lan0 type bridge").status.success() {
             eprintln!("SKIPPED: this kernel has no bridges");
             return;
         }
@@ -105,7 +101,9 @@ fn a_member_of_a_bridge_is_refused() {
             eprintln!("SKIPPED: /sys shows another network namespace");
             return;
         }
-        let Err(error) = open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None }, 0) else {
+        let Err(error) =
+            open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None }, 0)
+        else {
             panic!("a member of a bridge was attached");
         };
         assert!(error.to_string().contains("a0 is a member of lan0"), "{error}");

@@ -15,7 +15,7 @@ use shunt_datapath::{
 };
 use shunt_pipeline::DatapathPort;
 
-use crate::{give_all, in_namespace, ip, one, packet_port, tap_port};
+use crate::{close, give_all, in_namespace, ip, one, packet_port, tap_port};
 
 fn has_device(name: &str) -> bool {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap().contains(&format!("{name}:"))
@@ -31,8 +31,9 @@ fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
     ip("link add a0 type veth peer name b0");
     ip("link set a0 up");
     ip("link set b0 up");
-    let port =
-        |device: &str| open(&PortSpec::AfPacket { device: device.to_owned(), mtu }, 0).unwrap();
+    let port = |device: &str| {
+        open(&PortSpec::AfPacket { device: device.to_owned(), mtu, rx_slots: None }, 0).unwrap()
+    };
     (port("a0"), port("b0"))
 }
 
@@ -191,20 +192,30 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
 }
 
 #[test]
-fn no_ring_takes_more_than_a_mebibyte() {
+fn a_ring_takes_a_mebibyte_or_the_configured_slots() {
     in_namespace(|| {
-        let (mut a, _b) = veth();
+        let (mut a, b) = veth();
         let _queues = a.split(4).unwrap();
-        let maps = fs::read_to_string("/proc/thread-self/maps").unwrap();
-        let rings = maps.lines().filter(|line| line.contains("socket:"));
-        let bytes = rings.map(|line| {
-            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-            let address = |text| u64::from_str_radix(text, 16).unwrap();
-            address(end) - address(start)
-        });
-        let bytes: Vec<u64> = bytes.collect();
+        let bytes = ring_bytes();
         assert!(bytes.len() >= 4 && bytes.iter().all(|own| *own <= 1 << 20), "{bytes:?}");
+        close(b);
+        let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: Some(1999) };
+        let _queues = open(&spec, 0).unwrap().split(1).unwrap();
+        // Whole blocks of 32 slots.
+        assert!(ring_bytes().contains(&(63 * 32 * 2048)), "{:?}", ring_bytes());
     });
+}
+
+/// Returns the bytes of each receive ring of this process.
+fn ring_bytes() -> Vec<u64> {
+    let maps = fs::read_to_string("/proc/thread-self/maps").unwrap();
+    let rings = maps.lines().filter(|line| line.contains("socket:"));
+    let bytes = rings.map(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let address = |text| u64::from_str_radix(text, 16).unwrap();
+        address(end) - address(start)
+    });
+    bytes.collect()
 }
 
 #[test]
@@ -294,7 +305,8 @@ fn a_port_continues_after_its_device_was_down() {
 #[test]
 fn a_missing_device_is_named() {
     in_namespace(|| {
-        let Err(error) = open(&PortSpec::AfPacket { device: "eth7".to_owned(), mtu: None }, 0)
+        let Err(error) =
+            open(&PortSpec::AfPacket { device: "eth7".to_owned(), mtu: None, rx_slots: None }, 0)
         else {
             panic!("it was opened")
         };
@@ -377,10 +389,10 @@ fn a_created_tap_is_removed_with_its_last_queue() {
         assert!(matches!(tap.split(1), Err(PortError::AlreadySplit { .. })));
         queues.truncate(1);
         assert!(has_device("tap0"));
-        drop(queues);
+        close(queues);
         assert!(!has_device("tap0"));
         assert!(!tap.link_up());
-        drop(tap_port("tap0"));
+        close(tap_port("tap0"));
     });
 }
 

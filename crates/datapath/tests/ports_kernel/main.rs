@@ -11,7 +11,13 @@ mod devices;
 mod frames;
 mod streams;
 
-use std::{fs, panic::resume_unwind, process::Command, thread};
+use std::{
+    fs,
+    panic::resume_unwind,
+    process::{Command, Output, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use nix::sched::{CloneFlags, unshare};
 use shunt_datapath::{
@@ -44,13 +50,37 @@ fn enter_namespace() -> bool {
     true
 }
 
+/// Held while a test starts a process.
+///
+/// The new process has copies of all descriptors of this process until it executes its program.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Runs `ip`; returns its output.
+fn run_ip(arguments: &str) -> Output {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        command.spawn().unwrap()
+    };
+    child.wait_with_output().unwrap()
+}
+
 fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
-    assert!(status.success(), "ip {arguments}");
+    let output = run_ip(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+}
+
+/// Closes a port or its queues; no process has a copy of their descriptors afterwards.
+fn close<T>(port: T) {
+    drop(port);
+    // A process that was started before has executed its program when this lock is free.
+    drop(STARTING.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 fn packet_port(device: &str) -> Box<dyn Port> {
-    open(&PortSpec::AfPacket { device: device.to_owned(), mtu: None }, 0).unwrap()
+    open(&PortSpec::AfPacket { device: device.to_owned(), mtu: None, rx_slots: None }, 0).unwrap()
 }
 
 fn tap_port(device: &str) -> Box<dyn Port> {

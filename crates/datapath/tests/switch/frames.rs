@@ -9,7 +9,10 @@ use shunt_flow::{
     rewrite,
     testing::packet::PacketBuilder,
 };
-use shunt_pipeline::testing::{set_secret, visible};
+use shunt_pipeline::{
+    Action, FlowMod, Modification,
+    testing::{generate::Op, set_secret, visible},
+};
 
 /// A frame with the fields that generated packets have.
 pub(crate) fn frame_of(key: &FlowKey) -> Vec<u8> {
@@ -117,5 +120,40 @@ fn labels(key: &FlowKey) -> Vec<u32> {
     match shown.iter().position(|entry| entry & 0x100 != 0) {
         Some(bottom) => shown[..=bottom].to_vec(),
         None => [shown.as_slice(), &[16 << 12 | 0x140]].concat(),
+    }
+}
+
+/// Makes counts and numbers comparable.
+/// No action resets counts, and no truncation removes a packet's number.
+pub(crate) fn normalize(op: &mut Op) {
+    fn normalize_all(actions: &mut [Action]) {
+        for action in actions {
+            match action {
+                Action::OutputTruncated { max_len, .. } => *max_len += 80,
+                Action::Clone(inner) => normalize_all(inner),
+                _ => {}
+            }
+        }
+    }
+    fn normalize_rule(request: &mut FlowMod) {
+        request.flags.reset_counts = false;
+        normalize_all(&mut request.instructions.apply);
+        normalize_all(&mut request.instructions.write);
+    }
+    match op {
+        Op::Apply(_, mods) => mods.iter_mut().for_each(normalize_rule),
+        Op::Modify(_, mods) => {
+            for request in mods {
+                match request {
+                    Modification::Flow(request) => normalize_rule(request),
+                    Modification::Group(request) => {
+                        request.buckets.iter_mut().for_each(|own| normalize_all(&mut own.actions));
+                    }
+                    Modification::Meter(_) => {}
+                }
+            }
+        }
+        Op::SetPorts(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }

@@ -14,5 +14,6 @@ mod frames;
 mod gigaflow;
 mod harness;
 mod megaflow;
+mod results;
 mod runner;
 mod tags;

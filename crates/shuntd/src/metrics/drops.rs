@@ -4,7 +4,7 @@ use shunt_switch::{DropStatus, PortDropStatus, PuntedTotals};
 
 use super::text::{Metric, MetricsText};
 
-const PACKETS: [Metric<DropStatus>; 5] = [
+const PACKETS: [Metric<DropStatus>; 6] = [
     ("shunt_injected_packets_total", "counter", "Packet-outs of controllers.", |own| {
         own.injected.into()
     }),
@@ -14,6 +14,12 @@ const PACKETS: [Metric<DropStatus>; 5] = [
     ("shunt_sent_packets_total", "counter", "Packets that transmit queues accepted.", |own| {
         own.sent.into()
     }),
+    (
+        "shunt_device_lost_packets_total",
+        "counter",
+        "Packets that devices accepted, counted as sent, and could not send.",
+        |own| own.device_lost.into(),
+    ),
     ("shunt_punted_packets_total", "counter", "Packet-ins for controllers.", |own| {
         own.punted.into()
     }),
@@ -53,7 +59,7 @@ pub(crate) fn drops(status: &DropStatus) -> String {
     text.family(
         "shunt_port_dropped_packets_total",
         "counter",
-        "Packets dropped at a port, by direction and reason; also in the totals by reason.",
+        "Packets lost at a port, by direction and reason; each is also in one of the totals.",
     );
     for PortDropStatus { bridge, name, drops, .. } in &status.ports {
         let labels = [

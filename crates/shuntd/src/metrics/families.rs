@@ -74,7 +74,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     }),
 ];
 
-pub(super) const CACHES: [Metric<CacheStatus>; 13] = [
+pub(super) const CACHES: [Metric<CacheStatus>; 14] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
         "shunt_upcalls_total",
@@ -98,6 +98,12 @@ pub(super) const CACHES: [Metric<CacheStatus>; 13] = [
         "counter",
         "Trainings of the learned index that are done.",
         |own| own.trainings.into(),
+    ),
+    (
+        "shunt_learned_index_trainers_lost",
+        "gauge",
+        "Packet threads without a learned index because their trainer thread has panicked.",
+        |own| own.trainers_lost.into(),
     ),
     (
         "shunt_cache_evicted_total",
@@ -303,7 +309,13 @@ pub(super) const NIC_RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     ),
 ];
 
-pub(super) const NIC_OPERATIONS: [Metric<OperationsStatus>; 4] = [
+pub(super) const NIC_OPERATIONS: [Metric<OperationsStatus>; 5] = [
+    (
+        "shunt_nic_pending_operations",
+        "gauge",
+        "Operations that the NIC has not answered yet.",
+        |own| own.pending.into(),
+    ),
     ("shunt_nic_inserts_total", "counter", "Insertions requested from the NIC.", |own| {
         own.inserts.into()
     }),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use shunt_datapath::metrics::CHAIN_MAX;
+use shunt_datapath::{metrics::CHAIN_MAX, port::af_packet::AfPacket};
 use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
@@ -307,6 +307,11 @@ impl PortOptions {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
         }
         check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
+        if self.rx_slots != 0 && !RX_SLOTS.contains(&self.rx_slots) {
+            let (setting, range) = ("rx_slots", "32 to 16384, or 0 for the default");
+            let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
+            return Err(ConfigError::at(setting, problem));
+        }
         let vlans = self.tag.iter().map(|tag| ("tag", *tag));
         for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
             if vlan > VLAN_MAX {
@@ -341,6 +346,7 @@ impl PortOptions {
         let given = [
             ("device", !self.device.is_empty()),
             ("mtu", self.mtu > 0),
+            ("rx_slots", self.rx_slots > 0),
             ("rx", !self.rx.as_os_str().is_empty()),
             ("tx", !self.tx.as_os_str().is_empty()),
             ("peer", !self.peer.is_empty()),
@@ -360,9 +366,11 @@ impl PortOptions {
             PortType::Null | PortType::Unbound => {
                 (&[], "a null port has no further keys: remove them, or set `type`")
             }
-            PortType::AfPacket | PortType::Tap => {
-                (&["device", "mtu"], "an af_packet or tap port has no keys but `device` and `mtu`")
-            }
+            PortType::AfPacket => (
+                &["device", "mtu", "rx_slots"],
+                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`",
+            ),
+            PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
         excessive.next().map(|(field, _)| (field, excess))
@@ -379,6 +387,9 @@ impl PortOptions {
         (self.mtu > 0).then_some(self.mtu)
     }
 }
+
+/// Range of the slots of a receive ring.
+const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
 
 /// Range of an MTU.
 ///
@@ -448,6 +459,12 @@ mod tests {
         assert_eq!(error_text(tap), "fine");
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
         assert!(error_text(number).contains("1 to 65279"));
+        let slots =
+            |kind, rx_slots| error_text(PortOptions { kind, rx_slots, ..Default::default() });
+        assert_eq!(slots(PortType::AfPacket, 16_384), "fine");
+        let expected = "rx_slots = 16385: it must be 32 to 16384, or 0 for the default";
+        assert_eq!(slots(PortType::AfPacket, 16_385), expected);
+        assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct OperationsStatus {
     pub failed: u64,
     /// Operations without an answer when the connection was lost.
     pub lost: u64,
+    /// Operations without an answer now: the NIC does not have their entries for certain.
+    pub pending: u64,
 }
 
 /// The packet counters of an embedded NIC.
@@ -196,6 +198,7 @@ impl NicFront {
                 removes: status.operations.removes,
                 failed: status.operations.failed,
                 lost: status.operations.lost,
+                pending: status.operations.pending_operations,
             },
             latency_us: [0.5, 0.99, 0.999].map(quantile),
             rule_space: None,

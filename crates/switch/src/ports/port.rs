@@ -78,7 +78,9 @@ impl BridgePort {
                 repeat: settings.repeat,
             },
             PortType::AfPacket => {
-                PortSpec::AfPacket { device: settings.device().to_owned(), mtu: settings.mtu() }
+                let rx_slots = (settings.rx_slots > 0).then_some(settings.rx_slots);
+                let device = settings.device().to_owned();
+                PortSpec::AfPacket { device, mtu: settings.mtu(), rx_slots }
             }
             PortType::Tap => {
                 let is_local = self.number == PortNo::LOCAL;

@@ -30,6 +30,8 @@ pub struct CacheStatus {
     pub learned_entries: u64,
     /// Trainings of the learned index.
     pub trainings: u64,
+    /// Packet threads without a learned index because their trainer thread has panicked.
+    pub trainers_lost: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache up to the end of their traversal.
@@ -160,6 +162,7 @@ impl CacheStatus {
             learned_hits: sum(|c| c.learned.hits.get()),
             learned_entries: sum(|c| c.learned_entries.get()),
             trainings: sum(|c| c.trainings.get()),
+            trainers_lost: sum(|c| c.trainer_lost.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
             gigaflow_hits: sum(|c| c.chain.hits.get()),
             upcalls: sum(|c| c.upcalls.get()),

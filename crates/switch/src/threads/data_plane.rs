@@ -9,7 +9,7 @@
 //! would stay. Without the learner thread every queue with a learn request would stop. So if either
 //! ends, all packet threads stop.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
@@ -64,6 +64,8 @@ struct DataPlaneThreads {
     eviction: ThreadSlot<Running<Option<EvictionCoordinator>>>,
     /// Offload thread, since the first NIC.
     offload: Option<OffloadThread>,
+    /// Packet threads with a trainer that panicked, as of the last check.
+    trainers_lost: BTreeSet<usize>,
 }
 
 /// The offload thread and its command handle.
@@ -83,6 +85,8 @@ pub(crate) struct StoppedThreads {
     pub(crate) offload: bool,
     /// Packet threads that ended.
     pub(crate) packet: Vec<usize>,
+    /// Packet threads without a learned index because their trainer panicked.
+    pub(crate) trainers: Vec<usize>,
 }
 
 const EVICTION: &str = "eviction thread";
@@ -159,7 +163,12 @@ impl DataPlane {
             learner,
             handle,
             adopted,
-            running: Arc::new(Mutex::new(DataPlaneThreads { packet, eviction, offload: None })),
+            running: Arc::new(Mutex::new(DataPlaneThreads {
+                packet,
+                eviction,
+                offload: None,
+                trainers_lost: BTreeSet::new(),
+            })),
         };
         Ok(StartedDataPlane { plane, packet_ins })
     }
@@ -309,6 +318,8 @@ impl DataPlane {
         let has_ended = |slot: &mut ThreadSlot<_>| slot.has_panicked() || is_unkept && slot.stop();
         stopped.offload =
             running.offload.as_mut().is_some_and(|offload| has_ended(&mut offload.slot));
+        let trainers = self.trainers_lost().filter(|index| running.trainers_lost.insert(*index));
+        stopped.trainers = trainers.collect();
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || stopped.vital.is_some() && slot.stop() {
                 // Its unanswered commands are dropped with its queue.
@@ -323,9 +334,16 @@ impl DataPlane {
         stopped
     }
 
+    /// Returns the packet threads with a trainer that panicked.
+    fn trainers_lost(&self) -> impl Iterator<Item = usize> {
+        let counters = self.counters.iter().enumerate();
+        counters.filter(|(_, own)| own.trainer_lost.get() > 0).map(|(index, _)| index)
+    }
+
     /// Returns the state of all threads.
     ///
-    /// The packet threads come first, then the eviction, learner, listener and offload thread.
+    /// The packet threads come first, then the eviction, learner, listener and offload thread, and
+    /// the trainers that panicked.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().enumerate();
@@ -338,7 +356,11 @@ impl DataPlane {
         ];
         let offload = running.offload.as_ref().map(|offload| (OFFLOAD, offload.slot.state()));
         let others = others.into_iter().chain(offload);
-        packet.chain(others.map(|(name, state)| status(name.to_owned(), state))).collect()
+        let others = others.map(|(name, state)| status(name.to_owned(), state));
+        let trainers = self.trainers_lost().map(|index| {
+            status(format!("trainer of packet thread {index}"), ThreadState::Panicked)
+        });
+        packet.chain(others).chain(trainers).collect()
     }
 
     /// Returns the packet threads that run.
@@ -559,6 +581,20 @@ mod tests {
             }
             plane.pull().await;
         }
+    }
+
+    /// The packet thread publishes the loss of its trainer.
+    #[tokio::test]
+    async fn a_lost_trainer_is_reported_once() {
+        let (plane, doomed) = plane();
+        doomed.stop();
+        assert_eq!(plane.thread_states().len(), 4);
+        plane.counters[0].trainer_lost.set(1);
+        assert_eq!(plane.reclaim().trainers, [0]);
+        assert!(plane.reclaim().trainers.is_empty());
+        let states = plane.thread_states();
+        assert_eq!(states[4].name, "trainer of packet thread 0");
+        assert_eq!(plane.living(), [0]);
     }
 
     #[tokio::test]

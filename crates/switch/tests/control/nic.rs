@@ -82,7 +82,8 @@ impl World {
     pub(crate) async fn settled(&self) {
         self.until(|| {
             let status = self.status();
-            status.state == "connected" && status.waiting == 0 && status.stale_entries == 0
+            let is_done = status.waiting == 0 && status.operations.pending == 0;
+            status.state == "connected" && is_done && status.stale_entries == 0
         })
         .await;
     }

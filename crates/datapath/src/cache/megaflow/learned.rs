@@ -22,10 +22,7 @@
 mod lanes;
 mod trainer;
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, mpsc::TryRecvError},
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use shunt_flow::{FlowKey, SparseMask};
 use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
@@ -34,7 +31,7 @@ pub(crate) use self::trainer::Trainer;
 pub use self::trainer::Training;
 use self::{
     lanes::{BoxesBySlot, CatalogueBox, LANES},
-    trainer::{BoxChange, PendingTraining, TrainedIndex},
+    trainer::{BoxChange, NoTraining, PendingTraining, TrainedIndex, TrainingPoll},
 };
 use super::{MegaflowCache, Missing, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};
@@ -60,6 +57,8 @@ pub(super) struct LearnedIndex {
     unindexed: usize,
     unindexed_by_training: usize,
     trainings: u64,
+    /// Set when the trainer thread has panicked: all masks are searched from then on.
+    has_lost_trainer: bool,
 }
 
 /// Number of slots recorded in an iteration after the start.
@@ -84,6 +83,7 @@ impl LearnedIndex {
             unindexed: 0,
             unindexed_by_training: 0,
             trainings: 0,
+            has_lost_trainer: false,
         }
     }
 
@@ -102,6 +102,11 @@ impl LearnedIndex {
         self.trainings
     }
 
+    /// Returns whether the trainer thread has panicked.
+    pub(super) const fn has_lost_trainer(&self) -> bool {
+        self.has_lost_trainer
+    }
+
     /// Looks up the packets of `missing`, and removes those that hit from it.
     ///
     /// Finds indexed entries only.
@@ -114,7 +119,7 @@ impl LearnedIndex {
     ) {
         let Some(current) = &self.current else { return };
         let (mut lanes, mut pending) = ([[0; LANES]; BURST], 0_u32);
-        for position in missing.places() {
+        for position in missing.positions() {
             lanes[position] = current.selection.of_key(keys[position].words());
             pending |= 1 << position;
         }
@@ -189,7 +194,7 @@ impl LearnedIndex {
     /// Returns whether there was work.
     pub(super) fn maintain(&mut self, cache: &mut MegaflowCache) -> bool {
         if self.is_off() {
-            if cache.subtables() < self.masks_min {
+            if self.has_lost_trainer || cache.subtables() < self.masks_min {
                 return false;
             }
             self.boxes = Some(Vec::new());
@@ -206,7 +211,7 @@ impl LearnedIndex {
             None => entries > 0,
             Some(_) => self.unindexed > learned + UNINDEXED_MIN.max(entries / 10),
         };
-        is_due && self.begin_training()
+        is_due && self.begin_training(cache)
     }
 
     const fn is_off(&self) -> bool {
@@ -231,36 +236,37 @@ impl LearnedIndex {
         }
     }
 
-    fn begin_training(&mut self) -> bool {
+    fn begin_training(&mut self, cache: &mut MegaflowCache) -> bool {
         let Some(boxes) = self.boxes.take() else { return false };
         match self.trainer.start(boxes) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 true
             }
-            Err(boxes) => {
+            Err(NoTraining::Busy(boxes)) => {
                 // A former index has the trainer: the next iteration tries again.
                 self.boxes = Some(boxes);
                 false
+            }
+            Err(NoTraining::Lost) => {
+                self.give_up(cache);
+                true
             }
         }
     }
 
     /// Replaces the index if the training is done.
     fn take_trained(&mut self, cache: &mut MegaflowCache, pending: PendingTraining) -> bool {
-        let mut trained = match pending {
-            PendingTraining::Done(trained) => *trained,
-            PendingTraining::Sent(reply) => match reply.try_recv() {
-                Ok(trained) => trained,
-                Err(TryRecvError::Empty) => {
-                    self.pending = Some(PendingTraining::Sent(reply));
-                    return false;
-                }
-                Err(TryRecvError::Disconnected) => {
-                    self.restart(cache);
-                    return true;
-                }
-            },
+        let mut trained = match pending.poll() {
+            TrainingPoll::Trained(trained) => *trained,
+            TrainingPoll::Pending(pending) => {
+                self.pending = Some(pending);
+                return false;
+            }
+            TrainingPoll::Lost => {
+                self.give_up(cache);
+                return true;
+            }
         };
         let mut outside = std::mem::take(&mut trained.left_out);
         for BoxChange { slot, own } in self.changes.drain(..) {
@@ -289,15 +295,14 @@ impl LearnedIndex {
         true
     }
 
-    /// Forgets everything after a training has failed.
+    /// Forgets everything after the trainer thread has panicked.
     ///
-    /// All masks are searched until the next training is done.
-    fn restart(&mut self, cache: &mut MegaflowCache) {
+    /// Without an index, lookups search all masks.
+    fn give_up(&mut self, cache: &mut MegaflowCache) {
         cache.search_no_mask();
+        self.has_lost_trainer = true;
         self.current = None;
         self.changes = Vec::new();
-        self.boxes = Some(Vec::new());
-        self.next_recorded = Some(0);
         (self.unindexed, self.unindexed_by_training) = (0, 0);
     }
 }

@@ -178,14 +178,14 @@ mod tests {
     }
 
     impl Model {
-        fn new(seed: u64) -> Self {
+        fn new(seed: u64, training: Training) -> Self {
             let cache = MegaflowCache::new(KeyHasher::new(seed), seed);
             let config = MegaflowConfig {
                 lookup_probes_min: 0,
                 learned_masks_min: 2,
                 ..MegaflowConfig::DEFAULT
             };
-            let trainer = Arc::new(Trainer::new(Training::Inline));
+            let trainer = Arc::new(Trainer::new(training));
             let megaflows = IndexedMegaflows::new(cache, config, &trainer);
             Self { megaflows, entries: Vec::new(), free: Vec::new(), learned_hits: 0 }
         }
@@ -278,10 +278,26 @@ mod tests {
         }
     }
 
+    /// Trainings that end at once, later, or never.
+    fn trainings() -> impl Strategy<Value = Training> {
+        let delayed = |polls| Training::Delayed { polls };
+        prop::sample::select(vec![
+            Training::Inline,
+            delayed(2),
+            delayed(8),
+            delayed(u32::MAX),
+            Training::Lost,
+        ])
+    }
+
     proptest! {
         #[test]
-        fn a_lookup_finds_exactly_the_live_entries(ops in ops(), seed: u64) {
-            let mut model = Model::new(seed);
+        fn a_lookup_finds_exactly_the_live_entries(
+            ops in ops(),
+            seed: u64,
+            training in trainings(),
+        ) {
+            let mut model = Model::new(seed, training);
             for op in &ops {
                 model.run(op);
             }
@@ -292,8 +308,25 @@ mod tests {
     }
 
     #[test]
+    fn without_its_trainer_an_index_is_off() {
+        let mut model = Model::new(1, Training::Lost);
+        for number in 0..64_u8 {
+            let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
+            model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
+        }
+        assert!(!model.megaflows.learned().has_lost_trainer());
+        model.maintain(2);
+        assert!(model.megaflows.learned().has_lost_trainer());
+        assert!(!model.megaflows.maintain(), "no further work is due");
+        model.run(&Op::Kill { which: 3 });
+        model.run(&Op::Reclaim { which: 0 });
+        model.check_all();
+        assert_eq!(model.learned_hits, 0);
+    }
+
+    #[test]
     fn a_trained_index_has_the_entries_and_no_mask_is_searched() {
-        let mut model = Model::new(1);
+        let mut model = Model::new(1, Training::Inline);
         for number in 0..64_u8 {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
             model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
@@ -312,7 +345,7 @@ mod tests {
 
     #[test]
     fn entries_that_come_during_a_training_are_found() {
-        let mut model = Model::new(1);
+        let mut model = Model::new(1, Training::Inline);
         let mut next = 0_u8;
         let mut insert = |model: &mut Model, count: u8| {
             for number in next..next + count {

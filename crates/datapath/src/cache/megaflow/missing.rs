@@ -5,7 +5,7 @@ use crate::packet::buffer::BURST;
 /// The packets of a burst that have missed so far, by their positions.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
-    pub(super) places: [u8; BURST],
+    pub(super) positions: [u8; BURST],
     pub(super) count: usize,
 }
 
@@ -18,8 +18,8 @@ impl Missing {
     /// Adds the packet at a position of the burst.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a burst has fewer than 256 positions")]
-    pub const fn push(&mut self, place: usize) {
-        self.places[self.count] = place as u8;
+    pub const fn push(&mut self, position: usize) {
+        self.positions[self.count] = position as u8;
         self.count += 1;
     }
 
@@ -40,9 +40,9 @@ impl Missing {
     pub fn retain(&mut self, is_missing: impl Fn(usize) -> bool) {
         let mut left = 0;
         for index in 0..self.count {
-            let place = self.places[index];
-            if is_missing(place.into()) {
-                self.places[left] = place;
+            let position = self.positions[index];
+            if is_missing(position.into()) {
+                self.positions[left] = position;
                 left += 1;
             }
         }
@@ -50,8 +50,8 @@ impl Missing {
     }
 
     /// Returns the positions in ascending order.
-    pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.places[..self.count].iter().map(|place| usize::from(*place))
+    pub fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.positions[..self.count].iter().map(|position| usize::from(*position))
     }
 }
 

@@ -371,23 +371,23 @@ impl MegaflowSubtable {
     ) {
         let table = &self.table;
         let mut tags = [0; BURST];
-        for (tag, place) in tags.iter_mut().zip(missing.places()) {
-            *tag = table.tag(hasher, keys[place].words());
+        for (tag, position) in tags.iter_mut().zip(missing.positions()) {
+            *tag = table.tag(hasher, keys[position].words());
         }
         let mut candidates = [RowCandidate::NONE; BURST];
         for (candidate, tag) in candidates.iter_mut().zip(&tags).take(missing.count) {
             *candidate = table.candidate(*tag);
         }
         let mut entries = [None; BURST];
-        for (index, place) in missing.places().enumerate() {
-            let row = table.confirm(candidates[index], tags[index], keys[place].words());
+        for (index, position) in missing.positions().enumerate() {
+            let row = table.confirm(candidates[index], tags[index], keys[position].words());
             entries[index] = row.map(|row| (self.entry(row), row));
         }
         let mut left = 0;
         for (index, entry) in entries.into_iter().enumerate().take(missing.count) {
-            let place = missing.places[index];
-            if !entry.is_some_and(|(entry, row)| is_hit(usize::from(place), entry, row)) {
-                missing.places[left] = place;
+            let position = missing.positions[index];
+            if !entry.is_some_and(|(entry, row)| is_hit(usize::from(position), entry, row)) {
+                missing.positions[left] = position;
                 left += 1;
             }
         }
@@ -586,7 +586,7 @@ mod tests {
         let mut probes = 0;
         for _ in 0..cache.probes_per_ordering / 32 {
             let mut missing = Missing::default();
-            (0..BURST).for_each(|place| missing.push(place));
+            (0..BURST).for_each(|position| missing.push(position));
             probes = cache.find_burst(&keys, &mut missing, |_, _, _| true);
         }
         assert_eq!(probes, 32, "one subtable for each packet");

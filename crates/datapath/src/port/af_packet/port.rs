@@ -13,7 +13,10 @@ use std::{
 use nix::{
     errno::Errno,
     net::if_::if_nametoindex,
-    sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket, sockopt::SocketError},
+    sys::socket::{
+        AddressFamily, SockFlag, SockType, getsockopt, socket,
+        sockopt::{RcvBuf, SocketError},
+    },
 };
 use shunt_pipeline::DatapathPort;
 
@@ -50,6 +53,8 @@ pub struct AfPacket {
     /// A socket for requests about the device; it receives nothing.
     /// It is in the network namespace in which it was opened.
     control: OwnedFd,
+    /// Number of slots of a receive ring; `None`: the default.
+    rx_slots: Option<u32>,
     /// The sockets of the queues; empty until the queues are created.
     sockets: Vec<Arc<Socket>>,
 }
@@ -62,12 +67,19 @@ struct Socket {
 }
 
 impl AfPacket {
+    /// The largest number of slots of a receive ring.
+    ///
+    /// Short slots then take 32 MiB, and long ones 1.1 GiB.
+    pub const SLOTS_MAX: u32 = 16_384;
+
     /// Opens the device of this name, and sets its MTU if one is given.
+    ///
+    /// Each receive ring has `rx_slots` slots or some more.
     ///
     /// # Errors
     ///
     /// If there is no such device, if it has another user, or if the daemon lacks `CAP_NET_RAW`.
-    pub fn open(device: &str, mtu: Option<u32>) -> Result<Self, PortError> {
+    pub fn open(device: &str, mtu: Option<u32>, rx_slots: Option<u32>) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
         let control = packet_socket().map_err(failed)?;
@@ -80,7 +92,7 @@ impl AfPacket {
                 |source| PortError::device("set the MTU of", device.as_str(), ADMIN, source);
             sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
         }
-        Ok(Self { device, index, mac, _claim: claim, control, sockets: Vec::new() })
+        Ok(Self { device, index, mac, _claim: claim, control, rx_slots, sockets: Vec::new() })
     }
 
     /// Creates a socket that receives from the device into its ring.
@@ -92,14 +104,13 @@ impl AfPacket {
         // socket is bound: every frame must be received through the ring.
         sys::set_option(socket, packet(libc::PACKET_VNET_HDR), &1)?;
         sys::set_option(socket, packet(libc::PACKET_IGNORE_OUTGOING), &1)?;
-        // Without CAP_NET_ADMIN only a few long frames would fit the receive queue.
-        let queue = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
-        let layout = if sys::set_option(socket, queue, &RECEIVE_BUFFER).is_ok() {
+        let layout = if has_long_queue(socket) {
             sys::set_option(socket, packet(libc::PACKET_COPY_THRESH), &1)?;
             RingLayout::SHORT_SLOTS
         } else {
             RingLayout::LONG_SLOTS
         };
+        let layout = self.rx_slots.map_or(layout, |slots| layout.with_slots(slots));
         let ring = Ring::new(socket, layout)?;
         let promiscuous = libc::packet_mreq {
             mr_ifindex: self.index.cast_signed(),
@@ -115,6 +126,20 @@ impl AfPacket {
         let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
         Ok((Arc::new(socket), ring))
     }
+}
+
+/// Makes the receive queue of a socket long enough for long frames; returns whether it is.
+///
+/// The size is limited by `net.core.rmem_max`, except with `CAP_NET_ADMIN`. With the usual limit only
+/// a few long frames would fit.
+fn has_long_queue(socket: BorrowedFd<'_>) -> bool {
+    let option = |option| (libc::SOL_SOCKET, option);
+    if sys::set_option(socket, option(libc::SO_RCVBUFFORCE), &RECEIVE_BUFFER).is_ok() {
+        return true;
+    }
+    let _ = sys::set_option(socket, option(libc::SO_RCVBUF), &RECEIVE_BUFFER);
+    // The kernel returns the doubled number.
+    getsockopt(&socket, RcvBuf).is_ok_and(|bytes| bytes / 2 >= RECEIVE_BUFFER as usize)
 }
 
 /// Creates a packet socket that receives nothing until it is bound.
@@ -264,7 +289,7 @@ impl RxQueue for PacketRx {
                 SlotContent::Queued { length, tag } => {
                     queued(self.socket.fd.as_fd(), length, tag, pool)
                 }
-                SlotContent::Truncated => Err(RxLoss::RingFull),
+                SlotContent::Truncated { length } => Err(RxLoss::truncated(length)),
                 SlotContent::Invalid => Err(RxLoss::Refused),
             };
             match copied {
@@ -283,13 +308,24 @@ impl RxQueue for PacketRx {
 /// Offset of the VLAN tag in a frame: after the addresses.
 const ADDRESSES: usize = 12;
 
+impl RxLoss {
+    /// Returns the reason why the kernel truncated a frame of `length` bytes.
+    const fn truncated(length: usize) -> Self {
+        if length > Pool::LARGE { Self::Refused } else { Self::RingFull }
+    }
+}
+
+/// Takes a buffer for a received frame.
+fn take_buffer(pool: &mut Pool, length: usize) -> Result<Packet, RxLoss> {
+    pool.take(length, DatapathPort::default()).ok_or_else(|| RxLoss::without_buffer(length))
+}
+
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
 fn copied(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
     let Filled { virtio_header, frame, tag } = *filled;
     let Some(tag) = tag else {
         let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
-        let packet = pool.take(frame.len(), DatapathPort::default());
-        let mut packet = packet.ok_or(RxLoss::NoBuffer)?;
+        let mut packet = take_buffer(pool, frame.len())?;
         packet.frame_mut().copy_from_slice(frame);
         packet.virtio = virtio;
         return Ok(packet);
@@ -297,8 +333,7 @@ fn copied(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
     let (addresses, rest) = frame.split_at_checked(ADDRESSES).ok_or(RxLoss::Refused)?;
     // The offsets of the virtio header refer to the frame without the tag.
     let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
-    let packet = pool.take(frame.len() + tag.len(), DatapathPort::default());
-    let mut packet = packet.ok_or(RxLoss::NoBuffer)?;
+    let mut packet = take_buffer(pool, frame.len() + tag.len())?;
     let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
     front[..ADDRESSES].copy_from_slice(addresses);
     front[ADDRESSES..].copy_from_slice(&tag);
@@ -316,11 +351,7 @@ fn queued(
     pool: &mut Pool,
 ) -> Result<Packet, RxLoss> {
     let tag_length = tag.map_or(0, |tag| tag.len());
-    let packet = pool.take(length + tag_length, DatapathPort::default());
-    let Some(mut packet) = packet else {
-        discard(socket);
-        return Err(RxLoss::NoBuffer);
-    };
+    let mut packet = take_buffer(pool, length + tag_length).inspect_err(|_| discard(socket))?;
     let mut virtio_header = [0; VirtioHeader::ENCODED];
     // The offsets of the virtio header refer to the frame without the tag, which starts here.
     let frame = &mut packet.frame_mut()[tag_length..];
@@ -381,4 +412,28 @@ impl TxQueue for PacketTx {
     }
 
     fn flush(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(pool: &mut Pool, length: usize, tag: Option<[u8; 4]>) -> Option<RxLoss> {
+        let frame = vec![0; length];
+        let filled = Filled { virtio_header: [0; VirtioHeader::ENCODED], frame: &frame, tag };
+        copied(&filled, pool).err()
+    }
+
+    /// A tag may make a frame too long.
+    #[test]
+    fn a_frame_that_is_too_long_is_refused() {
+        let mut pool = Pool::new();
+        assert_eq!(loss(&mut pool, Pool::LARGE, None), None);
+        assert_eq!(loss(&mut pool, Pool::LARGE + 1, None), Some(RxLoss::Refused));
+        assert_eq!(loss(&mut pool, Pool::LARGE, Some([0x81, 0, 0, 1])), Some(RxLoss::Refused));
+        let lengths = [Pool::LARGE, Pool::LARGE + 1].map(RxLoss::truncated);
+        assert_eq!(lengths, [RxLoss::RingFull, RxLoss::Refused]);
+        while pool.take(Pool::LARGE, DatapathPort::default()).is_some() {}
+        assert_eq!(loss(&mut pool, Pool::LARGE, None), Some(RxLoss::NoBuffer));
+    }
 }

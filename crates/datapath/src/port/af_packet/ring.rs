@@ -28,6 +28,7 @@ use std::{
     },
 };
 
+use super::port::AfPacket;
 use crate::{
     packet::{buffer::Pool, virtio::VirtioHeader},
     port::sys,
@@ -62,6 +63,14 @@ impl RingLayout {
         slot: (1 << 20) / 15 / 16 * 16,
     };
 
+    /// Returns the layout with at least this number of slots.
+    ///
+    /// The last block is whole.
+    pub(super) fn with_slots(self, slots: u32) -> Self {
+        let slots = (slots as usize).clamp(1, AfPacket::SLOTS_MAX as usize);
+        Self { blocks: slots.div_ceil(self.slots_per_block), ..self }
+    }
+
     /// Returns the bytes of the ring.
     const fn bytes(self) -> usize {
         self.block * self.blocks
@@ -95,7 +104,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Creates and maps the ring of a packet socket that has `PACKET_VNET_HDR` set.
     pub(super) fn new(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
-        #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25")]
+        #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25: see SLOTS_MAX")]
         let request = libc::tpacket_req {
             tp_block_size: layout.block as u32,
             tp_block_nr: layout.blocks as u32,
@@ -178,8 +187,11 @@ pub(super) enum SlotContent<'a> {
         /// The removed tag: its TPID and its TCI.
         tag: Option<[u8; 4]>,
     },
-    /// The frame was truncated, and the receive queue was full.
-    Truncated,
+    /// The frame was truncated: it is longer than any packet, or the receive queue was full.
+    Truncated {
+        /// Length of the frame without the removed tag.
+        length: usize,
+    },
     /// The kernel wrote an invalid offset.
     Invalid,
 }
@@ -196,7 +208,7 @@ impl Slot<'_> {
             return SlotContent::Queued { length: header.tp_len as usize, tag };
         }
         if header.tp_snaplen < header.tp_len {
-            return SlotContent::Truncated;
+            return SlotContent::Truncated { length: header.tp_len as usize };
         }
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
         let front = start.saturating_sub(VirtioHeader::ENCODED);

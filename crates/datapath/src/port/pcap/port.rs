@@ -144,9 +144,10 @@ impl RxQueue for Replay {
             }
             let frame = self.capture.frame(self.next);
             self.next += 1;
+            let length = frame.map_or(0, <[u8]>::len);
             match frame.map(|frame| filled(pool, frame)) {
                 Some(Some(packet)) => burst.push(packet),
-                Some(None) => report.refuse(RxLoss::NoBuffer),
+                Some(None) => report.refuse(RxLoss::without_buffer(length)),
                 None => report.refuse(RxLoss::Refused),
             }
         }

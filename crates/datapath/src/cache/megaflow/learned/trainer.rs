@@ -1,7 +1,7 @@
 //! Training of learned indexes beside the packet threads.
 
 use std::{
-    sync::mpsc::{self, Receiver, SyncSender, TrySendError},
+    sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError},
     thread::Builder,
 };
 
@@ -17,13 +17,27 @@ pub enum Training {
     Thread,
     /// At once, in the thread that asks: for tests, which must be deterministic.
     Inline,
+    /// Like `Inline`, but the index arrives later: for tests.
+    Delayed {
+        /// Number of times that the thread asks for the index in vain.
+        polls: u32,
+    },
+    /// Nowhere, as if the trainer had panicked: for tests.
+    Lost,
 }
 
 /// Trains indexes, one after another.
 #[derive(Debug)]
-pub(crate) struct Trainer {
-    /// `None`: each job is done at once.
-    jobs: Option<SyncSender<TrainerJob>>,
+pub(crate) struct Trainer(TrainerKind);
+
+#[derive(Debug)]
+enum TrainerKind {
+    /// A thread with a queue of jobs.
+    Thread(SyncSender<TrainerJob>),
+    /// The thread that asks, which gets the index after some polls.
+    Caller { polls: u32 },
+    /// None: the thread has panicked.
+    Lost,
 }
 
 /// A training that was started.
@@ -31,10 +45,30 @@ pub(crate) struct Trainer {
 pub(super) enum PendingTraining {
     /// The trainer has the boxes.
     Sent(Receiver<TrainedIndex>),
-    /// The training is done.
-    Done(Box<TrainedIndex>),
+    /// The training is done, and its index is due after some polls.
+    Done { trained: Box<TrainedIndex>, polls: u32 },
 }
 
+/// The result of a poll of a training.
+pub(super) enum TrainingPoll {
+    /// The index.
+    Trained(Box<TrainedIndex>),
+    /// The training goes on.
+    Pending(PendingTraining),
+    /// The trainer thread has panicked.
+    Lost,
+}
+
+/// The reason why no training was started.
+#[derive(Debug)]
+pub(super) enum NoTraining {
+    /// The trainer has another job. It gives the boxes back.
+    Busy(BoxesBySlot),
+    /// The trainer thread has panicked.
+    Lost,
+}
+
+/// A job of the trainer thread.
 #[derive(Debug)]
 enum TrainerJob {
     /// Builds an index.
@@ -68,38 +102,61 @@ impl Trainer {
     ///
     /// If the system has no thread left, jobs are done at once as well.
     pub(crate) fn new(training: Training) -> Self {
-        let jobs = match training {
-            Training::Inline => None,
+        Self(match training {
+            Training::Inline => TrainerKind::Caller { polls: 0 },
+            Training::Delayed { polls } => TrainerKind::Caller { polls },
+            Training::Lost => TrainerKind::Lost,
             Training::Thread => {
                 let (jobs, waiting) = mpsc::sync_channel(1);
                 let run = move || run_jobs(&waiting);
-                Builder::new().name("shunt-trainer".into()).spawn(run).is_ok().then_some(jobs)
+                match Builder::new().name("shunt-trainer".into()).spawn(run) {
+                    Ok(_) => TrainerKind::Thread(jobs),
+                    Err(_) => TrainerKind::Caller { polls: 0 },
+                }
             }
-        };
-        Self { jobs }
+        })
     }
 
     /// Starts to build an index.
-    ///
-    /// Returns the boxes if the trainer has another job, or has died.
-    pub(super) fn start(&self, boxes: BoxesBySlot) -> Result<PendingTraining, BoxesBySlot> {
-        let Some(jobs) = &self.jobs else {
-            return Ok(PendingTraining::Done(Box::new(TrainedIndex::train(boxes))));
+    pub(super) fn start(&self, boxes: BoxesBySlot) -> Result<PendingTraining, NoTraining> {
+        let jobs = match &self.0 {
+            TrainerKind::Thread(jobs) => jobs,
+            TrainerKind::Caller { polls } => {
+                let trained = Box::new(TrainedIndex::train(boxes));
+                return Ok(PendingTraining::Done { trained, polls: *polls });
+            }
+            TrainerKind::Lost => return Err(NoTraining::Lost),
         };
         let (reply, trained) = mpsc::sync_channel(1);
-        jobs.try_send(TrainerJob::Train(boxes, reply)).map_err(|error| match error {
-            TrySendError::Full(TrainerJob::Train(boxes, _))
-            | TrySendError::Disconnected(TrainerJob::Train(boxes, _)) => boxes,
-            _ => BoxesBySlot::new(),
-        })?;
-        Ok(PendingTraining::Sent(trained))
+        match jobs.try_send(TrainerJob::Train(boxes, reply)) {
+            Ok(()) => Ok(PendingTraining::Sent(trained)),
+            Err(TrySendError::Full(TrainerJob::Train(boxes, _))) => Err(NoTraining::Busy(boxes)),
+            Err(_) => Err(NoTraining::Lost),
+        }
     }
 
     /// Frees an index in the trainer's thread, or here if that is busy.
     pub(super) fn free(&self, index: TrainedIndex) {
-        if let Some(jobs) = &self.jobs {
+        if let TrainerKind::Thread(jobs) = &self.0 {
             // A refused job is dropped here, with its index.
             let _ = jobs.try_send(TrainerJob::Free(Box::new(index)));
+        }
+    }
+}
+
+impl PendingTraining {
+    /// Takes the index if the training is done.
+    pub(super) fn poll(self) -> TrainingPoll {
+        match self {
+            Self::Done { trained, polls: 0 } => TrainingPoll::Trained(trained),
+            Self::Done { trained, polls } => {
+                TrainingPoll::Pending(Self::Done { trained, polls: polls - 1 })
+            }
+            Self::Sent(reply) => match reply.try_recv() {
+                Ok(trained) => TrainingPoll::Trained(Box::new(trained)),
+                Err(TryRecvError::Empty) => TrainingPoll::Pending(Self::Sent(reply)),
+                Err(TryRecvError::Disconnected) => TrainingPoll::Lost,
+            },
         }
     }
 }

@@ -1,0 +1,66 @@
+//! The results of the oracle, by version and packet.
+//!
+//! The same few packets are sent again and again, so the oracle translates each of them once for
+//! each version.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use shunt_flow::FlowKey;
+use shunt_pipeline::{
+    Version,
+    testing::{PacketEffects, World},
+};
+
+/// Number of lookups from which on a packet is not sent.
+///
+/// Switch and oracle need seconds for a packet that is recirculated again and again.
+const LOOKUPS_MAX: usize = 20_000;
+
+/// Number of lookups of all packets after which a world ends early.
+const LOOKUPS_PER_WORLD: usize = 1_000_000;
+
+/// The worlds of all versions, and the results of packets in them.
+pub(crate) struct Results {
+    pub(crate) worlds: BTreeMap<Version, World>,
+    /// `None` for a packet with too many lookups.
+    known: BTreeMap<Version, HashMap<FlowKey, Option<Arc<PacketEffects>>>>,
+    lookups: usize,
+}
+
+impl Results {
+    pub(crate) fn new(version: Version, world: World) -> Self {
+        Self { worlds: BTreeMap::from([(version, world)]), known: BTreeMap::new(), lookups: 0 }
+    }
+
+    /// Returns whether a packet needs too many lookups in the newest version.
+    pub(crate) fn is_costly(&mut self, key: &FlowKey) -> bool {
+        let (version, world) = self.worlds.last_key_value().expect("the newest is kept");
+        let known = self.known.entry(*version).or_default();
+        let translate = || world.translate_within(key, LOOKUPS_MAX).map(Arc::new);
+        known.entry(key.clone()).or_insert_with(translate).is_none()
+    }
+
+    /// Returns the results of a packet that a thread has processed at this version.
+    pub(crate) fn of(&mut self, version: Version, key: &FlowKey) -> Arc<PacketEffects> {
+        let known = self.known.entry(version).or_default();
+        let result = known.entry(key.clone()).or_default();
+        let translate = || Arc::new(self.worlds[&version].translate(key));
+        let effects = result.get_or_insert_with(translate);
+        self.lookups += effects.visited.len();
+        Arc::clone(effects)
+    }
+
+    /// Returns whether the packets of the world have cost enough.
+    pub(crate) const fn are_enough(&self) -> bool {
+        self.lookups >= LOOKUPS_PER_WORLD
+    }
+
+    /// Forgets the versions before `oldest`.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.worlds.retain(|version, _| *version >= oldest);
+        self.known.retain(|version, _| *version >= oldest);
+    }
+}
