@@ -88,7 +88,9 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Replacement of a rule by one of equal match and priority, in a match with some priorities.
+/// Replacement of a rule by one of equal match and priority.
+///
+/// The match has rules of several priorities.
 ///
 /// The table reclaims after many replacements, as the switch does.
 fn replacements(criterion: &mut Criterion) {

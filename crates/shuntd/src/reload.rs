@@ -43,7 +43,7 @@ impl Reloader {
         Self { path, loaded: Mutex::new(loaded), switch }
     }
 
-    /// Returns the configuration that was loaded last, without the changes that were refused.
+    /// Returns the configuration that was loaded last, without refused changes.
     pub(crate) async fn loaded(&self) -> Config {
         self.loaded.lock().await.config.clone()
     }

@@ -36,7 +36,9 @@ pub(crate) struct StateFile {
 
 /// The result of a start with a state file.
 pub(crate) struct Resumed {
-    /// Set if the file may be replaced: nothing of it is missing in the switch or in a copy.
+    /// Set if the file may be replaced.
+    ///
+    /// Nothing of it is missing in the switch or in a copy.
     pub(crate) may_write: bool,
     /// Configuration file of this start, without the changes that were refused.
     pub(crate) loaded: Config,
@@ -210,7 +212,9 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), WriteError> {
 /// Maximum number of symbolic links in a row, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// Returns the path behind the symbolic links at `path`; the last file need not exist.
+/// Returns the path behind the symbolic links at `path`.
+///
+/// The last file need not exist.
 fn link_end(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

@@ -123,8 +123,9 @@ pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config 
     resumed
 }
 
-/// Returns two configurations with the bridge of the NIC, where both leave it to the switch.
+/// Returns two configurations with the bridge of the NIC.
 ///
+/// It is set only if both leave it to the switch.
 /// The default is the first bridge, so it changes when the file renames that bridge.
 fn with_nic_bridges(configs: [&Config; 2]) -> [Config; 2] {
     let is_default = configs.iter().all(|config| {
@@ -189,9 +190,9 @@ impl ReloadStep {
         done.map(|()| None)
     }
 
-    /// Returns whether the switch has the bridge or port to add already, with the same options.
+    /// Returns whether the switch has the bridge or port to add already.
     ///
-    /// The operator has added it, or an earlier reload.
+    /// All options are equal. The operator has added it, or an earlier reload.
     fn is_done(&self, running: &Config) -> bool {
         match self {
             Self::AddBridge(bridge) => running
@@ -212,7 +213,7 @@ impl ReloadStep {
         }
     }
 
-    /// Changes `config`, which has the step, into one without it; `before` is as it was.
+    /// Removes the effect of the step from `config`; `before` has its state before.
     fn undo(&self, before: &Config, config: &mut Config) {
         match self {
             Self::AddBridge(bridge) => config.bridges.retain(|own| own.name != bridge.name),

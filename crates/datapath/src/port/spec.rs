@@ -30,8 +30,9 @@ pub enum PortSpec {
         device: String,
         /// The MTU to set, in bytes; `None`: the one that it has.
         mtu: Option<u32>,
-        /// Number of slots of the receive ring of each packet thread; `None`: 1 MiB of short slots,
-        /// or 16 MiB of long ones.
+        /// Number of slots of the receive ring of each packet thread.
+        ///
+        /// `None`: 1 MiB of short slots, or 16 MiB of long ones.
         rx_slots: Option<u32>,
     },
     /// A TAP device, created if it does not exist.

@@ -72,7 +72,9 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {error}");
 }
 
-/// Closes a port or its queues; no process has a copy of their descriptors afterwards.
+/// Closes a port or its queues.
+///
+/// No process has a copy of their descriptors afterwards.
 fn close<T>(port: T) {
     drop(port);
     // A process that was started before has executed its program when this lock is free.

@@ -56,7 +56,9 @@ const DROPS_PER_ITERATION: usize = 1 << 17;
 /// Repair settings: whether stale entries are re-translated.
 const REPAIRS: &[Repair] = &[Repair::Off, Repair::On, Repair::On, Repair::Rate(2000)];
 
-/// Trainings of learned indexes: at once, some iterations later, never, or the trainer is lost.
+/// Trainings of learned indexes.
+///
+/// They end at once, some iterations later, or never, or the trainer is lost.
 const TRAININGS: &[Training] = &[
     Training::Inline,
     Training::Inline,

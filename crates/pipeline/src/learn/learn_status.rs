@@ -140,7 +140,7 @@ impl LearnStatus {
 }
 
 impl LearnSources {
-    /// Adds or removes a source; returns whether a first or last source of a bridge changed.
+    /// Adds or removes a source; returns whether it is the first of its bridge.
     fn set(&mut self, source: LearnSource, is_source: bool, version: Version) -> bool {
         if is_source {
             return self.newest.insert(source) && self.count(source, 1);
@@ -200,7 +200,7 @@ impl LearnSources {
         forgotten.into_iter().fold(false, |changed, (_, source)| self.count(source, -1) | changed)
     }
 
-    /// Counts a source in or out; returns whether its bridge has its first or has lost its last.
+    /// Counts a source in or out; returns whether it is the first or the last one.
     fn count(&mut self, source: LearnSource, by: isize) -> bool {
         let counts = self.counts.entry(source.bridge()).or_default();
         let count = match source {

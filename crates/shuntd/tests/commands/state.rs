@@ -290,7 +290,7 @@ fn a_nic_comes_back_with_its_bridge() {
     host.exit(daemon);
 }
 
-/// The key `bridge` of the NIC is empty, so the first bridge of the file has the NIC.
+/// Without the key `bridge` the first bridge of the file has the NIC.
 #[test]
 fn a_nic_follows_its_renamed_bridge() {
     let nic = "[caches.gigaflow.offload]\nkind = \"embedded\"\n";

@@ -63,7 +63,7 @@ pub struct PortOptions {
     pub device: String,
     /// MTU of the device in bytes, for `af_packet` and `tap`; 0: as it is.
     pub mtu: u32,
-    /// Slots of the receive ring of each packet thread, for `af_packet`; 0: the default.
+    /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,
     /// Capture file to replay, for `pcap`; the port receives nothing if empty.
     pub rx: PathBuf,

@@ -93,7 +93,7 @@ pub struct OperationsStatus {
     pub failed: u64,
     /// Operations without an answer when the connection was lost.
     pub lost: u64,
-    /// Operations without an answer now: the NIC does not have their entries for certain.
+    /// Operations without an answer now: the NIC may not have their entries.
     pub pending: u64,
 }
 

@@ -30,7 +30,7 @@ pub struct CacheStatus {
     pub learned_entries: u64,
     /// Trainings of the learned index.
     pub trainings: u64,
-    /// Packet threads without a learned index because their trainer thread has panicked.
+    /// Packet threads without a learned index because their trainer has panicked.
     pub trainers_lost: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,

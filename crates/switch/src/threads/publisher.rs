@@ -30,7 +30,9 @@ use crate::{
 /// Pause before a full queue is tried again.
 pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
-/// Number of retired rules after which a change reclaims them, and not the periodic upkeep.
+/// Number of retired rules after which a change reclaims them.
+///
+/// The periodic upkeep reclaims fewer.
 const RETIRED_MAX: u64 = 1024;
 
 /// Makes versions, one at a time.

@@ -128,7 +128,7 @@ impl AfPacket {
     }
 }
 
-/// Makes the receive queue of a socket long enough for long frames; returns whether it is.
+/// Makes the receive queue of a socket long; returns whether long frames fit.
 ///
 /// The size is limited by `net.core.rmem_max`, except with `CAP_NET_ADMIN`. With the usual limit only
 /// a few long frames would fit.

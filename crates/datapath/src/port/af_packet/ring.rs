@@ -187,7 +187,9 @@ pub(super) enum SlotContent<'a> {
         /// The removed tag: its TPID and its TCI.
         tag: Option<[u8; 4]>,
     },
-    /// The frame was truncated: it is longer than any packet, or the receive queue was full.
+    /// The frame was truncated.
+    ///
+    /// It is longer than any packet, or the receive queue was full.
     Truncated {
         /// Length of the frame without the removed tag.
         length: usize,
