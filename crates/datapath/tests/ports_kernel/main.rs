@@ -14,7 +14,7 @@ mod streams;
 use std::{
     fs,
     panic::resume_unwind,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -50,20 +50,15 @@ fn enter_namespace() -> bool {
     true
 }
 
-/// Held while a test starts a process.
+/// Held while a test runs a process.
 ///
-/// The new process has copies of all descriptors of this process until it executes its program.
-static STARTING: Mutex<()> = Mutex::new(());
+/// A new process has copies of all descriptors of this process until it has begun its program.
+static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Runs `ip`; returns its output.
 fn run_ip(arguments: &str) -> Output {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = {
-        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        command.spawn().unwrap()
-    };
-    child.wait_with_output().unwrap()
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    Command::new("ip").args(arguments.split(' ')).output().unwrap()
 }
 
 fn ip(arguments: &str) {
@@ -77,8 +72,8 @@ fn ip(arguments: &str) {
 /// No process has a copy of their descriptors afterwards.
 fn close<T>(port: T) {
     drop(port);
-    // A process that was started before has executed its program when this lock is free.
-    drop(STARTING.lock().unwrap_or_else(PoisonError::into_inner));
+    // A process that was started before has ended when this lock is free.
+    drop(RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 fn packet_port(device: &str) -> Box<dyn Port> {

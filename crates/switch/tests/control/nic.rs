@@ -362,8 +362,8 @@ async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
     world.bench.switch.add_port("br0", port).await.unwrap();
     world.add(&["udp,actions=output:2"]).await;
     world.ends[0].send(&frame());
+    // The removal waits for the insertion, so it takes longer than a NIC may be late.
     world.until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
-    world.settled().await;
     world.add(&["udp,actions=output:3"]).await;
     until(|| world.bench.port("p4").link.contains("the NIC is stale")).await;
     until(|| world.bench.port("p4").link == "up").await;
