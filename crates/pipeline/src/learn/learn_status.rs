@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct LearnStatus {
     /// One bit for each bridge; set while its packets can learn.
     learning: Box<[AtomicU64]>,
-    sources: Mutex<LearnSources>,
+    sources: Mutex<Learners>,
     refused_count: AtomicU64,
 }
 
@@ -38,18 +38,18 @@ const WORD: usize = u64::BITS as usize;
 
 /// The sources of all bridges.
 #[derive(Default)]
-struct LearnSources {
+struct Learners {
     /// Sources of the newest version.
-    newest: BTreeSet<LearnSource>,
+    newest: BTreeSet<Learner>,
     /// Sources that a version has removed, oldest version first.
-    removed: Vec<(Version, LearnSource)>,
+    removed: Vec<(Version, Learner)>,
     /// Number of sources, removed ones included.
     counts: BTreeMap<BridgeId, SourceCounts>,
 }
 
 /// Something by which packets of a bridge can learn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum LearnSource {
+enum Learner {
     Rule(BridgeId, RuleId),
     Group(BridgeId, GroupId),
     /// The patch ports of a bridge, all together: the source is in another bridge.
@@ -103,7 +103,7 @@ impl LearnStatus {
         for delta in deltas {
             is_changed |= match delta {
                 Delta::Rule(delta) => {
-                    let source = LearnSource::Rule(delta.rule.bridge, delta.rule.id);
+                    let source = Learner::Rule(delta.rule.bridge, delta.rule.id);
                     let is_there = !matches!(delta.change, RuleChange::Removed(_));
                     let learns = is_there && delta.rule.instructions.any(may_learn);
                     sources.set(source, learns, version)
@@ -124,7 +124,7 @@ impl LearnStatus {
         }
     }
 
-    fn publish(&self, sources: &LearnSources) {
+    fn publish(&self, sources: &Learners) {
         let learns_anywhere = sources.counts.values().any(|counts| counts.own > 0);
         for (bridge, counts) in &sources.counts {
             let learns = counts.own > 0 || learns_anywhere && counts.patches > 0;
@@ -139,9 +139,9 @@ impl LearnStatus {
     }
 }
 
-impl LearnSources {
+impl Learners {
     /// Adds or removes a source; returns whether it is the first of its bridge.
-    fn set(&mut self, source: LearnSource, is_source: bool, version: Version) -> bool {
+    fn set(&mut self, source: Learner, is_source: bool, version: Version) -> bool {
         if is_source {
             return self.newest.insert(source) && self.count(source, 1);
         }
@@ -162,11 +162,11 @@ impl LearnSources {
         match object {
             Object::Group(bridge, group) => {
                 let learns = find(bridge).is_some_and(|own| has_learner(own, group, version));
-                self.set(LearnSource::Group(bridge, group), learns, version)
+                self.set(Learner::Group(bridge, group), learns, version)
             }
             Object::Ports(bridge) => {
                 let is_patched = find(bridge).is_some_and(|own| has_patch(own, version));
-                self.set(LearnSource::Patches(bridge), is_patched, version)
+                self.set(Learner::Patches(bridge), is_patched, version)
             }
             Object::Bridge(bridge) => {
                 let exists = find(bridge).is_some_and(|own| own.settings(version).is_some());
@@ -186,10 +186,9 @@ impl LearnSources {
 
     /// Removes the groups of a bridge that has ended, which no delta names.
     fn remove_bridge(&mut self, bridge: BridgeId, version: Version) {
-        let groups = self.newest.extract_if(
-            ..,
-            |source| matches!(source, LearnSource::Group(own, _) if *own == bridge),
-        );
+        let groups = self
+            .newest
+            .extract_if(.., |source| matches!(source, Learner::Group(own, _) if *own == bridge));
         self.removed.extend(groups.map(|source| (version, source)));
     }
 
@@ -201,11 +200,11 @@ impl LearnSources {
     }
 
     /// Counts a source in or out; returns whether it is the first or the last one.
-    fn count(&mut self, source: LearnSource, by: isize) -> bool {
+    fn count(&mut self, source: Learner, by: isize) -> bool {
         let counts = self.counts.entry(source.bridge()).or_default();
         let count = match source {
-            LearnSource::Rule(..) | LearnSource::Group(..) => &mut counts.own,
-            LearnSource::Patches(_) => &mut counts.patches,
+            Learner::Rule(..) | Learner::Group(..) => &mut counts.own,
+            Learner::Patches(_) => &mut counts.patches,
         };
         let before = *count;
         *count = before.saturating_add_signed(by);
@@ -214,7 +213,7 @@ impl LearnSources {
     }
 }
 
-impl LearnSource {
+impl Learner {
     const fn bridge(self) -> BridgeId {
         match self {
             Self::Rule(bridge, _) | Self::Group(bridge, _) | Self::Patches(bridge) => bridge,

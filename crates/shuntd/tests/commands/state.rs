@@ -344,7 +344,8 @@ fn a_refused_change_of_the_file_is_tried_again() {
     for starts in 1..=2 {
         let daemon = host.start();
         let refused = "refused: port p1: added to br0: port p1 exists already";
-        assert_eq!(host.log().matches(refused).count(), starts, "{}", host.log());
+        let at_start = format!("state.json: {refused}");
+        assert_eq!(host.log().matches(&at_start).count(), starts, "{}", host.log());
         let answer = host.answer(&["reload"]);
         assert!(answer.contains(refused), "{answer}");
         host.exit(daemon);

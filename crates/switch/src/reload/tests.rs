@@ -1,0 +1,187 @@
+//! Tests of the reload.
+
+use super::*;
+use crate::{
+    config::{CacheKind, OffloadKind, PortType, PortVlanMode},
+    switch::Switch,
+};
+
+fn port(name: &str) -> PortOptions {
+    PortOptions { name: name.into(), kind: PortType::Null, ..PortOptions::default() }
+}
+
+fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {
+    BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
+}
+
+fn config(bridges: &[BridgeOptions]) -> Config {
+    Config { bridges: bridges.to_vec(), ..Config::default() }
+}
+
+#[test]
+fn equal_configurations_need_no_step() {
+    let config = config(&[bridge("br0", &[port("p1")])]);
+    assert_eq!(plan(&config, &config), ReloadPlan::default());
+}
+
+#[test]
+fn bridges_and_ports_come_and_go() {
+    let before = config(&[bridge("br0", &[port("p1"), port("p2")]), bridge("br1", &[port("q")])]);
+    let after = config(&[bridge("br0", &[port("p2"), port("p3")]), bridge("br2", &[])]);
+    let add = ReloadStep::AddPort { bridge: "br0".into(), port: port("p3") };
+    let steps = [
+        ReloadStep::RemovePort("p1".into()),
+        ReloadStep::RemoveBridge("br1".into()),
+        ReloadStep::AddBridge(bridge("br2", &[])),
+        add,
+    ];
+    assert_eq!(plan(&before, &after).steps, steps);
+}
+
+#[test]
+fn a_port_that_moves_is_removed_and_added() {
+    let before = config(&[bridge("br0", &[port("p1")]), bridge("br1", &[])]);
+    let after = config(&[bridge("br0", &[]), bridge("br1", &[port("p1")])]);
+    let add = ReloadStep::AddPort { bridge: "br1".into(), port: port("p1") };
+    assert_eq!(plan(&before, &after).steps, [ReloadStep::RemovePort("p1".into()), add]);
+}
+
+#[test]
+fn vlans_change_without_a_new_port() {
+    let tagged = PortOptions { vlan_mode: Some(PortVlanMode::Access), tag: Some(10), ..port("p1") };
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let after = config(&[bridge("br0", std::slice::from_ref(&tagged))]);
+    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetVlans(tagged)]);
+}
+
+#[test]
+fn keys_of_the_start_are_named() {
+    let before = config(&[bridge("br0", &[])]);
+    let mut after = before.clone();
+    after.threads.packet = 2;
+    after.caches.kind = CacheKind::Gigaflow;
+    after.caches.gigaflow.offload.ports = vec![1, 2];
+    after.bridges[0].listen = vec!["ptcp:6653".into(), "ptcp:6654".into()];
+    after.bridges[0].mac = "02:00:00:00:00:01".into();
+    let ReloadPlan { steps, at_restart } = plan(&before, &after);
+    let set = [("caches.gigaflow.offload.ports", "1,2"), ("caches.kind", "gigaflow")];
+    let listen = vec![("listen", "ptcp:6653,ptcp:6654".into())];
+    assert_eq!(
+        steps,
+        [
+            ReloadStep::SetBridge("br0".into(), listen),
+            ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())
+        ]
+    );
+    assert_eq!(at_restart, ["bridge br0: mac", "threads.packet"]);
+}
+
+/// A configuration with a NIC that no key places.
+fn with_nic(bridges: &[BridgeOptions]) -> Config {
+    let mut config = config(bridges);
+    config.caches.gigaflow.offload.kind = OffloadKind::Embedded;
+    config
+}
+
+#[test]
+fn the_nic_follows_a_renamed_bridge() {
+    let (old, new) = (with_nic(&[bridge("br0", &[])]), with_nic(&[bridge("br1", &[])]));
+    let mut saved = old.clone();
+    saved.caches.gigaflow.offload.bridge = "br0".into();
+    assert_eq!(resumed(&saved, &old, &new).caches.gigaflow.offload.bridge, "br1");
+    assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br0");
+    let set = ReloadStep::Set(vec![("caches.gigaflow.offload.bridge", "br1".into())]);
+    assert_eq!(plan(&old, &new).steps.last(), Some(&set));
+    // A bridge that the operator chose at run time stays.
+    saved.caches.gigaflow.offload.bridge = "br9".into();
+    assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br9");
+}
+
+#[test]
+fn refused_changes_are_not_part_of_the_result() {
+    let mut before = config(&[bridge("br0", &[port("p1"), port("p2")]), bridge("br1", &[])]);
+    before.caches.idle_ms = 7000;
+    let tagged = PortOptions { tag: Some(10), ..port("p2") };
+    let mut after = config(&[bridge("br0", &[tagged, port("p3")]), bridge("br2", &[])]);
+    after.bridges[0].mac_entries = 9;
+    after.threads.packet = 2;
+    let steps = plan(&before, &after).steps;
+    let all = ReloadReport { refused_steps: steps, ..ReloadReport::default() };
+    let mut rest = all.without_refused(&before, &after);
+    // Keys of the next start are in force then.
+    assert_eq!(rest.threads.packet, 2);
+    rest.threads.packet = before.threads.packet;
+    rest.bridges[0].ports.sort_by(|one, two| one.name.cmp(&two.name));
+    assert_eq!(rest, before);
+    assert_eq!(ReloadReport::default().without_refused(&before, &after), after);
+}
+
+#[tokio::test]
+async fn a_refused_change_is_tried_again() {
+    let before = config(&[bridge("br0", &[])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    switch.add_port("br0", PortOptions { number: 7, ..port("p1") }).await.unwrap();
+    let after = config(&[bridge("br0", &[PortOptions { number: 8, ..port("p1") }, port("p2")])]);
+    let report = switch.reload(&before, &after).await;
+    assert_eq!(report.refused.len(), 1);
+    let base = report.without_refused(&before, &after);
+    switch.remove_port("p1").await.unwrap();
+    let report = switch.reload(&base, &after).await;
+    assert_eq!(report.applied, ["port p1: added to br0"]);
+    assert_eq!(report.without_refused(&base, &after), after);
+}
+
+/// An operator adds a port, and then writes it into the file.
+#[tokio::test]
+async fn an_equal_port_that_exists_is_not_refused() {
+    let before = config(&[bridge("br0", &[])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    switch.add_port("br0", port("p1")).await.unwrap();
+    switch.add_bridge(&bridge("br1", &[])).await.unwrap();
+    let after = config(&[bridge("br0", &[port("p1")]), bridge("br1", &[])]);
+    let report = switch.reload(&before, &after).await;
+    assert!(report.is_empty(), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_reload_changes_a_running_switch() {
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    let mut after = config(&[bridge("br0", &[port("p2")])]);
+    after.caches.idle_ms = 5000;
+    let report = switch.reload(&before, &after).await;
+    assert_eq!(report.refused, [""; 0]);
+    let expected = ["port p1: removed", "port p2: added to br0", "caches.idle_ms=5000"];
+    assert_eq!(report.applied, expected);
+    assert_eq!(switch.config().caches.idle_ms, 5000);
+    let names: Vec<_> = switch.bridges()[0].ports.iter().map(|port| port.name.clone()).collect();
+    assert_eq!(names, ["p2", "br0"]);
+    assert!(switch.reload(&after, &after).await.is_empty());
+}
+
+/// Such a port is retried, as the report says.
+#[tokio::test]
+async fn a_port_that_cannot_be_opened_is_added() {
+    let before = config(&[bridge("br0", &[])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    let rx = "/nowhere/in.pcap".into();
+    let missing = PortOptions { kind: PortType::Pcap, rx, ..port("p1") };
+    let after = config(&[bridge("br0", &[missing])]);
+    let report = switch.reload(&before, &after).await;
+    let [added] = report.applied.as_slice() else { panic!("{report:?}") };
+    assert!(added.starts_with("port p1: added to br0, but down: "), "{added}");
+    assert_eq!(switch.running_config().bridges[0].ports.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_step_does_not_prevent_the_others() {
+    let before = config(&[bridge("br0", &[])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    switch.add_port("br0", PortOptions { number: 7, ..port("p1") }).await.unwrap();
+    let own = PortOptions { number: 8, ..port("p1") };
+    let after = config(&[bridge("br0", &[own, port("p2")])]);
+    let report = switch.reload(&before, &after).await;
+    assert_eq!(report.applied, ["port p2: added to br0"]);
+    let [refused] = report.refused.as_slice() else { panic!("{report:?}") };
+    assert!(refused.starts_with("port p1: added to br0: port p1 exists already"), "{refused}");
+}
