@@ -1,9 +1,9 @@
 //! The state of learning: can packets of a bridge learn, and how many requests were refused?
 //!
-//! A bridge has *sources* of learning: its rules and groups that learn. A packet may leave its bridge
-//! through a patch port. So packets of a bridge with patch ports can learn while any bridge has a source.
+//! A bridge has *learners*: its rules and groups that learn. A packet may leave its bridge
+//! through a patch port. So packets of a bridge with patch ports can learn while any bridge has a learner.
 //!
-//! Threads may translate by earlier versions. So a source that a version removes counts until every
+//! Threads may translate by earlier versions. So a learner that a version removes counts until every
 //! thread has adopted that version ([`LearnStatus::reclaim`]).
 
 use std::{
@@ -29,22 +29,22 @@ use crate::{
 pub(crate) struct LearnStatus {
     /// One bit for each bridge; set while its packets can learn.
     learning: Box<[AtomicU64]>,
-    sources: Mutex<Learners>,
+    learners: Mutex<Learners>,
     refused_count: AtomicU64,
 }
 
 /// Number of bridges in a word of [`LearnStatus::learning`].
 const WORD: usize = u64::BITS as usize;
 
-/// The sources of all bridges.
+/// The rules, groups and patch ports by which packets can learn.
 #[derive(Default)]
 struct Learners {
     /// Sources of the newest version.
     newest: BTreeSet<Learner>,
     /// Sources that a version has removed, oldest version first.
     removed: Vec<(Version, Learner)>,
-    /// Number of sources, removed ones included.
-    counts: BTreeMap<BridgeId, SourceCounts>,
+    /// Number of learners, removed ones included.
+    counts: BTreeMap<BridgeId, LearnerCounts>,
 }
 
 /// Something by which packets of a bridge can learn.
@@ -52,13 +52,13 @@ struct Learners {
 enum Learner {
     Rule(BridgeId, RuleId),
     Group(BridgeId, GroupId),
-    /// The patch ports of a bridge, all together: the source is in another bridge.
+    /// The patch ports of a bridge, all together: the learners are in other bridges.
     Patches(BridgeId),
 }
 
-/// Number of sources of a bridge.
+/// Number of learners of a bridge.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct SourceCounts {
+struct LearnerCounts {
     own: usize,
     patches: usize,
 }
@@ -68,7 +68,7 @@ impl Default for LearnStatus {
         let words = (usize::from(u16::MAX) + 1) / WORD;
         Self {
             learning: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            sources: Mutex::default(),
+            learners: Mutex::default(),
             refused_count: AtomicU64::new(0),
         }
     }
@@ -98,35 +98,35 @@ impl LearnStatus {
         bridges: &RwLock<VersionedBridges>,
         version: Version,
     ) {
-        let mut sources = self.sources.lock();
+        let mut learners = self.learners.lock();
         let mut is_changed = false;
         for delta in deltas {
             is_changed |= match delta {
                 Delta::Rule(delta) => {
-                    let source = Learner::Rule(delta.rule.bridge, delta.rule.id);
+                    let learner = Learner::Rule(delta.rule.bridge, delta.rule.id);
                     let is_there = !matches!(delta.change, RuleChange::Removed(_));
                     let learns = is_there && delta.rule.instructions.any(may_learn);
-                    sources.set(source, learns, version)
+                    learners.set(learner, learns, version)
                 }
-                Delta::Changed(object) => sources.follow_object(*object, &bridges.read(), version),
+                Delta::Changed(object) => learners.follow_object(*object, &bridges.read(), version),
             };
         }
         if is_changed {
-            self.publish(&sources);
+            self.publish(&learners);
         }
     }
 
-    /// Forgets the sources that no version from `oldest` on has.
+    /// Forgets the learners that no version from `oldest` on has.
     pub(crate) fn reclaim(&self, oldest: Version) {
-        let mut sources = self.sources.lock();
-        if sources.reclaim(oldest) {
-            self.publish(&sources);
+        let mut learners = self.learners.lock();
+        if learners.reclaim(oldest) {
+            self.publish(&learners);
         }
     }
 
-    fn publish(&self, sources: &Learners) {
-        let learns_anywhere = sources.counts.values().any(|counts| counts.own > 0);
-        for (bridge, counts) in &sources.counts {
+    fn publish(&self, learners: &Learners) {
+        let learns_anywhere = learners.counts.values().any(|counts| counts.own > 0);
+        for (bridge, counts) in &learners.counts {
             let learns = counts.own > 0 || learns_anywhere && counts.patches > 0;
             let (word, bit) = position(*bridge);
             // Relaxed: a thread that adopts the version has it from the thread that published it.
@@ -140,14 +140,14 @@ impl LearnStatus {
 }
 
 impl Learners {
-    /// Adds or removes a source; returns whether it is the first of its bridge.
-    fn set(&mut self, source: Learner, is_source: bool, version: Version) -> bool {
-        if is_source {
-            return self.newest.insert(source) && self.count(source, 1);
+    /// Adds or removes a learner; returns whether it is the first of its bridge.
+    fn set(&mut self, learner: Learner, learns: bool, version: Version) -> bool {
+        if learns {
+            return self.newest.insert(learner) && self.count(learner, 1);
         }
-        // Most rules are no sources.
-        if !self.newest.is_empty() && self.newest.remove(&source) {
-            self.removed.push((version, source));
+        // Most rules are no learners.
+        if !self.newest.is_empty() && self.newest.remove(&learner) {
+            self.removed.push((version, learner));
         }
         false
     }
@@ -188,27 +188,27 @@ impl Learners {
     fn remove_bridge(&mut self, bridge: BridgeId, version: Version) {
         let groups = self
             .newest
-            .extract_if(.., |source| matches!(source, Learner::Group(own, _) if *own == bridge));
-        self.removed.extend(groups.map(|source| (version, source)));
+            .extract_if(.., |learner| matches!(learner, Learner::Group(own, _) if *own == bridge));
+        self.removed.extend(groups.map(|learner| (version, learner)));
     }
 
-    /// Forgets removed sources; returns whether a last source of a bridge is forgotten.
+    /// Forgets removed learners; returns whether a last learner of a bridge is forgotten.
     fn reclaim(&mut self, oldest: Version) -> bool {
         let end = self.removed.partition_point(|(version, _)| *version <= oldest);
         let forgotten: Vec<_> = self.removed.drain(..end).collect();
-        forgotten.into_iter().fold(false, |changed, (_, source)| self.count(source, -1) | changed)
+        forgotten.into_iter().fold(false, |changed, (_, learner)| self.count(learner, -1) | changed)
     }
 
-    /// Counts a source in or out; returns whether it is the first or the last one.
-    fn count(&mut self, source: Learner, by: isize) -> bool {
-        let counts = self.counts.entry(source.bridge()).or_default();
-        let count = match source {
+    /// Counts a learner in or out; returns whether it is the first or the last one.
+    fn count(&mut self, learner: Learner, by: isize) -> bool {
+        let counts = self.counts.entry(learner.bridge()).or_default();
+        let count = match learner {
             Learner::Rule(..) | Learner::Group(..) => &mut counts.own,
             Learner::Patches(_) => &mut counts.patches,
         };
         let before = *count;
         *count = before.saturating_add_signed(by);
-        debug_assert!(before != *count, "each source is counted out once");
+        debug_assert!(before != *count, "each learner is counted out once");
         before == 0 || *count == 0
     }
 }
