@@ -39,9 +39,9 @@ const WORD: usize = u64::BITS as usize;
 /// The rules, groups and patch ports by which packets can learn.
 #[derive(Default)]
 struct Learners {
-    /// Sources of the newest version.
+    /// Learners of the newest version.
     newest: BTreeSet<Learner>,
-    /// Sources that a version has removed, oldest version first.
+    /// Learners that a version has removed, oldest version first.
     removed: Vec<(Version, Learner)>,
     /// Number of learners, removed ones included.
     counts: BTreeMap<BridgeId, LearnerCounts>,
@@ -192,7 +192,7 @@ impl Learners {
         self.removed.extend(groups.map(|learner| (version, learner)));
     }
 
-    /// Forgets removed learners; returns whether a last learner of a bridge is forgotten.
+    /// Forgets removed learners; returns whether one was the last of its bridge.
     fn reclaim(&mut self, oldest: Version) -> bool {
         let end = self.removed.partition_point(|(version, _)| *version <= oldest);
         let forgotten: Vec<_> = self.removed.drain(..end).collect();
