@@ -234,7 +234,7 @@ fn a_trace_shows_the_sub_traversals() {
 fn invalid_settings_are_refused_with_advice() {
     let rig = Rig::new("");
     for (setting, expected) in [
-        ("caches.kind=gigafow", "megaflow or gigaflow"),
+        ("caches.kind=gigafow", "megaflow, gigaflow or flows"),
         ("caches.gigaflow.stages=17", "from 1 to 16"),
         ("caches.gigaflow.stages=0", "from 1 to 16"),
         ("caches.gigaflow.policy=best", "one-to-one"),

@@ -190,7 +190,8 @@ impl OpenVSwitch {
 /// Returns the cache settings in the syntax of the database.
 fn caches(setup: &Setup) -> Vec<String> {
     let settings = match setup.caches {
-        FrontCaches::Usual => vec![],
+        // Open vSwitch always caches.
+        FrontCaches::Usual | FrontCaches::Tables => vec![],
         FrontCaches::Signature => {
             vec!["other_config:emc-insert-inv-prob=0", "other_config:smc-enable=true"]
         }

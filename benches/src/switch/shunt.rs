@@ -127,6 +127,7 @@ fn caches(setup: &Setup) -> String {
         FrontCaches::Signature => "exact_entries = 0\n",
         FrontCaches::Both => "exact_entries = 131072\n",
         FrontCaches::Nothing => "exact_entries = 0\nsignature_entries = 0\n",
+        FrontCaches::Tables => "kind = \"flows\"\n",
     });
     if setup.keeps_entries {
         let room = setup.entries_max.unwrap_or(1_000_000);

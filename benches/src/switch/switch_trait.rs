@@ -48,6 +48,8 @@ pub enum FrontCaches {
     Both,
     /// No cache.
     Nothing,
+    /// For Shunt computational flows: the tables decide each packet.
+    Tables,
 }
 
 /// One port.

@@ -210,6 +210,8 @@ pub struct ThreadCounters {
     pub probes: Counter,
     /// Masks in the wildcard cache.
     pub masks: Counter,
+    /// Packets that the tables decided, without a cache.
+    pub decided: Counter,
     /// Packets that missed and were translated.
     pub upcalls: Counter,
     /// Live entries.

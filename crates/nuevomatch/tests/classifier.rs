@@ -107,12 +107,25 @@ fn check(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
         assert_eq!(best, scan(rules, key), "{key:?}");
         assert_eq!(classifier.lookup(key), best, "one key and a batch agree on {key:?}");
     }
+    check_accepted(classifier, rules, keys);
     assert_eq!(classifier.len(), rules.len());
     let order = |rule: &Rule| (rule.priority(), rule.value(), format!("{rule:?}"));
     let (mut held, mut expected) = (classifier.rules(), rules.to_vec());
     held.sort_by_key(order);
     expected.sort_by_key(order);
     assert_eq!(held, expected);
+}
+
+/// Of the rules that the caller accepts, the best one wins.
+fn check_accepted(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+    let mut best = vec![None; keys.len()];
+    let accepts = |key: usize, value: u32| !(value as usize + key).is_multiple_of(3);
+    classifier.lookup_accepted(keys, &mut best, accepts);
+    for (at, (key, best)) in keys.iter().zip(best).enumerate() {
+        let accepted: Vec<Rule> =
+            rules.iter().filter(|rule| accepts(at, rule.value())).copied().collect();
+        assert_eq!(best, scan(&accepted, key), "{key:?}");
+    }
 }
 
 fn build(rules: &[Rule], settings: &NuevoMatchSettings) -> NuevoMatch<4> {

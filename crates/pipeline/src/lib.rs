@@ -46,6 +46,7 @@
 mod action;
 mod bridges;
 mod continuations;
+mod decisions;
 mod error;
 mod evict;
 mod groups;
@@ -77,6 +78,7 @@ pub use bridges::{
     settings::{BridgeSettings, Overflow},
 };
 pub use continuations::continuation::Continuation;
+pub use decisions::packet_decider::{PacketDecider, PacketDecision};
 pub use error::{NoSuchBridge, RejectedMod};
 pub use evict::{
     engine_state::{Cause, CauseRun, EngineState},
@@ -95,6 +97,7 @@ pub use meters::meter::{
 pub use packet_count::PacketTotals;
 pub use pipeline::{Change, Crediting, Pipeline};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
+pub use tables::learned::lanes;
 pub use tables::{
     flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
     rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers},

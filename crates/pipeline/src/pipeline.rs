@@ -6,6 +6,7 @@
 //! threads can translate by older versions meanwhile.
 
 mod sub_traversals;
+pub(crate) mod training;
 mod translations;
 
 use std::{
@@ -439,6 +440,15 @@ impl Pipeline {
     /// Changes of the tables wait until the result is dropped.
     pub fn crediting(&self) -> Crediting<'_> {
         Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
+    }
+
+    /// Notes rules that may expire earlier.
+    ///
+    /// Packets have lowered their timeouts.
+    pub(crate) fn note_lowered(&self, rules: Vec<Arc<Rule>>) {
+        if !rules.is_empty() {
+            self.lowered.lock().extend(rules);
+        }
     }
 
     fn users<K: Ord>(

@@ -47,6 +47,9 @@ pub(crate) fn caches(caches: &Value) -> String {
         let resumed = format!("{} translated from the table where they missed", own("resumed"));
         line("partial hits", own("partial_hits"), &resumed);
     }
+    if hits("decided") > 0 {
+        line("tables", hits("decided"), &format!("{}, without a cache", share(hits("decided"))));
+    }
     line("translated", hits("upcalls"), &share(hits("upcalls")));
     let masks = counted(hits("masks"), "mask");
     let probes = caches["probes"].as_f64().unwrap_or_default();
@@ -157,6 +160,9 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     } else if own("gigaflow_hits") > 0 {
         parts.push(("gigaflow", own("gigaflow_hits")));
     }
+    if own("decided") > 0 {
+        parts.push(("tables", own("decided")));
+    }
     parts.push(("translated", own("upcalls")));
     let shares = parts.iter().map(|(name, hits)| format!("{name} {}", percent(*hits, received)));
     let shares = shares.collect::<Vec<_>>().join(", ");
@@ -181,7 +187,7 @@ mod tests {
     use super::*;
 
     fn shares(text: &str) -> u64 {
-        let counters = ["exact match", "megaflow", "gigaflow", "translated"];
+        let counters = ["exact match", "megaflow", "gigaflow", "tables", "translated"];
         let of = |line: &str| {
             let name = counters.into_iter().find(|name| line.starts_with(name))?;
             line[name.len()..].split_whitespace().next()?.parse::<u64>().ok()
@@ -197,6 +203,11 @@ mod tests {
         let shown = caches(&gigaflow);
         assert_eq!(shares(&shown), 266, "{shown}");
         assert!(shown.contains("7.5 %, before caches.kind changed"), "{shown}");
+        let flows = json!({"kind": "flows", "received": 266, "exact_hits": 200,
+            "megaflow_hits": 20, "decided": 40, "upcalls": 6, "gigaflow": null});
+        let shown = caches(&flows);
+        assert_eq!(shares(&shown), 266, "{shown}");
+        assert!(caches_line(&flows).contains("tables  15.0 %"), "{}", caches_line(&flows));
         let megaflow = json!({"kind": "megaflow", "received": 266, "exact_hits": 200,
             "megaflow_hits": 20, "gigaflow_hits": 40, "upcalls": 6, "gigaflow": null});
         let shown = caches(&megaflow);

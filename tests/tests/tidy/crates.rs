@@ -11,7 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
     ("shunt-nuevomatch", &[]),
-    ("shunt-pipeline", &["shunt-flow", "shunt-classifier"]),
+    ("shunt-pipeline", &["shunt-flow", "shunt-classifier", "shunt-nuevomatch"]),
     ("shunt-pipebench", &["shunt-pcap", "shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),

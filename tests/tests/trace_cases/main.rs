@@ -78,7 +78,7 @@ fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
     let mut differences = Vec::new();
     let mut kinds: BTreeMap<String, [u32; 2]> = BTreeMap::new();
     for case in Recording::read_all().cases {
-        for cache in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+        for cache in [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows] {
             let found = play(&case, cache);
             let kind = format!("{} {cache:?}", case.kind());
             let [passed, failed] = kinds.entry(kind).or_default();

@@ -242,6 +242,11 @@ impl<R> RuleChain<R> {
         self.rules.first().map_or(&[], |stored| stored.matching.value())
     }
 
+    /// Returns every rule that is not reclaimed, the highest rank first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &SubtableRule<R>> {
+        self.rules.iter()
+    }
+
     /// Returns the rules that a version sees, the highest rank first.
     pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))

@@ -10,8 +10,8 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
-    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Trainer,
-    Wildcard,
+    CacheConfig, EntryRef, ExactCache, FlowsConfig, HitSlots, KeyHasher, PositionSet, Reclaimed,
+    Trainer, Wildcard,
     chain::CoverageLink,
     index::{
         AnyIndex, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup, RepairOutcome,
@@ -146,6 +146,27 @@ impl Caches {
         let both = limit.saturating_add(entries.len() + entries.retired());
         entries.set_limit(both.min(most));
         self.outdated = self.owner.last_install();
+    }
+
+    /// Trains learned indexes over tables, where it is due.
+    ///
+    /// Returns false if the trainer has another job.
+    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
+        self.seeds.trainer.train_tables(pipeline, rules_min)
+    }
+
+    /// Returns the settings of a thread that decides packets by the tables.
+    pub(crate) const fn flows(&self) -> Option<FlowsConfig> {
+        match self.config.wildcard {
+            Wildcard::Flows(config) => Some(config),
+            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => None,
+        }
+    }
+
+    /// Returns whether the tables decide each packet, without a cache.
+    #[inline]
+    pub(crate) const fn is_bypassed(&self) -> bool {
+        matches!(self.config.wildcard, Wildcard::Flows(_))
     }
 
     /// Does a bounded part of the index's work. Returns whether there was some.

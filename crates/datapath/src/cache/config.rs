@@ -25,11 +25,25 @@ pub struct CacheConfig {
 pub enum Wildcard {
     /// Megaflows: one entry for the whole traversal of a packet.
     Megaflow(MegaflowConfig),
+    /// No cache: the tables decide each packet (computational flows).
+    Flows(FlowsConfig),
     /// Gigaflow: LTM entries in a chain of stages.
     ///
     /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The thread's seed
     /// replaces that of the config.
     Gigaflow(GigaflowConfig),
+}
+
+/// Settings of a thread that decides packets by the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowsConfig {
+    /// Number of rules from which on a table has a learned index.
+    pub learned_rules_min: usize,
+}
+
+impl FlowsConfig {
+    /// The default settings.
+    pub const DEFAULT: Self = Self { learned_rules_min: 64 };
 }
 
 impl Default for Wildcard {

@@ -19,6 +19,7 @@ use shunt_pipeline::{Continuation, Pipeline, Time, Traversal, Version};
 use super::{
     EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed, Trainer, Wildcard,
     chain::{CoverageLink, GigaflowIndex},
+    flows::NoIndex,
     megaflow::MegaflowIndex,
 };
 use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
@@ -379,5 +380,6 @@ macro_rules! wildcard_indexes {
 
 wildcard_indexes! {
     megaflow: Megaflow(MegaflowIndex), if Wildcard::Megaflow(config) => config;
+    flows: Flows(NoIndex), if Wildcard::Flows(_config) => ();
     gigaflow: Gigaflow(GigaflowIndex), if Wildcard::Gigaflow(config) => config;
 }

@@ -19,6 +19,8 @@ mod entry;
 #[cfg(not(loom))]
 mod exact;
 #[cfg(not(loom))]
+mod flows;
+#[cfg(not(loom))]
 mod hit_slots;
 #[cfg(not(loom))]
 pub(crate) mod index;
@@ -32,7 +34,7 @@ pub(crate) use caches::Caches;
 pub use chain::CoverageLink;
 #[cfg(not(loom))]
 pub(crate) use config::MAX_IDLE_DEFAULT;
-pub use config::{CacheConfig, Wildcard};
+pub use config::{CacheConfig, FlowsConfig, Wildcard};
 pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
 #[cfg(not(loom))]
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};

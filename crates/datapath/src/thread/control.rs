@@ -9,7 +9,7 @@ use super::{
     PacketThread,
     receive::{RxPort, RxState},
     stall_budget::StallBudget,
-    upkeep::dumped_entry,
+    upkeep::{DirtyCounts, dumped_entry},
     waiting::WaitingPackets,
 };
 use crate::{
@@ -40,7 +40,13 @@ impl PacketThread {
                 self.rx_ports.bind(port, bridge, number);
             }
             Command::Inject(injection) => self.inject(&injection),
-            Command::Pull(reply) => self.jobs.pull(self.caches.owner.entries().dirty(), reply),
+            Command::Pull(reply) => {
+                // These are few, and not in the order of the others.
+                self.decisions.credit(&self.pipeline, 0);
+                let (entries, decisions) =
+                    (self.caches.owner.entries().dirty(), self.decisions.dirty());
+                self.jobs.pull(DirtyCounts { entries, decisions }, reply);
+            }
             Command::Dump(reply) => self.jobs.dump(reply),
             Command::Entry(slot, reply) => reply(dumped_entry(&self.caches, slot)),
             Command::Tune(tuning) => {

@@ -107,6 +107,15 @@ pub(crate) enum Pending {
 #[must_use = "pass it to `PacketThread::finish`, or recirculated packets stay behind"]
 pub(crate) struct PendingWork(());
 
+/// A list of actions: of a cache entry, or of the decision about one packet.
+pub(crate) trait ActionList {
+    /// Returns the actions.
+    fn actions(&self) -> &[DatapathAction];
+
+    /// Returns the actions for work that is done later.
+    fn share(&self) -> Arc<[DatapathAction]>;
+}
+
 const ABSENT: u32 = u32::MAX;
 
 /// Initial capacity of a batch: a nearly full batch and a burst.
@@ -115,6 +124,9 @@ const ABSENT: u32 = u32::MAX;
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl PendingWork {
+    /// No work, after a packet that was sent unchanged.
+    pub(super) const NONE: Self = Self(());
+
     /// Leaves the work on the stack to the caller's own loop over the stack.
     pub(super) const fn leave_to_loop(self) {}
 }
@@ -208,12 +220,12 @@ impl Outputs {
         &mut self,
         pool: &mut Pool,
         packet: Packet,
-        lists: &[&Arc<[DatapathAction]>],
+        lists: &[&impl ActionList],
         parsed: ParsedPacket<'_>,
         cause: impl FnOnce() -> DropReason,
     ) -> PendingWork {
         let ingress = packet.ingress;
-        let actions = || lists.iter().flat_map(|list| list.iter());
+        let actions = || lists.iter().flat_map(|list| list.actions());
         if !actions().any(|action| emits(action, ingress)) {
             let is_output =
                 |action: &DatapathAction| matches!(action, DatapathAction::Output { .. });
@@ -239,13 +251,13 @@ impl Outputs {
         &mut self,
         pool: &mut Pool,
         mut packet: Packet,
-        lists: &[&Arc<[DatapathAction]>],
+        lists: &[&impl ActionList],
         next: usize,
         mut parsed: ParsedPacket<'_>,
     ) -> bool {
         let ingress = packet.ingress;
         let mut has_emitted = false;
-        let actions = || lists.iter().flat_map(|list| list.iter());
+        let actions = || lists.iter().flat_map(|list| list.actions());
         let emitting = actions().enumerate().filter(|(_, action)| emits(action, ingress)).last();
         let Some((last, last_action)) = emitting else {
             self.drop(pool, packet, DropReason::RuleWithoutOutput);
@@ -525,10 +537,32 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
 /// Joins action lists.
 ///
 /// A list with a recirculation is usually alone, since traversals end there.
-fn joined(lists: &[&Arc<[DatapathAction]>]) -> Arc<[DatapathAction]> {
+fn joined(lists: &[&impl ActionList]) -> Arc<[DatapathAction]> {
     match lists {
-        [one] => Arc::clone(one),
-        many => many.iter().flat_map(|list| list.iter()).cloned().collect(),
+        [one] => one.share(),
+        many => many.iter().flat_map(|list| list.actions()).cloned().collect(),
+    }
+}
+
+impl ActionList for Arc<[DatapathAction]> {
+    #[inline]
+    fn actions(&self) -> &[DatapathAction] {
+        self
+    }
+
+    fn share(&self) -> Self {
+        Self::clone(self)
+    }
+}
+
+impl ActionList for Vec<DatapathAction> {
+    #[inline]
+    fn actions(&self) -> &[DatapathAction] {
+        self
+    }
+
+    fn share(&self) -> Arc<[DatapathAction]> {
+        self.as_slice().into()
     }
 }
 

@@ -24,6 +24,7 @@ mod control;
 mod dry_run;
 mod endpoints;
 pub(crate) mod execute;
+mod flows;
 mod packet_in;
 mod packet_thread;
 mod receive;

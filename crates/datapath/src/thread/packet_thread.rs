@@ -8,6 +8,7 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::{
     endpoints::{ThreadEnds, Wakers},
+    flows::TableDecisions,
     receive::{Disposition, MissedFlows, RxPorts},
     repair::Repairer,
     upkeep::UpkeepJobs,
@@ -78,6 +79,8 @@ pub struct PacketThread {
     pub(super) config: ThreadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) caches: Caches,
+    /// Used instead of the caches while these are bypassed.
+    pub(super) decisions: TableDecisions,
     pub(super) rx_ports: RxPorts,
     pub(super) outputs: Outputs,
     pub(super) pool: Pool,
@@ -122,6 +125,7 @@ impl PacketThread {
         Self {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
+            decisions: TableDecisions::default(),
             rx_ports: RxPorts::default(),
             outputs: Outputs::new(ends.packet_ins),
             pool: Pool::default(),
@@ -244,10 +248,12 @@ impl PacketThread {
 
     /// Does a bounded part of each kind of upkeep. Returns whether there was work.
     fn run_upkeep(&mut self, is_idle: bool) -> bool {
+        self.train_tables();
         let cleared = self.caches.clear_out() | self.caches.maintain();
         let abandoned = self.repairer.abandon_late(&mut self.caches, &self.counters, self.now);
         let reclaimed = self.caches.reclaim_some(&self.pipeline);
-        let credited = self.jobs.credit(&mut self.caches.owner, &self.pipeline, is_idle);
+        let owner = &mut self.caches.owner;
+        let credited = self.jobs.credit(owner, &mut self.decisions, &self.pipeline, is_idle);
         let expired = self.jobs.expire(&mut self.caches, self.config.max_idle, self.now, is_idle);
         self.counters.expired.add(expired);
         let dumped = self.jobs.continue_dump(&self.caches);
@@ -257,7 +263,8 @@ impl PacketThread {
     /// Returns whether all hits are credited and no request is pending.
     pub(super) fn is_upkeep_done(&self) -> bool {
         let entries = self.caches.owner.entries();
-        let is_clean = entries.dirty() == 0 && entries.retired() == 0;
+        let dirty = entries.dirty() + self.decisions.dirty();
+        let is_clean = dirty == 0 && entries.retired() == 0;
         is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
     }
 
@@ -272,6 +279,7 @@ impl PacketThread {
         self.outputs.tally.publish(counters);
         self.caches.publish(counters);
         counters.upcalls.set(self.upcalls);
+        counters.decided.set(self.decisions.decided);
         counters.held.set(self.held() as u64);
         counters.iterations.add(1);
     }

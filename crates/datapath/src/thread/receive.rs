@@ -173,6 +173,10 @@ impl PacketThread {
                 candidates.offer(&self.batch.keys[place], self.now);
             }
             self.outputs.taps.at_port(self.rx_ports.list[input].port, &self.batch.packets);
+            if self.caches.is_bypassed() {
+                self.decide_batch(input, count);
+                return count;
+            }
             let RxBatch { keys, hits, .. } = &mut self.batch;
             self.caches.hold_reclaims(true);
             let sampled = self.caches.find_burst(&keys[..count], hits);
@@ -249,10 +253,11 @@ impl PacketThread {
             match self.batch.dispositions[place] {
                 Disposition::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
                 Disposition::Execute => self.execute_found(place, packet),
-                Disposition::Wait => self.wait(input, place, packet),
+                Disposition::Wait => self.wait(input, flow_of(&self.batch.keys[place]), packet),
                 Disposition::WaitForFlow => {
-                    self.wait(input, place, packet);
-                    self.serve_flow(input, flow_of(&self.batch.keys[place]));
+                    let flow = flow_of(&self.batch.keys[place]);
+                    self.wait(input, flow, packet);
+                    self.serve_flow(input, flow);
                 }
             }
         }
@@ -278,14 +283,14 @@ impl PacketThread {
     }
 
     /// Puts a packet of the burst into the upcall queue.
-    fn wait(&mut self, input: usize, place: usize, packet: Packet) {
+    pub(super) fn wait(&mut self, input: usize, flow: u32, packet: Packet) {
         if !self.pool.may_keep(&packet) {
             self.outputs.send_batches(&mut self.pool);
         }
         let may_keep = self.pool.may_keep(&packet);
         let port = &mut self.rx_ports.list[input];
         if may_keep && port.waiting.len() < self.config.waiting_per_port {
-            let (received_before, flow) = (port.burst_start, flow_of(&self.batch.keys[place]));
+            let received_before = port.burst_start;
             port.waiting.push(WaitingPacket { packet, received_before, flow });
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);

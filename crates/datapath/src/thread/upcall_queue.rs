@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, PortNo, extract::extract};
+use shunt_flow::{FlowKey, Layers, PortNo, extract::extract};
 use shunt_pipeline::{Continuation, Traversal};
 
 use super::{PacketThread, receive::drop_reason, repair::abandon, waiting::WaitingPacket};
@@ -36,7 +36,7 @@ const SERVED_PER_ITERATION: usize = 4 * BURST;
 const RECIRCULATIONS_MAX: usize = 256;
 
 /// A packet that missed, with the state of its lookup.
-struct Missed<'k> {
+pub(super) struct Missed<'k> {
     packet: Packet,
     parsed: ParsedPacket<'k>,
     partial: PartialLookup,
@@ -84,10 +84,7 @@ impl PacketThread {
         key: &mut FlowKey,
     ) -> Option<WaitingPacket> {
         let WaitingPacket { packet, received_before, flow } = waiting;
-        let layers = extract(packet.frame(), self.config.vlan_limit, key);
-        let port = &self.rx_ports.list[input];
-        key.set_bridge(u64::from(port.bridge.number()));
-        key.set_in_port(port.number);
+        let layers = self.parse_waiting(input, &packet, key);
         match self.resolve(packet, ParsedPacket { key, layers }) {
             Ok(pending) => {
                 self.finish(pending);
@@ -95,6 +92,15 @@ impl PacketThread {
             }
             Err(packet) => Some(WaitingPacket { packet, received_before, flow }),
         }
+    }
+
+    /// Parses a packet of an upcall queue.
+    pub(super) fn parse_waiting(&self, input: usize, packet: &Packet, key: &mut FlowKey) -> Layers {
+        let layers = extract(packet.frame(), self.config.vlan_limit, key);
+        let port = &self.rx_ports.list[input];
+        key.set_bridge(u64::from(port.bridge.number()));
+        key.set_in_port(port.number);
+        layers
     }
 
     /// Finishes all pending work of recirculated packets.
@@ -132,6 +138,9 @@ impl PacketThread {
         continuation.enter(&mut key);
         let parsed = ParsedPacket { key: &mut key, layers };
         let start = Some(continuation);
+        if self.caches.is_bypassed() {
+            return self.decide_and_execute(packet, parsed, start);
+        }
         match self.find_and_execute(packet, parsed, start) {
             Ok(pending) => pending,
             Err(missed) => self.translate_and_execute(missed, start),
@@ -142,6 +151,9 @@ impl PacketThread {
     ///
     /// Returns the packet if it needs a translation and none is left in this iteration.
     fn resolve(&mut self, packet: Packet, parsed: ParsedPacket<'_>) -> Result<PendingWork, Packet> {
+        if self.caches.is_bypassed() {
+            return Ok(self.decide_and_execute(packet, parsed, None));
+        }
         match self.find_and_execute(packet, parsed, None) {
             Ok(pending) => Ok(pending),
             Err(missed) if self.translations_left == 0 => Err(missed.packet),
@@ -210,7 +222,7 @@ impl PacketThread {
     /// Translates a packet that missed, and executes its actions.
     ///
     /// Adds entries or sends the learn request, and counts the packet once.
-    fn translate_and_execute(
+    pub(super) fn translate_and_execute(
         &mut self,
         missed: Missed<'_>,
         start: Option<&Arc<Continuation>>,
@@ -279,4 +291,11 @@ fn traversals<'a>(
     hit: &'a HitSlots,
 ) -> impl Iterator<Item = &'a Arc<Traversal>> {
     hit.slots().iter().filter_map(|slot| entries.traversal(*slot))
+}
+
+impl<'k> Missed<'k> {
+    /// Returns a packet that no cache was asked for.
+    pub(super) fn uncached(packet: Packet, parsed: ParsedPacket<'k>) -> Self {
+        Self { packet, parsed, partial: PartialLookup::default() }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use shunt_pipeline::{Pipeline, Time};
 
+use super::flows::TableDecisions;
 use crate::{
     cache::{Caches, Credit, EntryRef},
     command::{DumpedEntry, Reply},
@@ -13,12 +14,21 @@ use crate::{
 /// Requests that take more than one iteration, and the position of the expiry scan.
 #[derive(Default)]
 pub(super) struct UpkeepJobs {
-    /// Pulls in progress: the number of slots left to credit, and the reply.
-    pulls: Vec<(usize, Reply<()>)>,
+    /// Pulls in progress: the counts left to credit, and the reply.
+    pulls: Vec<(DirtyCounts, Reply<()>)>,
     dump: Option<EntryDump>,
     dumps_waiting: Vec<Reply<Vec<DumpedEntry>>>,
     /// The next slot to check for expiry.
     clock_hand: u32,
+}
+
+/// Counts that are not credited to rules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirtyCounts {
+    /// Number of slots of entries.
+    pub(super) entries: usize,
+    /// Number of counts of packets that the tables decided.
+    pub(super) decisions: usize,
 }
 
 struct EntryDump {
@@ -52,8 +62,8 @@ impl UpkeepJobs {
         self.pulls.is_empty() && self.dump.is_none()
     }
 
-    /// Adds a pull: it is done when the `dirty` slots of now are credited.
-    pub(super) fn pull(&mut self, dirty: usize, reply: Reply<()>) {
+    /// Adds a pull: it is done when the `dirty` counts of now are credited.
+    pub(super) fn pull(&mut self, dirty: DirtyCounts, reply: Reply<()>) {
         self.pulls.push((dirty, reply));
     }
 
@@ -74,7 +84,13 @@ impl UpkeepJobs {
     /// Credits the hits of some slots, and replies to pulls that are done.
     ///
     /// Returns whether there was work. A busy thread does so only while a pull is pending.
-    pub(super) fn credit(&mut self, owner: &mut Owner, pipeline: &Pipeline, is_idle: bool) -> bool {
+    pub(super) fn credit(
+        &mut self,
+        owner: &mut Owner,
+        decisions: &mut TableDecisions,
+        pipeline: &Pipeline,
+        is_idle: bool,
+    ) -> bool {
         if !is_idle && self.pulls.is_empty() {
             return false;
         }
@@ -90,14 +106,20 @@ impl UpkeepJobs {
             }
             left -= batch;
         }
-        let replied = self.reply_to_pulls(count);
-        count > 0 || replied
+        let has_decisions = decisions.dirty() > 0;
+        let decided = if has_decisions { decisions.credit(pipeline, limit) } else { 0 };
+        let decided = if decisions.dirty() == 0 { usize::MAX } else { decided };
+        let replied = self.reply_to_pulls(DirtyCounts { entries: count, decisions: decided });
+        count > 0 || has_decisions || replied
     }
 
-    /// Replies to pulls after `count` more slots were credited.
-    fn reply_to_pulls(&mut self, count: usize) -> bool {
-        self.pulls.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(count));
-        let done = self.pulls.extract_if(.., |(left, _)| *left == 0);
+    /// Replies to pulls after more counts were credited.
+    fn reply_to_pulls(&mut self, credited: DirtyCounts) -> bool {
+        for (left, _) in &mut self.pulls {
+            left.entries = left.entries.saturating_sub(credited.entries);
+            left.decisions = left.decisions.saturating_sub(credited.decisions);
+        }
+        let done = self.pulls.extract_if(.., |(left, _)| left.entries + left.decisions == 0);
         done.map(|(_, reply)| reply(())).count() > 0
     }
 

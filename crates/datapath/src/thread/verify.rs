@@ -28,6 +28,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct CacheMismatch {
     /// The traversals of the entries that were hit, first to last.
+    ///
+    /// Empty if the tables decided the packet without a cache.
     pub cached: Vec<Arc<Traversal>>,
     /// The fresh translation; it holds the key of the packet.
     pub fresh: Box<Traversal>,
@@ -44,6 +46,12 @@ pub(super) struct Verifier {
 impl Verifier {
     pub(super) const fn new(one_in: u32, seed: u64, differences: Producer<CacheMismatch>) -> Self {
         Self { one_in, random: seed, differences }
+    }
+
+    /// Reports a mismatch.
+    pub(super) fn report(&mut self, mismatch: CacheMismatch) {
+        // If the ring is full, the mismatch is counted only; earlier ones show the problem.
+        let _ = self.differences.push(mismatch);
     }
 
     /// Returns whether to compare the next hit.
@@ -117,8 +125,7 @@ impl PacketThread {
                 self.caches.owner.expire(entry);
             }
         }
-        // If the ring is full, the mismatch is counted only; earlier ones show the problem.
-        let _ = self.verifier.differences.push(CacheMismatch { cached, fresh: Box::new(fresh) });
+        self.verifier.report(CacheMismatch { cached, fresh: Box::new(fresh) });
         false
     }
 }

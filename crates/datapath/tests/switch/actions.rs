@@ -35,6 +35,9 @@ fn set(field: FieldId, value: u128) -> Action {
 
 #[test]
 fn a_packet_leaves_by_the_port_of_its_rule() {
+    if !super::HAS_CACHE {
+        return;
+    }
     let frame = udp().build();
     let switch = check(vec![output(2)], &frame, &[(2, frame.clone())]);
     assert_eq!(switch.counters(0).upcalls.get(), 1);
@@ -125,6 +128,9 @@ fn a_flood_reaches_all_other_ports() {
 
 #[test]
 fn hits_of_a_cached_drop_count_its_cause() {
+    if !super::HAS_CACHE {
+        return;
+    }
     let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
     let gone = Action::Output { port: PortNo::new(77), max_len: 0 };
     for (actions, reason) in [

@@ -161,6 +161,9 @@ fn a_pull_waits_for_earlier_counts() {
 
 #[test]
 fn counts_of_expired_and_evicted_entries_are_credited() {
+    if !super::HAS_CACHE {
+        return;
+    }
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -208,6 +211,9 @@ fn hits_before_a_reset_are_not_counted_after_it() {
 
 #[test]
 fn a_dump_shows_every_entry_with_all_that_it_counted() {
+    if !super::HAS_CACHE {
+        return;
+    }
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)])]);
     for _ in 0..5 {

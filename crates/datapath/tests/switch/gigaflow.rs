@@ -43,6 +43,9 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 
+/// True if packets can hit entries: some tests count these, or misses.
+const HAS_CACHE: bool = true;
+
 /// The default settings of packet threads here.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }

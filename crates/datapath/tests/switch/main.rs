@@ -10,6 +10,7 @@
 mod chain;
 mod faulty_port;
 mod flood;
+mod flows;
 mod frames;
 mod gigaflow;
 mod harness;

@@ -37,6 +37,9 @@ use shunt_datapath::{
     cache::{CacheConfig, MegaflowConfig, Wildcard},
 };
 
+/// True if packets can hit entries: some tests count these, or misses.
+const HAS_CACHE: bool = true;
+
 /// The default settings of packet threads here.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }

@@ -21,7 +21,7 @@ use crate::{
     box_rule::widths,
     candidates::IndexedSet,
     partition::{IsetPlan, IsetPlanner, SETS_MAX},
-    remainder::{BestRanks, Remainder},
+    remainder::{AcceptAll, BestRanks, RankFilter, Remainder},
     rule::PriorityRule,
     schema::lane_max,
     simd::{BATCH_MAX, InstructionSet, MatchJob},
@@ -160,7 +160,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     #[must_use]
     pub fn lookup(&self, key: &[u32; N]) -> Option<BestMatch> {
         let mut rank = [NO_RANK];
-        self.find_ranks::<1>(std::slice::from_ref(key), &mut rank);
+        self.find_ranks(std::slice::from_ref(key), &mut rank, AcceptAll);
         BestMatch::of_rank(rank[0])
     }
 
@@ -175,7 +175,39 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         let best = &mut best[..keys.len()];
         for (keys, best) in keys.chunks(BATCH_MAX).zip(best.chunks_mut(BATCH_MAX)) {
             let mut ranks = [NO_RANK; BATCH_MAX];
-            self.find_ranks::<BATCH_MAX>(keys, &mut ranks);
+            self.find_ranks(keys, &mut ranks, AcceptAll);
+            for (best, rank) in best.iter_mut().zip(ranks) {
+                *best = BestMatch::of_rank(rank);
+            }
+        }
+    }
+
+    /// Writes the rule that wins for each key, of those that `accepts` accepts.
+    ///
+    /// `accepts` gets the position of the key in `keys` and the value of the rule. It is called for
+    /// rules that match, in any order. Otherwise as [`Self::lookup_batch`].
+    ///
+    /// # Panics
+    ///
+    /// If `best` is shorter than `keys`.
+    pub fn lookup_accepted(
+        &self,
+        keys: &[[u32; N]],
+        best: &mut [Option<BestMatch>],
+        mut accepts: impl FnMut(usize, u32) -> bool,
+    ) {
+        if let ([_], [best, ..]) = (keys, &mut *best) {
+            let mut rank = [NO_RANK];
+            self.find_ranks(keys, &mut rank, accepts);
+            *best = BestMatch::of_rank(rank[0]);
+            return;
+        }
+        let best = &mut best[..keys.len()];
+        let chunks = keys.chunks(BATCH_MAX).zip(best.chunks_mut(BATCH_MAX));
+        for (batch, (keys, best)) in chunks.enumerate() {
+            let mut ranks = [NO_RANK; BATCH_MAX];
+            let first = batch * BATCH_MAX;
+            self.find_ranks(keys, &mut ranks, |key, value| accepts(first + key, value));
             for (best, rank) in best.iter_mut().zip(ranks) {
                 *best = BestMatch::of_rank(rank);
             }
@@ -183,8 +215,13 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     }
 
     /// Finds the best ranks of a batch of at most `B` keys.
-    fn find_ranks<const B: usize>(&self, keys: &[[u32; N]], ranks: &mut [u64; B]) {
-        let mut best = BestRanks { instructions: self.instructions, keys, ranks };
+    fn find_ranks<const B: usize>(
+        &self,
+        keys: &[[u32; N]],
+        ranks: &mut [u64; B],
+        filter: impl RankFilter,
+    ) {
+        let mut best = BestRanks { instructions: self.instructions, keys, ranks, filter };
         let prefetches = B > 1 && self.arena.bytes() > CACHED_BYTES;
         let mut positions = [[0; B]; SETS_MAX];
         for (set, positions) in self.sets.iter().zip(&mut positions) {

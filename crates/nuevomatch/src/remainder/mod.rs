@@ -7,5 +7,5 @@ mod list;
 mod rest;
 mod tuples;
 
-pub(crate) use rest::{BestRanks, LIST_RULES_MAX, Remainder};
+pub(crate) use rest::{AcceptAll, BestRanks, LIST_RULES_MAX, RankFilter, Remainder};
 pub(crate) use tuples::table_tuple;

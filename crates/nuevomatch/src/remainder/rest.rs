@@ -24,20 +24,76 @@ pub(crate) struct Remainder<const N: usize> {
     rules: usize,
 }
 
+/// Decides which of the rules around a key may win.
+pub(crate) trait RankFilter {
+    /// Set if every rule may win: then only the best one of a bucket is read.
+    const ACCEPTS_ALL: bool;
+
+    /// Returns whether the rule with a value may win for the key at a position.
+    fn accepts(&mut self, key: u16, value: u32) -> bool;
+}
+
+/// Accepts every rule.
+pub(crate) struct AcceptAll;
+
 /// The best ranks so far of the keys of a batch.
-pub(crate) struct BestRanks<'a, const N: usize, const B: usize> {
+pub(crate) struct BestRanks<'a, const N: usize, const B: usize, F> {
     pub(crate) instructions: InstructionSet,
     pub(crate) keys: &'a [[u32; N]],
     /// The best rank of each key, the largest number for none.
     pub(crate) ranks: &'a mut [u64; B],
+    pub(crate) filter: F,
 }
 
-impl<const N: usize, const B: usize> BestRanks<'_, N, B> {
+impl RankFilter for AcceptAll {
+    const ACCEPTS_ALL: bool = true;
+
+    fn accepts(&mut self, _key: u16, _value: u32) -> bool {
+        true
+    }
+}
+
+impl<F: FnMut(usize, u32) -> bool> RankFilter for F {
+    const ACCEPTS_ALL: bool = false;
+
+    fn accepts(&mut self, key: u16, value: u32) -> bool {
+        self(key.into(), value)
+    }
+}
+
+impl<const N: usize, const B: usize, F: RankFilter> BestRanks<'_, N, B, F> {
     /// Compares keys with sorted runs that are not empty, and keeps the better ranks.
     #[inline]
     pub(crate) fn match_jobs(&mut self, arena: &RuleArena<N>, jobs: &[MatchJob]) {
         let (layout, lines) = (arena.layout(), arena.lines());
-        self.instructions.best_ranks(layout, lines, self.keys, jobs, self.ranks);
+        if F::ACCEPTS_ALL {
+            self.instructions.best_ranks(layout, lines, self.keys, jobs, self.ranks);
+            return;
+        }
+        let mut masks = [0; B];
+        let masks = &mut masks[..jobs.len()];
+        self.instructions.match_blocks(layout, lines, self.keys, jobs, masks);
+        self.keep_accepted(arena, jobs, masks);
+    }
+
+    /// Keeps the better ranks of the rules that the filter accepts.
+    #[expect(clippy::cast_possible_truncation, reason = "a rank ends with the value")]
+    fn keep_accepted(&mut self, arena: &RuleArena<N>, jobs: &[MatchJob], masks: &[u64]) {
+        for (job, mask) in jobs.iter().zip(masks) {
+            let mut rest = *mask;
+            while rest != 0 {
+                let rank = arena.rank(job.first, rest.trailing_zeros() as usize);
+                let best = &mut self.ranks[usize::from(job.key)];
+                if rank >= *best {
+                    break;
+                }
+                if self.filter.accepts(job.key, rank as u32) {
+                    *best = rank;
+                    break;
+                }
+                rest &= rest - 1;
+            }
+        }
     }
 }
 
@@ -138,7 +194,10 @@ impl<const N: usize> Remainder<N> {
     }
 
     /// Finds better ranks for the keys of a batch of at most `B`.
-    pub(crate) fn find_batch<const B: usize>(&self, best: &mut BestRanks<'_, N, B>) {
+    pub(crate) fn find_batch<const B: usize>(
+        &self,
+        best: &mut BestRanks<'_, N, B, impl RankFilter>,
+    ) {
         if self.rules == 0 {
             return;
         }
@@ -167,7 +226,7 @@ impl<const N: usize> Remainder<N> {
 
     fn find_in_tables<const B: usize>(
         &self,
-        best: &mut BestRanks<'_, N, B>,
+        best: &mut BestRanks<'_, N, B, impl RankFilter>,
         jobs: &mut [MatchJob; B],
     ) {
         let hasher = self.tuples.hasher();

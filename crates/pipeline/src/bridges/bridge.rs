@@ -133,6 +133,11 @@ impl VersionedBridge {
         self.tables.get(&table)
     }
 
+    /// Returns a table for changes of its learned index.
+    pub(crate) fn table_mut(&mut self, table: TableId) -> Option<&mut RuleTable> {
+        self.tables.get_mut(&table)
+    }
+
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
         self.learn_index.count_in(&rule, added);

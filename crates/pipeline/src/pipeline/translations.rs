@@ -119,6 +119,15 @@ impl Pipeline {
         translate::packet_out(self.tables(bridges, version), key, actions)
     }
 
+    /// Calls `run` with the tables, as `version` sees them.
+    pub(crate) fn with_tables<T>(
+        &self,
+        version: Version,
+        run: impl FnOnce(TablesAtVersion<'_>) -> T,
+    ) -> T {
+        run(self.tables(&self.bridges.read(), version))
+    }
+
     pub(super) const fn tables<'a>(
         &'a self,
         bridges: &'a VersionedBridges,

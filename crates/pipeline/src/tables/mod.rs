@@ -5,6 +5,7 @@ pub(crate) mod evictable;
 pub(crate) mod expiry;
 pub(crate) mod flow_mod;
 pub(crate) mod interner;
+pub(crate) mod learned;
 pub(crate) mod rule;
 pub(crate) mod rule_filter;
 pub(crate) mod table;

@@ -8,11 +8,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use shunt_classifier::{Classifier, Matches, Priority, TupleSpace, Version};
+use shunt_classifier::{Classifier, Lifetime, Matches, Priority, TupleSpace, Version};
 use shunt_flow::{FlowKey, FlowMask, Match};
 
-use super::{conjunction::Decisions, rule::Rule};
-use crate::id::TableId;
+use super::{
+    conjunction::Decisions,
+    learned::{learned_rules::LearnedRules, learned_table::LearnedTable},
+    rule::Rule,
+};
+use crate::{id::TableId, pipeline::training::TrainingStep};
 
 /// The classifier of the tables.
 type TableClassifier = TupleSpace<Arc<Rule>>;
@@ -22,12 +26,14 @@ pub(crate) struct RuleTable {
     rules: TableClassifier,
     clauses: TableClassifier,
     rules_count: usize,
+    /// The index of packet threads that decide packets without a cache.
+    learned: LearnedTable,
 }
 
 impl RuleTable {
     pub(crate) fn new(seed: u64) -> Self {
         let empty = || TableClassifier::new(seed);
-        Self { rules: empty(), clauses: empty(), rules_count: 0 }
+        Self { rules: empty(), clauses: empty(), rules_count: 0, learned: LearnedTable::default() }
     }
 
     /// Returns the number of rules that the newest version sees, also one in
@@ -41,6 +47,7 @@ impl RuleTable {
         if rule.instructions.is_clause() {
             self.clauses.insert(matching, rank, added, rule);
         } else {
+            self.learned.insert(&rule, added);
             self.rules.insert(matching, rank, added, rule);
         }
         self.rules_count += 1;
@@ -50,6 +57,7 @@ impl RuleTable {
         let found = if rule.instructions.is_clause() {
             self.clauses.remove(&rule.matching, rule.rank(), removed)
         } else {
+            self.learned.remove(rule.id, removed);
             self.rules.remove(&rule.matching, rule.rank(), removed)
         };
         debug_assert!(found.is_some(), "a removed rule was in its table");
@@ -92,6 +100,46 @@ impl RuleTable {
         self.rules.lookup_masked(key, version, mask)
     }
 
+    /// Returns the rule that [`Self::find_rule`] returns, and records nothing.
+    pub(crate) fn find_unrecorded(&self, key: &FlowKey, version: Version) -> Option<&Arc<Rule>> {
+        match self.learned.index() {
+            Some(learned) => learned.find(key, version),
+            None => self.rules.lookup(key, version),
+        }
+    }
+
+    /// Returns the learned index, if the table has one.
+    #[inline]
+    pub(crate) fn learned(&self) -> Option<&LearnedRules> {
+        self.learned.index()
+    }
+
+    /// Returns the next step for a learned index from `rules_min` rules on.
+    pub(crate) fn learns_from(&self, rules_min: usize) -> TrainingStep {
+        let is_large = self.rules.len() >= rules_min.max(1);
+        match self.learned.index() {
+            None if is_large => TrainingStep::Train,
+            Some(_) if !is_large => TrainingStep::Forget,
+            Some(learned) if learned.is_outdated() => TrainingStep::Train,
+            _ => TrainingStep::Keep,
+        }
+    }
+
+    /// Begins to train a learned index. Returns the rules that some version sees.
+    ///
+    /// Returns nothing if a training is in progress.
+    pub(crate) fn begin_training(&self) -> Option<Vec<(Lifetime, Arc<Rule>)>> {
+        self.learned.begin_training().then(|| {
+            let all = self.rules.all();
+            all.map(|(lifetime, rule)| (lifetime, Arc::clone(rule))).collect()
+        })
+    }
+
+    /// Returns the state of the learned index.
+    pub(crate) const fn learned_mut(&mut self) -> &mut LearnedTable {
+        &mut self.learned
+    }
+
     pub(crate) fn rules(&self, version: Version) -> impl Iterator<Item = &Arc<Rule>> {
         let listed = self.rules.rules(version).chain(self.clauses.rules(version));
         listed.map(|(_, _, rule)| rule)
@@ -116,6 +164,7 @@ impl RuleTable {
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.rules.reclaim(oldest);
+        self.learned.reclaim(oldest);
         self.clauses.reclaim(oldest);
     }
 

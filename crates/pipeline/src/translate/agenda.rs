@@ -97,6 +97,16 @@ impl<'a> Agenda<'a> {
         Self { steps }
     }
 
+    /// An empty agenda in used memory.
+    pub(super) fn reusing(steps: Vec<AgendaStep<'static>>) -> Self {
+        Self::new(emptied(steps))
+    }
+
+    /// Returns the memory for the next agenda.
+    pub(super) fn into_memory(self) -> Vec<AgendaStep<'static>> {
+        emptied(self.steps)
+    }
+
     /// Puts a step on top: it is the next.
     pub(super) fn push(&mut self, step: AgendaStep<'a>) {
         self.steps.push(step);
@@ -170,4 +180,11 @@ impl<'a> Agenda<'a> {
         let boundary = self.nearest_boundary();
         self.steps.drain(boundary..).rev()
     }
+}
+
+/// Drops all steps, and returns the memory for steps of another lifetime.
+fn emptied<'b>(mut steps: Vec<AgendaStep<'_>>) -> Vec<AgendaStep<'b>> {
+    steps.clear();
+    // The standard library collects a list of equal layout in place.
+    steps.into_iter().map(|_| AgendaStep::EndVisit).collect()
 }

@@ -49,6 +49,11 @@ impl<'a> BridgeView<'a> {
         recorder: &mut Recorder,
     ) -> Option<Self> {
         recorder.read(Object::Bridge(id));
+        Self::find_unrecorded(tables, id)
+    }
+
+    /// Returns the bridge with this number for a decision that is not recorded.
+    pub(super) fn find_unrecorded(tables: TablesAtVersion<'a>, id: BridgeId) -> Option<Self> {
         let state = tables.bridges.get(&id)?;
         let ports = state.ports(tables.version)?;
         Some(Self { id, state, ports, version: tables.version })
@@ -67,6 +72,11 @@ impl<'a> BridgeView<'a> {
     /// Returns the bridge in all versions.
     pub(super) const fn state(self) -> &'a VersionedBridge {
         self.state
+    }
+
+    /// Returns all ports for a decision that is not recorded.
+    pub(super) const fn ports(self) -> &'a PortTable {
+        self.ports
     }
 
     /// Returns a table, if it has ever had a rule.

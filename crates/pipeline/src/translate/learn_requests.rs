@@ -18,6 +18,11 @@ pub(super) struct LearnRequests {
 }
 
 impl LearnRequests {
+    /// Uses memory again that is empty.
+    pub(super) const fn with(refreshes: Vec<Refresh>) -> Self {
+        Self { learnings: Vec::new(), refreshes }
+    }
+
     /// Adds a learn request: the traversal is not cached.
     ///
     /// The translation has read the object that the request depends on.

@@ -59,6 +59,7 @@ pub(super) fn look_up<'a>(
             recorder.look_up_known(lookup);
             rule
         }
+        None if recorder.is_off() => find_unrecorded(found, key, version),
         None => recorder.look_up(|mask| find_rule(found, key, version, mask)),
     };
     recorder.visit(entering, rule);
@@ -194,7 +195,7 @@ fn changed_lookup_key(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
 }
 
 /// Returns whether the lookup key of a packet differs from its own.
-fn is_altered(key: &FlowKey, port: Option<PortNo>) -> bool {
+pub(super) fn is_altered(key: &FlowKey, port: Option<PortNo>) -> bool {
     port.is_some() || is_fragment(key) || key.words()[CONJ_ID] & CONJ_ID_BITS != 0
 }
 
@@ -223,6 +224,15 @@ fn find_rule<'a>(
     let rule = table.and_then(|table| table.find_rule(key, version, mask));
     consult_fragment_bit(mask);
     rule
+}
+
+/// Returns the rule that wins among those that are not clauses, without a record.
+pub(super) fn find_unrecorded<'a>(
+    table: Option<&'a RuleTable>,
+    key: &FlowKey,
+    version: Version,
+) -> Option<&'a Arc<Rule>> {
+    table.and_then(|table| table.find_unrecorded(key, version))
 }
 
 /// Consults the fragment bit with the ports: a fragment has none.

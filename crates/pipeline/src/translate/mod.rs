@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! entry            the entry points, and the traversal that each returns
+//! decide           decisions about single packets, without a record
 //! translation      the parts of a translation, and the loop that runs its agenda
 //! agenda           the steps that are still to do
 //! working_packet   the packet: key, consulted bits, emitted actions
@@ -24,6 +25,7 @@ mod action_state;
 mod actions;
 mod agenda;
 mod bridge_view;
+pub(crate) mod decide;
 mod entry;
 mod learn_requests;
 mod limits;
@@ -40,6 +42,7 @@ mod working_packet;
 
 pub(crate) use actions::stack::Stack;
 pub(crate) use bridge_view::TablesAtVersion;
+pub(crate) use decide::TranslationBuffers;
 pub(crate) use entry::{explained, packet, packet_out, resume};
 pub(crate) use limits::LimitCounters;
 pub(crate) use partition::{

@@ -24,6 +24,7 @@ use super::{
     },
     agenda::{Agenda, AgendaStep, Saved},
     bridge_view::{BridgeView, TablesAtVersion},
+    decide::TranslationBuffers,
     learn_requests::LearnRequests,
     limits::LimitCounters,
     lookup::{KnownVisits, look_up, skip_known_table},
@@ -43,6 +44,7 @@ use crate::{
     action::{Action, Subfield},
     bridges::port::PortInfo,
     continuations::continuation::{Continuation, FrozenState, FrozenStep},
+    decisions::hit_counts::HitCounts,
     groups::group::Bucket,
     id::{BridgeId, GroupId, TableId},
     tables::rule::{Instructions, Rule},
@@ -66,6 +68,22 @@ pub(super) struct Translation<'a> {
     learn_requests: LearnRequests,
     partitioner: Partitioner,
     known_visits: KnownVisits<'a>,
+    /// Where hits are counted, if nothing else is recorded.
+    hits: Option<HitRecorder<'a>>,
+}
+
+/// The hits of a packet that is decided without a record.
+pub(super) struct HitRecorder<'a> {
+    pub(super) counts: &'a mut HitCounts,
+    /// The slots of the packet.
+    pub(super) slots: &'a mut Vec<u32>,
+}
+
+impl HitRecorder<'_> {
+    /// Records a lookup.
+    pub(super) fn visit(&mut self, bridge: BridgeId, table: TableId, rule: Option<&Arc<Rule>>) {
+        self.slots.push(self.counts.of_lookup(bridge, table, rule));
+    }
 }
 
 /// The results of a translation.
@@ -97,9 +115,41 @@ impl<'a> Translation<'a> {
             learn_requests: LearnRequests::default(),
             partitioner: Partitioner::Off,
             known_visits: KnownVisits::default(),
+            hits: None,
         };
         let result = run(&mut translation);
         let Self { packet, learn_requests, group_hits, .. } = translation;
+        let WorkingPacket { builder, recorder, .. } = packet;
+        let actions = builder.finish();
+        (result, TranslatedPacket { actions, learn_requests, group_hits, recorder })
+    }
+
+    /// Runs a translation that records its hits alone, and returns its results.
+    pub(super) fn run_unrecorded(
+        tables: TablesAtVersion<'a>,
+        key: &FlowKey,
+        bridge: BridgeView<'a>,
+        start: Option<&'a Arc<Continuation>>,
+        hits: HitRecorder<'a>,
+        buffers: &mut TranslationBuffers,
+        actions: Vec<DatapathAction>,
+    ) -> (Result<(), TraversalError>, TranslatedPacket) {
+        let mut translation = Self {
+            tables,
+            packet: WorkingPacket::new(key.clone(), Recorder::off()),
+            state: ActionState::new(bridge),
+            agenda: Agenda::reusing(std::mem::take(&mut buffers.steps)),
+            limits: LimitCounters::default(),
+            group_hits: Vec::new(),
+            learn_requests: LearnRequests::with(std::mem::take(&mut buffers.refreshes)),
+            partitioner: Partitioner::Off,
+            known_visits: KnownVisits::default(),
+            hits: Some(hits),
+        };
+        translation.packet.collect_in(actions);
+        let result = translation.begin(start);
+        let Self { packet, agenda, learn_requests, group_hits, .. } = translation;
+        buffers.steps = agenda.into_memory();
         let WorkingPacket { builder, recorder, .. } = packet;
         let actions = builder.finish();
         (result, TranslatedPacket { actions, learn_requests, group_hits, recorder })
@@ -468,6 +518,9 @@ impl<'a> Translation<'a> {
     ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
         let (packet, limits) = (&mut self.packet, &mut self.limits);
         let rule = look_up(packet, self.state.bridge, self.known_visits, limits, table, port)?;
+        if let Some(hits) = &mut self.hits {
+            hits.visit(self.state.bridge.id(), table, rule);
+        }
         self.state.rule = self.state.rule.found(table, rule);
         Ok(rule)
     }

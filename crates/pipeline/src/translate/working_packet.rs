@@ -62,6 +62,11 @@ impl WorkingPacket {
         Self { key, headers: HeaderState::Parsed, recorder, builder }
     }
 
+    /// Collects the actions in empty memory.
+    pub(super) fn collect_in(&mut self, actions: Vec<DatapathAction>) {
+        self.builder = ActionBuilder::with(actions);
+    }
+
     /// Returns the packet as it is now, for [`Self::restore`].
     pub(super) fn save(&mut self) -> SavedPacket {
         SavedPacket {

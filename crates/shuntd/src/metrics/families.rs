@@ -74,13 +74,19 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     }),
 ];
 
-pub(super) const CACHES: [Metric<CacheStatus>; 14] = [
+pub(super) const CACHES: [Metric<CacheStatus>; 15] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
         "shunt_upcalls_total",
         "counter",
         "Packets that missed every cache and were translated.",
         |own| own.upcalls.into(),
+    ),
+    (
+        "shunt_decided_packets_total",
+        "counter",
+        "Packets that the tables decided without a cache.",
+        |own| own.decided.into(),
     ),
     ("shunt_cache_entries", "gauge", "Cache entries.", |own| own.entries.into()),
     ("shunt_cache_masks", "gauge", "Masks in the wildcard cache.", |own| own.masks.into()),

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 use shunt_datapath::{
     ThreadConfig,
-    cache::{MegaflowConfig, Wildcard},
+    cache::{FlowsConfig, MegaflowConfig, Wildcard},
     offload::OffloadConfig,
 };
 use shunt_gigaflow::{
@@ -60,6 +60,8 @@ pub enum CacheKind {
     ///
     /// Traversals share entries.
     Gigaflow,
+    /// No cache: the tables decide each packet (computational flows).
+    Flows,
 }
 
 /// The lookup of the megaflow cache.
@@ -157,6 +159,15 @@ impl MegaflowLookup {
     const fn masks_min(self) -> usize {
         match self {
             Self::Adaptive => MegaflowConfig::DEFAULT.learned_masks_min,
+            Self::Learned => 1,
+            Self::TupleSpace => usize::MAX,
+        }
+    }
+
+    /// Returns the number of rules from which on a table has a learned index.
+    const fn rules_min(self) -> usize {
+        match self {
+            Self::Adaptive => FlowsConfig::DEFAULT.learned_rules_min,
             Self::Learned => 1,
             Self::TupleSpace => usize::MAX,
         }
@@ -287,6 +298,9 @@ impl CacheOptions {
                 Wildcard::Megaflow(config)
             }
             CacheKind::Gigaflow => Wildcard::Gigaflow(self.gigaflow.chain()),
+            CacheKind::Flows => {
+                Wildcard::Flows(FlowsConfig { learned_rules_min: self.index.rules_min() })
+            }
         }
     }
 

@@ -66,7 +66,7 @@ settings! {
 settings! {
     /// The settings that can change at run time.
     SETTINGS of Config {
-    caches.kind: word("megaflow or gigaflow"),
+    caches.kind: word("megaflow, gigaflow or flows"),
     caches.index: word("adaptive, learned or tuple-space"),
     caches.signature_entries: number(),
     caches.idle_ms: number(),
@@ -385,6 +385,6 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 2 + 3 + 7 + 4 + 3 + 2 + 2 + 3);
+        assert_eq!(words, 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3);
     }
 }

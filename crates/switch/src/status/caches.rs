@@ -36,6 +36,8 @@ pub struct CacheStatus {
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache up to the end of their traversal.
     pub gigaflow_hits: u64,
+    /// Packets that the tables decided without a cache.
+    pub decided: u64,
     /// Packets that missed and were translated.
     pub upcalls: u64,
     /// Number of entries.
@@ -165,6 +167,7 @@ impl CacheStatus {
             trainers_lost: sum(|c| c.trainer_lost.get()),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
             gigaflow_hits: sum(|c| c.chain.hits.get()),
+            decided: sum(|c| c.decided.get()),
             upcalls: sum(|c| c.upcalls.get()),
             entries: sum(|c| c.entries.get()),
             masks: sum(|c| c.masks.get()),

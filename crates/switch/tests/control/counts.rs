@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use crate::bench::{Bench, Controller, FarEnd, frame, until};
 
 const THREADS: u16 = 3;
+const KINDS: [CacheKind; 3] = [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows];
 const ROUNDS: u64 = 16;
 /// Number of flows, each with a rule that counts it.
 const FLOWS: u8 = 24;
@@ -152,14 +153,14 @@ async fn check(kind: CacheKind, threads: u16) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_packet_is_counted_once_at_rest_by_one_thread() {
-    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+    for kind in KINDS {
         check(kind, 1).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_packet_is_counted_once_at_rest_by_three_threads() {
-    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+    for kind in KINDS {
         check(kind, THREADS).await;
     }
 }

@@ -19,19 +19,18 @@
 //! builds a new index beside the packet thread. Changes meanwhile are recorded, and repeated on the new
 //! index before it replaces the old one.
 
-mod lanes;
 mod trainer;
 
 use std::{ops::ControlFlow, sync::Arc};
 
 use shunt_flow::{FlowKey, SparseMask};
 use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
+use shunt_pipeline::lanes::{CatalogueBox, LANES};
 
 pub(crate) use self::trainer::Trainer;
 pub use self::trainer::Training;
-use self::{
-    lanes::{BoxesBySlot, CatalogueBox, LANES},
-    trainer::{BoxChange, NoTraining, PendingTraining, TrainedIndex, TrainingPoll},
+use self::trainer::{
+    BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
 };
 use super::{MegaflowCache, Missing, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};

@@ -48,6 +48,10 @@ use crate::{
 
 /// The record of a translation so far.
 pub(in crate::translate) struct Recorder {
+    /// True for a decision that no cache stores.
+    ///
+    /// Only writes and the cause of a drop are recorded then.
+    is_off: bool,
     /// The packet as it is now, unless it was written since the key was last needed.
     key: Option<SparseKey>,
     /// The last sparse mask of a visit or of a lookup.
@@ -170,9 +174,19 @@ pub(in crate::translate) const CONJ_ID_BITS: u64 = 0x0000_0000_ffff_ffff;
 impl Recorder {
     /// Makes a recorder for a packet that arrives with this key.
     pub(in crate::translate) fn new(key: SparseKey) -> Self {
+        Self { key: Some(key), is_off: false, ..Self::unused() }
+    }
+
+    /// Makes a recorder for a packet that no cache stores.
+    pub(in crate::translate) fn off() -> Self {
+        Self { is_off: true, ..Self::unused() }
+    }
+
+    fn unused() -> Self {
         let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
         Self {
-            key: Some(key),
+            is_off: false,
+            key: None,
             sparse: None,
             lookups: None,
             tail: TailState::Off,
@@ -182,10 +196,22 @@ impl Recorder {
         }
     }
 
+    /// Returns whether only writes and the cause of a drop are recorded.
+    pub(in crate::translate) const fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    /// Ends a record that was off.
+    pub(in crate::translate) fn discard(mut self) {
+        debug_assert!(self.is_off, "a record is finished");
+        self.scratch.written.clear();
+        SCRATCH.set(Some(self.scratch));
+    }
+
     /// Records the read of an object.
     #[cfg_attr(test, track_caller)]
     pub(in crate::translate) fn read(&mut self, object: Object) {
-        if !is_disabled() {
+        if !self.is_off && !is_disabled() {
             self.scratch.reads.add(object);
         }
     }
@@ -193,7 +219,7 @@ impl Recorder {
     /// Records that bits of a field were consulted.
     #[cfg_attr(test, track_caller)]
     pub(in crate::translate) fn consult(&mut self, field: FieldId, bits: u128) {
-        if !is_disabled() {
+        if !self.is_off && !is_disabled() {
             words(field, bits).for_each(|(word, bits)| self.add_word(word, bits));
         }
     }
@@ -201,7 +227,7 @@ impl Recorder {
     /// Records that the bits of a mask were consulted.
     #[cfg_attr(test, track_caller)]
     pub(in crate::translate) fn consult_mask(&mut self, mask: &FlowMask) {
-        if !is_disabled() {
+        if !self.is_off && !is_disabled() {
             let words = WordMap::nonzero(mask.words());
             words.iter().for_each(|word| self.add_word(word, mask.words()[word]));
         }
@@ -216,7 +242,7 @@ impl Recorder {
     }
 
     fn add_word(&mut self, word: usize, bits: u64) {
-        if bits == 0 {
+        if bits == 0 || self.is_off {
             return;
         }
         self.consult_fragment_bit(word, bits);
@@ -383,6 +409,9 @@ impl Recorder {
             Some(_) => DropCause::RuleWithoutOutput,
             None => DropCause::NoMatchingRule,
         };
+        if self.is_off {
+            return;
+        }
         self.enter(entering.foreign);
         self.note_lookup(!goto_only);
         let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());
@@ -414,6 +443,9 @@ impl Recorder {
         entering: LookupInput<'_>,
         clauses: Vec<Arc<Rule>>,
     ) {
+        if self.is_off {
+            return;
+        }
         self.begin_tail();
         self.enter(entering.foreign);
         self.note_lookup(false);

@@ -1,6 +1,7 @@
 //! The laws of translation, and properties that try them on generated worlds.
 
 pub(super) mod call_sites;
+mod decisions;
 mod depth;
 mod laws;
 mod properties;

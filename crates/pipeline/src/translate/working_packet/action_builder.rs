@@ -114,6 +114,11 @@ const ETHERTYPE_MPLS: u16 = 0x8847;
 const FIRST_PACKET_WORD: usize = word::ETH_DST as usize;
 
 impl ActionBuilder {
+    /// Makes a builder that collects actions in empty memory.
+    pub(in crate::translate) fn with(actions: Vec<DatapathAction>) -> Self {
+        Self { actions, ..Self::default() }
+    }
+
     /// Notes a write of bits of a word of the key.
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
         if word >= FIRST_PACKET_WORD {

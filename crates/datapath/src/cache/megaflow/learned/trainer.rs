@@ -1,13 +1,18 @@
 //! Training of learned indexes beside the packet threads.
 
 use std::{
-    sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError},
+    },
     thread::Builder,
 };
 
 use shunt_nuevomatch::{CandidateIndex, KeySchema, PartitionSettings};
-
-use super::lanes::{BoxesBySlot, CatalogueBox, LANES, LaneSelection};
+use shunt_pipeline::{
+    Pipeline,
+    lanes::{CatalogueBox, LANES, LaneSelection},
+};
 
 /// Selects where indexes are trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +45,9 @@ enum TrainerKind {
     Lost,
 }
 
+/// The box of each live entry, by slot.
+pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
+
 /// A training that was started.
 #[derive(Debug)]
 pub(super) enum PendingTraining {
@@ -69,10 +77,11 @@ pub(super) enum NoTraining {
 }
 
 /// A job of the trainer thread.
-#[derive(Debug)]
 enum TrainerJob {
     /// Builds an index.
     Train(BoxesBySlot, SyncSender<TrainedIndex>),
+    /// Trains indexes over the rules of tables with at least this number of rules.
+    TrainTables(Arc<Pipeline>, usize),
     /// Frees an index: a packet thread would need too long for it.
     Free(Box<TrainedIndex>),
 }
@@ -135,6 +144,25 @@ impl Trainer {
         }
     }
 
+    /// Trains indexes over the rules of tables, where it is due.
+    ///
+    /// Only tables with at least `rules_min` rules have one.
+    ///
+    /// Returns false if the trainer has another job, or has died.
+    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
+        match &self.0 {
+            TrainerKind::Thread(jobs) => {
+                let job = TrainerJob::TrainTables(Arc::clone(pipeline), rules_min);
+                jobs.try_send(job).is_ok()
+            }
+            TrainerKind::Caller { .. } => {
+                pipeline.train_tables(rules_min);
+                true
+            }
+            TrainerKind::Lost => false,
+        }
+    }
+
     /// Frees an index in the trainer's thread, or here if that is busy.
     pub(super) fn free(&self, index: TrainedIndex) {
         if let TrainerKind::Thread(jobs) = &self.0 {
@@ -168,6 +196,7 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
                 // The receiver is gone if another cache was selected meanwhile.
                 let _ = reply.send(TrainedIndex::train(boxes));
             }
+            TrainerJob::TrainTables(pipeline, rules_min) => pipeline.train_tables(rules_min),
             TrainerJob::Free(index) => drop(index),
         }
     }

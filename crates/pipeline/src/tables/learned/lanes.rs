@@ -1,19 +1,20 @@
 //! Parts of header fields as the lanes of a learned index.
 //!
-//! A learned index compares numbers of at most 32 bits. Each megaflow is a box over the lanes of
-//! [`CATALOGUE`]. Its masked value is the low end of a lane. The high end has all other bits set as
-//! well. A mask with gaps has values outside of the box, never the other way round. So a box contains
-//! every packet of its megaflow, and the caller compares the rest.
+//! A learned index compares numbers of at most 32 bits. Each rule of a table, and each megaflow of a
+//! cache, is a box over the lanes of [`CATALOGUE`]. Its masked value is the low end of a lane. The high
+//! end has all other bits set as well. A mask with gaps has values outside of the box, never the other
+//! way round. So a box contains every packet that its mask and value cover, and the caller compares
+//! the rest.
 //!
-//! An index uses the [`LANES`] lanes that the megaflows fix most bits of ([`LaneSelection::choose`]).
+//! An index uses the [`LANES`] lanes that the boxes fix most bits of ([`LaneSelection::choose`]).
 
 use std::cmp::Reverse;
 
 use shunt_flow::{FieldId, FlowKey, SparseMask, layout::FLOW_WORDS};
-use shunt_nuevomatch::BoxRule;
+use shunt_nuevomatch::{BoxRule, Error, FieldMatch, KeySchema, PriorityRule};
 
 /// Number of lanes of an index.
-pub(super) const LANES: usize = 5;
+pub const LANES: usize = 5;
 
 /// Number of lanes to choose from.
 const CATALOGUE_LANES: usize = 14;
@@ -47,9 +48,9 @@ const CATALOGUE: [Lane; CATALOGUE_LANES] = [
     Lane::of(FieldId::InPort, 0),
 ];
 
-/// A megaflow as a box over all lanes of the catalogue.
+/// A mask and its value as a box over all lanes of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CatalogueBox {
+pub struct CatalogueBox {
     /// Value of each lane under the mask.
     low: [u32; CATALOGUE_LANES],
     /// Bits of each lane that the mask has.
@@ -58,12 +59,9 @@ pub(super) struct CatalogueBox {
 
 const _: () = assert!(size_of::<Option<CatalogueBox>>() == 116, "memory of a slot");
 
-/// The box of each live entry, by slot.
-pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
-
 /// The lanes of an index, as positions in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LaneSelection([u8; LANES]);
+pub struct LaneSelection([u8; LANES]);
 
 impl Lane {
     /// Returns the lane of a field from bit `first` on.
@@ -88,15 +86,17 @@ impl Lane {
 }
 
 impl CatalogueBox {
-    /// Returns the box of a megaflow.
-    pub(super) fn new(key: &FlowKey, mask: &SparseMask) -> Self {
+    /// Returns the box of the packets that agree with `key` under `mask`.
+    #[must_use]
+    pub fn new(key: &FlowKey, mask: &SparseMask) -> Self {
         Self::of_words(mask.iter().map(|(index, bits)| (index, bits, key.words()[index] & bits)))
     }
 
     /// Returns the box of the words of a mask.
     ///
     /// Each has its index, its bits and the masked value.
-    pub(super) fn of_words(words: impl Iterator<Item = (usize, u64, u64)>) -> Self {
+    #[must_use]
+    pub fn of_words(words: impl Iterator<Item = (usize, u64, u64)>) -> Self {
         let mut own = Self { low: [0; CATALOGUE_LANES], mask: [0; CATALOGUE_LANES] };
         for (index, bits, value) in words {
             for (position, lane) in CATALOGUE.iter().enumerate() {
@@ -117,8 +117,9 @@ impl CatalogueBox {
 
 impl LaneSelection {
     /// Chooses the lanes that the boxes fix most bits of.
+    #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "positions in the catalogue")]
-    pub(super) fn choose<'a>(boxes: impl Iterator<Item = &'a CatalogueBox>) -> Self {
+    pub fn choose<'a>(boxes: impl Iterator<Item = &'a CatalogueBox>) -> Self {
         let mut bits = [0_u64; CATALOGUE_LANES];
         for own in boxes {
             for (position, sum) in bits.iter_mut().enumerate() {
@@ -131,24 +132,64 @@ impl LaneSelection {
     }
 
     /// Returns the widths of the lanes in bits.
-    pub(super) fn widths(self) -> [u32; LANES] {
+    #[must_use]
+    pub fn widths(self) -> [u32; LANES] {
         self.lanes().map(|lane| lane.width.into())
     }
 
     /// Returns the lanes of a key.
+    #[must_use]
     #[inline]
-    pub(super) fn of_key(self, key: &[u64; FLOW_WORDS]) -> [u32; LANES] {
+    pub fn of_key(self, key: &[u64; FLOW_WORDS]) -> [u32; LANES] {
         self.lanes().map(|lane| lane.of_word(key[usize::from(lane.word)]))
     }
 
     /// Returns a box over the lanes.
-    pub(super) fn project(self, own: &CatalogueBox, value: u32) -> BoxRule<LANES> {
+    #[must_use]
+    pub fn project(self, own: &CatalogueBox, value: u32) -> BoxRule<LANES> {
         let positions = self.0.map(usize::from);
         let low = positions.map(|position| own.low[position]);
         let high = positions.map(|position| {
             own.low[position] | !own.mask[position] & CATALOGUE[position].value_max()
         });
         BoxRule { low, high, value }
+    }
+
+    /// Returns the fields of the lanes, one for each.
+    ///
+    /// # Panics
+    ///
+    /// Never: lanes have 32 bits at most.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "lanes have 32 bits at most")]
+    pub fn schema(self) -> KeySchema {
+        KeySchema::new(&self.widths()).expect("a lane has at most 32 bits")
+    }
+
+    /// Returns a rule over the lanes that matches exactly the bits of the mask there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Priority`] if the priority is too large.
+    pub fn rule(
+        self,
+        schema: &KeySchema,
+        own: &CatalogueBox,
+        priority: u32,
+        value: u32,
+    ) -> Result<PriorityRule<LANES>, Error> {
+        let fields = self.0.map(|position| {
+            let (low, mask) = (own.low[usize::from(position)], own.mask[usize::from(position)]);
+            FieldMatch::Mask { value: low.into(), mask: mask.into() }
+        });
+        PriorityRule::new(schema, &fields, priority, value)
+    }
+
+    /// Returns the bits of a word of the key that the lanes have.
+    #[must_use]
+    pub fn bits_of_word(self, word: usize) -> u64 {
+        let own = self.lanes().into_iter().filter(|lane| usize::from(lane.word) == word);
+        own.fold(0, |bits, lane| bits | u64::from(lane.value_max()) << lane.shift)
     }
 
     #[inline]

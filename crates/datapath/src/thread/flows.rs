@@ -1,0 +1,213 @@
+//! Computational flows: the tables decide each packet, and no cache is in between.
+//!
+//! A burst is decided as a whole, under one shared lock of the tables, and executed afterwards. So no
+//! lock is held while packets are sent. All packets of a burst have one version. The thread adopts
+//! versions between bursts, so a barrier is right: the new rules decide every packet after the
+//! acknowledgement. No entry could be stale.
+//!
+//! Packets stay in order, since each is executed at once. Only behind a packet that learns the other
+//! packets of its port wait, until the thread has adopted the version with what it learned. They are
+//! in the upcall queue of the port meanwhile, and leave it before any later packet.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use shunt_flow::FlowKey;
+use shunt_pipeline::{
+    Continuation, DatapathAction, PacketDecider, PacketDecision, Pipeline, Time, Version,
+};
+
+use super::{
+    PacketThread,
+    verify::CacheMismatch,
+    waiting::{WaitingPacket, flow_of},
+};
+use crate::{
+    metrics::DropReason,
+    packet::buffer::{BURST, Packet},
+    thread::execute::{ParsedPacket, PendingWork},
+};
+
+/// The decisions of a thread that uses no cache, and the counts of their packets.
+#[derive(Default)]
+pub(super) struct TableDecisions {
+    /// Created when it is needed for the first time.
+    decider: Option<Box<PacketDecider>>,
+    /// The decisions of a burst.
+    burst: Vec<PacketDecision>,
+    /// The decision of a single packet.
+    single: PacketDecision,
+    /// Number of packets decided.
+    pub(super) decided: u64,
+    /// Earliest time of the next check of the learned indexes.
+    next_training: Time,
+    /// Set while tables may have indexes that this thread asked for.
+    has_trained: bool,
+}
+
+/// Time between two checks of the learned indexes.
+const TRAINING_PERIOD: Duration = Duration::from_millis(20);
+
+impl TableDecisions {
+    /// Returns the number of counts that are not credited.
+    pub(super) fn dirty(&self) -> usize {
+        self.decider.as_ref().map_or(0, |decider| decider.dirty())
+    }
+
+    /// Credits at most `count` of the oldest counts. Returns their number.
+    pub(super) fn credit(&mut self, pipeline: &Pipeline, count: usize) -> usize {
+        self.decider.as_mut().map_or(0, |decider| decider.credit(pipeline, count))
+    }
+
+    fn decider(&mut self) -> &mut PacketDecider {
+        self.decider.get_or_insert_default()
+    }
+}
+
+impl fmt::Debug for TableDecisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableDecisions").field("decided", &self.decided).finish_non_exhaustive()
+    }
+}
+
+impl PacketThread {
+    /// Has learned indexes over tables trained where it is due, and removed after use.
+    pub(super) fn train_tables(&mut self) {
+        let flows = self.caches.flows();
+        if flows.is_none() && !self.decisions.has_trained || self.now < self.decisions.next_training
+        {
+            return;
+        }
+        self.decisions.next_training = self.now.after(TRAINING_PERIOD);
+        let rules_min = flows.map_or(usize::MAX, |flows| flows.learned_rules_min);
+        if self.caches.train_tables(&self.pipeline, rules_min) {
+            self.decisions.has_trained = flows.is_some();
+        }
+    }
+
+    /// Decides and executes the received burst, in order.
+    pub(super) fn decide_batch(&mut self, input: usize, count: usize) {
+        self.serve_port(input);
+        let is_first = self.rx_ports.list[input].waiting.is_empty();
+        let mut decisions = std::mem::take(&mut self.decisions.burst);
+        decisions.resize_with(BURST, PacketDecision::default);
+        if is_first {
+            let (keys, version) = (&self.batch.keys[..count], self.caches.owner.version());
+            let decided = &mut decisions[..count];
+            self.decisions.decider().decide_burst(&self.pipeline, keys, version, decided);
+        }
+        let mut packets = std::mem::take(&mut self.batch.packets);
+        let mut keys = std::mem::take(&mut self.batch.keys);
+        for (position, packet) in packets.drain(..).enumerate() {
+            if !is_first || self.rx_ports.list[input].stall_budget.is_stalled() {
+                self.wait(input, flow_of(&keys[position]), packet);
+                continue;
+            }
+            let layers = self.batch.layers[position];
+            let parsed = ParsedPacket { key: &mut keys[position], layers };
+            let pending = self.execute_decision(packet, parsed, None, &decisions[position]);
+            self.finish(pending);
+        }
+        self.batch.keys = keys;
+        self.batch.packets = packets;
+        self.decisions.burst = decisions;
+    }
+
+    /// Serves the packets that wait at a port, until one learns.
+    fn serve_port(&mut self, input: usize) {
+        let mut key = FlowKey::ZERO;
+        while !self.rx_ports.list[input].stall_budget.is_stalled()
+            && let Some(waiting) = self.rx_ports.list[input].waiting.take(0)
+        {
+            self.serve_decided(input, waiting, &mut key);
+        }
+    }
+
+    /// Decides and executes a packet of an upcall queue.
+    fn serve_decided(&mut self, input: usize, waiting: WaitingPacket, key: &mut FlowKey) {
+        let WaitingPacket { packet, .. } = waiting;
+        let layers = self.parse_waiting(input, &packet, key);
+        let pending = self.decide_and_execute(packet, ParsedPacket { key, layers }, None);
+        self.finish(pending);
+    }
+
+    /// Decides one packet by the tables, and executes the decision.
+    pub(super) fn decide_and_execute(
+        &mut self,
+        packet: Packet,
+        parsed: ParsedPacket<'_>,
+        start: Option<&Arc<Continuation>>,
+    ) -> PendingWork {
+        let mut decision = std::mem::take(&mut self.decisions.single);
+        let version = self.caches.owner.version();
+        let decider = self.decisions.decider();
+        decider.decide(&self.pipeline, parsed.key, start, version, &mut decision);
+        let pending = self.execute_decision(packet, parsed, start, &decision);
+        self.decisions.single = decision;
+        pending
+    }
+
+    /// Executes the decision about a packet, and counts the packet.
+    fn execute_decision(
+        &mut self,
+        packet: Packet,
+        parsed: ParsedPacket<'_>,
+        start: Option<&Arc<Continuation>>,
+        decision: &PacketDecision,
+    ) -> PendingWork {
+        if self.verifier.chooses() && !self.is_right_decision(&parsed, start, decision) {
+            let missed = super::upcall_queue::Missed::uncached(packet, parsed);
+            return self.translate_and_execute(missed, start);
+        }
+        self.decisions.decided += u64::from(start.is_none());
+        if !decision.learnings.is_empty() {
+            let (owner, learnings) = (&mut self.caches.owner, &decision.learnings);
+            if let Err(reason) = self.rx_ports.learn(owner, packet.ingress, learnings, self.now) {
+                return self.outputs.refuse(&mut self.pool, packet, reason);
+            }
+            self.counters.learn_requests.add(1);
+        }
+        self.decisions.decider().count(decision, packet.len() as u64, self.now);
+        let cause = || match decision.error {
+            Some(error) => DropReason::from(error),
+            None => DropReason::from(decision.drop_cause),
+        };
+        match &decision.actions[..] {
+            [] => self.outputs.refuse(&mut self.pool, packet, cause()),
+            [DatapathAction::Output { port, unless_ingress, max_len: None }]
+                if start.is_none()
+                    && !(*unless_ingress && *port == packet.ingress)
+                    && let Some(ready) = self.outputs.ready_port(*port, &packet) =>
+            {
+                self.outputs.forward(&mut self.pool, ready, packet);
+                PendingWork::NONE
+            }
+            _ => {
+                let lists = &[&decision.actions];
+                self.outputs.execute(&mut self.pool, packet, lists, parsed, cause)
+            }
+        }
+    }
+
+    /// Returns whether a decision is that of a recorded translation.
+    ///
+    /// Otherwise the mismatch is counted and reported.
+    fn is_right_decision(
+        &mut self,
+        parsed: &ParsedPacket<'_>,
+        start: Option<&Arc<Continuation>>,
+        decision: &PacketDecision,
+    ) -> bool {
+        let version: Version = self.caches.owner.version();
+        let fresh = match start {
+            None => self.pipeline.translate(parsed.key, version),
+            Some(continuation) => self.pipeline.resume(parsed.key, continuation, version),
+        };
+        self.counters.verified.add(1);
+        if decision.decides_like(&fresh) {
+            return true;
+        }
+        self.counters.differences.add(1);
+        self.verifier.report(CacheMismatch { cached: Vec::new(), fresh: Box::new(fresh) });
+        false
+    }
+}

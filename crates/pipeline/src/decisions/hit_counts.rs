@@ -1,0 +1,328 @@
+//! The hits of packets that tables decide, before they are credited to rules.
+//!
+//! A packet thread counts here and writes to no memory of another thread. Counters of rules, tables
+//! and groups get the sums later, a few in each iteration, as those of cache entries do.
+//!
+//! The counts are a table of slots by hash. A target has a slot near its hash, and replaces another
+//! target if all of these are in use. If the burst that is being processed refers to that one, the
+//! target gets a slot of its own until the next burst. The table grows while it replaces many, up to
+//! a bound. So memory is bounded, and a warm burst allocates nothing.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use shunt_flow::hash::split_mix;
+
+use crate::{
+    bridges::bridge::VersionedBridges,
+    id::{BridgeId, TableId},
+    tables::rule::Rule,
+    time::Time,
+    traversals::traversal::{GroupHit, Refresh},
+};
+
+/// The counts of one packet thread.
+pub(crate) struct HitCounts {
+    /// The slots by hash, and behind them those of this burst alone.
+    slots: Vec<HitCount>,
+    /// Number of slots by hash, as a power of two.
+    bits: u32,
+    /// Counts of targets that were replaced.
+    replaced: Vec<HitCount>,
+    /// Number of replacements since the table last grew.
+    replacements: usize,
+    /// Slots by hash that may have counts.
+    dirty: VecDeque<u32>,
+    burst: u32,
+}
+
+/// The count of one target.
+#[derive(Default)]
+struct HitCount {
+    target: Option<HitTarget>,
+    packets: u64,
+    bytes: u64,
+    used: Time,
+    /// The last burst that referred to the target.
+    burst: u32,
+    /// Set while the slot is in the list of slots to credit.
+    is_dirty: bool,
+}
+
+/// An object that counts packets.
+enum HitTarget {
+    /// A rule, which also counts for its table.
+    Rule(Arc<Rule>),
+    /// A table without a match.
+    TableMiss(BridgeId, TableId),
+    Group(GroupHit),
+    Refresh(Refresh),
+}
+
+/// The first and the greatest number of slots by hash, as powers of two.
+const BITS: std::ops::RangeInclusive<u32> = 10..=18;
+
+/// Number of slots that a target may have.
+const PROBES: usize = 4;
+
+const _: () = assert!(size_of::<HitCount>() <= 64, "a hit touches one cache line");
+
+impl HitCounts {
+    pub(crate) fn new() -> Self {
+        let mut own = Self {
+            slots: Vec::new(),
+            bits: *BITS.start(),
+            replaced: Vec::new(),
+            replacements: 0,
+            dirty: VecDeque::new(),
+            burst: 1,
+        };
+        own.slots.resize_with(own.hashed(), HitCount::default);
+        own.dirty.reserve(own.hashed());
+        own
+    }
+
+    /// Returns the number of slots by hash.
+    const fn hashed(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Begins a burst: slots that were returned before are not used any more.
+    ///
+    /// Returns the rules of which packets have lowered the timeouts.
+    pub(crate) fn begin_burst(&mut self, bridges: &VersionedBridges) -> Vec<Arc<Rule>> {
+        let lowered = self.credit_replaced(bridges);
+        if self.replacements > self.hashed() / 8 && self.bits < *BITS.end() {
+            self.grow();
+        }
+        self.burst = self.burst.wrapping_add(1);
+        lowered
+    }
+
+    /// Doubles the number of slots twice. No burst refers to a slot.
+    #[cold]
+    fn grow(&mut self) {
+        self.bits = (self.bits + 2).min(*BITS.end());
+        self.replacements = 0;
+        let former = std::mem::take(&mut self.slots);
+        self.slots.resize_with(self.hashed(), HitCount::default);
+        let mut moved = vec![None; former.len()];
+        for (index, own) in former.into_iter().enumerate() {
+            let Some(target) = own.target else { continue };
+            let HitCount { packets, bytes, used, is_dirty, .. } = own;
+            let place = self.slot(target.hash(), |_| false, || target);
+            let slot = &mut self.slots[place as usize];
+            (slot.packets, slot.bytes, slot.used, slot.is_dirty) = (packets, bytes, used, is_dirty);
+            moved[index] = Some(place);
+        }
+        // The slots by hash stay in the order in which they are credited.
+        let dirty = std::mem::take(&mut self.dirty);
+        let hashed = self.hashed();
+        self.dirty.reserve(hashed);
+        let moved = dirty.into_iter().filter_map(|index| moved[index as usize]);
+        self.dirty.extend(moved.filter(|index| (*index as usize) < hashed));
+    }
+
+    /// Returns the slot of a lookup that found this rule.
+    pub(crate) fn of_lookup(
+        &mut self,
+        bridge: BridgeId,
+        table: TableId,
+        rule: Option<&Arc<Rule>>,
+    ) -> u32 {
+        match rule {
+            Some(rule) => {
+                let is_same = |target: &HitTarget| matches!(target, HitTarget::Rule(own) if Arc::ptr_eq(own, rule));
+                self.slot(rule_hash(rule), is_same, || HitTarget::Rule(Arc::clone(rule)))
+            }
+            None => {
+                let hash = miss_hash(bridge, table);
+                let is_same = |target: &HitTarget| matches!(target, HitTarget::TableMiss(own, other) if (*own, *other) == (bridge, table));
+                self.slot(hash, is_same, || HitTarget::TableMiss(bridge, table))
+            }
+        }
+    }
+
+    /// Returns the slot of a group that chose buckets.
+    pub(crate) fn of_group(&mut self, hit: &GroupHit) -> u32 {
+        let hash = group_hash(hit);
+        let is_same = |target: &HitTarget| match target {
+            HitTarget::Group(own) => {
+                Arc::ptr_eq(&own.group, &hit.group) && own.bucket == hit.bucket
+            }
+            _ => false,
+        };
+        self.slot(hash, is_same, || HitTarget::Group(hit.clone()))
+    }
+
+    /// Returns the slot of an object that the packet refreshes.
+    pub(crate) fn of_refresh(&mut self, refresh: &Refresh) -> u32 {
+        let hash = refresh_hash(refresh);
+        let is_same =
+            |target: &HitTarget| matches!(target, HitTarget::Refresh(own) if own == refresh);
+        self.slot(hash, is_same, || HitTarget::Refresh(refresh.clone()))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "slots are fewer than 2^32")]
+    fn slot(
+        &mut self,
+        hash: u64,
+        is_same: impl Fn(&HitTarget) -> bool,
+        make: impl FnOnce() -> HitTarget,
+    ) -> u32 {
+        let first = (split_mix(&mut { hash }) >> (u64::BITS - self.bits)) as usize;
+        let (burst, last) = (self.burst, self.hashed() - 1);
+        let mut free = None;
+        for probe in 0..PROBES {
+            let index = (first + probe) & last;
+            let slot = &mut self.slots[index];
+            match &slot.target {
+                Some(target) if is_same(target) => {
+                    slot.burst = burst;
+                    return index as u32;
+                }
+                Some(_) => {}
+                None => {
+                    free = Some(index);
+                    break;
+                }
+            }
+        }
+        let index = free.unwrap_or(first);
+        let slot = &mut self.slots[index];
+        if slot.target.is_some() && slot.burst == burst {
+            let own = HitCount { target: Some(make()), ..HitCount::default() };
+            self.slots.push(own);
+            return self.slots.len() as u32 - 1;
+        }
+        let is_dirty = slot.is_dirty;
+        let own = HitCount { target: Some(make()), burst, is_dirty, ..HitCount::default() };
+        let replaced = std::mem::replace(slot, own);
+        if replaced.target.is_some() {
+            self.replacements += 1;
+        }
+        if replaced.packets > 0 {
+            self.replaced.push(replaced);
+        }
+        index as u32
+    }
+
+    /// Counts a packet for the targets of these slots.
+    pub(crate) fn count(&mut self, slots: &[u32], bytes: u64, now: Time) {
+        let hashed = self.hashed();
+        for index in slots {
+            let Some(slot) = self.slots.get_mut(*index as usize) else { continue };
+            slot.packets += 1;
+            slot.bytes += bytes;
+            slot.used = now;
+            if !slot.is_dirty && (*index as usize) < hashed {
+                slot.is_dirty = true;
+                self.dirty.push_back(*index);
+            }
+        }
+    }
+
+    /// Returns the number of counts that may have to be credited.
+    pub(crate) fn dirty(&self) -> usize {
+        self.dirty.len() + self.replaced.len() + (self.slots.len() - self.hashed())
+    }
+
+    /// Credits at most `count` slots by hash, and all others. No burst is in progress.
+    ///
+    /// Returns the rules of which packets have lowered the timeouts, and the number of the former.
+    pub(crate) fn credit(
+        &mut self,
+        bridges: &VersionedBridges,
+        count: usize,
+    ) -> (Vec<Arc<Rule>>, usize) {
+        let mut lowered = self.credit_replaced(bridges);
+        let count = self.dirty.len().min(count);
+        for _ in 0..count {
+            let Some(index) = self.dirty.pop_front() else { break };
+            let slot = &mut self.slots[index as usize];
+            slot.is_dirty = false;
+            lowered.extend(slot.credit(bridges));
+            // Rules that only the counts hold are gone from the tables.
+            if slot.target.as_ref().is_some_and(HitTarget::is_last) {
+                slot.target = None;
+            }
+        }
+        (lowered, count)
+    }
+
+    fn credit_replaced(&mut self, bridges: &VersionedBridges) -> Vec<Arc<Rule>> {
+        let hashed = self.hashed();
+        let own = self.slots.drain(hashed..).chain(self.replaced.drain(..));
+        own.filter_map(|mut slot| slot.credit(bridges)).collect()
+    }
+}
+
+impl HitCount {
+    /// Credits the count. Returns the rule that may expire earlier because of it.
+    fn credit(&mut self, bridges: &VersionedBridges) -> Option<Arc<Rule>> {
+        let packets = std::mem::take(&mut self.packets);
+        let bytes = std::mem::take(&mut self.bytes);
+        if packets == 0 {
+            return None;
+        }
+        let credit_table = |bridge: BridgeId, table: TableId, is_match: bool| {
+            if let Some(bridge) = bridges.get(&bridge) {
+                bridge.credit(table, packets, is_match);
+            }
+        };
+        match self.target.as_ref()? {
+            HitTarget::Rule(rule) => {
+                rule.stats.credit(packets, bytes, self.used);
+                credit_table(rule.bridge, rule.table, true);
+            }
+            HitTarget::TableMiss(bridge, table) => credit_table(*bridge, *table, false),
+            HitTarget::Group(hit) => hit.credit(packets, bytes),
+            HitTarget::Refresh(refresh) => return refresh.touch(self.used).cloned(),
+        }
+        None
+    }
+}
+
+impl HitTarget {
+    fn hash(&self) -> u64 {
+        match self {
+            Self::Rule(rule) => rule_hash(rule),
+            Self::TableMiss(bridge, table) => miss_hash(*bridge, *table),
+            Self::Group(hit) => group_hash(hit),
+            Self::Refresh(refresh) => refresh_hash(refresh),
+        }
+    }
+
+    /// Returns whether nothing else holds the rule or group.
+    fn is_last(&self) -> bool {
+        match self {
+            Self::Rule(rule) => Arc::strong_count(rule) == 1,
+            Self::Group(hit) => Arc::strong_count(&hit.group) == 1,
+            Self::TableMiss(..) | Self::Refresh(_) => false,
+        }
+    }
+}
+
+/// Returns the address of an object, which names it while the count holds it.
+fn address<T>(object: &Arc<T>) -> u64 {
+    Arc::as_ptr(object) as usize as u64
+}
+
+fn rule_hash(rule: &Arc<Rule>) -> u64 {
+    address(rule)
+}
+
+fn miss_hash(bridge: BridgeId, table: TableId) -> u64 {
+    u64::from(bridge.number()) << 8 | table.index() as u64
+}
+
+fn group_hash(hit: &GroupHit) -> u64 {
+    address(&hit.group) ^ hit.bucket.map_or(0, |bucket| bucket as u64 + 1)
+}
+
+fn refresh_hash(refresh: &Refresh) -> u64 {
+    match refresh {
+        Refresh::Rule(rule) => address(rule) ^ 1,
+        Refresh::Mac(entry) => address(entry),
+        Refresh::FinTimeout { rule, .. } => address(rule) ^ 2,
+    }
+}

@@ -1,0 +1,80 @@
+//! Decisions without a record equal recorded translations.
+
+use proptest::prelude::*;
+use shunt_flow::FlowKey;
+
+use crate::{
+    decisions::packet_decider::{PacketDecider, PacketDecision},
+    testing::{
+        Twin,
+        generate::{self, BRIDGES},
+    },
+    time::Time,
+};
+
+/// The counters of rules, tables, groups and addresses of all bridges, as text.
+fn counters(twin: &Twin) -> Vec<String> {
+    let pipeline = &twin.pipeline;
+    let of_bridge = |id| {
+        let rules = pipeline.rules(id, &crate::RuleFilter::all());
+        let rules = rules.iter().map(|rule| {
+            let timeouts = (rule.idle_timeout_now(), rule.hard_timeout_now(), rule.refreshed());
+            format!("{:?} {:?} {timeouts:?}", rule.id, rule.stats.totals())
+        });
+        let groups = pipeline.groups(id);
+        let groups = groups.iter().map(|group| format!("{:?}", group.stats));
+        let macs = pipeline.macs(id);
+        let macs = macs.iter().map(|entry| format!("{:?} {:?}", entry.mac, entry.seen()));
+        let tables = format!("{:?}", pipeline.table_stats(id));
+        rules.chain(groups).chain(macs).chain([tables]).collect::<Vec<_>>()
+    };
+    BRIDGES.into_iter().flat_map(of_bridge).collect()
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(300))]
+
+    /// Also after changes, for recirculated packets, and in what the packets count.
+    #[test]
+    fn a_decision_equals_the_recorded_translation(
+        world in generate::world(),
+        ops in prop::collection::vec(generate::op(), 0..6),
+        packets in prop::collection::vec(generate::packet(), 8),
+    ) {
+        // The one counts decisions, the other translations.
+        let (mut twin, mut expected) = (Twin::new(&world), Twin::new(&world));
+        let mut decider = PacketDecider::new();
+        let mut decision = PacketDecision::default();
+        for turn in 0..=ops.len() {
+            // Without indexes first, then with them, and later with changes in them.
+            if turn % 3 != 0 {
+                twin.pipeline.train_tables(1 + turn % 2);
+            }
+            let keys: Vec<_> = packets.iter().map(crate::testing::visible).collect();
+            let mut decisions: Vec<_> = keys.iter().map(|_| PacketDecision::default()).collect();
+            let version = twin.pipeline.version();
+            decider.decide_burst(&twin.pipeline, &keys, version, &mut decisions);
+            for ((key, visible), first) in packets.iter().zip(&keys).zip(&decisions) {
+                let traversal = twin.pipeline.translate(visible, version);
+                prop_assert!(first.decides_like(&traversal), "{first:?} {traversal:?}");
+                for traversal in twin.traversals(key) {
+                    let key = FlowKey::from(&traversal.key);
+                    let start = traversal.continuation.as_ref();
+                    decider.decide(&twin.pipeline, &key, start, version, &mut decision);
+                    prop_assert!(decision.decides_like(&traversal), "{decision:?} {traversal:?}");
+                    decider.count(&decision, 100, Time::from_nanoseconds(7));
+                }
+                for traversal in expected.traversals(key) {
+                    expected.pipeline.credit(&traversal, 1, 100, Time::from_nanoseconds(7));
+                }
+            }
+            decider.credit(&twin.pipeline, usize::MAX);
+            prop_assert_eq!(decider.dirty(), 0);
+            prop_assert_eq!(counters(&twin), counters(&expected));
+            if let Some(op) = ops.get(turn) {
+                twin.apply(op);
+                expected.apply(op);
+            }
+        }
+    }
+}
