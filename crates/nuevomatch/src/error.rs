@@ -54,6 +54,25 @@ pub enum Error {
         /// Largest priority.
         max: u32,
     },
+    /// A classifier in the shape of `rte_acl` has no category, or too many.
+    #[error("{categories} categories: a classifier has 1 to {max}, so change the number")]
+    AclCategories {
+        /// The refused number.
+        categories: usize,
+        /// Largest number.
+        max: usize,
+    },
+    /// A rule for `rte_acl` has a priority that is not legal there.
+    #[error("priority {priority} is not legal: priorities run from 1 to {max}, and {max} wins")]
+    AclPriority {
+        /// The refused priority.
+        priority: u32,
+        /// Largest priority.
+        max: u32,
+    },
+    /// A rule for `rte_acl` has no number.
+    #[error("userdata 0 means that no rule matches: give the rule another number")]
+    AclUserData,
     /// A rule has a range without values.
     #[error("rule {rule}: lane {lane} is from {low} to {high}: swap the ends of the range")]
     EmptyRange {

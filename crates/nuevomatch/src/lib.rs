@@ -10,6 +10,7 @@
 //! priority wins. Rules that no iSet holds are in a remainder: a list, or hash tables.
 //! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
 //! verifies them. [`LiveNuevoMatch`] changes while other threads look up, and rebuilds in a thread.
+//! [`AclClassifier`] has the shape of DPDK's `rte_acl`.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).
@@ -46,6 +47,7 @@ mod remainder;
 
 mod classifier;
 
+mod acl;
 mod classbench;
 mod live;
 mod sync;
@@ -53,6 +55,7 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use acl::{ACL_CATEGORIES_MAX, ACL_PRIORITY_MAX, AclClassifier, AclRule};
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
 pub use classbench::{ClassBenchError, parse_classbench};
