@@ -17,12 +17,17 @@ use shunt_tests::{
 /// Forwards between two ports in both directions.
 const CABLE: [&str; 2] = ["in_port=1,actions=output:2", "in_port=2,actions=output:1"];
 
+/// Returns the configuration of a bridge with ports of names and types, such as `af_xdp generic`.
 fn configuration(threads: u16, ports: &[(&str, &str)]) -> String {
     let mut text = format!("[threads]\npacket = {threads}\n[[bridge]]\nname = \"br0\"\n");
     for (number, (name, kind)) in ports.iter().enumerate() {
         let number = number + 1;
         text += "[[bridge.port]]\n";
+        let (kind, mode) = kind.split_once(' ').unwrap_or((kind, "best-effort"));
         text += &format!("name = \"{name}\"\nnumber = {number}\ntype = \"{kind}\"\n");
+        if kind == "af_xdp" {
+            text += &format!("xdp_mode = \"{mode}\"\n");
+        }
     }
     text
 }
@@ -38,6 +43,11 @@ struct Hosts {
 ///
 /// The switch is in a third namespace.
 fn hosts(label: &str, threads: u16) -> Option<Hosts> {
+    hosts_at(label, threads, "af_packet")
+}
+
+/// Creates hosts on ports of a type.
+fn hosts_at(label: &str, threads: u16, kind: &str) -> Option<Hosts> {
     let host_a = namespace_or_skip(label)?;
     let host_b = namespace_or_skip(label)?;
     let middle = namespace_or_skip(label)?;
@@ -45,7 +55,7 @@ fn hosts(label: &str, threads: u16) -> Option<Hosts> {
     host_b.connect("eth0", &middle, "p2");
     host_a.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
     host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
-    let configuration = configuration(threads, &[("p1", "af_packet"), ("p2", "af_packet")]);
+    let configuration = configuration(threads, &[("p1", kind), ("p2", kind)]);
     let daemon = start(&configuration, &middle);
     Some(Hosts { daemon, host_a, host_b, middle })
 }
@@ -98,8 +108,33 @@ fn hosts_ping_and_stream_across_veth_with_default_offloads() {
 }
 
 #[test]
+fn hosts_ping_and_stream_through_af_xdp_ports() {
+    for (threads, kind) in [(1, "af_xdp"), (3, "af_xdp native"), (1, "af_xdp generic")] {
+        let Some(hosts) = hosts_at("xdp", threads, kind) else { return };
+        // AF_XDP does not see partial checksums.
+        for host in [&hosts.host_a, &hosts.host_b] {
+            host.run("ethtool", &["-K", "eth0", "tx", "off"]);
+        }
+        assert!(ping(&hosts.host_a, "10.66.1.2"), "{kind}: {}", hosts.daemon.log());
+        let megabits = tcp_stream(&hosts.host_a, &hosts.host_b, "10.66.1.2");
+        assert!(megabits > 10.0, "{kind}: {megabits} Mbit/s with {threads} threads");
+        let stats = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &["in_port=1"]));
+        assert!(!stats.contains("n_packets=0"), "{kind}: {stats}");
+        let log = hosts.daemon.log();
+        assert!(log.contains("AF_XDP port attached"), "{log}");
+        assert!(log.contains("ethtool -K PEER tx off"), "{log}");
+    }
+}
+
+#[test]
 fn a_tagged_frame_keeps_its_tag() {
-    let Some(hosts) = hosts("vlan", 1) else { return };
+    for kind in ["af_packet", "af_xdp native", "af_xdp generic"] {
+        tag_is_kept(kind);
+    }
+}
+
+fn tag_is_kept(kind: &str) {
+    let Some(hosts) = hosts_at("vlan", 1, kind) else { return };
     for (host, address) in [(&hosts.host_a, "10.66.2.1/24"), (&hosts.host_b, "10.66.2.2/24")] {
         let vlan = ["link", "add", "link", "eth0", "name", "v7", "type", "vlan", "id", "7"];
         if !output(host.command("ip").args(vlan)).status.success() {
@@ -109,7 +144,7 @@ fn a_tagged_frame_keeps_its_tag() {
         host.run("ip", &["addr", "add", address, "dev", "v7"]);
         host.run("ip", &["link", "set", "v7", "up"]);
     }
-    assert!(ping(&hosts.host_a, "10.66.2.2"));
+    assert!(ping(&hosts.host_a, "10.66.2.2"), "{kind}");
     let stats = text(&hosts.daemon.shuntctl(&["trace", "br0", "in_port=1,dl_vlan=7"]));
     assert!(stats.contains("output"), "{stats}");
 }

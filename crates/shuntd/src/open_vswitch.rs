@@ -27,12 +27,13 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["internal"], "set `local = \"tap\"` in the bridge, or the port type `tap`"),
     (&["system", "veth"], "the port type of a network device is `af_packet`"),
     (&["vxlan", "geneve", "gre", "ip6gre", "erspan", "gtpu", "stt", "lisp", "bareudp"], TUNNEL),
-    (&["dpdk"], "DPDK ports do not exist yet: use `af_packet` or `tap`"),
+    (&["dpdk"], "DPDK ports do not exist yet: use `af_xdp`, `af_packet` or `tap`"),
     (
         &["dpdkvhostuser", "dpdkvhostuserclient", "vhost_user"],
         "vhost-user ports do not exist yet: use `tap`",
     ),
-    (&["afxdp", "af_xdp"], "AF_XDP ports do not exist yet: use `af_packet`"),
+    (&["afxdp"], "the port type is `af_xdp`"),
+    (&["xdp-mode"], "the key is `xdp_mode`, with the same values"),
     (
         &["fail_mode"],
         "there is no fail mode: add the rule `priority=0,actions=NORMAL` to forward without a \

@@ -4,7 +4,7 @@ use std::path;
 
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
-    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat},
+    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat, XdpMode},
     with_causes,
 };
 
@@ -17,6 +17,7 @@ const PORT_KEYS: &[&str] = &[
     "device",
     "mtu",
     "rx_slots",
+    "xdp_mode",
     "rx",
     "tx",
     "repeat",
@@ -33,6 +34,7 @@ const EXAMPLES: &[&str] = &[
     "device=eth1",
     "mtu=9000",
     "rx_slots=4096",
+    "xdp_mode=generic",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -77,6 +79,7 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 let wrong = |_| format!("rx_slots={value}: a receive ring has 32 to 16384 slots");
                 port.rx_slots = value.parse().map_err(wrong)?;
             }
+            "xdp_mode" => port.xdp_mode = xdp_mode(value)?,
             "rx" => port.rx = value.into(),
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
@@ -214,6 +217,12 @@ fn port_type(value: &str) -> Result<PortType, String> {
     PortType::find(value).ok_or_else(|| unknown("port type", value, &names))
 }
 
+fn xdp_mode(value: &str) -> Result<XdpMode, String> {
+    let known = XdpMode::ALL.map(XdpMode::name);
+    let found = XdpMode::ALL.into_iter().find(|mode| mode.name() == value);
+    found.ok_or_else(|| unknown("value of xdp_mode", value, &known))
+}
+
 fn repeat(value: &str) -> Result<Repeat, String> {
     match value {
         "once" => Ok(Repeat::Once),
@@ -232,6 +241,8 @@ mod tests {
 
     #[test]
     fn a_port_is_read_from_words() {
+        let xdp = port("eth1", &words("type=af_xdp xdp_mode=generic")).unwrap();
+        assert_eq!((xdp.kind, xdp.xdp_mode), (PortType::AfXdp, XdpMode::Generic));
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
         assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));

@@ -75,6 +75,39 @@ pub enum PortError {
         /// The bridge, bond or team.
         master: String,
     },
+    /// Another program receives the frames of the device.
+    #[error(
+        "{name} runs the XDP program {program} of another user: stop that program or remove it with \
+         `ip link set {name} xdp off`, or attach the device with type af_packet"
+    )]
+    XdpAttached {
+        /// The device.
+        name: String,
+        /// The name of the program.
+        program: String,
+    },
+    /// The frames of the device are too long for AF_XDP.
+    #[error(
+        "the MTU of {name} is {mtu}, and an af_xdp port takes at most {max}: lower it with the key \
+         `mtu` of the port, or attach the device with type af_packet"
+    )]
+    MtuTooLarge {
+        /// The device.
+        name: String,
+        /// Its MTU, in bytes.
+        mtu: u32,
+        /// The largest MTU that AF_XDP supports.
+        max: u32,
+    },
+    /// The system does not lock as much memory as the frames of the port take.
+    #[error(
+        "cannot lock the memory for frames of {name}: give the daemon CAP_IPC_LOCK, or set \
+         LimitMEMLOCK=infinity in its unit"
+    )]
+    LockedMemory {
+        /// The device.
+        name: String,
+    },
     /// The device was removed while the port was open.
     #[error("{name} has been removed")]
     DeviceGone {

@@ -9,14 +9,17 @@
 //! | [`pair`] | to the other end, in this process | carried | |
 //! | [`pcap`] | from and to files | | |
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
+//! | [`af_xdp`] | of a network device | | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` |
 //! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
 mod claim;
 mod contract;
 mod error;
+mod ethtool;
 mod spec;
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod null;
 pub mod pair;
 pub mod pcap;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::{
     Port, PortError,
     af_packet::AfPacket,
+    af_xdp::{AfXdp, XdpMode},
     null::Null,
     pcap::Pcap,
     tap::{Tap, TapSettings},
@@ -34,6 +35,15 @@ pub enum PortSpec {
         ///
         /// `None`: 1 MiB of short slots, or 16 MiB of long ones.
         rx_slots: Option<u32>,
+    },
+    /// A network device of the host, by AF_XDP sockets.
+    AfXdp {
+        /// Its name.
+        device: String,
+        /// The MTU to set, in bytes; `None`: the one that it has.
+        mtu: Option<u32>,
+        /// The way of its frames.
+        mode: XdpMode,
     },
     /// A TAP device, created if it does not exist.
     Tap {
@@ -76,6 +86,7 @@ pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
         PortSpec::AfPacket { device, mtu, rx_slots } => {
             Box::new(AfPacket::open(device, *mtu, *rx_slots)?)
         }
+        PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings)?),
     })
 }

@@ -10,9 +10,11 @@ use std::{
     ffi::{c_char, c_int, c_short, c_uint},
     io,
     mem::{size_of, zeroed},
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     ptr,
 };
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::PortError;
 use crate::packet::{
@@ -40,7 +42,7 @@ impl DeviceName {
         &self.0
     }
 
-    fn request(&self) -> libc::ifreq {
+    pub(super) fn request(&self) -> libc::ifreq {
         // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
         let mut request: libc::ifreq = unsafe { zeroed() };
         for (target, source) in request.ifr_name.iter_mut().zip(self.0.bytes()) {
@@ -50,12 +52,12 @@ impl DeviceName {
     }
 }
 
-fn checked(result: c_int) -> io::Result<c_int> {
+pub(super) fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Sends a request that reads and writes an `ifreq`.
-fn device_request(
+pub(super) fn device_request(
     fd: BorrowedFd<'_>,
     code: libc::Ioctl,
     request: &mut libc::ifreq,
@@ -223,8 +225,17 @@ pub(super) fn receive_queued(
 
 /// Binds a packet socket to a device: it receives every protocol from then on.
 pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
+    bind_protocol(fd, device, ETH_P_ALL.to_be())
+}
+
+/// Binds a packet socket to a device that it only sends by.
+pub(super) fn bind_packet_sender(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
+    bind_protocol(fd, device, 0)
+}
+
+fn bind_protocol(fd: BorrowedFd<'_>, device: c_uint, protocol: u16) -> io::Result<()> {
     let mut address = no_address();
-    address.sll_protocol = ETH_P_ALL.to_be();
+    address.sll_protocol = protocol;
     address.sll_ifindex = device.cast_signed();
     let length = length_of::<libc::sockaddr_ll>();
     // SAFETY: the kernel reads `length` bytes from `address`, which is as long.
@@ -239,6 +250,23 @@ pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
     // SAFETY: the kernel writes at most `length` bytes to `address`, which is as long.
     let result = unsafe { libc::getsockname(fd.as_raw_fd(), target, &raw mut length) };
     checked(result).map(|_| c_uint::try_from(address.sll_ifindex).ok().filter(|index| *index > 0))
+}
+
+/// Creates a packet socket that receives nothing until it is bound.
+pub(super) fn packet_socket() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
+/// Lets a device receive the frames of all addresses while this packet socket is open.
+pub(super) fn make_promiscuous(socket: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: device.cast_signed(),
+        #[expect(clippy::cast_possible_truncation, reason = "1")]
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP), &promiscuous)
 }
 
 const ETH_P_ALL: u16 = 3;
@@ -256,7 +284,7 @@ fn no_address() -> libc::sockaddr_ll {
     }
 }
 
-fn length_of<T>() -> libc::socklen_t {
+pub(super) fn length_of<T>() -> libc::socklen_t {
     const { assert!(size_of::<T>() <= 1024) };
     #[expect(clippy::cast_possible_truncation, reason = "asserted")]
     {

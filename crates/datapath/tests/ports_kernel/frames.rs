@@ -40,7 +40,7 @@ fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
 /// Waits until a condition is true; returns whether it became true.
 ///
 /// The kernel reports the state of a link up to a second later, and then reports a change.
-fn settles(is_true: impl Fn() -> bool) -> bool {
+pub(crate) fn settles(is_true: impl Fn() -> bool) -> bool {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let events = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
     let group_of_links = 1;
@@ -56,7 +56,7 @@ fn settles(is_true: impl Fn() -> bool) -> bool {
 }
 
 /// Returns a frame of a protocol that no stack understands.
-fn frame(number: u8, length: usize) -> Vec<u8> {
+pub(crate) fn frame(number: u8, length: usize) -> Vec<u8> {
     let mut frame = vec![number; length.max(14)];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -69,7 +69,7 @@ fn tagged(mut frame: Vec<u8>, tag: [u8; 4]) -> Vec<u8> {
     frame
 }
 
-fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
+pub(crate) fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     let packet = |frame: &Vec<u8>| {
         let mut packet = pool.take(frame.len(), DatapathPort::default()).unwrap();
         packet.frame_mut().copy_from_slice(frame);
@@ -79,7 +79,7 @@ fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
 }
 
 /// Receives until `count` frames have arrived, or none has for too long.
-fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, mut idle) = (Vec::new(), 0);
     while frames.len() < count && idle < 2000 {
         let mut burst = Vec::new();
@@ -110,7 +110,7 @@ fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
 
 /// Checks that `to` receives the frames that `from` sends.
 /// Also checks that `from` receives nothing.
-fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
+pub(crate) fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     let mut pool = Pool::new();
     let sent = packets(&mut pool, frames);
     assert_eq!(from.tx.tx(&sent), frames.len());
@@ -121,7 +121,7 @@ fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     assert_eq!(pool.out(), 0);
 }
 
-fn every_kind_of_frame() -> Vec<Vec<u8>> {
+pub(crate) fn every_kind_of_frame() -> Vec<Vec<u8>> {
     let plain = (0..100).map(|number| frame(number, 60 + usize::from(number)));
     let customer = tagged(frame(200, 60), [0x81, 0x00, 0xe0, 0x07]);
     let service = tagged(frame(201, 1500), [0x88, 0xa8, 0x10, 0x08]);
@@ -323,7 +323,7 @@ fn a_missing_device_is_named() {
 }
 
 /// Returns a UDP datagram of a flow; only the headers matter.
-fn datagram(flow: u8, number: u8) -> Vec<u8> {
+pub(crate) fn datagram(flow: u8, number: u8) -> Vec<u8> {
     let mut frame = frame(number, 60);
     frame[12..14].copy_from_slice(&[8, 0]);
     frame[14..34].copy_from_slice(&[

@@ -10,6 +10,7 @@
 mod devices;
 mod frames;
 mod streams;
+mod xdp;
 
 use std::{
     fs,

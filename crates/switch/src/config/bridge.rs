@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::port::Repeat;
+use shunt_datapath::port::{Repeat, af_xdp::XdpMode};
 use shunt_pipeline::Overflow;
 
 /// The options of a bridge.
@@ -59,12 +59,14 @@ pub struct PortOptions {
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: PortType,
-    /// Network device, for `af_packet` and `tap`; the name of the port if empty.
+    /// Network device, for `af_packet`, `af_xdp` and `tap`; the name of the port if empty.
     pub device: String,
-    /// MTU of the device in bytes, for `af_packet` and `tap`; 0: as it is.
+    /// MTU of the device in bytes, for `af_packet`, `af_xdp` and `tap`; 0: as it is.
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,
+    /// How frames get from the device to the switch, for `af_xdp`.
+    pub xdp_mode: XdpMode,
     /// Capture file to replay, for `pcap`; the port receives nothing if empty.
     pub rx: PathBuf,
     /// Capture file to write, for `pcap`; sent packets are discarded if empty.
@@ -114,6 +116,8 @@ pub enum PortType {
     /// A network device of the host, through a packet socket.
     #[default]
     AfPacket,
+    /// A network device of the host, through AF_XDP sockets.
+    AfXdp,
     /// A TAP device that the switch creates.
     Tap,
     /// No device.
@@ -124,7 +128,8 @@ pub enum PortType {
 
 impl PortType {
     /// The types that a configuration can name: all but `Unbound`.
-    pub const ALL: [Self; 5] = [Self::Null, Self::Pcap, Self::Patch, Self::AfPacket, Self::Tap];
+    pub const ALL: [Self; 6] =
+        [Self::Null, Self::Pcap, Self::Patch, Self::AfPacket, Self::AfXdp, Self::Tap];
 
     /// Returns the type with a name.
     #[must_use]
@@ -138,6 +143,8 @@ impl PortType {
     pub(crate) const fn spreads_packets(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,
+            // The device chooses the queue, so the packets of a closed one are lost.
+            Self::AfXdp => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -147,7 +154,7 @@ impl PortType {
     /// A capture file is not: its replay would start again, and its output would be overwritten.
     pub(crate) const fn is_reopened(self) -> bool {
         match self {
-            Self::AfPacket | Self::Tap | Self::Null => true,
+            Self::AfPacket | Self::AfXdp | Self::Tap | Self::Null => true,
             Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -155,7 +162,7 @@ impl PortType {
     /// Returns whether the port may be added before its device exists.
     pub(crate) const fn may_wait_for_device(self) -> bool {
         match self {
-            Self::AfPacket => true,
+            Self::AfPacket | Self::AfXdp => true,
             Self::Null | Self::Pcap | Self::Patch | Self::Tap | Self::Unbound => false,
         }
     }
@@ -163,7 +170,7 @@ impl PortType {
     /// Returns whether the switch opens a device for the port.
     pub(crate) const fn has_backing(self) -> bool {
         match self {
-            Self::Null | Self::Pcap | Self::AfPacket | Self::Tap => true,
+            Self::Null | Self::Pcap | Self::AfPacket | Self::AfXdp | Self::Tap => true,
             Self::Patch | Self::Unbound => false,
         }
     }
@@ -176,6 +183,7 @@ impl PortType {
             Self::Pcap => "pcap",
             Self::Patch => "patch",
             Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
             Self::Tap => "tap",
             Self::Unbound => "unbound",
         }

@@ -8,7 +8,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 use crate::{
     config::{
         BridgeOptions, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions, PortType,
-        PortVlanMode, Repeat, THREADS_MAX,
+        PortVlanMode, Repeat, THREADS_MAX, XdpMode,
     },
     error::SwitchError,
     openflow::endpoint::EndpointList,
@@ -343,6 +343,9 @@ impl PortOptions {
         if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
             return Some(("repeat", "only a pcap port has `repeat`: remove it"));
         }
+        if self.xdp_mode != XdpMode::default() && self.kind != PortType::AfXdp {
+            return Some(("xdp_mode", "only an af_xdp port has `xdp_mode`: remove it"));
+        }
         let given = [
             ("device", !self.device.is_empty()),
             ("mtu", self.mtu > 0),
@@ -369,6 +372,10 @@ impl PortOptions {
             PortType::AfPacket => (
                 &["device", "mtu", "rx_slots"],
                 "an af_packet port has no keys but `device`, `mtu` and `rx_slots`",
+            ),
+            PortType::AfXdp => (
+                &["device", "mtu"],
+                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
             ),
             PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
         };

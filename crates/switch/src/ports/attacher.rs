@@ -50,7 +50,9 @@ impl PortAttacher {
             (port.spec(), port.datapath.map_or(0, |number| u64::from(number.number())))
         };
         let device = match &spec {
-            Some(PortSpec::AfPacket { device, .. }) => Some(device.clone()),
+            Some(PortSpec::AfPacket { device, .. } | PortSpec::AfXdp { device, .. }) => {
+                Some(device.clone())
+            }
             _ => None,
         };
         let Some(spec) = spec else {
@@ -93,7 +95,16 @@ impl PortAttacher {
         if let Some(nic) = self.nic.front() {
             port = nic.in_front_of(id, number, datapath, port);
         }
-        let queues = port.split(count).map_err(failed)?;
+        // Creating queues takes the system a while.
+        let split = tokio::task::spawn_blocking(move || {
+            let queues = port.split(count);
+            (port, queues)
+        });
+        let doing = || format!("create the queues of port {name}");
+        let (port, queues) = split
+            .await
+            .map_err(|error| SwitchError::System { doing: doing(), source: error.into() })?;
+        let queues = queues.map_err(failed)?;
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
         for (thread, queues) in threads.into_iter().zip(queues) {

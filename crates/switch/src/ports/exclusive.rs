@@ -30,7 +30,7 @@ impl ExclusiveResource {
     /// Returns the exclusive resource of a port, and the setting that selects it.
     pub(crate) fn of(port: &PortOptions) -> Option<(&'static str, Self)> {
         match port.kind {
-            PortType::AfPacket | PortType::Tap => {
+            PortType::AfPacket | PortType::AfXdp | PortType::Tap => {
                 Some(("device", Self::Device(port.device().to_owned())))
             }
             PortType::Pcap if !port.tx.as_os_str().is_empty() && !is_shared(&port.tx) => {

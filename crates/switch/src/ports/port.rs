@@ -82,6 +82,11 @@ impl BridgePort {
                 let device = settings.device().to_owned();
                 PortSpec::AfPacket { device, mtu: settings.mtu(), rx_slots }
             }
+            PortType::AfXdp => PortSpec::AfXdp {
+                device: settings.device().to_owned(),
+                mtu: settings.mtu(),
+                mode: settings.xdp_mode,
+            },
             PortType::Tap => {
                 let is_local = self.number == PortNo::LOCAL;
                 // The local port is the bridge's own: it has its address, and outlives the daemon

@@ -22,3 +22,4 @@ mod port;
 mod ring;
 
 pub use port::AfPacket;
+pub(super) use port::PacketTx;

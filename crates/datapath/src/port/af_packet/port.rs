@@ -14,7 +14,7 @@ use nix::{
     errno::Errno,
     net::if_::if_nametoindex,
     sys::socket::{
-        AddressFamily, SockFlag, SockType, getsockopt, socket,
+        getsockopt,
         sockopt::{RcvBuf, SocketError},
     },
 };
@@ -82,7 +82,7 @@ impl AfPacket {
     pub fn open(device: &str, mtu: Option<u32>, rx_slots: Option<u32>) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
-        let control = packet_socket().map_err(failed)?;
+        let control = sys::packet_socket().map_err(failed)?;
         let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
         let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
         refuse_member(&device, index)?;
@@ -97,7 +97,7 @@ impl AfPacket {
 
     /// Creates a socket that receives from the device into its ring.
     fn queue(&self) -> io::Result<(Arc<Socket>, Ring)> {
-        let fd = packet_socket()?;
+        let fd = sys::packet_socket()?;
         let socket = fd.as_fd();
         let packet = |option| (libc::SOL_PACKET, option);
         // Set the virtio header option before the ring is created, and create the ring before the
@@ -112,14 +112,7 @@ impl AfPacket {
         };
         let layout = self.rx_slots.map_or(layout, |slots| layout.with_slots(slots));
         let ring = Ring::new(socket, layout)?;
-        let promiscuous = libc::packet_mreq {
-            mr_ifindex: self.index.cast_signed(),
-            #[expect(clippy::cast_possible_truncation, reason = "1")]
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set_option(socket, packet(libc::PACKET_ADD_MEMBERSHIP), &promiscuous)?;
+        sys::make_promiscuous(socket, self.index)?;
         // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
         let _ = sys::set_option(socket, (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
@@ -140,11 +133,6 @@ fn has_long_queue(socket: BorrowedFd<'_>) -> bool {
     let _ = sys::set_option(socket, option(libc::SO_RCVBUF), &RECEIVE_BUFFER);
     // The kernel returns the doubled number.
     getsockopt(&socket, RcvBuf).is_ok_and(|bytes| bytes / 2 >= RECEIVE_BUFFER as usize)
-}
-
-/// Creates a packet socket that receives nothing until it is bound.
-fn packet_socket() -> io::Result<OwnedFd> {
-    Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
 }
 
 /// Lets the kernel spread flows over sockets that are bound to one device.
@@ -379,9 +367,21 @@ fn discard(socket: BorrowedFd<'_>) {
     let _ = sys::receive_queued(socket, &mut virtio_header, &mut []);
 }
 
-struct PacketTx {
+/// The transmit queue of a packet socket.
+pub(in crate::port) struct PacketTx {
     socket: Arc<Socket>,
     end: TxEnd,
+}
+
+impl PacketTx {
+    /// Opens a packet socket that sends by a device and receives nothing.
+    pub(in crate::port) fn open(device: c_uint) -> io::Result<Self> {
+        let fd = sys::packet_socket()?;
+        sys::set_option(fd.as_fd(), (libc::SOL_PACKET, libc::PACKET_VNET_HDR), &1)?;
+        sys::bind_packet_sender(fd.as_fd(), device)?;
+        let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
+        Ok(Self { socket: Arc::new(socket), end: TxEnd::Full })
+    }
 }
 
 /// Error codes of a device that is down or removed.

@@ -1,0 +1,257 @@
+//! The frames of an AF_XDP socket: memory that port and kernel share (UMEM), and its owners.
+//!
+//! The memory consists of chunks of equal size. Half of them receive and half of them send, so the
+//! receive queue and the transmit queue of a port share no chunk. A chunk has one owner at a time:
+//! the port, or the kernel from the moment that a ring names the chunk until another ring gives it
+//! back.
+#![expect(unsafe_code, reason = "memory shared with the kernel")]
+
+use std::{
+    ffi::c_void,
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::Arc,
+};
+
+use super::ring::{ConsumerRing, ProducerRing};
+
+/// Size of a huge page, by which large memory is mapped.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// The memory of a socket.
+pub(super) struct Umem {
+    base: NonNull<u8>,
+    chunk: u32,
+    chunks: u32,
+}
+
+// SAFETY: the mapping belongs to this value alone; who may access which chunk is decided by
+// `Receiver` and `Sender`, which own disjoint chunks.
+unsafe impl Send for Umem {}
+// SAFETY: a shared reference only gives addresses.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    /// Maps `chunks` chunks of `chunk` bytes, in huge pages if there are free ones.
+    pub(super) fn new(chunk: u32, chunks: u32) -> io::Result<Self> {
+        let length = chunk as usize * chunks as usize;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let huge = if length.is_multiple_of(HUGE_PAGE) { libc::MAP_HUGETLB } else { 0 };
+        let base = map(length, flags | huge).or_else(|_| map(length, flags))?;
+        Ok(Self { base, chunk, chunks })
+    }
+
+    /// Returns the description that the kernel registers.
+    pub(super) fn registration(&self) -> libc::xdp_umem_reg {
+        libc::xdp_umem_reg {
+            addr: self.base.as_ptr() as u64,
+            len: u64::from(self.chunk) * u64::from(self.chunks),
+            chunk_size: self.chunk,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        }
+    }
+
+    /// Returns the length in bytes.
+    const fn length(&self) -> usize {
+        self.chunk as usize * self.chunks as usize
+    }
+
+    /// Returns the address of a range of the memory, if it lies in one chunk of `owned`.
+    fn range(&self, owned: &Range<u32>, address: u64, length: usize) -> Option<NonNull<u8>> {
+        let chunk = u64::from(self.chunk);
+        let number = u32::try_from(address / chunk).ok()?;
+        let start = usize::try_from(address % chunk).ok()?;
+        let fits = start.checked_add(length)? <= self.chunk as usize;
+        let offset = usize::try_from(address).ok()?;
+        // SAFETY: the range lies in a chunk of the mapping.
+        (owned.contains(&number) && fits).then(|| unsafe { self.base.add(offset) })
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping, and both owners have ended.
+        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.length()) };
+    }
+}
+
+fn map(length: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+    let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))
+}
+
+/// The receiving half of a socket.
+pub(super) struct Receiver {
+    socket: Arc<OwnedFd>,
+    memory: Arc<Umem>,
+    /// The numbers of the chunks that receive.
+    owned: Range<u32>,
+    received: ConsumerRing<libc::xdp_desc>,
+    free: ProducerRing<u64>,
+}
+
+impl Receiver {
+    /// Creates the receiving half, and gives the first half of the chunks to the kernel.
+    ///
+    /// The ring of free chunks must have an entry for each of them.
+    pub(super) fn new(
+        socket: Arc<OwnedFd>,
+        memory: Arc<Umem>,
+        received: ConsumerRing<libc::xdp_desc>,
+        free: ProducerRing<u64>,
+    ) -> Self {
+        let owned = 0..memory.chunks / 2;
+        let mut receiver = Self { socket, memory, owned, received, free };
+        for chunk in receiver.owned.clone() {
+            receiver.give(u64::from(chunk) * u64::from(receiver.memory.chunk));
+        }
+        receiver.free.publish();
+        receiver
+    }
+
+    /// Returns the next received frame, which the port has until it is dropped.
+    pub(super) fn next(&mut self) -> Option<RxFrame<'_>> {
+        let libc::xdp_desc { addr, len, .. } = self.received.pop()?;
+        Some(RxFrame { address: addr, length: len as usize, receiver: self })
+    }
+
+    /// Returns the read entries and the free chunks to the kernel.
+    pub(super) fn publish(&self) {
+        self.received.release();
+        self.free.publish();
+        if self.free.needs_wakeup() {
+            let fd = self.socket.as_raw_fd();
+            // SAFETY: no memory is passed. The call only tells the kernel to continue; its error
+            // codes say that there is nothing to do.
+            unsafe {
+                libc::recvfrom(
+                    fd,
+                    ptr::null_mut(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                )
+            };
+        }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Writes a chunk to the ring of free chunks.
+    fn give(&mut self, address: u64) {
+        let has_room = self.free.push(address);
+        debug_assert!(has_room, "the ring has an entry for each chunk");
+    }
+}
+
+/// A received frame, until it is dropped.
+pub(super) struct RxFrame<'a> {
+    receiver: &'a mut Receiver,
+    address: u64,
+    length: usize,
+}
+
+impl RxFrame<'_> {
+    /// Returns the bytes of the frame; `None` if its descriptor is wrong.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        let Receiver { memory, owned, .. } = &*self.receiver;
+        let start = memory.range(owned, self.address, self.length)?;
+        // SAFETY: the range lies in a chunk that receives. The kernel gave it to the port, and does
+        // not write to it until `drop` gives it back.
+        Some(unsafe { slice::from_raw_parts(start.as_ptr(), self.length) })
+    }
+}
+
+impl Drop for RxFrame<'_> {
+    fn drop(&mut self) {
+        // The kernel accepts any address in the chunk.
+        self.receiver.give(self.address);
+    }
+}
+
+/// The sending half of a socket.
+pub(super) struct Sender {
+    socket: Arc<OwnedFd>,
+    memory: Arc<Umem>,
+    /// The numbers of the chunks that send.
+    owned: Range<u32>,
+    /// Addresses of the chunks that the port has.
+    free: Vec<u64>,
+    to_send: ProducerRing<libc::xdp_desc>,
+    sent: ConsumerRing<u64>,
+}
+
+impl Sender {
+    /// Creates the sending half, which has the second half of the chunks.
+    pub(super) fn new(
+        socket: Arc<OwnedFd>,
+        memory: Arc<Umem>,
+        to_send: ProducerRing<libc::xdp_desc>,
+        sent: ConsumerRing<u64>,
+    ) -> Self {
+        let owned = memory.chunks / 2..memory.chunks;
+        let free = owned.clone().map(|chunk| u64::from(chunk) * u64::from(memory.chunk)).collect();
+        Self { socket, memory, owned, free, to_send, sent }
+    }
+
+    /// Takes back the chunks of frames that were sent.
+    pub(super) fn reclaim(&mut self) {
+        while let Some(address) = self.sent.pop() {
+            // A wrong address would leave the port one chunk short.
+            debug_assert!(self.memory.range(&self.owned, address, 0).is_some());
+            self.free.push(address);
+        }
+        self.sent.release();
+    }
+
+    /// Copies a frame into the ring; false if there is no room.
+    #[must_use]
+    pub(super) fn push(&mut self, frame: &[u8]) -> bool {
+        let Some(address) = self.free.pop() else { return false };
+        let Some(start) = self.memory.range(&self.owned, address, frame.len()) else {
+            // The frame is longer than a chunk; the caller has checked that.
+            self.free.push(address);
+            return false;
+        };
+        // SAFETY: the chunk sends, and the port has it: no ring names it. The frame is memory of ours,
+        // outside of the mapping.
+        unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), start.as_ptr(), frame.len()) };
+        #[expect(clippy::cast_possible_truncation, reason = "at most a chunk")]
+        let len = frame.len() as u32;
+        let is_in = self.to_send.push(libc::xdp_desc { addr: address, len, options: 0 });
+        if !is_in {
+            self.free.push(address);
+        }
+        is_in
+    }
+
+    /// Passes the frames to the kernel.
+    pub(super) fn publish(&self) {
+        self.to_send.publish();
+    }
+
+    /// Lets the kernel send frames that still wait.
+    ///
+    /// One system call sends a limited number of frames in copy mode.
+    pub(super) fn flush(&self) {
+        if self.to_send.is_pending() && self.to_send.needs_wakeup() {
+            let fd = self.socket.as_raw_fd();
+            // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the
+            // ring, whatever the error code is.
+            unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Ports of network devices, by AF_XDP sockets.
+//!
+//! A small XDP program ([`program`]) redirects the frames of each receive queue of the device to a
+//! socket, before the network stack of the host sees them. Kernel and port exchange frames by
+//! descriptors in four rings ([`ring`]), and the frames lie in memory that both share
+//! ([`frames`]). A send costs about two thirds of that of a packet socket.
+//!
+//! The device uses the best mode that it offers ([`XdpMode`]). The kernel detaches the program when
+//! the daemon ends in any way.
+//!
+//! Not suitable for the TCP traffic of hosts on the same machine: an XDP program sees no checksum
+//! state, so frames whose checksum the kernel left to the device stay incomplete.
+//!
+//! Source: Linux `Documentation/networking/af_xdp.rst`, bpf(2).
+
+mod frames;
+mod holder;
+mod port;
+mod program;
+mod ring;
+mod socket;
+
+pub use port::{AfXdp, XdpMode};

@@ -1,0 +1,470 @@
+//! The port of a network device, and its two queues.
+
+use std::{
+    ffi::c_uint,
+    fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use nix::{
+    errno::Errno,
+    net::if_::if_nametoindex,
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+        socket::{getsockopt, sockopt::SocketError},
+    },
+};
+use shunt_pipeline::DatapathPort;
+use tracing::{info, warn};
+
+use super::{
+    frames::{Receiver, Sender},
+    holder::attached_program,
+    program::{Attachment, XdpProgram},
+    socket::{DeviceQueue, FrameTransfer, XdpSocket, statistics},
+};
+use crate::metrics::RxLoss;
+use crate::packet::buffer::{BURST, Packet, Pool};
+use crate::port::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    af_packet::PacketTx,
+    claim::{DeviceClaim, refuse_member},
+    error::new_name,
+    ethtool,
+    sys::{self, DeviceName},
+};
+
+const NEEDS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
+
+/// Bytes that the kernel keeps free in front of each received frame.
+const KERNEL_HEADROOM: u32 = 256;
+/// Sizes of a chunk: for frames of Ethernet, and the largest that AF_XDP takes.
+const CHUNKS: [u32; 2] = [2048, 4096];
+/// Bytes of an Ethernet header with two VLAN tags.
+const HEADER_MAX: u32 = 14 + 2 * 4;
+
+/// How frames get from a device to the port (Open vSwitch: `xdp-mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "kebab-case")
+)]
+pub enum XdpMode {
+    /// The first of the others that the device supports.
+    #[default]
+    BestEffort,
+    /// The device writes into the memory of the port.
+    NativeWithZerocopy,
+    /// The driver of the device runs the program, and the kernel copies.
+    Native,
+    /// The network stack runs the program, for any device, and the kernel copies.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl XdpMode {
+    /// All modes.
+    pub const ALL: [Self; 4] =
+        [Self::BestEffort, Self::NativeWithZerocopy, Self::Native, Self::Generic];
+
+    /// Returns the name in configuration files and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best-effort",
+            Self::NativeWithZerocopy => "native-with-zerocopy",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+
+    /// Returns the modes to try, best first.
+    const fn candidates(self) -> &'static [Self] {
+        match self {
+            Self::BestEffort => &[Self::NativeWithZerocopy, Self::Native, Self::Generic],
+            Self::NativeWithZerocopy => &[Self::NativeWithZerocopy],
+            Self::Native => &[Self::Native],
+            Self::Generic => &[Self::Generic],
+        }
+    }
+
+    const fn attachment(self) -> Attachment {
+        match self {
+            Self::Generic => Attachment::Generic,
+            Self::BestEffort | Self::NativeWithZerocopy | Self::Native => Attachment::Driver,
+        }
+    }
+
+    const fn transfer(self) -> FrameTransfer {
+        match self {
+            Self::NativeWithZerocopy => FrameTransfer::ZeroCopy,
+            Self::BestEffort | Self::Native | Self::Generic => FrameTransfer::Copy,
+        }
+    }
+}
+
+/// A network device of the host, by AF_XDP sockets.
+pub struct AfXdp {
+    device: DeviceName,
+    index: c_uint,
+    mac: [u8; 6],
+    mode: XdpMode,
+    /// Size of the chunks, which holds a frame of the MTU.
+    chunk: u32,
+    /// Keeps other switches away from the device.
+    _claim: DeviceClaim,
+    /// A packet socket for requests about the device. It receives nothing, and keeps the device
+    /// promiscuous.
+    control: OwnedFd,
+    /// Longest frame that the device sends, updated with the MTU.
+    frame_max: Arc<AtomicU32>,
+    /// The sockets of the queues, and the program that redirects to them.
+    attached: Option<(Vec<Arc<OwnedFd>>, XdpProgram)>,
+}
+
+impl AfXdp {
+    /// Opens the device of this name, and sets its MTU if one is given.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, if it has another user, if its MTU is too large for AF_XDP, or
+    /// if the daemon lacks a capability.
+    pub fn open(device: &str, mtu: Option<u32>, mode: XdpMode) -> Result<Self, PortError> {
+        let device = DeviceName::new(device)?;
+        let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
+        let control = sys::packet_socket().map_err(failed)?;
+        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
+        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        refuse_member(&device, index)?;
+        // Packet sockets and AF_XDP would both receive the frames.
+        let claim = DeviceClaim::take("af_packet", &device, index)?;
+        if let Some(mtu) = mtu {
+            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
+        }
+        sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
+        let mtu = sys::mtu(control.as_fd(), &device).map_err(failed)?;
+        let fits = |chunk: &u32| mtu + HEADER_MAX + KERNEL_HEADROOM <= *chunk;
+        let Some(chunk) = CHUNKS.into_iter().find(fits) else {
+            let max = CHUNKS[1] - KERNEL_HEADROOM - HEADER_MAX;
+            return Err(PortError::MtuTooLarge { name: device.as_str().to_owned(), mtu, max });
+        };
+        let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
+        Ok(Self {
+            device,
+            index,
+            mac,
+            mode,
+            chunk,
+            _claim: claim,
+            control,
+            frame_max,
+            attached: None,
+        })
+    }
+
+    /// Attaches the program and opens a socket for each receive queue, in one mode.
+    fn attach(&self, queues: u32, mode: XdpMode) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
+        let program = XdpProgram::attach(self.index, queues, mode.attachment())?;
+        let mut sockets = Vec::new();
+        for queue in 0..queues {
+            let socket = XdpSocket::open(
+                DeviceQueue { device: self.index, queue },
+                self.chunk,
+                mode.transfer(),
+            )?;
+            program.redirect(queue, socket.fd.as_fd())?;
+            sockets.push(socket);
+        }
+        Ok((sockets, program))
+    }
+
+    /// Attaches in the best mode of the device; returns the mode too.
+    fn attach_best(&self, queues: u32) -> Result<(Vec<XdpSocket>, XdpProgram, XdpMode), PortError> {
+        let candidates = self.mode.candidates();
+        for (position, mode) in candidates.iter().enumerate() {
+            match self.attach(queues, *mode) {
+                Ok((sockets, program)) => return Ok((sockets, program, *mode)),
+                Err(error) if is_unsupported(&error) && position + 1 < candidates.len() => {}
+                Err(error) => return Err(self.refused(error)),
+            }
+        }
+        Err(self.refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
+    }
+
+    /// Converts an error of attaching, by the person who can solve the problem.
+    fn refused(&self, error: io::Error) -> PortError {
+        let name = self.device.as_str();
+        let is_held = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        match attached_program(self.index).filter(|_| is_held) {
+            Some(program) => PortError::XdpAttached { name: name.to_owned(), program },
+            None if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                PortError::LockedMemory { name: name.to_owned() }
+            }
+            None => PortError::device("attach an XDP program to", name, NEEDS, error),
+        }
+    }
+}
+
+/// Returns whether another mode may work.
+fn is_unsupported(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS | Errno::ERANGE))
+}
+
+impl Port for AfXdp {
+    fn capabilities(&self) -> Capabilities {
+        let frame_max = (self.chunk - KERNEL_HEADROOM) as usize;
+        Capabilities { frame_max, can_wait: true, ..Capabilities::WIRE }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let name = self.device.as_str();
+        if self.attached.is_some() {
+            return Err(PortError::AlreadySplit { name: name.to_owned() });
+        }
+        let failed = |source| PortError::device("receive from", name, NEEDS, source);
+        let queue_count =
+            ethtool::rx_queues(self.control.as_fd(), &self.device).unwrap_or(1).max(1);
+        let (sockets, program, mode) = self.attach_best(queue_count)?;
+        info!(device = name, %mode, queues = queue_count, "AF_XDP port attached");
+        let is_veth = ethtool::driver(self.control.as_fd(), &self.device)
+            .is_ok_and(|driver| driver == "veth");
+        if is_veth {
+            warn!(
+                device = name,
+                "AF_XDP does not see the checksum state of a veth device: TCP and UDP of hosts on this \
+                 machine need `ethtool -K PEER tx off` at the other end, or type af_packet"
+            );
+        }
+        let descriptors = sockets.iter().map(|socket| Arc::clone(&socket.fd)).collect();
+        let mut parts: Vec<(Vec<Receiver>, Option<Sender>)> =
+            (0..threads).map(|_| (Vec::new(), None)).collect();
+        for (number, socket) in sockets.into_iter().enumerate() {
+            // Thread `n` has the queues `n`, `n + threads` ..; it sends by the first of them.
+            let Some((receivers, sender)) = parts.get_mut(number % usize::from(threads)) else {
+                continue;
+            };
+            receivers.push(socket.receiver);
+            sender.get_or_insert(socket.sender);
+        }
+        let mut queues = Vec::with_capacity(parts.len());
+        for (receivers, sender) in parts {
+            let tx: Box<dyn TxQueue> = match sender {
+                Some(sender) => {
+                    let frame_max = Arc::clone(&self.frame_max);
+                    Box::new(XdpTx { sender, frame_max, end: TxEnd::Full })
+                }
+                // More threads than queues: the others send by packet sockets.
+                None => Box::new(PacketTx::open(self.index).map_err(failed)?),
+            };
+            let rx = match receivers.is_empty() {
+                true => None,
+                false => {
+                    let rx = XdpRx::new(receivers, name.to_owned()).map_err(failed)?;
+                    Some(Box::new(rx) as Box<dyn RxQueue>)
+                }
+            };
+            queues.push(Queues { rx, tx });
+        }
+        self.attached = Some((descriptors, program));
+        Ok(queues)
+    }
+
+    fn link_up(&self) -> bool {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        sys::device_flags(self.control.as_fd(), &self.device)
+            .is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    fn lost(&self) -> Option<String> {
+        new_name(self.device.as_str(), self.index)
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        let mtu = sys::mtu(self.control.as_fd(), &self.device).ok()?;
+        self.frame_max.store(mtu.saturating_add(HEADER_MAX), Relaxed);
+        Some(mtu)
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = PortCounters::default();
+        for socket in self.attached.iter().flat_map(|(sockets, _)| sockets) {
+            let Ok(statistics) = statistics(socket.as_fd()) else { continue };
+            counters.rx_dropped += statistics.rx_dropped + statistics.rx_ring_full;
+            counters.tx_dropped += statistics.tx_invalid_descs;
+        }
+        counters
+    }
+}
+
+/// Number of empty receives between two checks that the device still exists.
+/// Each check costs a system call for each socket.
+const CHECK_ONE_IN: u32 = 64;
+
+struct XdpRx {
+    receivers: Vec<Receiver>,
+    /// Readable while a socket has frames; `None` for one socket, which is enough by itself.
+    ready: Option<Epoll>,
+    device: String,
+    /// The socket that is read first in the next burst.
+    next: usize,
+    /// Empty receives since the last check.
+    empty: u32,
+}
+
+impl XdpRx {
+    fn new(receivers: Vec<Receiver>, device: String) -> io::Result<Self> {
+        let ready = if receivers.len() > 1 {
+            let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+            for receiver in &receivers {
+                ready.add(receiver.socket(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+            }
+            Some(ready)
+        } else {
+            None
+        };
+        Ok(Self { receivers, ready, device, next: 0, empty: 0 })
+    }
+
+    fn check_device(&mut self) -> Result<(), PortError> {
+        self.empty += 1;
+        if self.empty < CHECK_ONE_IN {
+            return Ok(());
+        }
+        self.empty = 0;
+        for receiver in &self.receivers {
+            // The kernel sets the error when the device is removed.
+            if getsockopt(&receiver.socket(), SocketError).is_ok_and(|code| code != 0) {
+                return Err(PortError::DeviceGone { name: self.device.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RxQueue for XdpRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let (mut report, mut left) = (RxReport::default(), BURST);
+        let count = self.receivers.len();
+        for offset in 0..count {
+            let Some(receiver) = self.receivers.get_mut((self.next + offset) % count) else {
+                break;
+            };
+            let before = left;
+            while left > 0
+                && let Some(frame) = receiver.next()
+            {
+                left -= 1;
+                match frame.bytes().ok_or(RxLoss::Refused).and_then(|bytes| copied(bytes, pool)) {
+                    Ok(packet) => burst.push(packet),
+                    Err(reason) => report.refuse(reason),
+                }
+            }
+            if left < before {
+                receiver.publish();
+            }
+        }
+        self.next = (self.next + 1) % count.max(1);
+        if left == BURST {
+            self.check_device()?;
+        }
+        Ok(report)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.ready {
+            Some(ready) => Some(ready.0.as_fd()),
+            None => self.receivers.first().map(Receiver::socket),
+        }
+    }
+}
+
+/// Copies a frame into a packet.
+fn copied(frame: &[u8], pool: &mut Pool) -> Result<Packet, RxLoss> {
+    let mut packet = pool.take(frame.len(), DatapathPort::default()).ok_or(RxLoss::NoBuffer)?;
+    packet.frame_mut().copy_from_slice(frame);
+    Ok(packet)
+}
+
+struct XdpTx {
+    sender: Sender,
+    /// Longest frame that the device sends.
+    frame_max: Arc<AtomicU32>,
+    end: TxEnd,
+}
+
+impl TxQueue for XdpTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        self.sender.reclaim();
+        let frame_max = self.frame_max.load(Relaxed) as usize;
+        let mut taken = 0;
+        for packet in packets {
+            if packet.len() > frame_max {
+                self.end = TxEnd::Refused;
+                break;
+            }
+            if !self.sender.push(packet.frame()) {
+                self.end = TxEnd::Full;
+                break;
+            }
+            taken += 1;
+        }
+        self.sender.publish();
+        taken
+    }
+
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
+    fn flush(&mut self) {
+        self.sender.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, thread};
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn a_device_with_another_program_is_refused_by_its_name() {
+        let thread = thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a namespace: {error}");
+                return;
+            }
+            let words = ["link", "add", "a0", "type", "veth", "peer", "name", "b0"];
+            assert!(Command::new("ip").args(words).status().unwrap().success());
+            for kind in [Attachment::Driver, Attachment::Generic] {
+                let index = if_nametoindex("a0").unwrap();
+                let other = XdpProgram::attach(index, 1, kind).unwrap();
+                let mut port = AfXdp::open("a0", None, XdpMode::BestEffort).unwrap();
+                let error = port.split(1).err().unwrap().to_string();
+                let expected = "a0 runs the XDP program shunt_redirect of another user";
+                assert!(error.starts_with(expected), "{error}");
+                drop(other);
+                assert!(port.split(1).is_ok(), "the program is detached with its owner");
+            }
+        });
+        thread.join().unwrap();
+    }
+}

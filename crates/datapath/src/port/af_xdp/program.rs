@@ -1,0 +1,210 @@
+//! The XDP program that redirects received frames to the sockets of a port.
+//!
+//! The program is five instructions, so it is written here as instructions. They need no compiler, and no
+//! library at run time. The program is attached by a link, which the kernel removes with the last
+//! descriptor of it: nothing stays behind when the daemon dies.
+//!
+//! Source: bpf(2), Linux `include/uapi/linux/bpf.h`.
+#![expect(unsafe_code, reason = "bpf(2) has no wrapper in libc or nix")]
+
+use std::{
+    ffi::{c_int, c_long, c_uint},
+    io,
+    os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// How the program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attachment {
+    /// In the driver of the device, before the kernel allocates a packet.
+    Driver,
+    /// In the network stack, for any device.
+    Generic,
+}
+
+impl Attachment {
+    /// Returns the flag of `BPF_LINK_CREATE` (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
+    const fn flag(self) -> u32 {
+        match self {
+            Self::Generic => 1 << 1,
+            Self::Driver => 1 << 2,
+        }
+    }
+}
+
+/// An attached program, and its map from receive queues to sockets.
+pub(super) struct XdpProgram {
+    map: OwnedFd,
+    /// Keeps the program attached.
+    _link: OwnedFd,
+}
+
+// Commands of bpf(2).
+const MAP_CREATE: c_int = 0;
+const MAP_UPDATE_ELEM: c_int = 2;
+const PROG_LOAD: c_int = 5;
+const PROG_GET_FD_BY_ID: c_int = 13;
+const OBJ_GET_INFO_BY_FD: c_int = 15;
+const LINK_CREATE: c_int = 28;
+
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+/// Attach type of XDP programs.
+const BPF_XDP: u32 = 37;
+/// The program keeps this name in the kernel (`bpftool prog`); 15 bytes at most.
+const NAME: [u8; 16] = *b"shunt_redirect\0\0";
+
+/// The attributes of `BPF_PROG_LOAD` that are used.
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+/// The attributes of `BPF_MAP_UPDATE_ELEM`.
+#[repr(C)]
+struct MapUpdate {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// The attributes of `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct ObjectInfo {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// Calls bpf(2).
+///
+/// # Safety
+///
+/// `T` must be the attributes of the command, and each address in them must be valid for the call.
+unsafe fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<c_int> {
+    // SAFETY: the kernel reads and writes at most the size of the attributes; the caller guarantees
+    // the addresses in them.
+    let result: c_long = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>())
+    };
+    c_int::try_from(result).ok().filter(|result| *result >= 0).ok_or_else(io::Error::last_os_error)
+}
+
+/// Calls a command of bpf(2) that returns a new descriptor.
+///
+/// # Safety
+///
+/// See [`bpf`].
+unsafe fn bpf_fd<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: see the caller.
+    let fd = unsafe { bpf(command, attributes) }?;
+    // SAFETY: the command returned a new descriptor, which nobody else has. It is close-on-exec.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// Returns an instruction: operation, destination and source register, offset, immediate value.
+const fn instruction(operation: u8, registers: (u8, u8), offset: u8, immediate: i32) -> u64 {
+    let [a, b, c, d] = immediate.to_le_bytes();
+    u64::from_le_bytes([operation, registers.0 | registers.1 << 4, offset, 0, a, b, c, d])
+}
+
+impl XdpProgram {
+    /// Loads the program and attaches it to a device with `queues` receive queues.
+    ///
+    /// Frames of queues without a socket go to the network stack of the host.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` or `EEXIST` if the device has another program, `EOPNOTSUPP` if its driver does not
+    /// support this attachment.
+    pub(super) fn attach(device: c_uint, queues: u32, kind: Attachment) -> io::Result<Self> {
+        let (key_size, value_size) = (4u32, 4u32);
+        let mut attributes = [MAP_TYPE_XSKMAP, key_size, value_size, queues, 0];
+        // SAFETY: the attributes of the command, without addresses.
+        let map = unsafe { bpf_fd(MAP_CREATE, &mut attributes) }?;
+        let rx_queue_index = 16;
+        let xdp_pass = 2;
+        let redirect_map = 51;
+        let program = [
+            // r2 = context.rx_queue_index
+            instruction(0x61, (2, 1), rx_queue_index, 0),
+            // r1 = map, in two instructions
+            instruction(0x18, (1, 1), 0, map.as_raw_fd()),
+            0,
+            // r3 = the result without a socket
+            instruction(0xb7, (3, 0), 0, xdp_pass),
+            // return bpf_redirect_map(r1, r2, r3)
+            instruction(0x85, (0, 0), 0, redirect_map),
+            instruction(0x95, (0, 0), 0, 0),
+        ];
+        let mut attributes = ProgLoad {
+            prog_type: PROG_TYPE_XDP,
+            #[expect(clippy::cast_possible_truncation, reason = "6")]
+            insn_cnt: program.len() as u32,
+            insns: program.as_ptr() as u64,
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            log_level: 0,
+            log_size: 0,
+            log_buf: 0,
+            kern_version: 0,
+            prog_flags: 0,
+            prog_name: NAME,
+            prog_ifindex: 0,
+            expected_attach_type: BPF_XDP,
+        };
+        // SAFETY: the attributes of the command; the program and the license live until it returns.
+        let loaded = unsafe { bpf_fd(PROG_LOAD, &mut attributes) }?;
+        let mut attributes = [number(loaded.as_fd()), device, BPF_XDP, kind.flag()];
+        // SAFETY: the attributes of the command, without addresses.
+        let link = unsafe { bpf_fd(LINK_CREATE, &mut attributes) }?;
+        Ok(Self { map, _link: link })
+    }
+
+    /// Redirects the frames of a receive queue to a bound socket.
+    pub(super) fn redirect(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let socket = number(socket);
+        let mut attributes = MapUpdate {
+            map_fd: number(self.map.as_fd()),
+            padding: 0,
+            key: &raw const queue as u64,
+            value: &raw const socket as u64,
+            flags: 0,
+        };
+        // SAFETY: the attributes of the command; key and value live until it returns, and have the
+        // sizes of the map.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+    }
+}
+
+/// Returns the name of a loaded program, if the kernel shows it.
+pub(super) fn program_name(id: u32) -> Option<String> {
+    let mut attributes = [id, 0, 0];
+    // SAFETY: the attributes of the command, without addresses.
+    let program = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attributes) }.ok()?;
+    let mut info = [0u8; 128];
+    let mut attributes =
+        ObjectInfo { fd: number(program.as_fd()), length: 128, info: info.as_mut_ptr() as u64 };
+    // SAFETY: the attributes of the command; the kernel writes at most `length` bytes to `info`.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }.ok()?;
+    // Offset of `name` in `struct bpf_prog_info`.
+    let name = info.get(64..80)?;
+    let name: Vec<u8> = name.iter().copied().take_while(|byte| *byte != 0).collect();
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}

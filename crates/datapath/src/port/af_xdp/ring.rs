@@ -1,0 +1,203 @@
+//! The rings of an AF_XDP socket.
+//!
+//! Each ring has one producer and one consumer, of which one is the kernel. Both sides count their
+//! entries in a word that the other side reads. An entry belongs to the producer until the
+//! producer's word passes it, and then to the consumer until the consumer's word passes it.
+#![expect(unsafe_code, reason = "memory shared with the kernel")]
+
+use std::{
+    ffi::c_void,
+    io,
+    marker::PhantomData,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr::{self, NonNull},
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+/// An entry of a ring: plain integers, of which every bit pattern is a value.
+///
+/// # Safety
+///
+/// The type has no padding that is read, no pointer and no invalid bit pattern.
+pub(super) unsafe trait RingEntry: Copy {}
+
+// SAFETY: an integer.
+unsafe impl RingEntry for u64 {}
+// SAFETY: three integers without padding.
+unsafe impl RingEntry for libc::xdp_desc {}
+
+/// The mapping of one ring.
+struct Mapping<T> {
+    base: NonNull<u8>,
+    length: usize,
+    offsets: libc::xdp_ring_offset,
+    /// Number of entries, a power of two.
+    entries: u32,
+    entry: PhantomData<T>,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not bound to the thread that made it.
+unsafe impl<T: RingEntry> Send for Mapping<T> {}
+
+impl<T: RingEntry> Mapping<T> {
+    /// Maps a ring of `entries` entries, at the `page_offset` of its kind.
+    ///
+    /// `offsets` must be what the kernel reports for this ring.
+    fn new(
+        socket: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        let too_long = |_| io::Error::from_raw_os_error(libc::EOVERFLOW);
+        let start = usize::try_from(offsets.desc).map_err(too_long)?;
+        let length = start + entries as usize * size_of::<T>();
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        let fd = socket.as_raw_fd();
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base =
+            unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd, page_offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Self { base, length, offsets, entries, entry: PhantomData })
+    }
+
+    /// Returns the word at an offset that the kernel reported.
+    fn word(&self, offset: u64) -> &AtomicU32 {
+        #[expect(clippy::cast_possible_truncation, reason = "inside of the mapping, a usize")]
+        let offset = offset as usize;
+        debug_assert!(offset + size_of::<u32>() <= self.length, "the kernel's own offset");
+        // SAFETY: the kernel reports offsets inside of the mapping.
+        let word = unsafe { self.base.add(offset) };
+        // SAFETY: the kernel aligns its words, and both sides access them atomically. The mapping
+        // lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
+    }
+
+    fn producer(&self) -> &AtomicU32 {
+        self.word(self.offsets.producer)
+    }
+
+    fn consumer(&self) -> &AtomicU32 {
+        self.word(self.offsets.consumer)
+    }
+
+    /// Returns the address of the entry with this running number.
+    fn entry(&self, number: u32) -> NonNull<T> {
+        let position = (number & (self.entries - 1)) as usize;
+        #[expect(clippy::cast_possible_truncation, reason = "inside of the mapping, a usize")]
+        let start = self.offsets.desc as usize;
+        // SAFETY: the mapping has `entries` entries from `start` on, and the position is below that.
+        unsafe { self.base.add(start + position * size_of::<T>()).cast() }
+    }
+}
+
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping, and no reference outlives it.
+        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.length) };
+    }
+}
+
+/// A ring that the port fills: free frames to receive into, or frames to send.
+pub(super) struct ProducerRing<T> {
+    map: Mapping<T>,
+    /// Number of entries that were written.
+    written: u32,
+    /// Number of entries that the kernel had taken at the last look.
+    taken: u32,
+}
+
+impl<T: RingEntry> ProducerRing<T> {
+    /// Maps the ring; see [`Mapping::new`].
+    pub(super) fn new(
+        socket: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        let map = Mapping::new(socket, offsets, entries, page_offset)?;
+        Ok(Self { map, written: 0, taken: 0 })
+    }
+
+    /// Writes an entry, which the kernel sees after [`Self::publish`]; false if the ring is full.
+    #[must_use]
+    pub(super) fn push(&mut self, entry: T) -> bool {
+        if self.written.wrapping_sub(self.taken) == self.map.entries {
+            // Pairs with the kernel's release of the entries that it has read.
+            self.taken = self.map.consumer().load(Acquire);
+            if self.written.wrapping_sub(self.taken) == self.map.entries {
+                return false;
+            }
+        }
+        // SAFETY: the entry is free: the kernel has taken it, and does not read it before the
+        // producer's word passes it. It lies inside of the mapping and is aligned.
+        unsafe { self.map.entry(self.written).write(entry) };
+        self.written = self.written.wrapping_add(1);
+        true
+    }
+
+    /// Passes the written entries to the kernel.
+    pub(super) fn publish(&self) {
+        self.map.producer().store(self.written, Release);
+    }
+
+    /// Returns whether the kernel has not taken all published entries.
+    pub(super) fn is_pending(&self) -> bool {
+        self.map.consumer().load(Acquire) != self.written
+    }
+
+    /// Returns whether the kernel only continues after a system call.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.map.word(self.map.offsets.flags).load(Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+/// A ring that the kernel fills: received frames, or frames that were sent.
+pub(super) struct ConsumerRing<T> {
+    map: Mapping<T>,
+    /// Number of entries that were read.
+    read: u32,
+    /// Number of entries that the kernel had written at the last look.
+    written: u32,
+}
+
+impl<T: RingEntry> ConsumerRing<T> {
+    /// Maps the ring; see [`Mapping::new`].
+    pub(super) fn new(
+        socket: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        let map = Mapping::new(socket, offsets, entries, page_offset)?;
+        Ok(Self { map, read: 0, written: 0 })
+    }
+
+    /// Returns the next entry; the kernel may reuse it after [`Self::release`].
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if self.read == self.written {
+            // Pairs with the kernel's release of the entries that it has written.
+            self.written = self.map.producer().load(Acquire);
+            if self.read == self.written {
+                return None;
+            }
+        }
+        // SAFETY: the kernel has written the entry, and does not change it before the consumer's word
+        // passes it. It lies inside of the mapping and is aligned.
+        let entry = unsafe { self.map.entry(self.read).read() };
+        self.read = self.read.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Returns the entries that were read to the kernel.
+    pub(super) fn release(&self) {
+        self.map.consumer().store(self.read, Release);
+    }
+}

@@ -1,0 +1,167 @@
+//! An AF_XDP socket: its memory, its four rings, and the device queue that it is bound to.
+#![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
+
+use std::{
+    ffi::c_uint,
+    io,
+    mem::zeroed,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use super::{
+    frames::{Receiver, Sender, Umem},
+    ring::{ConsumerRing, ProducerRing},
+};
+use crate::port::sys;
+
+/// Entries of each ring: bursts that arrive while the thread does something else.
+const RING_ENTRIES: u32 = 1024;
+
+/// Frames that one system call sends in copy mode; the kernel's default is 32.
+///
+/// More frames take fewer calls, but a thread adopts no version during a call.
+const SEND_BUDGET: u32 = 128;
+/// The option for it, `XDP_MAX_TX_SKB_BUDGET` from Linux 6.17 on.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+/// Attempts to bind to a queue that a closed socket still has. The kernel releases it later.
+const BIND_ATTEMPTS: u32 = 200;
+const BIND_PAUSE: Duration = Duration::from_millis(5);
+
+/// A receive queue of a device, and the transmit queue of the same number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceQueue {
+    /// Index of the device.
+    pub(super) device: c_uint,
+    /// Number of the queue.
+    pub(super) queue: u32,
+}
+
+/// How frames get from the device to the memory of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameTransfer {
+    /// The device writes into the memory.
+    ZeroCopy,
+    /// The kernel copies.
+    Copy,
+}
+
+/// A socket that is bound to one queue of a device.
+pub(super) struct XdpSocket {
+    /// The descriptor, for its counters.
+    pub(super) fd: Arc<OwnedFd>,
+    /// The receiving half.
+    pub(super) receiver: Receiver,
+    /// The sending half.
+    pub(super) sender: Sender,
+}
+
+impl XdpSocket {
+    /// Opens a socket with frames of at most `chunk` bytes and binds it to a queue.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if another socket has the queue, `EOPNOTSUPP` if the device cannot transfer frames
+    /// so, `ENOBUFS` if the daemon may not lock enough memory.
+    pub(super) fn open(
+        queue: DeviceQueue,
+        chunk: u32,
+        transfer: FrameTransfer,
+    ) -> io::Result<Self> {
+        let socket = new_socket()?;
+        let fd = socket.as_fd();
+        let memory = Umem::new(chunk, 2 * RING_ENTRIES)?;
+        sys::set_option(fd, (libc::SOL_XDP, libc::XDP_UMEM_REG), &memory.registration())?;
+        let rings = [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ];
+        for ring in rings {
+            sys::set_option(fd, (libc::SOL_XDP, ring), &RING_ENTRIES)?;
+        }
+        // Older kernels have no such option.
+        let _ = sys::set_option(fd, (libc::SOL_XDP, MAX_TX_SKB_BUDGET), &SEND_BUDGET);
+        let libc::xdp_mmap_offsets { rx, tx, fr, cr } = get_option(fd, libc::XDP_MMAP_OFFSETS)?;
+        let free = ProducerRing::new(fd, fr, RING_ENTRIES, FILL_PAGE)?;
+        let sent = ConsumerRing::new(fd, cr, RING_ENTRIES, COMPLETION_PAGE)?;
+        let received = ConsumerRing::new(fd, rx, RING_ENTRIES, libc::XDP_PGOFF_RX_RING)?;
+        let to_send = ProducerRing::new(fd, tx, RING_ENTRIES, libc::XDP_PGOFF_TX_RING)?;
+        let (socket, memory) = (Arc::new(socket), Arc::new(memory));
+        let receiver = Receiver::new(Arc::clone(&socket), Arc::clone(&memory), received, free);
+        let sender = Sender::new(Arc::clone(&socket), memory, to_send, sent);
+        let mode = match transfer {
+            FrameTransfer::ZeroCopy => libc::XDP_ZEROCOPY,
+            FrameTransfer::Copy => libc::XDP_COPY,
+        };
+        bind(&socket, queue, mode | libc::XDP_USE_NEED_WAKEUP)?;
+        Ok(Self { fd: socket, receiver, sender })
+    }
+}
+
+/// Offset of the ring of free chunks in the file of the socket.
+#[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
+const FILL_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+/// The same for the ring of sent chunks.
+#[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
+const COMPLETION_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
+
+/// Binds a socket to a queue, and waits for a socket that was closed just now.
+fn bind(socket: &OwnedFd, queue: DeviceQueue, flags: u16) -> io::Result<()> {
+    for _ in 1..BIND_ATTEMPTS {
+        match bind_once(socket.as_fd(), queue, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(BIND_PAUSE),
+            other => return other,
+        }
+    }
+    bind_once(socket.as_fd(), queue, flags)
+}
+
+fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        #[expect(clippy::cast_possible_truncation, reason = "44")]
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: queue.device,
+        sxdp_queue_id: queue.queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let length = sys::length_of::<libc::sockaddr_xdp>();
+    // SAFETY: the kernel reads `length` bytes from `address`, which is as long.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
+    sys::checked(result).map(drop)
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    let fd = sys::checked(fd)?;
+    // SAFETY: a new descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns the counters of a socket.
+pub(super) fn statistics(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_statistics> {
+    get_option(socket, libc::XDP_STATISTICS)
+}
+
+/// The values of options, which consist of integers.
+trait OptionValue: Copy {}
+impl OptionValue for libc::xdp_statistics {}
+impl OptionValue for libc::xdp_mmap_offsets {}
+
+/// Reads an option of an AF_XDP socket.
+fn get_option<T: OptionValue>(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<T> {
+    // SAFETY: all fields are integers, and zero is a value of each.
+    let mut value: T = unsafe { zeroed() };
+    let mut length = sys::length_of::<T>();
+    let (fd, target) = (socket.as_raw_fd(), ptr::from_mut(&mut value).cast());
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, target, &raw mut length) };
+    sys::checked(result).map(|_| value)
+}

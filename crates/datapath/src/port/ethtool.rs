@@ -1,0 +1,69 @@
+//! Questions about a network device that its driver answers.
+//!
+//! Source: Linux `include/uapi/linux/ethtool.h`.
+#![expect(unsafe_code, reason = "requests that neither std nor nix wraps")]
+
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+};
+
+use super::sys::{DeviceName, checked};
+
+const ETHTOOL_GDRVINFO: u32 = 3;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// A request: the command, and the words of its answer.
+///
+/// The lengths are those of the kernel's structures.
+trait EthtoolRequest: AsMut<[u32]> {}
+
+/// `struct ethtool_channels`.
+type Channels = [u32; 9];
+impl EthtoolRequest for Channels {}
+
+/// `struct ethtool_drvinfo`.
+type DriverInfo = [u32; 49];
+impl EthtoolRequest for DriverInfo {}
+
+fn ask<T: EthtoolRequest>(
+    fd: BorrowedFd<'_>,
+    device: &DeviceName,
+    request: &mut T,
+) -> io::Result<()> {
+    let mut ifreq = device.request();
+    ifreq.ifr_ifru.ifru_data = ptr::from_mut(request).cast();
+    // SAFETY: the kernel reads the command, and writes at most the structure of the command, which is
+    // as long as the request. Both live until the call returns.
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut ifreq)) };
+    checked(result).map(drop)
+}
+
+/// Returns the number of receive queues.
+///
+/// # Errors
+///
+/// If the driver has no channels; then the device has one queue.
+pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
+    let mut channels: Channels = [0; 9];
+    channels[0] = ETHTOOL_GCHANNELS;
+    ask(fd, device, &mut channels)?;
+    let [.., rx, _tx, _other, combined] = channels;
+    Ok(rx.saturating_add(combined))
+}
+
+/// Returns the name of the driver.
+///
+/// # Errors
+///
+/// If the device has no driver with a name.
+pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
+    let mut info: DriverInfo = [0; 49];
+    info[0] = ETHTOOL_GDRVINFO;
+    ask(fd, device, &mut info)?;
+    let name = info[1..9].iter().flat_map(|word| word.to_ne_bytes());
+    let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}

@@ -1,0 +1,262 @@
+//! AF_XDP ports, against packet sockets at the other end of a cable.
+
+use std::collections::HashMap;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use shunt_datapath::{
+    Pool, PortError, TxEnd,
+    port::{Port, PortSpec, Queues, af_xdp::XdpMode, open},
+};
+
+use crate::{
+    close,
+    frames::{crosses, datagram, every_kind_of_frame, frame, packets, receive, settles},
+    give_all, in_namespace, ip, one, packet_port,
+};
+
+fn xdp_spec(mode: XdpMode) -> PortSpec {
+    PortSpec::AfXdp { device: "a0".to_owned(), mtu: None, mode }
+}
+
+fn error_of(spec: &PortSpec) -> PortError {
+    open(spec, 0).and_then(|mut port| port.split(1)).err().unwrap()
+}
+
+/// Creates a cable with `queues` queues in each direction.
+fn cable(queues: u8) {
+    let queues = format!("numtxqueues {queues} numrxqueues {queues}");
+    ip(&format!("link add a0 {queues} type veth peer name b0 {queues}"));
+    ip("link set a0 up");
+    ip("link set b0 up");
+}
+
+/// An AF_XDP port at one end of a cable, and a packet port at the other.
+fn ends(mode: XdpMode) -> (Box<dyn Port>, Box<dyn Port>) {
+    cable(1);
+    (open(&xdp_spec(mode), 0).unwrap(), packet_port("b0"))
+}
+
+const MODES: [XdpMode; 3] = [XdpMode::BestEffort, XdpMode::Native, XdpMode::Generic];
+
+#[test]
+fn frames_and_their_tags_cross_in_every_mode() {
+    for mode in MODES {
+        in_namespace(move || {
+            let (mut a, mut b) = ends(mode);
+            let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+            assert!(settles(|| a.link_up() && b.link_up()));
+            // More frames than the rings have entries.
+            for _ in 0..25 {
+                crosses(&mut xdp, &mut peer, &every_kind_of_frame());
+                crosses(&mut peer, &mut xdp, &every_kind_of_frame());
+            }
+            assert_eq!((a.counters(), b.counters()), Default::default(), "{mode}");
+            assert!(matches!(a.split(1), Err(PortError::AlreadySplit { .. })));
+        });
+    }
+}
+
+#[test]
+fn a_device_can_be_attached_again_at_once() {
+    in_namespace(|| {
+        cable(1);
+        let mut b = packet_port("b0");
+        let mut peer = one(b.as_mut());
+        for mode in MODES.into_iter().cycle().take(9) {
+            let mut a = open(&xdp_spec(mode), 0).unwrap();
+            let mut xdp = one(a.as_mut());
+            crosses(&mut peer, &mut xdp, &[frame(1, 60)]);
+            close((a, xdp));
+        }
+    });
+}
+
+#[test]
+fn more_threads_than_queues_all_send() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::BestEffort);
+        let mut threads = a.split(3).unwrap();
+        let mut peer = one(b.as_mut());
+        let mut pool = Pool::new();
+        assert_eq!(threads.iter().filter(|queues| queues.rx.is_some()).count(), 1);
+        for (number, queues) in (0..).zip(&mut threads) {
+            let sent = packets(&mut pool, &[frame(number, 60)]);
+            assert_eq!(queues.tx.tx(&sent), 1);
+            queues.tx.flush();
+            give_all(&mut pool, sent);
+            assert_eq!(receive(&mut peer, &mut pool, 1), [frame(number, 60)]);
+        }
+        crosses(&mut peer, &mut threads[0], &[frame(9, 60)]);
+    });
+}
+
+#[test]
+fn one_thread_serves_several_queues() {
+    in_namespace(|| {
+        cable(4);
+        let mut a = open(&xdp_spec(XdpMode::Native), 0).unwrap();
+        let mut b = packet_port("b0");
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let frames: Vec<_> = (0..64).map(|flow| datagram(flow, 0)).collect();
+        let sent = packets(&mut pool, &frames);
+        assert_eq!(peer.tx.tx(&sent), frames.len());
+        give_all(&mut pool, sent);
+        assert!(is_readable(&xdp), "a thread that waits is woken");
+        let mut received: HashMap<_, usize> = HashMap::new();
+        for frame in receive(&mut xdp, &mut pool, frames.len()) {
+            *received.entry(frame).or_default() += 1;
+        }
+        assert!(frames.iter().all(|frame| received[frame] == 1));
+        assert!(!is_readable(&xdp), "nothing is left");
+    });
+}
+
+/// Returns whether the descriptor of a receive queue wakes a thread.
+fn is_readable(queues: &Queues) -> bool {
+    let fd = queues.rx.as_ref().unwrap().wait_fd().unwrap();
+    let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).unwrap() > 0
+}
+
+#[test]
+fn frames_beyond_the_ring_are_counted() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::Generic);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let sent = packets(&mut pool, &vec![frame(1, 60); 100]);
+        for _ in 0..20 {
+            assert_eq!(peer.tx.tx(&sent), 100);
+        }
+        let received = receive(&mut xdp, &mut pool, 2000).len() as u64;
+        assert!(received < 2000, "the ring has 1,024 entries");
+        assert_eq!(a.counters().rx_dropped, 2000 - received);
+    });
+}
+
+#[test]
+fn a_full_transmit_ring_takes_no_more() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::Native);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let sent = packets(&mut pool, &vec![frame(1, 60); 1000]);
+        assert_eq!(xdp.tx.tx(&sent), 1000);
+        assert_eq!(xdp.tx.tx(&sent), 24, "nothing was flushed");
+        assert_eq!(xdp.tx.tx_end(), TxEnd::Full);
+        let mut arrived = 0;
+        for _ in 0..100 {
+            xdp.tx.flush();
+            arrived += receive(&mut peer, &mut pool, 1).len();
+            arrived += receive(&mut peer, &mut pool, 200).len();
+        }
+        assert_eq!(arrived as u64 + b.counters().rx_dropped, 1024);
+        assert_eq!(xdp.tx.tx(&sent), 1000, "the frames that were sent made room");
+    });
+}
+
+#[test]
+fn a_frame_longer_than_the_mtu_is_refused() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let sent = packets(&mut pool, &[frame(1, 60), frame(2, 1700), frame(3, 60)]);
+        assert_eq!(xdp.tx.tx(&sent), 1);
+        assert_eq!(xdp.tx.tx_end(), TxEnd::Refused);
+        assert_eq!(xdp.tx.tx(&sent[2..]), 1);
+        xdp.tx.flush();
+        assert_eq!(receive(&mut peer, &mut pool, 2), [frame(1, 60), frame(3, 60)]);
+        ip("link set a0 mtu 1650");
+        ip("link set b0 mtu 1700");
+        assert_eq!(a.mtu(), Some(1650));
+        let sent = packets(&mut pool, &[frame(4, 1660)]);
+        assert_eq!(xdp.tx.tx(&sent), 1, "the new MTU is in force");
+        xdp.tx.flush();
+        assert_eq!(receive(&mut peer, &mut pool, 1), [frame(4, 1660)]);
+    });
+}
+
+#[test]
+fn jumbo_frames_are_refused_with_the_limit() {
+    in_namespace(|| {
+        cable(1);
+        ip("link set a0 mtu 9000");
+        let text = error_of(&xdp_spec(XdpMode::BestEffort)).to_string();
+        assert!(
+            text.starts_with("the MTU of a0 is 9000, and an af_xdp port takes at most 3818"),
+            "{text}"
+        );
+        // Frames of a page.
+        for device in ["a0", "b0"] {
+            ip(&format!("link set {device} mtu 3000"));
+        }
+        let mut a = open(&xdp_spec(XdpMode::Generic), 0).unwrap();
+        let mut b = packet_port("b0");
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        crosses(&mut xdp, &mut peer, &[frame(1, 3014), frame(2, 60)]);
+        crosses(&mut peer, &mut xdp, &[frame(3, 3014), frame(4, 60)]);
+    });
+}
+
+#[test]
+fn a_device_has_one_user() {
+    in_namespace(|| {
+        let (mut a, b) = ends(XdpMode::Generic);
+        assert!(matches!(error_of(&xdp_spec(XdpMode::BestEffort)), PortError::Claimed { .. }));
+        let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None };
+        assert!(matches!(error_of(&spec), PortError::Claimed { .. }));
+        let _queues = a.split(1).unwrap();
+        drop(b);
+    });
+}
+
+#[test]
+fn a_removed_device_is_reported() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        crosses(&mut peer, &mut xdp, &[frame(1, 60)]);
+        ip("link del a0");
+        let mut pool = Pool::new();
+        let rx = xdp.rx.as_mut().unwrap();
+        let error = (0..1000).find_map(|_| rx.rx(&mut pool, &mut Vec::new()).err());
+        assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
+        assert!(!a.link_up());
+        let sent = packets(&mut pool, &[frame(1, 60)]);
+        xdp.tx.tx(&sent);
+        xdp.tx.flush();
+        assert!(matches!(error_of(&xdp_spec(XdpMode::BestEffort)), PortError::NoDevice { .. }));
+    });
+}
+
+#[test]
+fn a_device_that_is_down_is_attached() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link set b0 up");
+        let (mut a, mut b) = (open(&xdp_spec(XdpMode::BestEffort), 0).unwrap(), packet_port("b0"));
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        ip("link set a0 up");
+        assert!(settles(|| a.link_up() && b.link_up()));
+        crosses(&mut peer, &mut xdp, &[frame(2, 60)]);
+        crosses(&mut xdp, &mut peer, &[frame(3, 60)]);
+    });
+}
+
+#[test]
+fn a_port_continues_after_its_device_was_down() {
+    in_namespace(|| {
+        let (mut a, mut b) = ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        ip("link set a0 down");
+        assert!(settles(|| !a.link_up()));
+        let mut pool = Pool::new();
+        assert_eq!(receive(&mut xdp, &mut pool, 1).len(), 0);
+        ip("link set a0 up");
+        assert!(settles(|| a.link_up() && b.link_up()));
+        crosses(&mut peer, &mut xdp, &[frame(2, 60)]);
+        crosses(&mut xdp, &mut peer, &[frame(3, 60)]);
+    });
+}
