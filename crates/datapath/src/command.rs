@@ -6,11 +6,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
+use shunt_foresight::ForecastSource;
 use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
 use crate::{
     cache::{CoverageLink, Wildcard},
     capture::CaptureTap,
+    forecast::ThreadForecasts,
     metrics::PortTraffic,
     offload::OffloadCandidates,
     port::{Capabilities, Queues},
@@ -47,6 +49,8 @@ pub enum Command {
     Tune(Tuning),
     /// Send keys that missed to this offload agent from now on; `None` stops it.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
+    /// Take forecasts, and pass new flows to the predictors; `None` ends both.
+    Forecasts(Option<Box<ThreadForecasts>>),
     /// Start a capture.
     StartCapture(CaptureTap),
     /// End a capture; returns the number of copies that did not fit its ring.
@@ -98,6 +102,9 @@ impl fmt::Debug for Command {
             Self::OffloadCandidate(candidates) => {
                 f.debug_tuple("OffloadCandidate").field(&candidates.is_some()).finish()
             }
+            Self::Forecasts(forecasts) => {
+                f.debug_tuple("Forecasts").field(&forecasts.is_some()).finish()
+            }
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),
         }
@@ -145,4 +152,6 @@ pub struct DumpedEntry {
     pub used: Time,
     /// The position in a chain of stages, if this is an LTM entry.
     pub link: Option<CoverageLink>,
+    /// The origin of the forecast that the entry was made for; `None`: a packet caused it.
+    pub forecast: Option<ForecastSource>,
 }

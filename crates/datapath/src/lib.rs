@@ -5,6 +5,8 @@ pub mod port;
 
 pub mod cache;
 #[cfg(not(loom))]
+pub mod forecast;
+#[cfg(not(loom))]
 pub mod thread;
 
 pub mod evict;

@@ -6,7 +6,8 @@
 
 use std::{iter, sync::Arc};
 
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, SparseMask};
+use shunt_foresight::ForecastRefusal;
 use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::{
     evict::owner::Owner,
+    forecast::{Preload, Preloaded, ROOM_DIVISOR},
     metrics::{CHAIN_MAX, ThreadCounters},
     packet::buffer::BURST,
 };
@@ -265,6 +267,56 @@ impl Caches {
         partial: PartialLookup,
     ) -> UpcallResult {
         self.index.handle_miss(&mut self.owner, upcall, partial)
+    }
+
+    /// Translates a forecast, and adds entries for it if no entry covers it.
+    ///
+    /// `known` are the bits of its key that the forecast knows; `None`: all. `last` is the last install
+    /// before the forecast was received.
+    pub(crate) fn preload(
+        &mut self,
+        upcall: Upcall<'_>,
+        known: Option<&SparseMask>,
+        last: InstallNo,
+    ) -> Preloaded {
+        let before = self.owner.last_install();
+        let has_room = self.has_room_for_forecast();
+        match self.index.preload(&mut self.owner, upcall, known, has_room) {
+            Preload::Covered(entry) => {
+                let is_new = self.owner.entries().is_installed_after(entry, last);
+                Preloaded::Covered { is_new }
+            }
+            Preload::Refused { reason, translations } => {
+                let unwanted: Vec<EntryRef> =
+                    self.owner.entries().installed_after(before).collect();
+                for entry in unwanted {
+                    self.owner.expire(entry);
+                }
+                Preloaded::Refused { reason, translations }
+            }
+            Preload::Installed { translations } => {
+                let entries: Box<[EntryRef]> =
+                    self.owner.entries().installed_after(before).collect();
+                if entries.is_empty() {
+                    let reason = ForecastRefusal::NoRoom;
+                    return Preloaded::Refused { reason, translations };
+                }
+                Preloaded::Installed { entries, translations }
+            }
+        }
+    }
+
+    /// Returns whether a forecast may become an entry without displacing entries with traffic.
+    pub(crate) fn has_room_for_forecast(&self) -> bool {
+        let entries = self.owner.entries();
+        let limit = self.index.capacity().entries_max.unwrap_or(self.config.entries_max);
+        let used = entries.len() + entries.retired();
+        self.limit == 0 && used < limit - limit / ROOM_DIVISOR && self.index.has_room(ROOM_DIVISOR)
+    }
+
+    /// Returns whether a miss may find no slot, or no room in the index.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        self.owner.entries().room() < 2 * CHAIN_MAX || !self.index.has_room(usize::MAX)
     }
 
     /// Returns whether dead entries must be reclaimed before a miss can be cached.

@@ -9,7 +9,8 @@
 
 use std::sync::Arc;
 
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, SparseMask};
+use shunt_foresight::ForecastRefusal;
 pub(super) use shunt_gigaflow::cache::Config as GigaflowConfig;
 pub use shunt_gigaflow::ltm::CoverageLink;
 use shunt_gigaflow::{
@@ -24,11 +25,12 @@ use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,
     index::{
         IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall, UpcallResult,
-        WildcardIndex,
+        WildcardIndex, room_refusal,
     },
 };
 use crate::{
     evict::owner::Owner,
+    forecast::{Preload, refusal_of},
     metrics::{CHAIN_MAX, ThreadCounters},
     packet::buffer::BURST,
 };
@@ -174,6 +176,53 @@ impl WildcardIndex for GigaflowIndex {
         let before = self.gigaflow.counts().translations;
         let outcome = self.translate_again(owner, pipeline, old);
         (outcome, self.gigaflow.counts().translations - before)
+    }
+
+    /// Translates a forecast as a miss, but does not train set duelling.
+    fn preload(
+        &mut self,
+        owner: &mut Owner,
+        upcall: Upcall<'_>,
+        known: Option<&SparseMask>,
+        has_room: bool,
+    ) -> Preload {
+        let mut walk = Walk::default();
+        if self.gigaflow.find(owner, upcall.key, &mut walk) {
+            let first = self.gigaflow.ltm().names(walk.slots()).next();
+            return first.map_or(
+                Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 },
+                |first| Preload::Covered(first.into()),
+            );
+        }
+        if let Some(reason) = room_refusal(owner, has_room) {
+            return Preload::Refused { reason, translations: 0 };
+        }
+        // The chain caches errors, and has entries before all consulted bits are known.
+        let checked = u64::from(known.is_some());
+        if known.is_some()
+            && let Some(reason) = refusal_of(&upcall.translate(), known)
+        {
+            return Preload::Refused { reason, translations: checked };
+        }
+        let before = self.gigaflow.counts().translations;
+        // No packet uses the entries now: those that are shared keep their times of last use (law 7),
+        // and new ones are the first to be replaced.
+        let miss = Miss { now: Time::ZERO, ..miss_of(upcall) };
+        let traversal = self.gigaflow.handle_miss(owner, miss, ProbeResult::Retranslated);
+        let translations = checked + self.gigaflow.counts().translations - before;
+        match refusal_of(&traversal, None) {
+            Some(reason) => Preload::Refused { reason, translations },
+            None => Preload::Installed { translations },
+        }
+    }
+
+    /// Returns whether a traversal fits without replacing entries.
+    fn has_room(&self, divisor: usize) -> bool {
+        let ltm = self.gigaflow.ltm();
+        let Capacity { stages_count, stage_entries_max } = ltm.capacity();
+        let stages = (0..stages_count).map_while(StageId::new);
+        let reserve = stage_entries_max / divisor;
+        stages.into_iter().all(|stage| ltm.len(stage) < stage_entries_max - reserve)
     }
 
     /// Returns the number of masks of all stages.

@@ -16,7 +16,7 @@
 //! Live entries are linked in the order of their install numbers, so that "all installs after
 //! `seq`" is a walk from the newest over exactly those.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, iter, sync::Arc};
 
 use shunt_pipeline::{
     Crediting, DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal,
@@ -302,6 +302,20 @@ impl Entries {
     #[must_use]
     pub fn newest(&self) -> Option<(EntryRef, InstallNo)> {
         self.numbered(self.newest)
+    }
+
+    /// Returns the live entries that were installed after `number`, the newest first.
+    pub fn installed_after(&self, number: InstallNo) -> impl Iterator<Item = EntryRef> {
+        let newest = self.numbered(self.newest);
+        iter::successors(newest, |(entry, _)| self.numbered(self.cold[entry.slot as usize].older))
+            .take_while(move |(_, own)| *own > number)
+            .map(|(entry, _)| entry)
+    }
+
+    /// Returns whether a live entry was installed after `number`.
+    #[must_use]
+    pub fn is_installed_after(&self, entry: EntryRef, number: InstallNo) -> bool {
+        self.is_live(entry) && self.cold[entry.slot as usize].number > number
     }
 
     /// Returns the oldest live entry by install number.

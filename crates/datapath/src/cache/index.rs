@@ -13,7 +13,8 @@
 
 use std::{fmt, sync::Arc};
 
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, SparseMask};
+use shunt_foresight::ForecastRefusal;
 use shunt_pipeline::{Continuation, Pipeline, Time, Traversal, Version};
 
 use super::{
@@ -22,7 +23,9 @@ use super::{
     flows::NoIndex,
     megaflow::MegaflowIndex,
 };
-use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
+use crate::{
+    evict::owner::Owner, forecast::Preload, metrics::ThreadCounters, packet::buffer::BURST,
+};
 
 /// Finds the entries that cover a packet, and adds entries for packets that miss.
 pub(crate) trait WildcardIndex: fmt::Debug {
@@ -95,6 +98,26 @@ pub(crate) trait WildcardIndex: fmt::Debug {
         pipeline: &Pipeline,
         old: &Reclaimed,
     ) -> (RepairOutcome, u64);
+
+    /// Translates a forecast, and adds entries for it if no entry covers it.
+    ///
+    /// Adds none without `has_room`. Counts no packet. The default refuses: the index has no entries.
+    fn preload(
+        &mut self,
+        _owner: &mut Owner,
+        _upcall: Upcall<'_>,
+        _known: Option<&SparseMask>,
+        _has_room: bool,
+    ) -> Preload {
+        Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 }
+    }
+
+    /// Returns whether each part of the index has more than one part in `divisor` free.
+    ///
+    /// The default has no parts of its own.
+    fn has_room(&self, _divisor: usize) -> bool {
+        true
+    }
 
     /// Does a bounded part of the work that is due. Returns whether there was some.
     ///
@@ -202,6 +225,14 @@ pub(crate) struct IndexSeeds {
     pub(crate) seed: u64,
     /// Trains learned indexes.
     pub(crate) trainer: Arc<Trainer>,
+}
+
+/// Returns the reason for which no forecast can be installed now.
+pub(super) fn room_refusal(owner: &Owner, has_room: bool) -> Option<ForecastRefusal> {
+    if !has_room || owner.entries().is_full() {
+        return Some(ForecastRefusal::NoRoom);
+    }
+    (!owner.can_install()).then_some(ForecastRefusal::ReportsFull)
 }
 
 impl Upcall<'_> {
@@ -336,6 +367,24 @@ macro_rules! wildcard_indexes {
             ) -> (RepairOutcome, u64) {
                 match self {
                     $(Self::$name(index) => index.repair(owner, pipeline, old),)*
+                }
+            }
+
+            pub(super) fn preload(
+                &mut self,
+                owner: &mut Owner,
+                upcall: Upcall<'_>,
+                known: Option<&SparseMask>,
+                has_room: bool,
+            ) -> Preload {
+                match self {
+                    $(Self::$name(index) => index.preload(owner, upcall, known, has_room),)*
+                }
+            }
+
+            pub(super) fn has_room(&self, divisor: usize) -> bool {
+                match self {
+                    $(Self::$name(index) => index.has_room(divisor),)*
                 }
             }
 

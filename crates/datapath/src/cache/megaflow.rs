@@ -21,7 +21,7 @@ mod tuple_space;
 
 use std::sync::Arc;
 
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, SparseMask};
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
 pub(crate) use self::learned::Trainer;
@@ -36,10 +36,15 @@ use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,
     index::{
         IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall, UpcallResult,
-        WildcardIndex,
+        WildcardIndex, room_refusal,
     },
 };
-use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
+use crate::{
+    evict::owner::Owner,
+    forecast::{Preload, refusal_of},
+    metrics::ThreadCounters,
+    packet::buffer::BURST,
+};
 
 /// Settings of a megaflow cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +309,28 @@ impl WildcardIndex for MegaflowIndex {
             Some(_) => RepairOutcome::of(old.traversal.actions == fresh.actions),
         };
         (outcome, 1)
+    }
+
+    fn preload(
+        &mut self,
+        owner: &mut Owner,
+        upcall: Upcall<'_>,
+        known: Option<&SparseMask>,
+        has_room: bool,
+    ) -> Preload {
+        let entries = owner.entries();
+        if let Some(entry) = self.megaflows.find(upcall.key, |entry| entries.is_live(entry)) {
+            return Preload::Covered(entry);
+        }
+        if let Some(reason) = room_refusal(owner, has_room) {
+            return Preload::Refused { reason, translations: 0 };
+        }
+        let traversal = Arc::new(upcall.translate());
+        if let Some(reason) = refusal_of(&traversal, known) {
+            return Preload::Refused { reason, translations: 1 };
+        }
+        self.install(owner, &traversal, upcall.now);
+        Preload::Installed { translations: 1 }
     }
 
     fn masks(&self) -> usize {

@@ -241,6 +241,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             bytes: counters.bytes,
             used: offloaded.used(),
             link: self.gigaflow.ltm().link(offloaded.entry.slot),
+            forecast: None,
         });
         dumped.collect()
     }

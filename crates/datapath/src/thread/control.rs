@@ -13,7 +13,7 @@ use super::{
     waiting::WaitingPackets,
 };
 use crate::{
-    command::{Command, Injection, ThreadPort},
+    command::{Command, DumpedEntry, Injection, ThreadPort},
     metrics::DropReason,
     port::Queues,
     thread::execute::{ParsedPacket, TxPort},
@@ -48,7 +48,7 @@ impl PacketThread {
                 self.jobs.pull(DirtyCounts { entries, decisions }, reply);
             }
             Command::Dump(reply) => self.jobs.dump(reply),
-            Command::Entry(slot, reply) => reply(dumped_entry(&self.caches, slot)),
+            Command::Entry(slot, reply) => reply(self.entry_in(slot)),
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_iteration = tuning.translations_per_iteration;
@@ -60,9 +60,15 @@ impl PacketThread {
             Command::OffloadCandidate(candidates) => {
                 self.candidates = candidates.map(|candidates| *candidates);
             }
+            Command::Forecasts(forecasts) => self.forecasts = forecasts,
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
         }
+    }
+
+    fn entry_in(&self, slot: u32) -> Option<DumpedEntry> {
+        let speculation = self.forecasts.as_ref().map(|own| &own.speculation);
+        dumped_entry(&self.caches, speculation, slot)
     }
 
     fn add_port(&mut self, added: ThreadPort) {
@@ -137,7 +143,8 @@ impl PacketThread {
         // A sender that finds the thread asleep relies on it to check the mailbox first (rule 10).
         self.slept = true;
         self.link.waker().prepare_park();
-        if self.link.mailbox().is_flagged() || !self.commands.is_empty() {
+        let has_forecasts = self.forecasts.as_ref().is_some_and(|own| !own.is_empty());
+        if self.link.mailbox().is_flagged() || !self.commands.is_empty() || has_forecasts {
             self.link.waker().unpark();
             return false;
         }

@@ -156,6 +156,11 @@ impl ControlEnds {
         sent.map_err(|rtrb::PushError::Full(command)| command)
     }
 
+    /// Returns the link, to wake the thread.
+    pub(crate) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     /// Returns whether the thread sleeps.
     #[must_use]
     pub fn is_asleep(&self) -> bool {

@@ -11,6 +11,7 @@
 //!   evicted entries:         translate and install again                   (bounded)
 //!   for each receive queue:  invalidation ─ receive ─ extract ─ caches ─ execute
 //!   upcall queues:           look up again ─ translate, install or learn ─ execute   (bounded)
+//!   forecasts:               translate and install while no packet waits   (bounded)
 //!   flush every transmit queue
 //!   upkeep:                  reclaim, credit, expire, dump                     (bounded)
 //!   publish counters, wake the threads that have work
@@ -25,6 +26,7 @@ mod dry_run;
 mod endpoints;
 pub(crate) mod execute;
 mod flows;
+mod forecasts;
 mod packet_in;
 mod packet_thread;
 mod receive;

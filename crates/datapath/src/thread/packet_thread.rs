@@ -18,6 +18,7 @@ use crate::{
     cache::{CacheConfig, Caches, HitSlots, MAX_IDLE_DEFAULT},
     command::{Command, Repair},
     evict::{link::Link, owner::Owner},
+    forecast::ThreadForecasts,
     metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
@@ -103,6 +104,8 @@ pub struct PacketThread {
     pub(super) counters: Arc<ThreadCounters>,
     /// The queue of offload candidates: keys of packets that missed.
     pub(super) candidates: Option<OffloadCandidates>,
+    /// The rings of forecasts and new flows, and the speculative entries.
+    pub(super) forecasts: Option<Box<ThreadForecasts>>,
     pub(super) now: Time,
 }
 
@@ -150,6 +153,7 @@ impl PacketThread {
             wakers: ends.wakers,
             counters: ends.counters,
             candidates: None,
+            forecasts: None,
             now: Time::ZERO,
             config,
         }
@@ -175,6 +179,7 @@ impl PacketThread {
         }
         self.slept = false;
         let commands = self.take_commands();
+        self.take_forecasts();
         let mut repaired = self.repair();
         let mut received = 0;
         for input in 0..self.rx_ports.list.len() {
@@ -188,6 +193,8 @@ impl PacketThread {
             }
         }
         let served = self.serve_upcalls();
+        let is_waiting = self.is_pressed || self.held() > 0;
+        let forecast = self.run_forecasts(is_waiting, received == 0);
         self.outputs.flush(&mut self.pool);
         self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
@@ -204,7 +211,7 @@ impl PacketThread {
         if let Some(candidates) = &mut self.candidates {
             candidates.notify();
         }
-        let worked = received + served + commands > 0 || adopted || repaired || kept;
+        let worked = received + served + commands > 0 || adopted || repaired || forecast || kept;
         Iteration { received, worked }
     }
 
@@ -254,9 +261,12 @@ impl PacketThread {
         let reclaimed = self.caches.reclaim_some(&self.pipeline);
         let owner = &mut self.caches.owner;
         let credited = self.jobs.credit(owner, &mut self.decisions, &self.pipeline, is_idle);
-        let expired = self.jobs.expire(&mut self.caches, self.config.max_idle, self.now, is_idle);
+        self.make_room_if_crowded();
+        let speculation = self.forecasts.as_ref().map(|own| &own.speculation);
+        let (max_idle, now) = (self.config.max_idle, self.now);
+        let expired = self.jobs.expire(&mut self.caches, speculation, max_idle, now, is_idle);
         self.counters.expired.add(expired);
-        let dumped = self.jobs.continue_dump(&self.caches);
+        let dumped = self.jobs.continue_dump(&self.caches, speculation);
         cleared | abandoned | reclaimed | credited | (expired > 0) | dumped
     }
 

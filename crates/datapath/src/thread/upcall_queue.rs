@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, Layers, PortNo, extract::extract};
+use shunt_flow::{FlowKey, Layers, PortNo, SparseKey, extract::extract};
 use shunt_pipeline::{Continuation, Traversal};
 
 use super::{PacketThread, receive::drop_reason, repair::abandon, waiting::WaitingPacket};
@@ -22,6 +22,7 @@ use crate::{
         ActionLists, Entries, HitSlots,
         index::{Lookup, PartialLookup, Upcall, UpcallResult},
     },
+    forecast::FlowObservation,
     metrics::DropReason,
     packet::buffer::{BURST, Packet},
     thread::execute::{ParsedPacket, Pending, PendingWork},
@@ -242,6 +243,16 @@ impl PacketThread {
         {
             candidates.offer(parsed.key, self.now);
         }
+        if start.is_none()
+            && let Some(forecasts) = &mut self.forecasts
+        {
+            let actions = || traversals.iter().map(|own| &own.actions);
+            forecasts.observe(|| FlowObservation {
+                key: SparseKey::from(&*parsed.key),
+                egress: self.rx_ports.egress_of(actions()),
+                actions: actions().map(Arc::clone).collect(),
+            });
+        }
         let bytes = packet.len() as u64;
         if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty()) {
             let (owner, learnings) = (&mut self.caches.owner, &learning.learnings);
@@ -263,6 +274,7 @@ impl PacketThread {
 
     /// Frees slots for a packet that misses now.
     fn free_slots(&mut self) {
+        self.make_room_for_miss();
         if self.caches.needs_reclaims() {
             abandon(&mut self.caches, &self.counters, None);
             self.caches.reclaim_some(&self.pipeline);

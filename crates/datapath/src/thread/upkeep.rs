@@ -9,6 +9,7 @@ use crate::{
     cache::{Caches, Credit, EntryRef},
     command::{DumpedEntry, Reply},
     evict::owner::Owner,
+    forecast::Speculation,
 };
 
 /// Requests that take more than one iteration, and the position of the expiry scan.
@@ -125,10 +126,11 @@ impl UpkeepJobs {
 
     /// Checks some slots, and expires idle entries.
     ///
-    /// Returns the number of expired entries.
+    /// Returns the number of expired entries. Speculative entries have their own idle time.
     pub(super) fn expire(
         &mut self,
         caches: &mut Caches,
+        speculation: Option<&Speculation>,
         max_idle: Duration,
         now: Time,
         is_idle: bool,
@@ -144,7 +146,11 @@ impl UpkeepJobs {
                 break;
             }
             let found = entries.used_at(self.clock_hand);
-            if let Some(entry) = idle_entry(found, now, max_idle) {
+            let is_speculative = |entry: &EntryRef| {
+                speculation.is_some_and(|own| own.is_speculative(entries, *entry))
+            };
+            let idle = idle_entry(found, now, max_idle);
+            if let Some(entry) = idle.filter(|entry| !is_speculative(entry)) {
                 if !caches.owner.expire(entry) {
                     // The ring to the eviction thread is full: the entry lives until its report fits.
                     break;
@@ -157,7 +163,11 @@ impl UpkeepJobs {
     }
 
     /// Continues a dump. Returns whether there was work.
-    pub(super) fn continue_dump(&mut self, caches: &Caches) -> bool {
+    pub(super) fn continue_dump(
+        &mut self,
+        caches: &Caches,
+        speculation: Option<&Speculation>,
+    ) -> bool {
         for _ in 0..DUMPED_PER_ITERATION {
             let Some(dump) = &mut self.dump else { return false };
             if dump.next as usize >= caches.owner.entries().slots() {
@@ -167,7 +177,7 @@ impl UpkeepJobs {
                 self.start_dump();
                 return true;
             }
-            dump.entries.extend(dumped_entry(caches, dump.next));
+            dump.entries.extend(dumped_entry(caches, speculation, dump.next));
             dump.next += 1;
         }
         true
@@ -175,7 +185,11 @@ impl UpkeepJobs {
 }
 
 /// Returns a snapshot of the live entry in a slot.
-pub(super) fn dumped_entry(caches: &Caches, slot: u32) -> Option<DumpedEntry> {
+pub(super) fn dumped_entry(
+    caches: &Caches,
+    speculation: Option<&Speculation>,
+    slot: u32,
+) -> Option<DumpedEntry> {
     let entries = caches.owner.entries();
     let (entry, traversal) = (entries.live_at(slot)?, entries.traversal(slot)?);
     let Credit { packets, bytes, used } = entries.totals(slot);
@@ -186,6 +200,7 @@ pub(super) fn dumped_entry(caches: &Caches, slot: u32) -> Option<DumpedEntry> {
         bytes,
         used,
         link: caches.link(entry),
+        forecast: speculation.and_then(|own| own.origin_of(entry)),
     })
 }
 

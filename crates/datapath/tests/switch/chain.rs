@@ -6,9 +6,13 @@ use shunt_datapath::{
     Command, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Wildcard},
     command::{Repair, Tuning},
+    forecast::ForecastConfig,
     thread::QueueSizes,
 };
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, PortNo, SparseKey, testing::packet::PacketBuilder,
+};
+use shunt_foresight::{Confidence, Forecast, ForecastSource};
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config, Fallback},
@@ -20,7 +24,10 @@ use shunt_pipeline::{
     TableSelector,
 };
 
-use crate::harness::{BRIDGE, NeverStale, Switch, output, rule};
+use crate::{
+    frames::key_of,
+    harness::{BRIDGE, NeverStale, Switch, output, rule},
+};
 
 /// One LTM entry for each table, as long as there is room.
 fn config(stage_entries_max: usize) -> ThreadConfig {
@@ -343,4 +350,38 @@ fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
     (0..4).for_each(|_| check(&mut switch, 1, 1, 3));
     let (exact, ..) = hits(&switch);
     assert_eq!(exact, 3 + 2);
+}
+
+/// A forecast shares an entry with traffic, and no packet uses the entry for it.
+///
+/// A busy thread has not credited the last hit of the entry yet.
+#[test]
+fn a_forecast_refreshes_no_rule() {
+    let mut switch = switch(config(100), QueueSizes::default());
+    let mut sender = switch.attach_forecasts(ForecastConfig::default()).remove(0);
+    check(&mut switch, 1, 1, 2);
+    assert!(switch.send(0, 1, &frame(1, 1)));
+    switch.run_iteration(0);
+    let used = switch.now;
+    switch.wait(Duration::from_secs(1));
+    let mut key = key_of(&frame(1, 2));
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(PortNo::new(1));
+    sender.send(Forecast {
+        key: SparseKey::from(&key),
+        known: None,
+        confidence: Confidence::MAX,
+        made: Duration::ZERO,
+        valid_until: Duration::MAX,
+        thread: None,
+        source: ForecastSource::Oracle,
+    });
+    assert!(switch.send(0, 1, &frame(2, 1)));
+    switch.run_iteration(0);
+    switch.settle();
+    assert_eq!(sender.counters().of(ForecastSource::Oracle).counts().installed, 1);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let sources = rules.iter().filter(|rule| rule.table == TableId::FIRST);
+    let times: Vec<_> = sources.map(|rule| rule.stats.totals().used).collect();
+    assert!(times.contains(&used), "{times:?} has no {used:?}");
 }

@@ -16,6 +16,7 @@ use shunt_datapath::{
     ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq, LearnedChange,
     Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
     command::ThreadPort,
+    forecast::{ForecastConfig, ForecastSender, forecast_endpoint},
     metrics::PortTraffic,
     offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
     port::{Port, Queues, RxReport, pair::pair},
@@ -255,6 +256,17 @@ impl Switch {
             control.send(Command::AddPort(Box::new(added))).unwrap();
         }
         self.traffic.insert(port, traffic);
+    }
+
+    /// Connects every thread to predictors, which the test plays.
+    pub(crate) fn attach_forecasts(&mut self, config: ForecastConfig) -> Vec<ForecastSender> {
+        let predictors = Arc::new(Waker::new().unwrap());
+        let attach = |control: &mut ControlEnds| {
+            let (thread, sender) = forecast_endpoint(config, control, Arc::clone(&predictors));
+            control.send(Command::Forecasts(Some(Box::new(thread)))).unwrap();
+            sender
+        };
+        self.controls.iter_mut().map(attach).collect()
     }
 
     /// Sends a change to the coordinator.

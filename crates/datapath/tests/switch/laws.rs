@@ -31,9 +31,11 @@ use shunt_datapath::{
     cache::{CacheConfig, ExactConfig, Training, Wildcard},
     capture::{CapturePlace, CaptureTap, Captured},
     command::Tuning,
+    forecast::{ForecastConfig, ForecastSender},
     thread::QueueSizes,
 };
-use shunt_flow::{FlowKey, extract::VlanLimit};
+use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, extract::VlanLimit};
+use shunt_foresight::{Confidence, Forecast, ForecastRefusal, ForecastSource, OutcomeCounts};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, Learning, MacSighting,
     OwnerId, PortKind, PuntedPacket, Rule, RuleFilter, RuleId, Time, Version,
@@ -95,6 +97,8 @@ struct Lab {
     refreshes: usize,
     /// True while the visits of every packet are known.
     is_counted: bool,
+    /// The senders of forecasts, by thread.
+    forecasts: Vec<ForecastSender>,
     /// Number of times that a thread slept.
     slept: usize,
 }
@@ -167,8 +171,15 @@ impl Lab {
             seen: BTreeMap::new(),
             refreshes: 0,
             is_counted: true,
+            forecasts: Vec::new(),
             slept: 0,
         };
+        let forecasts = ForecastConfig {
+            per_iteration: draw(runner, 1..20_usize),
+            idle: Duration::from_secs(draw(runner, 1..20_u64)),
+            speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
+        };
+        lab.forecasts = lab.switch.attach_forecasts(forecasts);
         lab.add_ports();
         for id in BRIDGES {
             let rules = lab.twin.pipeline.rules(id, &RuleFilter::all());
@@ -263,6 +274,31 @@ impl Lab {
         if self.switch.send(thread, port, &frame) {
             self.flying.insert(number, PacketInFlight { thread, key: key_for_oracle });
         }
+    }
+
+    /// Sends a forecast of a packet to a thread: of a given one, or of one that differs in a field.
+    ///
+    /// The port may not exist, and the time may be over.
+    fn send_forecast(&mut self, runner: &mut TestRunner, thread: usize, key: &FlowKey) {
+        let mut flow = key_of(&frame_of(key));
+        flow.set_bridge(key.bridge());
+        flow.set_in_port(key.in_port());
+        match draw(runner, 0..6) {
+            0 => flow.set_in_port(PortNo::new(draw(runner, 0..8_u32))),
+            1 => flow.set_field(FieldId::Ipv4Dst, draw(runner, 0..4_u128)),
+            2 => flow.set_field(FieldId::EthSrc, draw(runner, 0..4_u128)),
+            _ => {}
+        }
+        let now = Duration::from_nanos(self.switch.now.nanoseconds());
+        self.forecasts[thread].send(Forecast {
+            key: SparseKey::from(&flow),
+            known: None,
+            confidence: Confidence::MAX,
+            made: now,
+            valid_until: now + Duration::from_secs(draw(runner, 0..20_u64)),
+            thread: None,
+            source: ForecastSource::Oracle,
+        });
     }
 
     /// Runs an iteration of a thread, and checks every packet that ended.
@@ -439,7 +475,7 @@ impl Lab {
 
     fn step(&mut self, runner: &mut TestRunner, keys: &[FlowKey]) {
         let thread = draw(runner, 0..self.switch.threads.len());
-        match draw(runner, 0..101) {
+        match draw(runner, 0..112) {
             0..40 => {
                 for _ in 0..draw(runner, 1..30) {
                     let key = &keys[draw(runner, 0..keys.len())];
@@ -470,6 +506,19 @@ impl Lab {
                 self.twin.pipeline.reclaim(self.switch.coordinator.acked_version());
                 let oldest = self.switch.coordinator.acked_version();
                 self.results.reclaim(oldest);
+            }
+            101..112 => {
+                for _ in 0..draw(runner, 1..10) {
+                    let key = &keys[draw(runner, 0..keys.len())];
+                    self.send_forecast(runner, thread, key);
+                }
+                // Many packets of a world are alike, so most forecasts are of flows with entries.
+                let fresh = draw(runner, generate::packet());
+                self.send_forecast(runner, thread, &fresh);
+                if draw(runner, 0..2) == 0 {
+                    self.run_iteration(thread);
+                    self.send(thread, &fresh);
+                }
             }
             99 => self.replace_cache(thread, draw(runner, super::replacement())),
             _ => self.switch.wait(Duration::from_secs(draw(runner, 0..12_u64))),
@@ -532,6 +581,7 @@ fn check(threads: u16, packets: u32) {
     let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
     let (mut worlds, mut counted) = (0, 0);
     let mut met = super::CacheTotals::default();
+    let mut forecasts = OutcomeCounts::default();
     for world in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&world.to_le_bytes());
@@ -549,17 +599,35 @@ fn check(threads: u16, packets: u32) {
         sent += lab.last;
         refreshes += lab.refreshes;
         (0..lab.switch.threads.len()).for_each(|thread| met.add(lab.switch.counters(thread)));
+        for sender in &lab.forecasts {
+            forecasts.add(&sender.counters().of(ForecastSource::Oracle).counts());
+        }
         slept += lab.slept;
         worlds += 1;
         counted += usize::from(lab.is_counted);
         if sent >= packets {
             met.judge();
+            judge_forecasts(&forecasts);
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             assert!(slept > 100, "threads slept {slept} times");
             assert!(counted * 10 >= worlds * 9, "{counted} of {worlds} worlds were counted");
             return;
         }
     }
+}
+
+/// Checks that forecasts had every outcome that the worlds allow.
+fn judge_forecasts(counts: &OutcomeCounts) {
+    let OutcomeCounts { hits, late, covered, wrong, evicted, refused, .. } = *counts;
+    let refused = |reason: ForecastRefusal| refused[reason as usize];
+    let reasons = [
+        ForecastRefusal::Expired,
+        ForecastRefusal::NoSuchPort,
+        ForecastRefusal::Learns,
+        ForecastRefusal::NoRoom,
+    ];
+    assert!(hits > 20 && [late, covered, wrong, evicted].iter().all(|own| *own > 0), "{counts:?}");
+    assert!(reasons.iter().all(|reason| refused(*reason) > 0), "{counts:?}");
 }
 
 fn packets() -> u32 {

@@ -10,6 +10,8 @@ mod candidates;
 mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
+#[path = "forecasts.rs"]
+mod forecasts;
 #[path = "laws.rs"]
 mod laws;
 #[path = "learn.rs"]

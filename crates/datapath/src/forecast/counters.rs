@@ -1,0 +1,73 @@
+//! Counters of forecasts, by their origin.
+
+use std::time::Duration;
+
+use shunt_foresight::{ForecastRefusal, ForecastSource, OutcomeCounts};
+
+use crate::metrics::Counter;
+
+/// The counters of one packet thread.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ForecastCounters {
+    sources: [SourceCounters; ForecastSource::COUNT],
+    /// New flows that were passed to the predictors.
+    pub observed: Counter,
+    /// New flows that did not fit the ring to the predictors.
+    pub observations_dropped: Counter,
+    /// Forecasts whose entries are speculative.
+    pub speculative: Counter,
+}
+
+/// The counters of the forecasts of one origin; see [`OutcomeCounts`].
+#[derive(Debug, Default)]
+pub struct SourceCounters {
+    pub(crate) received: Counter,
+    pub(crate) installed: Counter,
+    pub(crate) hits: Counter,
+    pub(crate) late: Counter,
+    pub(crate) covered: Counter,
+    pub(crate) wrong: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) refused: [Counter; ForecastRefusal::COUNT],
+    pub(crate) translations: Counter,
+    pub(crate) lead_ns: Counter,
+    /// Refused because the ring was full; the sender writes it.
+    pub(crate) queue_full: Counter,
+}
+
+impl ForecastCounters {
+    /// Returns the counters of an origin.
+    #[must_use]
+    pub const fn of(&self, source: ForecastSource) -> &SourceCounters {
+        &self.sources[source as usize]
+    }
+}
+
+impl SourceCounters {
+    pub(crate) fn refuse(&self, reason: ForecastRefusal) {
+        self.refused[reason as usize].add(1);
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn counts(&self) -> OutcomeCounts {
+        let mut refused = [0; ForecastRefusal::COUNT];
+        for (count, own) in refused.iter_mut().zip(&self.refused) {
+            *count = own.get();
+        }
+        refused[ForecastRefusal::QueueFull as usize] += self.queue_full.get();
+        OutcomeCounts {
+            received: self.received.get() + self.queue_full.get(),
+            installed: self.installed.get(),
+            hits: self.hits.get(),
+            late: self.late.get(),
+            covered: self.covered.get(),
+            wrong: self.wrong.get(),
+            evicted: self.evicted.get(),
+            refused,
+            translations: self.translations.get(),
+            lead: Duration::from_nanos(self.lead_ns.get()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The rings between a packet thread and the thread of the predictors.
+//!
+//! No endpoint ever waits to send.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use shunt_flow::{PortNo, SparseKey};
+use shunt_foresight::Forecast;
+use shunt_pipeline::{BridgeId, DatapathAction, InstallNo};
+
+use super::{ForecastCounters, Speculation};
+use crate::{
+    evict::{link::Link, waker::Waker},
+    thread::ControlEnds,
+};
+
+/// Settings of the forecasts of a packet thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForecastConfig {
+    /// Maximum number of forecasts that a thread handles in an iteration.
+    pub per_iteration: usize,
+    /// Time without a hit after which a speculative entry expires.
+    pub idle: Duration,
+    /// Maximum number of forecasts with speculative entries.
+    pub speculative_max: usize,
+}
+
+impl Default for ForecastConfig {
+    fn default() -> Self {
+        Self { per_iteration: 8, idle: Duration::from_secs(5), speculative_max: 16_384 }
+    }
+}
+
+/// A new flow, as a packet thread saw it.
+#[derive(Clone, Debug)]
+pub struct FlowObservation {
+    /// The key of the packet as it arrived.
+    pub key: SparseKey,
+    /// The lists of actions that were executed on the packet, in order.
+    pub actions: Vec<Arc<[DatapathAction]>>,
+    /// The bridge and the number of the only port that the packet left by.
+    pub egress: Option<(BridgeId, PortNo)>,
+}
+
+/// The end of a packet thread.
+#[derive(Debug)]
+pub struct ThreadForecasts {
+    pub(crate) config: ForecastConfig,
+    incoming: Consumer<Forecast>,
+    /// Forecasts with the last install before they were received.
+    pub(crate) waiting: VecDeque<(Forecast, InstallNo)>,
+    observations: Producer<FlowObservation>,
+    pub(crate) counters: Arc<ForecastCounters>,
+    predictors: Arc<Waker>,
+    /// Set if an observation was sent that the predictors were not woken for.
+    has_unnotified: bool,
+    pub(crate) speculation: Speculation,
+}
+
+/// The end of the predictors.
+#[derive(Debug)]
+pub struct ForecastSender {
+    forecasts: Producer<Forecast>,
+    /// New flows of the packet thread.
+    pub observations: Consumer<FlowObservation>,
+    counters: Arc<ForecastCounters>,
+    link: Arc<Link>,
+}
+
+/// Forecasts that may wait in the ring.
+const FORECASTS_MAX: usize = 1024;
+
+/// Forecasts that may wait on the packet thread.
+const WAITING_MAX: usize = 256;
+
+/// Observations that may wait for the predictors.
+const OBSERVATIONS_MAX: usize = 1024;
+
+/// Creates the rings of the packet thread behind `control`.
+///
+/// `predictors` wakes the thread of the predictors.
+#[must_use]
+pub fn forecast_endpoint(
+    config: ForecastConfig,
+    control: &ControlEnds,
+    predictors: Arc<Waker>,
+) -> (ThreadForecasts, ForecastSender) {
+    let (forecasts, incoming) = RingBuffer::new(FORECASTS_MAX);
+    let (observation_sender, observations) = RingBuffer::new(OBSERVATIONS_MAX);
+    let counters = Arc::new(ForecastCounters::default());
+    let thread = ThreadForecasts {
+        config,
+        incoming,
+        waiting: VecDeque::new(),
+        observations: observation_sender,
+        counters: Arc::clone(&counters),
+        predictors,
+        has_unnotified: false,
+        speculation: Speculation::default(),
+    };
+    let link = Arc::clone(control.link());
+    (thread, ForecastSender { forecasts, observations, counters, link })
+}
+
+impl ThreadForecasts {
+    /// Returns whether forecasts wait.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.incoming.is_empty()
+    }
+
+    /// Takes forecasts from the ring; `last` is the last install of the thread.
+    pub(crate) fn take_incoming(&mut self, last: InstallNo) {
+        while self.waiting.len() < WAITING_MAX
+            && let Ok(forecast) = self.incoming.pop()
+        {
+            self.counters.of(forecast.source).received.add(1);
+            self.waiting.push_back((forecast, last));
+        }
+    }
+
+    /// Passes a new flow to the predictors, or counts it if the ring is full.
+    pub(crate) fn observe(&mut self, observation: impl FnOnce() -> FlowObservation) {
+        if self.observations.is_full() {
+            self.counters.observations_dropped.add(1);
+            return;
+        }
+        self.has_unnotified |= self.observations.push(observation()).is_ok();
+        self.counters.observed.add(1);
+    }
+
+    /// Wakes the predictors, if they sleep and a flow was sent since the last call.
+    pub(crate) fn notify(&mut self) {
+        if std::mem::take(&mut self.has_unnotified) {
+            self.predictors.wake();
+        }
+    }
+}
+
+impl ForecastSender {
+    /// Sends a forecast, and returns whether it fitted the ring.
+    ///
+    /// One that does not fit is counted as refused. Call [`Self::wake`] afterwards.
+    pub fn send(&mut self, forecast: Forecast) -> bool {
+        let source = forecast.source;
+        let is_sent = self.forecasts.push(forecast).is_ok();
+        if !is_sent {
+            self.counters.of(source).queue_full.add(1);
+        }
+        is_sent
+    }
+
+    /// Wakes the packet thread, if it sleeps.
+    pub fn wake(&self) {
+        self.link.waker().wake();
+    }
+
+    /// Returns the counters of the packet thread.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<ForecastCounters> {
+        &self.counters
+    }
+}

@@ -1,0 +1,37 @@
+//! Forecasts on a packet thread: entries for flows that are about to arrive.
+//!
+//! ```text
+//!                 observations (bounded, dropped when full)
+//!   packet thread ───────────────────────────────────────► thread of the predictors
+//!                 ◄───────────────────────────────────────
+//!                 forecasts (bounded, refused when full)
+//! ```
+//!
+//! A packet thread translates a forecast at its own version, while no packet waits for a translation.
+//! The new entry is installed and reported like any other. So it obeys all laws, and a wrong forecast
+//! costs room and time but never changes a decision.
+//!
+//! An entry is *speculative* until its first hit. [`Speculation`] has these entries. Packets do not touch
+//! it: it reads the packet counts of its entries now and then.
+//!
+//! - A speculative entry expires after its own idle time.
+//! - It is the first to go when room is needed.
+//! - A forecast is refused if its entry could displace one with traffic ([`ROOM_DIVISOR`]).
+//!
+//! Translating a forecast has no side effect. A traversal that learns is refused, since only a packet may
+//! learn. Meters and packet-ins happen when a packet hits the entry.
+
+mod counters;
+mod endpoints;
+mod preload;
+mod speculation;
+
+pub use counters::{ForecastCounters, SourceCounters};
+pub use endpoints::{
+    FlowObservation, ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint,
+};
+pub(crate) use preload::{Preload, Preloaded, refusal_of};
+pub(crate) use speculation::{Settled, Settlement, Speculation, SpeculativeFlow};
+
+/// Forecasts are refused while all but one part in this many of the cache is used.
+pub(crate) const ROOM_DIVISOR: usize = 4;

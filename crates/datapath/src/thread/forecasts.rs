@@ -1,0 +1,206 @@
+//! Forecasts: flows that are about to arrive are translated while no packet waits.
+//!
+//! [`crate::forecast`] has the rules. This task runs after the upcall queues. While packets wait, or a
+//! receive queue returned a full burst, it only settles forecasts that were installed before.
+
+use std::sync::Arc;
+
+use shunt_flow::{FlowKey, PortNo, layout::word};
+use shunt_foresight::{Forecast, ForecastRefusal};
+use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, InstallNo, Time};
+
+use super::{PacketThread, receive::RxPorts};
+use crate::{
+    cache::index::Upcall,
+    forecast::{FlowObservation, Preloaded, Settled, Settlement, SpeculativeFlow, ThreadForecasts},
+};
+
+/// Maximum number of installed forecasts examined in an iteration, busy or idle.
+const SETTLED_PER_ITERATION: usize = 16;
+const SETTLED_PER_IDLE_ITERATION: usize = 512;
+
+/// Maximum number of forecasts evicted at once to make room.
+const EVICTED_AT_ONCE: usize = 16;
+
+impl PacketThread {
+    /// Takes new forecasts, before packets of this iteration install entries.
+    pub(super) fn take_forecasts(&mut self) {
+        if let Some(own) = &mut self.forecasts {
+            own.take_incoming(self.caches.owner.last_install());
+        }
+    }
+
+    /// Settles installed forecasts, and translates new ones. Returns whether there was work.
+    ///
+    /// `is_pressed` is set if packets wait, or may wait.
+    pub(super) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
+        let Some(mut own) = self.forecasts.take() else { return false };
+        let is_settled = self.settle(&mut own, is_idle);
+        let mut count = 0;
+        while !is_pressed
+            && self.translations_left > 0
+            && count < own.config.per_iteration
+            && let Some((forecast, last)) = own.waiting.pop_front()
+        {
+            self.preload(&mut own, forecast, last);
+            count += 1;
+        }
+        own.counters.speculative.set(own.speculation.len() as u64);
+        own.notify();
+        self.forecasts = Some(own);
+        count > 0 || is_settled
+    }
+
+    /// Translates a forecast, and installs its entries.
+    fn preload(&mut self, own: &mut ThreadForecasts, forecast: Forecast, last: InstallNo) {
+        let counters = Arc::clone(&own.counters);
+        let counters = counters.of(forecast.source);
+        let now = Time::ZERO.after(forecast.valid_until);
+        if now < self.now {
+            return counters.refuse(ForecastRefusal::Expired);
+        }
+        let key = FlowKey::from(&forecast.key);
+        if key.words().iter().take(usize::from(word::BRIDGE)).any(|word| *word != 0) {
+            return counters.refuse(ForecastRefusal::HiddenState);
+        }
+        if !self.rx_ports.is_ingress(key.bridge(), key.in_port()) {
+            return counters.refuse(ForecastRefusal::NoSuchPort);
+        }
+        if own.speculation.len() >= own.config.speculative_max
+            || !self.caches.has_room_for_forecast()
+        {
+            self.evict_speculative(own, 1);
+        }
+        let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
+        let upcall = Upcall { pipeline, key: &key, start: None, version, now: self.now };
+        let spent = match self.caches.preload(upcall, forecast.known.as_ref(), last) {
+            Preloaded::Covered { is_new: true } => {
+                counters.late.add(1);
+                1
+            }
+            Preloaded::Covered { is_new: false } => {
+                counters.covered.add(1);
+                1
+            }
+            Preloaded::Refused { reason, translations } => {
+                counters.refuse(reason);
+                counters.translations.add(translations);
+                translations.max(1)
+            }
+            Preloaded::Installed { entries, translations } => {
+                counters.installed.add(1);
+                counters.translations.add(translations);
+                let idle = self.now.after(own.config.idle);
+                let Forecast { key: flow, source, valid_until, .. } = forecast;
+                own.speculation.add(SpeculativeFlow {
+                    entries,
+                    source,
+                    key: flow,
+                    installed: self.now,
+                    expires: idle.min(Time::ZERO.after(valid_until)),
+                });
+                if let Some(candidates) = &mut self.candidates {
+                    candidates.offer(&key, self.now);
+                }
+                translations
+            }
+        };
+        let spent = usize::try_from(spent).unwrap_or(usize::MAX);
+        self.translations_left = self.translations_left.saturating_sub(spent);
+    }
+
+    /// Examines some installed forecasts. Returns whether one had an outcome.
+    fn settle(&mut self, own: &mut ThreadForecasts, is_idle: bool) -> bool {
+        let checks = if is_idle { SETTLED_PER_IDLE_ITERATION } else { SETTLED_PER_ITERATION };
+        let mut is_settled = false;
+        for _ in 0..checks.min(own.speculation.len()) {
+            if let Some(settled) = own.speculation.settle_next(&mut self.caches.owner, self.now) {
+                self.count_settled(own, &settled);
+                is_settled = true;
+            }
+        }
+        is_settled
+    }
+
+    /// Evicts unused entries of up to `count` forecasts.
+    fn evict_speculative(&mut self, own: &mut ThreadForecasts, count: usize) {
+        for _ in 0..count {
+            let Some(settled) = own.speculation.evict_next(&mut self.caches.owner) else { return };
+            self.count_settled(own, &settled);
+        }
+    }
+
+    /// Evicts speculative entries if a miss would find no room.
+    pub(super) fn make_room_for_miss(&mut self) {
+        if self.forecasts.is_some() && self.caches.is_short_of_room() {
+            self.make_room();
+        }
+    }
+
+    /// Evicts speculative entries if entries with traffic would expire sooner because of them.
+    pub(super) fn make_room_if_crowded(&mut self) {
+        if self.forecasts.is_some() && self.caches.is_crowded() {
+            self.make_room();
+        }
+    }
+
+    fn make_room(&mut self) {
+        let Some(mut own) = self.forecasts.take() else { return };
+        self.evict_speculative(&mut own, EVICTED_AT_ONCE);
+        self.forecasts = Some(own);
+    }
+
+    /// Counts the outcome of a forecast; a flow that hit is a new flow.
+    fn count_settled(&self, own: &mut ThreadForecasts, settled: &Settled) {
+        let Settled { flow, settlement } = settled;
+        let counters = Arc::clone(&own.counters);
+        let counters = counters.of(flow.source);
+        match settlement {
+            Settlement::Hit(lead) => {
+                counters.hits.add(1);
+                counters.lead_ns.add(u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX));
+                let entries = self.caches.owner.entries();
+                let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
+                own.observe(|| FlowObservation {
+                    key: flow.key.clone(),
+                    egress: self.rx_ports.egress_of(actions()),
+                    actions: actions().map(Arc::clone).collect(),
+                });
+            }
+            Settlement::Wrong => counters.wrong.add(1),
+            Settlement::Evicted => counters.evicted.add(1),
+        }
+    }
+}
+
+impl RxPorts {
+    /// Returns whether packets can arrive on a port of a bridge.
+    fn is_ingress(&self, bridge: u64, number: PortNo) -> bool {
+        let mut ports = self.list.iter();
+        ports.any(|own| own.number == number && u64::from(own.bridge.number()) == bridge)
+    }
+
+    /// Returns the bridge and the number of the only port of an output.
+    ///
+    /// `None` if there is no output, or several.
+    pub(super) fn egress_of<'a>(
+        &self,
+        lists: impl Iterator<Item = &'a Arc<[DatapathAction]>>,
+    ) -> Option<(BridgeId, PortNo)> {
+        let mut egress: Option<DatapathPort> = None;
+        for action in lists.flat_map(|list| list.iter()) {
+            match action {
+                DatapathAction::Output { port, .. } if egress.is_none() => egress = Some(*port),
+                DatapathAction::Output { .. }
+                | DatapathAction::OutputIngress { .. }
+                | DatapathAction::Copy(_)
+                | DatapathAction::Recirculate(_)
+                | DatapathAction::CheckLength { .. } => return None,
+                _ => {}
+            }
+        }
+        let egress = egress?;
+        let port = self.list.iter().find(|own| own.port == egress)?;
+        Some((port.bridge, port.number))
+    }
+}

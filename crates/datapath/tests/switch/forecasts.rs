@@ -1,0 +1,290 @@
+//! Forecasts: entries for flows that are about to arrive, with either cache.
+
+use std::time::Duration;
+
+use shunt_datapath::{
+    Command, ThreadConfig,
+    command::DumpedEntry,
+    forecast::{ForecastConfig, ForecastSender},
+};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, testing::packet::PacketBuilder,
+};
+use shunt_foresight::{Confidence, Forecast, ForecastRefusal, ForecastSource, OutcomeCounts};
+use shunt_pipeline::{FlowModCommand, Modification};
+
+use super::{caches, thread_config, tiny};
+use crate::{
+    frames::key_of,
+    harness::{BRIDGE, Switch, added, request},
+};
+
+const IDLE: Duration = Duration::from_secs(3);
+
+/// A switch with three ports, and a rule for each of several destinations.
+fn switch(config: ThreadConfig) -> (Switch, ForecastSender) {
+    let mut switch = Switch::new(1, 3, config);
+    let forecasts = ForecastConfig { idle: IDLE, ..ForecastConfig::default() };
+    let sender = switch.attach_forecasts(forecasts).remove(0);
+    switch.apply(&added(&[
+        "priority=9,udp,nw_dst=10.1.0.0/16,actions=output:2",
+        "priority=8,udp,nw_dst=10.2.0.0/16,tp_src=7,actions=output:3",
+        "priority=7,udp,nw_dst=10.3.0.0/16,actions=normal",
+        "priority=1,actions=drop",
+    ]));
+    (switch, sender)
+}
+
+fn frame(target: [u8; 4], source_port: u16) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], target).udp(source_port, 2).build()
+}
+
+/// A forecast of the frame to `target`, from port 1.
+fn forecast(switch: &Switch, target: [u8; 4]) -> Forecast {
+    let mut key = key_of(&frame(target, 7));
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(PortNo::new(1));
+    let now = Duration::from_nanos(switch.now.nanoseconds());
+    Forecast {
+        key: SparseKey::from(&key),
+        known: None,
+        confidence: Confidence::MAX,
+        made: now,
+        valid_until: now + Duration::from_secs(60),
+        thread: None,
+        source: ForecastSource::Preload,
+    }
+}
+
+fn with_key(forecast: Forecast, change: impl FnOnce(&mut FlowKey)) -> Forecast {
+    let mut key = FlowKey::from(&forecast.key);
+    change(&mut key);
+    Forecast { key: SparseKey::from(&key), ..forecast }
+}
+
+fn counts(sender: &ForecastSender) -> OutcomeCounts {
+    sender.counters().of(ForecastSource::Preload).counts()
+}
+
+fn refused(sender: &ForecastSender, reason: ForecastRefusal) -> u64 {
+    counts(sender).refused[reason as usize]
+}
+
+fn dump(switch: &mut Switch) -> Vec<DumpedEntry> {
+    let (send, receive) = std::sync::mpsc::channel();
+    let reply = Box::new(move |all| send.send(all).unwrap());
+    switch.controls[0].send(Command::Dump(reply)).unwrap();
+    switch.settle();
+    receive.recv().unwrap()
+}
+
+#[test]
+fn a_forecast_flow_hits_with_its_first_packet() {
+    let (mut switch, mut sender) = switch(thread_config());
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    assert_eq!((counts(&sender).installed, counts(&sender).translations), (1, 1));
+    let before = dump(&mut switch);
+    assert!(before.iter().all(|own| own.packets == 0));
+    assert!(before.iter().all(|own| own.forecast == Some(ForecastSource::Preload)));
+    switch.wait(Duration::from_secs(1));
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    assert_eq!(switch.receive(0, 2).len(), 1);
+    assert_eq!(switch.counters(0).upcalls.get(), 0);
+    switch.settle();
+    let counts = counts(&sender);
+    assert_eq!((counts.hits, counts.lead), (1, Duration::from_secs(1)));
+    // A hit of a forecast flow is a new flow for the predictors.
+    let observed = sender.observations.pop().unwrap();
+    assert_eq!(observed.egress, Some((BRIDGE, PortNo::new(2))));
+    // The entry is one with traffic from now on, and keeps its origin.
+    switch.wait(IDLE * 2);
+    switch.settle();
+    let after = dump(&mut switch);
+    assert_eq!(after.len(), before.len());
+    assert!(after.iter().all(|own| own.forecast == Some(ForecastSource::Preload)));
+}
+
+#[test]
+fn predictors_see_new_flows() {
+    let (mut switch, mut sender) = switch(thread_config());
+    for _ in 0..3 {
+        assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+        switch.settle();
+    }
+    let observed = sender.observations.pop().unwrap();
+    let key = FlowKey::from(&observed.key);
+    assert_eq!(key.field(FieldId::Ipv4Dst), 0x0a01_0001);
+    assert_eq!(observed.egress, Some((BRIDGE, PortNo::new(2))));
+    assert!(sender.observations.pop().is_err(), "packets that hit are not observed");
+}
+
+#[test]
+fn a_wrong_forecast_expires_after_its_own_idle_time() {
+    let (mut switch, mut sender) = switch(thread_config());
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    switch.wait(IDLE);
+    switch.settle();
+    assert!(!dump(&mut switch).is_empty());
+    switch.wait(Duration::from_millis(1));
+    switch.settle();
+    assert!(dump(&mut switch).is_empty());
+    assert_eq!(counts(&sender).wrong, 1);
+    assert_eq!(switch.coordinator.watched(), 0);
+}
+
+#[test]
+fn a_forecast_after_its_flow_is_late() {
+    let (mut switch, mut sender) = switch(thread_config());
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    let counts = counts(&sender);
+    assert_eq!((counts.late, counts.covered, counts.installed), (1, 1, 0));
+    // Lookups for forecasts are no packets.
+    let counters = switch.counters(0);
+    assert_eq!(counters.megaflow.hits.get() + counters.chain.hits.get(), 0);
+}
+
+#[test]
+fn bad_forecasts_are_refused_with_a_reason() {
+    let (mut switch, mut sender) = switch(thread_config());
+    let good = forecast(&switch, [10, 1, 0, 1]);
+    let known = {
+        let mut mask = FlowMask::EMPTY;
+        mask.words_mut().fill(u64::MAX);
+        mask.remove_bits(FieldId::UdpSrc, 0xffff);
+        Some(SparseMask::from(&mask))
+    };
+    let bad = [
+        (ForecastRefusal::Expired, Forecast { valid_until: Duration::ZERO, ..good.clone() }),
+        (
+            ForecastRefusal::HiddenState,
+            with_key(good.clone(), |key| key.set_field(FieldId::Reg0, 1)),
+        ),
+        (
+            ForecastRefusal::NoSuchPort,
+            with_key(good.clone(), |key| key.set_in_port(PortNo::new(77))),
+        ),
+        (ForecastRefusal::NoSuchPort, with_key(good, |key| key.set_bridge(99))),
+        (ForecastRefusal::Learns, forecast(&switch, [10, 3, 0, 1])),
+        (ForecastRefusal::UnknownBits, Forecast { known, ..forecast(&switch, [10, 2, 0, 1]) }),
+    ];
+    for (reason, forecast) in bad {
+        let before = refused(&sender, reason);
+        assert!(sender.send(forecast));
+        switch.settle();
+        assert_eq!(refused(&sender, reason), before + 1, "{reason:?}");
+    }
+    assert_eq!((counts(&sender).installed, dump(&mut switch).len()), (0, 0));
+    assert_eq!(switch.counters(0).learn_requests.get(), 0);
+    assert!(switch.pipeline.macs(BRIDGE).is_empty());
+}
+
+#[test]
+fn too_many_forecasts_are_refused_and_counted() {
+    let (mut switch, mut sender) = switch(thread_config());
+    let all = 5000;
+    for at in 0..all {
+        let [.., high, low] = u32::to_be_bytes(at);
+        sender.send(forecast(&switch, [10, 2, high, low]));
+    }
+    switch.settle();
+    let counts = counts(&sender);
+    assert_eq!(counts.received, u64::from(all));
+    let settled = counts.installed + counts.covered + counts.late;
+    assert_eq!(counts.received, settled + counts.refused_total());
+    assert!(counts.late > 0 && counts.covered > 0);
+    assert!(refused(&sender, ForecastRefusal::QueueFull) > 3000);
+}
+
+/// Both caches of this test are full of entries with traffic.
+#[test]
+fn a_forecast_displaces_no_entry_with_traffic() {
+    let mut small = caches();
+    (small.entries_max, small.wildcard) = (16, tiny());
+    let (mut switch, mut sender) = switch(ThreadConfig { caches: small, ..thread_config() });
+    switch.apply(&added(&["priority=20,udp,nw_dst=10.4.0.0/15,tp_dst=2,actions=output:2"]));
+    let mut rules = Vec::new();
+    for at in 0..20_u8 {
+        rules.push(format!("priority=30,udp,nw_dst=10.4.0.{at},actions=output:2"));
+    }
+    switch.apply(&added(&rules.iter().map(String::as_str).collect::<Vec<_>>()));
+    for at in 0..20 {
+        assert!(switch.send(0, 1, &frame([10, 4, 0, at], 7)));
+        switch.settle();
+    }
+    let before: Vec<_> = dump(&mut switch).iter().map(|own| own.entry).collect();
+    assert!(before.len() >= 2);
+    for at in 0..20 {
+        sender.send(forecast(&switch, [10, 5, 0, at]));
+        switch.settle();
+    }
+    let after: Vec<_> = dump(&mut switch).iter().map(|own| own.entry).collect();
+    assert_eq!(before, after);
+    assert_eq!(refused(&sender, ForecastRefusal::NoRoom), 20);
+}
+
+/// Returns the number of entries with traffic after misses fill a small cache.
+fn entries_with_traffic(forecasts: u8) -> usize {
+    let mut small = caches();
+    (small.entries_max, small.wildcard) = (16, tiny());
+    let (mut switch, mut sender) = switch(ThreadConfig { caches: small, ..thread_config() });
+    let rules: Vec<_> =
+        (0..40).map(|at| format!("priority=30,udp,nw_dst=10.4.0.{at},actions=output:2")).collect();
+    switch.apply(&added(&rules.iter().map(String::as_str).collect::<Vec<_>>()));
+    for at in 0..forecasts {
+        sender.send(forecast(&switch, [10, 4, 0, at]));
+    }
+    switch.settle();
+    assert_eq!(counts(&sender).installed > 0, forecasts > 0);
+    for at in 20..36 {
+        assert!(switch.send(0, 1, &frame([10, 4, 0, at], 7)));
+        switch.settle();
+    }
+    assert_eq!(counts(&sender).evicted > 0, forecasts > 0);
+    dump(&mut switch).iter().filter(|own| own.packets > 0).count()
+}
+
+#[test]
+fn a_miss_evicts_speculative_entries_first() {
+    assert_eq!(entries_with_traffic(8), entries_with_traffic(0));
+}
+
+/// The forecast waits while the rules change, and while its version is not adopted yet.
+#[test]
+fn a_waiting_forecast_follows_the_changed_rules() {
+    let (mut switch, mut sender) = switch(thread_config());
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    let text = "priority=99,udp,nw_dst=10.1.0.1,actions=output:3";
+    let change = Modification::Flow(request(FlowModCommand::Add, text));
+    let change = switch.pipeline.modify(BRIDGE, [change], switch.now).unwrap();
+    // It is installed by the old rules, before the thread knows the new version.
+    switch.run_iteration(0);
+    assert_eq!(counts(&sender).installed, 1);
+    switch.change(&change);
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
+    let counts = counts(&sender);
+    assert_eq!((counts.installed, counts.evicted, counts.hits), (2, 1, 1));
+    assert_eq!(switch.counters(0).upcalls.get(), 0);
+}
+
+#[test]
+fn a_forecast_wakes_a_parked_thread() {
+    let (mut switch, mut sender) = switch(thread_config());
+    switch.settle();
+    assert!(switch.sleep(0));
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    sender.wake();
+    assert!(switch.is_woken(0));
+    switch.settle();
+    assert_eq!(counts(&sender).installed, 1);
+}

@@ -1,0 +1,36 @@
+//! Events that predictors learn from.
+
+use shunt_flow::{FieldId, FlowKey, SparseKey};
+
+/// An event that a switch passes to predictors.
+#[derive(Clone, Copy, Debug)]
+pub enum FlowEvent<'a> {
+    /// The first packet of a flow arrived.
+    Started(&'a NewFlow),
+    /// A flow ended: its entry expired.
+    Ended(&'a SparseKey),
+    /// The rules changed; these are the sets of alternative values in the new rules.
+    RulesChanged(&'a [SiblingSet]),
+}
+
+/// The first packet of a flow.
+#[derive(Clone, Debug)]
+pub struct NewFlow {
+    /// The key of the packet as it arrived.
+    pub key: FlowKey,
+    /// The key of the packet as it left, with the egress port as its ingress port.
+    ///
+    /// `None` if the packet left by several ports, or not at all.
+    pub egress: Option<FlowKey>,
+    /// Index of the packet thread that received the packet.
+    pub thread: u16,
+}
+
+/// Values of one field that stand in one place of the rules: the back ends of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiblingSet {
+    /// The field.
+    pub field: FieldId,
+    /// The values.
+    pub values: Vec<u128>,
+}

@@ -1,0 +1,114 @@
+//! Several predictors, each with a budget and a governor.
+
+use std::time::Duration;
+
+use crate::{
+    event::FlowEvent,
+    forecast::{Forecast, ForecastSource},
+    governor::{Governor, GovernorConfig, GovernorState},
+    outcome::OutcomeCounts,
+    predictor::Predictor,
+};
+
+/// The predictors of a switch.
+#[derive(Debug)]
+pub struct Foresight {
+    predictors: Vec<GovernedPredictor>,
+    config: GovernorConfig,
+    /// The predictor that forecasts first in the next call.
+    first: usize,
+}
+
+#[derive(Debug)]
+struct GovernedPredictor {
+    predictor: Box<dyn Predictor>,
+    governor: Governor,
+    forecasts: u64,
+}
+
+/// The state of a predictor, for status output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PredictorStatus {
+    /// The predictor.
+    pub source: ForecastSource,
+    /// Selects whether it forecasts.
+    pub state: GovernorState,
+    /// Number of pauses so far.
+    pub pauses: u64,
+    /// Forecasts made.
+    pub forecasts: u64,
+    /// Number of items in memory.
+    pub items: usize,
+    /// Outcomes of its forecasts.
+    pub counts: OutcomeCounts,
+}
+
+impl Foresight {
+    /// Creates a collection without predictors.
+    #[must_use]
+    pub const fn new(config: GovernorConfig) -> Self {
+        Self { predictors: Vec::new(), config, first: 0 }
+    }
+
+    /// Adds a predictor.
+    pub fn add(&mut self, predictor: Box<dyn Predictor>) {
+        let governor = Governor::new(self.config);
+        self.predictors.push(GovernedPredictor { predictor, governor, forecasts: 0 });
+    }
+
+    /// Passes an event to all predictors that are not paused.
+    ///
+    /// A change of rules reaches the paused ones too.
+    pub fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
+        for own in &mut self.predictors {
+            let is_paused = matches!(own.governor.state(), GovernorState::Paused { .. });
+            if !is_paused || matches!(event, FlowEvent::RulesChanged(_)) {
+                own.predictor.observe(event, now);
+            }
+        }
+    }
+
+    /// Adds at most `budget` forecasts; the predictors take turns to be first.
+    pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        let (count, mut left) = (self.predictors.len(), budget);
+        for step in 0..count {
+            let own = &mut self.predictors[(self.first + step) % count];
+            let allowance = own.governor.allowance(left);
+            let before = forecasts.len();
+            own.predictor.forecast(now, allowance, forecasts);
+            let made = forecasts.len() - before;
+            own.forecasts += made as u64;
+            own.governor.spend(made as u64);
+            left = left.saturating_sub(made);
+        }
+        self.first = (self.first + 1) % count.max(1);
+    }
+
+    /// Passes the outcomes of the forecasts of one predictor, since the start, to its governor.
+    pub fn update(&mut self, source: ForecastSource, counts: &OutcomeCounts, now: Duration) {
+        for own in &mut self.predictors {
+            if own.predictor.source() == source {
+                own.governor.update(counts, now);
+            }
+        }
+    }
+
+    /// Returns the time at which the next forecast is due; `None`: not before the next event.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        let on = self.predictors.iter().filter(|own| own.governor.allowance(1) > 0);
+        on.filter_map(|own| own.predictor.next_due()).min()
+    }
+
+    /// Returns the state of each predictor.
+    pub fn status(&self) -> impl Iterator<Item = PredictorStatus> {
+        self.predictors.iter().map(|own| PredictorStatus {
+            source: own.predictor.source(),
+            state: own.governor.state(),
+            pauses: own.governor.pauses(),
+            forecasts: own.forecasts,
+            items: own.predictor.len(),
+            counts: *own.governor.counts(),
+        })
+    }
+}

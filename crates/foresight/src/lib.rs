@@ -1,0 +1,76 @@
+//! Forecasts of flows that are about to arrive, for a switch that caches translations.
+//!
+//! The first packet of a flow misses in every cache and waits for a translation. A switch that knows
+//! the flow beforehand can translate it while no packet waits. A [`Forecast`] names such a flow.
+//!
+//! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several of them,
+//! and gives each a budget. A [`Governor`] compares the translations that a predictor costs with those
+//! that it saves. It pauses a predictor that does not pay, and tries it again later.
+//!
+//! The crate has no threads, clocks or sockets. The caller passes the time since a start that it
+//! chooses, and reports the outcomes of forecasts as [`OutcomeCounts`].
+//!
+//! The benefit of perfect forecasts is from Ståhl, Chiesa, Ferlin and Chaudron, *On the Benefits of
+//! Predictable Traffic in Virtual Switches* (ANRW 2025), which leaves the predictor as future work.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use shunt_flow::{FieldId, FlowKey, PortNo};
+//! use shunt_foresight::{FlowEvent, Foresight, GovernorConfig, NewFlow, Reply};
+//!
+//! let mut foresight = Foresight::new(GovernorConfig::default());
+//! foresight.add(Box::new(Reply::default()));
+//!
+//! // A UDP flow from port 1 leaves by port 2.
+//! let mut key = FlowKey::ZERO;
+//! key.set_in_port(PortNo::new(1));
+//! for (field, value) in [
+//!     (FieldId::EthType, 0x0800),
+//!     (FieldId::EthSrc, 0x02_00_00_00_00_01),
+//!     (FieldId::EthDst, 0x02_00_00_00_00_02),
+//!     (FieldId::IpProto, 17),
+//!     (FieldId::Ipv4Src, 0x0a00_0001),
+//!     (FieldId::Ipv4Dst, 0x0a00_0002),
+//!     (FieldId::UdpSrc, 40_000),
+//!     (FieldId::UdpDst, 53),
+//! ] {
+//!     key.set_field(field, value);
+//! }
+//! let mut egress = key.clone();
+//! egress.set_in_port(PortNo::new(2));
+//! let flow = NewFlow { key, egress: Some(egress), thread: 0 };
+//!
+//! let now = Duration::from_secs(1);
+//! foresight.observe(&FlowEvent::Started(&flow), now);
+//! let mut forecasts = Vec::new();
+//! foresight.forecast(now, 16, &mut forecasts);
+//! assert_eq!(forecasts.len(), 1);
+//! let reply = FlowKey::from(&forecasts[0].key);
+//! assert_eq!(reply.in_port(), PortNo::new(2));
+//! assert_eq!(reply.field(FieldId::UdpSrc), 53);
+//! ```
+
+mod event;
+mod forecast;
+mod outcome;
+
+mod predictor;
+mod predictors;
+
+mod foresight;
+mod governor;
+
+pub use event::{FlowEvent, NewFlow, SiblingSet};
+pub use forecast::{Confidence, Forecast, ForecastSource};
+pub use foresight::{Foresight, PredictorStatus};
+pub use governor::{Governor, GovernorConfig, GovernorState};
+pub use outcome::{ForecastRefusal, OutcomeCounts};
+pub use predictor::Predictor;
+pub use predictors::{
+    oracle::Oracle,
+    periodic::Periodic,
+    reply::{Reply, reply_key},
+    siblings::Siblings,
+    successor::Successors,
+};

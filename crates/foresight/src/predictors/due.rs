@@ -1,0 +1,50 @@
+//! Forecasts that are made and not yet taken.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::forecast::Forecast;
+
+/// A bounded queue of forecasts; the oldest is dropped for the newest.
+#[derive(Debug)]
+pub(crate) struct DueForecasts {
+    queue: VecDeque<Forecast>,
+    capacity: usize,
+}
+
+impl DueForecasts {
+    pub(crate) const fn new(capacity: usize) -> Self {
+        Self { queue: VecDeque::new(), capacity }
+    }
+
+    pub(crate) fn push(&mut self, forecast: Forecast) {
+        if self.queue.len() >= self.capacity {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(forecast);
+    }
+
+    /// Moves at most `budget` valid forecasts to `forecasts`.
+    pub(crate) fn take(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        let mut left = budget;
+        while left > 0
+            && let Some(forecast) = self.queue.pop_front()
+        {
+            if forecast.is_valid(now) {
+                forecasts.push(forecast);
+                left -= 1;
+            }
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        self.queue.front().map(|forecast| forecast.made)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+}

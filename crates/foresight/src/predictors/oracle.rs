@@ -1,0 +1,78 @@
+//! Flows of a recorded trace, at a chosen accuracy.
+
+use std::{collections::VecDeque, time::Duration};
+
+use shunt_flow::{SparseKey, hash::split_mix};
+
+use crate::{
+    event::FlowEvent,
+    forecast::{Confidence, Forecast, ForecastSource},
+    predictor::Predictor,
+};
+
+/// Forecasts a chosen share of the flows of a trace, each some time before it arrives.
+///
+/// It gives the upper bound that other predictors are compared with.
+#[derive(Debug)]
+pub struct Oracle {
+    /// Flows by the time of their first packets.
+    flows: VecDeque<(Duration, SparseKey)>,
+    lead: Duration,
+    validity: Duration,
+    capacity: usize,
+}
+
+impl Oracle {
+    /// Creates an oracle that forecasts `percent` of the flows, `lead` before they arrive.
+    ///
+    /// A forecast is valid until `validity` after the arrival.
+    #[must_use]
+    pub fn new(
+        mut flows: Vec<(Duration, SparseKey)>,
+        percent: u8,
+        lead: Duration,
+        validity: Duration,
+        seed: u64,
+    ) -> Self {
+        let mut state = seed;
+        flows.retain(|_| split_mix(&mut state) % 100 < percent.into());
+        flows.sort_by_key(|(time, _)| *time);
+        Self { capacity: flows.len(), flows: flows.into(), lead, validity }
+    }
+}
+
+impl Predictor for Oracle {
+    fn source(&self) -> ForecastSource {
+        ForecastSource::Oracle
+    }
+
+    fn observe(&mut self, _event: &FlowEvent<'_>, _now: Duration) {}
+
+    fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        for _ in 0..budget {
+            let due = self.flows.pop_front_if(|(time, _)| *time <= now + self.lead);
+            let Some((time, key)) = due else { return };
+            forecasts.push(Forecast {
+                key,
+                known: None,
+                confidence: Confidence::MAX,
+                made: now,
+                valid_until: (time + self.validity).max(now),
+                thread: None,
+                source: ForecastSource::Oracle,
+            });
+        }
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        self.flows.front().map(|(time, _)| time.saturating_sub(self.lead))
+    }
+
+    fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}

@@ -1,0 +1,152 @@
+//! Flows that return at intervals.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use shunt_flow::{
+    SparseKey,
+    hash::KeyHasher,
+    layout::{HEADER_START, word},
+};
+
+use crate::{
+    event::{FlowEvent, NewFlow},
+    forecast::{Confidence, Forecast, ForecastSource},
+    predictor::Predictor,
+};
+
+/// Forecasts flows that arrived at equal intervals.
+///
+/// A flow is due an eighth of its interval before its next arrival. Flows are found by a seeded hash, so
+/// nobody can choose flows that share a place.
+#[derive(Debug)]
+pub struct Periodic {
+    flows: BTreeMap<u64, PeriodicFlow>,
+    /// Flows by the time at which their forecasts are due.
+    due: BTreeSet<(Duration, u64)>,
+    /// Flows by the time of their last arrival, to forget the oldest.
+    arrivals: BTreeSet<(Duration, u64)>,
+    hasher: KeyHasher,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct PeriodicFlow {
+    key: SparseKey,
+    thread: u16,
+    last: Duration,
+    interval: Duration,
+    /// Number of equal intervals in a row.
+    repeats: u8,
+    due: Option<Duration>,
+}
+
+/// Number of equal intervals from which on a flow is periodic.
+const REPEATS_MIN: u8 = 2;
+
+/// Intervals differ if they are apart by more than one part in this many.
+const TOLERANCE: u32 = 8;
+
+/// Shorter intervals are bursts of one flow.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+impl Periodic {
+    /// Creates a predictor that remembers up to `capacity` flows.
+    #[must_use]
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self {
+            flows: BTreeMap::new(),
+            due: BTreeSet::new(),
+            arrivals: BTreeSet::new(),
+            hasher: KeyHasher::new(seed),
+            capacity: capacity.max(1),
+        }
+    }
+
+    fn arrive(&mut self, flow: &NewFlow, now: Duration) {
+        let words = &flow.key.words()[usize::from(word::BRIDGE).min(HEADER_START)..];
+        let id = self.hasher.hash(words);
+        let Some(own) = self.flows.get_mut(&id) else {
+            self.insert(id, flow, now);
+            return;
+        };
+        let interval = now.saturating_sub(own.last);
+        if interval < INTERVAL_MIN {
+            return;
+        }
+        let is_equal = interval.abs_diff(own.interval) <= own.interval / TOLERANCE;
+        own.repeats = if is_equal { own.repeats.saturating_add(1) } else { 0 };
+        self.arrivals.remove(&(own.last, id));
+        self.arrivals.insert((now, id));
+        (own.interval, own.last) = (interval, now);
+        if let Some(due) = own.due.take() {
+            self.due.remove(&(due, id));
+        }
+        if own.repeats >= REPEATS_MIN {
+            let due = now + interval - interval / TOLERANCE;
+            own.due = Some(due);
+            self.due.insert((due, id));
+        }
+    }
+
+    fn insert(&mut self, id: u64, flow: &NewFlow, now: Duration) {
+        if self.flows.len() >= self.capacity
+            && let Some((_, oldest)) = self.arrivals.pop_first()
+            && let Some(removed) = self.flows.remove(&oldest)
+            && let Some(due) = removed.due
+        {
+            self.due.remove(&(due, oldest));
+        }
+        self.arrivals.insert((now, id));
+        let (key, interval) = (SparseKey::from(&flow.key), Duration::ZERO);
+        let new =
+            PeriodicFlow { key, thread: flow.thread, last: now, interval, repeats: 0, due: None };
+        self.flows.insert(id, new);
+    }
+}
+
+impl Predictor for Periodic {
+    fn source(&self) -> ForecastSource {
+        ForecastSource::Periodic
+    }
+
+    fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
+        if let FlowEvent::Started(flow) = event {
+            self.arrive(flow, now);
+        }
+    }
+
+    fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        for _ in 0..budget {
+            let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) else {
+                return;
+            };
+            self.due.remove(&(due, id));
+            let Some(own) = self.flows.get_mut(&id) else { continue };
+            own.due = None;
+            forecasts.push(Forecast {
+                key: own.key.clone(),
+                known: None,
+                confidence: Confidence::of_percent(75),
+                made: now,
+                valid_until: now + own.interval,
+                thread: Some(own.thread),
+                source: ForecastSource::Periodic,
+            });
+        }
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}

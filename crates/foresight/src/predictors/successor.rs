@@ -1,0 +1,397 @@
+//! Flows that follow other flows, learned online.
+//!
+//! A branch predictor learns which instruction follows which, without knowledge of the program. This
+//! predictor learns likewise which flow follows a *base flow* to a service. It remembers the relation
+//! between the two flows, and not the flows themselves. "The server of the base flow opens a flow from
+//! any port to port 5432 of 10.0.0.9" holds for all clients of that server.
+//!
+//! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. It counts
+//! up to [`STRENGTH_MAX`] while flows follow it, and down when a base flow is not followed. A forecast
+//! needs [`STRENGTH_MIN`].
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    time::Duration,
+};
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
+
+use super::due::DueForecasts;
+use crate::{
+    event::{FlowEvent, NewFlow},
+    forecast::{Confidence, Forecast, ForecastSource},
+    predictor::Predictor,
+};
+
+/// Forecasts the flows that followed earlier flows to the same service.
+#[derive(Debug)]
+pub struct Successors {
+    services: BTreeMap<FlowService, Followers>,
+    /// The last flows, which a new flow may follow.
+    recent: VecDeque<(Duration, FlowEnds)>,
+    due: DueForecasts,
+    capacity: usize,
+    /// The last service that was considered for removal.
+    hand: Option<FlowService>,
+}
+
+/// The destination of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FlowService {
+    bridge: u64,
+    protocol: u128,
+    address: u128,
+    port: u128,
+}
+
+/// The flows that follow those to one service.
+#[derive(Debug, Default)]
+struct Followers {
+    relations: Vec<Relation>,
+    used: Duration,
+}
+
+/// A learned relation between a base flow and a follower.
+#[derive(Debug)]
+struct Relation {
+    rule: RelationRule,
+    /// The last follower: a template for all other fields.
+    template: SparseKey,
+    /// Time from the base flow to the follower.
+    delay: Duration,
+    thread: u16,
+    strength: u8,
+    /// Set since the last base flow, if a flow followed it.
+    has_followed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RelationRule {
+    protocol: u128,
+    source: EndpointRule,
+    destination: EndpointRule,
+    source_port: PortRule,
+    destination_port: PortRule,
+}
+
+/// The origin of an address of a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndpointRule {
+    BaseSource,
+    BaseDestination,
+    Constant(u128),
+}
+
+/// The origin of a port of a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PortRule {
+    /// The source port of the base flow, plus a number.
+    BaseSource(u128),
+    BaseDestination,
+    Constant(u128),
+    Unknown,
+}
+
+/// The addresses and ports of a flow.
+#[derive(Clone, Copy, Debug)]
+struct FlowEnds {
+    bridge: u64,
+    is_ipv4: bool,
+    protocol: u128,
+    source: u128,
+    destination: u128,
+    source_port: u128,
+    destination_port: u128,
+}
+
+/// Number of recent flows that a new flow is compared with.
+const RECENT_MAX: usize = 8;
+
+/// Time after which a flow no longer follows a base flow.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Number of relations of one service.
+const RELATIONS_MAX: usize = 4;
+
+/// Number of forecasts that may wait to be taken.
+const DUE_MAX: usize = 1024;
+
+/// Bounds of the strength of a relation, and the strength from which on it forecasts.
+const STRENGTH_MAX: u8 = 3;
+const STRENGTH_MIN: u8 = 2;
+
+/// Source ports of one client often grow by one with each flow.
+const PORT_STEP_MAX: u128 = 8;
+
+/// Ports below are those of services (RFC 6335: system ports), or constant.
+const EPHEMERAL_PORT_MIN: u128 = 32_768;
+
+/// Number of services compared when one must go.
+const CANDIDATES_MAX: usize = 8;
+
+impl Successors {
+    /// Creates a predictor that remembers up to `capacity` services.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            services: BTreeMap::new(),
+            recent: VecDeque::with_capacity(RECENT_MAX),
+            due: DueForecasts::new(DUE_MAX),
+            capacity: capacity.max(1),
+            hand: None,
+        }
+    }
+
+    fn start(&mut self, flow: &NewFlow, now: Duration) {
+        let Some(ends) = FlowEnds::of(&flow.key) else { return };
+        self.learn(flow, &ends, now);
+        self.expect_followers(&ends, now);
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((now, ends));
+    }
+
+    /// Strengthens the relations of recent flows to a new flow.
+    fn learn(&mut self, flow: &NewFlow, follower: &FlowEnds, now: Duration) {
+        for index in 0..self.recent.len() {
+            let (time, base) = self.recent[index];
+            let delay = now.saturating_sub(time);
+            if delay > WINDOW {
+                continue;
+            }
+            let Some(rule) = RelationRule::between(&base, follower) else { continue };
+            let service = base.service();
+            if !self.services.contains_key(&service) {
+                self.make_room();
+            }
+            let followers = self.services.entry(service).or_default();
+            followers.used = now;
+            followers.strengthen(rule, flow, delay);
+        }
+    }
+
+    /// Weakens the relations that were not followed, and forecasts by the strong ones.
+    fn expect_followers(&mut self, base: &FlowEnds, now: Duration) {
+        let Some(followers) = self.services.get_mut(&base.service()) else { return };
+        followers.used = now;
+        for relation in &mut followers.relations {
+            if !std::mem::take(&mut relation.has_followed) {
+                relation.strength = relation.strength.saturating_sub(1);
+            }
+            if relation.strength >= STRENGTH_MIN {
+                self.due.push(relation.forecast(base, now));
+            }
+        }
+        followers.relations.retain(|relation| relation.strength > 0);
+    }
+
+    /// Removes the least recently used of a few services, if there are too many.
+    fn make_room(&mut self) {
+        if self.services.len() < self.capacity {
+            return;
+        }
+        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.services.range((from, Bound::Unbounded));
+        let candidates = after.chain(self.services.iter()).take(CANDIDATES_MAX);
+        let candidates: Vec<(FlowService, Duration)> =
+            candidates.map(|(service, followers)| (*service, followers.used)).collect();
+        self.hand = candidates.last().map(|(service, _)| *service);
+        if let Some((service, _)) = candidates.into_iter().min_by_key(|(_, used)| *used) {
+            self.services.remove(&service);
+        }
+    }
+}
+
+impl Followers {
+    fn strengthen(&mut self, rule: RelationRule, flow: &NewFlow, delay: Duration) {
+        if let Some(relation) = self.relations.iter_mut().find(|relation| relation.rule == rule) {
+            relation.strength = (relation.strength + 1).min(STRENGTH_MAX);
+            relation.delay = (relation.delay * 3 + delay) / 4;
+            relation.template = SparseKey::from(&flow.key);
+            (relation.thread, relation.has_followed) = (flow.thread, true);
+            return;
+        }
+        if self.relations.len() >= RELATIONS_MAX {
+            let weakest = (0..).zip(&self.relations).min_by_key(|(_, own)| own.strength);
+            let Some((index, weakest)) = weakest else { return };
+            if weakest.strength > 1 {
+                self.relations[index].strength -= 1;
+                return;
+            }
+            self.relations.remove(index);
+        }
+        self.relations.push(Relation {
+            rule,
+            template: SparseKey::from(&flow.key),
+            delay,
+            thread: flow.thread,
+            strength: 1,
+            has_followed: true,
+        });
+    }
+}
+
+impl Relation {
+    fn forecast(&self, base: &FlowEnds, now: Duration) -> Forecast {
+        let mut key = FlowKey::from(&self.template);
+        let [source, destination] = FlowEnds::address_fields(base.is_ipv4);
+        key.set_field(source, self.rule.source.of(base));
+        key.set_field(destination, self.rule.destination.of(base));
+        let mut known = None;
+        for (field, rule) in [
+            (FieldId::UdpSrc, self.rule.source_port),
+            (FieldId::UdpDst, self.rule.destination_port),
+        ] {
+            // The ports of all protocols share their bits.
+            match rule.of(base) {
+                Some(port) => key.set_field(field, port),
+                None => all_but(field, known.get_or_insert_with(full_mask)),
+            }
+        }
+        Forecast {
+            key: SparseKey::from(&key),
+            known: known.as_ref().map(SparseMask::from),
+            confidence: Confidence::of_percent(25 * self.strength.min(STRENGTH_MAX)),
+            made: now,
+            valid_until: now + (self.delay * 4).max(WINDOW),
+            thread: Some(self.thread),
+            source: ForecastSource::Successor,
+        }
+    }
+}
+
+fn full_mask() -> FlowMask {
+    let mut mask = FlowMask::EMPTY;
+    mask.words_mut().fill(u64::MAX);
+    mask
+}
+
+fn all_but(field: FieldId, known: &mut FlowMask) {
+    known.remove_bits(field, field.info().slot.value_max());
+}
+
+impl RelationRule {
+    /// Returns the relation of two flows; `None` if they share no address.
+    fn between(base: &FlowEnds, follower: &FlowEnds) -> Option<Self> {
+        let endpoint = |address| match address {
+            address if address == base.destination => EndpointRule::BaseDestination,
+            address if address == base.source => EndpointRule::BaseSource,
+            address => EndpointRule::Constant(address),
+        };
+        let rule = Self {
+            protocol: follower.protocol,
+            source: endpoint(follower.source),
+            destination: endpoint(follower.destination),
+            source_port: PortRule::between(base, follower.source_port),
+            destination_port: PortRule::between(base, follower.destination_port),
+        };
+        let is_constant = |rule| matches!(rule, EndpointRule::Constant(_));
+        let is_related = base.bridge == follower.bridge
+            && base.is_ipv4 == follower.is_ipv4
+            && !(is_constant(rule.source) && is_constant(rule.destination));
+        is_related.then_some(rule)
+    }
+}
+
+impl EndpointRule {
+    const fn of(self, base: &FlowEnds) -> u128 {
+        match self {
+            Self::BaseSource => base.source,
+            Self::BaseDestination => base.destination,
+            Self::Constant(address) => address,
+        }
+    }
+}
+
+impl PortRule {
+    fn between(base: &FlowEnds, port: u128) -> Self {
+        match port.checked_sub(base.source_port) {
+            Some(step) if step <= PORT_STEP_MAX => Self::BaseSource(step),
+            _ if port == base.destination_port => Self::BaseDestination,
+            _ if port < EPHEMERAL_PORT_MIN => Self::Constant(port),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the port of a follower; `None` if it is unknown.
+    fn of(self, base: &FlowEnds) -> Option<u128> {
+        match self {
+            Self::BaseSource(step) => Some((base.source_port + step) & 0xffff),
+            Self::BaseDestination => Some(base.destination_port),
+            Self::Constant(port) => Some(port),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl FlowEnds {
+    /// Returns the ends of a flow of TCP, UDP or SCTP; `None` for another flow.
+    fn of(key: &FlowKey) -> Option<Self> {
+        let is_ipv4 = match key.eth_type() {
+            0x0800 => true,
+            0x86dd => false,
+            _ => return None,
+        };
+        let protocol = key.field(FieldId::IpProto);
+        if ![6, 17, 132].contains(&protocol) || key.field(FieldId::NwFrag) != 0 {
+            return None;
+        }
+        let [source, destination] = Self::address_fields(is_ipv4);
+        Some(Self {
+            bridge: key.bridge(),
+            is_ipv4,
+            protocol,
+            source: key.field(source),
+            destination: key.field(destination),
+            source_port: key.field(FieldId::UdpSrc),
+            destination_port: key.field(FieldId::UdpDst),
+        })
+    }
+
+    const fn address_fields(is_ipv4: bool) -> [FieldId; 2] {
+        if is_ipv4 {
+            [FieldId::Ipv4Src, FieldId::Ipv4Dst]
+        } else {
+            [FieldId::Ipv6Src, FieldId::Ipv6Dst]
+        }
+    }
+
+    const fn service(&self) -> FlowService {
+        FlowService {
+            bridge: self.bridge,
+            protocol: self.protocol,
+            address: self.destination,
+            port: self.destination_port,
+        }
+    }
+}
+
+impl Predictor for Successors {
+    fn source(&self) -> ForecastSource {
+        ForecastSource::Successor
+    }
+
+    fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
+        if let FlowEvent::Started(flow) = event {
+            self.start(flow, now);
+        }
+    }
+
+    fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        self.due.take(now, budget, forecasts);
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        self.due.next_due()
+    }
+
+    fn len(&self) -> usize {
+        self.services.len() + self.recent.len() + self.due.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity + RECENT_MAX + self.due.capacity()
+    }
+}

@@ -1,0 +1,287 @@
+//! Predictors on flows with known successors, and on random flows.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
+use shunt_foresight::{
+    FlowEvent, Forecast, ForecastSource, Foresight, Governor, GovernorConfig, GovernorState,
+    NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings, Successors,
+    reply_key,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Returns a UDP packet from `source` to `destination` (address and port each).
+fn udp(in_port: u32, source: (u32, u16), destination: (u32, u16)) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(1);
+    key.set_in_port(PortNo::new(in_port));
+    for (field, value) in [
+        (FieldId::EthSrc, 0x0200_0000_0001),
+        (FieldId::EthDst, 0x0200_0000_0002),
+        (FieldId::EthType, 0x0800),
+        (FieldId::NwTtl, 64),
+        (FieldId::IpProto, 17),
+        (FieldId::Ipv4Src, source.0.into()),
+        (FieldId::Ipv4Dst, destination.0.into()),
+        (FieldId::UdpSrc, source.1.into()),
+        (FieldId::UdpDst, destination.1.into()),
+    ] {
+        key.set_field(field, value);
+    }
+    key
+}
+
+fn started(key: FlowKey) -> NewFlow {
+    let mut egress = key.clone();
+    egress.set_in_port(PortNo::new(9));
+    NewFlow { key, egress: Some(egress), thread: 0 }
+}
+
+fn forecasts(predictor: &mut dyn Predictor, now: Duration) -> Vec<Forecast> {
+    let mut forecasts = Vec::new();
+    predictor.forecast(now, 1000, &mut forecasts);
+    forecasts
+}
+
+fn is_of(forecast: &Forecast, key: &FlowKey) -> bool {
+    FlowKey::from(&forecast.key) == *key
+}
+
+#[test]
+fn a_reply_turns_a_flow_around() {
+    let mut reply = Reply::default();
+    reply.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (2, 53)))), SECOND);
+    let forecasts = forecasts(&mut reply, SECOND);
+    let mut expected = udp(9, (2, 53), (1, 4000));
+    expected.set_field(FieldId::EthSrc, 0x0200_0000_0002);
+    expected.set_field(FieldId::EthDst, 0x0200_0000_0001);
+    assert_eq!(forecasts.len(), 1);
+    assert!(is_of(&forecasts[0], &expected));
+}
+
+#[test]
+fn packets_without_a_reply_have_no_forecast() {
+    let base = udp(1, (1, 4000), (2, 53));
+    let with = |field, value| {
+        let mut key = base.clone();
+        key.set_field(field, value);
+        reply_key(&key)
+    };
+    assert!(reply_key(&base).is_some());
+    assert!(with(FieldId::EthDst, 0xffff_ffff_ffff).is_none());
+    assert!(with(FieldId::NwFrag, 1).is_none());
+    assert!(with(FieldId::EthType, 0x88cc).is_none());
+    assert!(with(FieldId::IpProto, 47).is_none());
+}
+
+#[test]
+fn siblings_differ_in_one_value() {
+    let mut siblings = Siblings::default();
+    let set = SiblingSet { field: FieldId::Ipv4Dst, values: vec![2, 3, 4] };
+    siblings.observe(&FlowEvent::RulesChanged(&[set]), SECOND);
+    siblings.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (3, 80)))), SECOND);
+    let expected = [udp(1, (1, 4000), (2, 80)), udp(1, (1, 4000), (4, 80))];
+    let forecasts = forecasts(&mut siblings, SECOND);
+    assert_eq!(forecasts.len(), 2);
+    assert!(forecasts.iter().zip(&expected).all(|(own, key)| is_of(own, key)));
+}
+
+/// A client opens a flow to a front end, which then opens a flow to a database.
+#[test]
+fn a_successor_is_learned_for_other_clients() {
+    let mut successor = Successors::new(64);
+    let (front, database) = ((100, 80), (200, 5432));
+    let mut found = 0;
+    for client in 1..=20_u16 {
+        let now = SECOND * u32::from(client) * 10;
+        let base = started(udp(1, (client.into(), 40_000 + 50 * client), front));
+        successor.observe(&FlowEvent::Started(&base), now);
+        let forecasts = forecasts(&mut successor, now);
+        let call = udp(2, (100, 40_001 + 50 * client), database);
+        found += usize::from(forecasts.iter().any(|own| is_of(own, &call)));
+        successor.observe(&FlowEvent::Started(&started(call)), now + Duration::from_millis(5));
+    }
+    assert!(found >= 17, "{found} of 20 calls were forecast");
+}
+
+#[test]
+fn a_successor_without_followers_is_forgotten() {
+    let mut successor = Successors::new(64);
+    for round in 1..=20_u16 {
+        let now = SECOND * u32::from(round) * 10;
+        let base = started(udp(1, (round.into(), 40_000), (100, 80)));
+        successor.observe(&FlowEvent::Started(&base), now);
+        let made = forecasts(&mut successor, now).len();
+        if round > 14 {
+            assert_eq!(made, 0, "round {round}");
+        }
+        if round <= 10 {
+            let call = started(udp(2, (100, 40_001), (200, 5432)));
+            successor.observe(&FlowEvent::Started(&call), now + Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_periodic_flow_is_forecast_before_it_returns() {
+    let mut periodic = Periodic::new(64, 1);
+    let key = udp(1, (1, 4000), (2, 53));
+    for round in 1..=4 {
+        periodic.observe(&FlowEvent::Started(&started(key.clone())), SECOND * round);
+    }
+    assert!(forecasts(&mut periodic, SECOND * 4).is_empty());
+    let due = periodic.next_due().unwrap();
+    assert!(due > SECOND * 4 && due < SECOND * 5, "{due:?}");
+    let made = forecasts(&mut periodic, due);
+    assert_eq!(made.len(), 1);
+    assert!(is_of(&made[0], &key) && made[0].is_valid(SECOND * 5));
+}
+
+#[test]
+fn an_oracle_forecasts_its_share() {
+    let flows: Vec<(Duration, SparseKey)> = (0..1000_u16)
+        .map(|at| (SECOND * u32::from(at), SparseKey::from(&udp(1, (1, at), (2, 53)))))
+        .collect();
+    for percent in [0, 25, 100] {
+        let mut oracle = Oracle::new(flows.clone(), percent, SECOND, SECOND, 1);
+        let mut made = 0;
+        for at in 0..1000 {
+            for forecast in forecasts(&mut oracle, SECOND * at) {
+                assert!(forecast.is_valid(SECOND * at));
+                made += 1;
+            }
+        }
+        let expected = 10 * i32::from(percent);
+        assert!((expected - made).abs() <= 40, "{made} of 1000 at {percent} %");
+    }
+}
+
+#[test]
+fn a_predictor_that_does_not_pay_is_paused_and_tried_again() {
+    let config = GovernorConfig::default();
+    let mut governor = Governor::new(config);
+    let mut counts = OutcomeCounts { wrong: 40, hits: 24, ..OutcomeCounts::default() };
+    governor.update(&counts, SECOND);
+    let until = SECOND + config.pause;
+    assert_eq!(governor.state(), GovernorState::Paused { until });
+    assert_eq!(governor.allowance(100), 0);
+    governor.update(&counts, until);
+    assert_eq!(governor.allowance(100), 64);
+    governor.spend(60);
+    assert_eq!(governor.allowance(100), 4);
+    counts.hits += 32;
+    governor.update(&counts, until + SECOND);
+    assert_eq!((governor.state(), governor.pauses()), (GovernorState::On, 1));
+    assert_eq!(governor.allowance(100), 100);
+}
+
+#[test]
+fn a_failed_trial_doubles_the_pause() {
+    let config = GovernorConfig::default();
+    let mut governor = Governor::new(config);
+    let mut counts = OutcomeCounts { wrong: 64, ..OutcomeCounts::default() };
+    governor.update(&counts, SECOND);
+    let trial = SECOND + config.pause;
+    governor.update(&counts, trial);
+    counts.wrong += 32;
+    governor.update(&counts, trial + SECOND);
+    let until = trial + SECOND + config.pause * 2;
+    assert_eq!(governor.state(), GovernorState::Paused { until });
+}
+
+#[test]
+fn a_predictor_that_pays_stays_on() {
+    let mut governor = Governor::new(GovernorConfig::default());
+    for round in 1..100 {
+        let counts = OutcomeCounts { hits: 60 * round, wrong: 40 * round, ..Default::default() };
+        governor.update(&counts, SECOND);
+        assert_eq!(governor.state(), GovernorState::On);
+    }
+}
+
+/// Nothing predicts random flows: after a few forecasts every predictor is off.
+#[test]
+fn unstructured_traffic_pauses_every_predictor() {
+    let mut foresight = Foresight::new(GovernorConfig::default());
+    foresight.add(Box::new(Reply::default()));
+    let mut counts = OutcomeCounts::default();
+    let mut made = Vec::new();
+    for at in 0..1000_u16 {
+        let now = Duration::from_millis(10) * u32::from(at);
+        let flow = started(udp(1, (u32::from(at) * 77, at), (u32::from(at) * 31, 53)));
+        foresight.observe(&FlowEvent::Started(&flow), now);
+        foresight.forecast(now, 16, &mut made);
+        // Entries expire unused two seconds later.
+        counts.installed = made.len() as u64;
+        let is_old = |own: &&Forecast| own.made + SECOND * 2 <= now;
+        counts.wrong = made.iter().filter(is_old).count() as u64;
+        foresight.update(ForecastSource::Reply, &counts, now);
+    }
+    let status = foresight.status().next().unwrap();
+    assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");
+    assert!(status.forecasts < 300, "{}", status.forecasts);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start(u8, u8, u8, u8),
+    Sets(Vec<u8>),
+    Take(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => any::<(u8, u8, u8, u8)>().prop_map(|(a, b, c, d)| Step::Start(a, b, c, d)),
+        1 => prop::collection::vec(any::<u8>(), 0..20).prop_map(Step::Sets),
+        3 => any::<u8>().prop_map(Step::Take),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Memory and budgets are bounded, and forecasts are keys of packets that can arrive.
+    #[test]
+    fn predictors_obey_their_bounds(
+        steps in prop::collection::vec((step(), 0..400_u64), 1..400),
+    ) {
+        let predictors: [Box<dyn Predictor>; 4] = [
+            Box::new(Reply::default()),
+            Box::new(Siblings::default()),
+            Box::new(Successors::new(8)),
+            Box::new(Periodic::new(8, 1)),
+        ];
+        for mut predictor in predictors {
+            let mut now = Duration::ZERO;
+            for (step, pause) in &steps {
+                now += Duration::from_millis(*pause);
+                match step {
+                    Step::Start(source, destination, from, to) => {
+                        let ends = ((*source).into(), 30_000 + 20 * u16::from(*from));
+                        let key = udp(1, ends, ((*destination % 8).into(), u16::from(*to % 8)));
+                        predictor.observe(&FlowEvent::Started(&started(key)), now);
+                    }
+                    Step::Sets(values) => {
+                        let values = values.iter().map(|value| (*value).into()).collect();
+                        let set = SiblingSet { field: FieldId::Ipv4Dst, values };
+                        predictor.observe(&FlowEvent::RulesChanged(&[set]), now);
+                    }
+                    Step::Take(budget) => {
+                        let mut made = Vec::new();
+                        predictor.forecast(now, (*budget).into(), &mut made);
+                        prop_assert!(made.len() <= usize::from(*budget));
+                        for forecast in made {
+                            prop_assert!(forecast.is_valid(now) && forecast.made <= now);
+                            prop_assert_eq!(forecast.source, predictor.source());
+                            let key = FlowKey::from(&forecast.key);
+                            prop_assert!(key.words()[..63].iter().all(|word| *word == 0));
+                        }
+                    }
+                }
+                prop_assert!(predictor.len() <= predictor.capacity());
+            }
+        }
+    }
+}
