@@ -152,6 +152,6 @@ pub struct DumpedEntry {
     pub used: Time,
     /// The position in a chain of stages, if this is an LTM entry.
     pub link: Option<CoverageLink>,
-    /// The origin of the forecast that the entry was made for; `None`: a packet caused it.
+    /// The origin of the forecast of the entry; `None`: a packet caused it.
     pub forecast: Option<ForecastSource>,
 }

@@ -26,7 +26,7 @@ pub struct NewFlow {
     pub thread: u16,
 }
 
-/// Values of one field that stand in one place of the rules: the back ends of a service.
+/// Alternative values of one field: the back ends of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiblingSet {
     /// The field.

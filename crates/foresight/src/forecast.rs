@@ -91,6 +91,14 @@ impl ForecastSource {
     /// Number of origins.
     pub const COUNT: usize = 7;
 
+    /// Returns whether the origin is a predictor, and no announcement.
+    ///
+    /// An announced flow stays predicted for as long as the announcement says.
+    #[must_use]
+    pub const fn is_predictor(self) -> bool {
+        !matches!(self, Self::Preload | Self::Announced)
+    }
+
     /// Returns the name, as in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -84,7 +84,7 @@ impl Foresight {
         self.first = (self.first + 1) % count.max(1);
     }
 
-    /// Passes the outcomes of the forecasts of one predictor, since the start, to its governor.
+    /// Passes the outcomes of one predictor, since the start, to its governor.
     pub fn update(&mut self, source: ForecastSource, counts: &OutcomeCounts, now: Duration) {
         for own in &mut self.predictors {
             if own.predictor.source() == source {
@@ -93,7 +93,7 @@ impl Foresight {
         }
     }
 
-    /// Returns the time at which the next forecast is due; `None`: not before the next event.
+    /// Returns the time of the next forecast; `None`: not before the next event.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let on = self.predictors.iter().filter(|own| own.governor.allowance(1) > 0);

@@ -72,5 +72,5 @@ pub use predictors::{
     periodic::Periodic,
     reply::{Reply, reply_key},
     siblings::Siblings,
-    successor::Successors,
+    successor::SuccessorTable,
 };

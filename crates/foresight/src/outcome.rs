@@ -119,7 +119,7 @@ impl OutcomeCounts {
         share(self.hits, self.hits + upcalls)
     }
 
-    /// Returns the mean time from the installation to the first hit; `None` without hits.
+    /// Returns the mean time from installation to first hit; `None` without hits.
     #[must_use]
     pub fn mean_lead(&self) -> Option<Duration> {
         let hits = u32::try_from(self.hits).unwrap_or(u32::MAX);

@@ -21,7 +21,7 @@ pub trait Predictor: fmt::Debug + Send {
     /// Adds at most `budget` forecasts that are due at `now`.
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>);
 
-    /// Returns the time at which the next forecast is due; `None`: not before the next event.
+    /// Returns the time of the next forecast; `None`: not before the next event.
     fn next_due(&self) -> Option<Duration>;
 
     /// Returns the number of items in memory.

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
 use shunt_foresight::{
     FlowEvent, Forecast, ForecastSource, Foresight, Governor, GovernorConfig, GovernorState,
-    NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings, Successors,
-    reply_key,
+    NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings,
+    SuccessorTable, reply_key,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ fn siblings_differ_in_one_value() {
 /// A client opens a flow to a front end, which then opens a flow to a database.
 #[test]
 fn a_successor_is_learned_for_other_clients() {
-    let mut successor = Successors::new(64);
+    let mut successor = SuccessorTable::new(64);
     let (front, database) = ((100, 80), (200, 5432));
     let mut found = 0;
     for client in 1..=20_u16 {
@@ -108,7 +108,7 @@ fn a_successor_is_learned_for_other_clients() {
 
 #[test]
 fn a_successor_without_followers_is_forgotten() {
-    let mut successor = Successors::new(64);
+    let mut successor = SuccessorTable::new(64);
     for round in 1..=20_u16 {
         let now = SECOND * u32::from(round) * 10;
         let base = started(udp(1, (round.into(), 40_000), (100, 80)));
@@ -242,7 +242,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Memory and budgets are bounded, and forecasts are keys of packets that can arrive.
+    /// Memory and budgets are bounded, and forecasts have no hidden state.
     #[test]
     fn predictors_obey_their_bounds(
         steps in prop::collection::vec((step(), 0..400_u64), 1..400),
@@ -250,7 +250,7 @@ proptest! {
         let predictors: [Box<dyn Predictor>; 4] = [
             Box::new(Reply::default()),
             Box::new(Siblings::default()),
-            Box::new(Successors::new(8)),
+            Box::new(SuccessorTable::new(8)),
             Box::new(Periodic::new(8, 1)),
         ];
         for mut predictor in predictors {

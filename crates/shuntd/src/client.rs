@@ -14,9 +14,12 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use serde_json::Value;
 
 use crate::{
-    open_vswitch, render, render_caches,
+    open_vswitch,
+    preload::{PreloadRequest, preload},
+    render, render_caches,
     render_drops::drops,
     render_evict,
+    render_forecast::forecast,
     render_top::{self, TopSnapshot},
     rpc::{CallError, RpcClient},
     run_dir, setting,
@@ -233,6 +236,33 @@ enum Command {
         #[arg(long)]
         metrics: bool,
     },
+    /// Show forecasts of flows by predictor, with their outcomes.
+    Forecast {
+        /// Print JSON.
+        #[arg(long, conflicts_with = "metrics")]
+        json: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Make cache entries for flows before their first packets arrive.
+    ///
+    /// `preload br0 flows.txt`, `preload br0 capture.pcap --in-port p1`.
+    ///
+    /// A flow has a line in the syntax of `trace`, with in_port. Packet threads translate the flows
+    /// while no packet waits. `forecast` shows the outcomes.
+    Preload {
+        /// Name of the bridge.
+        bridge: String,
+        /// Text file with one flow in each line, or classic pcap file.
+        file: PathBuf,
+        /// Ingress port of the packets of a capture.
+        #[arg(long, value_name = "PORT")]
+        in_port: Option<String>,
+        /// Remove entries that no packet has hit after this time.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        seconds: u64,
+    },
     /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {
         /// Set the time between two updates, in seconds.
@@ -382,6 +412,11 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => shown(client, "shunt/drops", &[], *json, drops),
+        Command::Forecast { json, metrics } => forecasts(client, *json, *metrics),
+        Command::Preload { bridge, file, in_port, seconds } => {
+            let in_port = in_port.as_deref();
+            preloaded(client, PreloadRequest { bridge, file, in_port, seconds: *seconds })
+        }
         Command::Top { interval, count } => top(client, *interval, *count),
         Command::Capture { source, file, count } => {
             capture(client, source, file.as_deref(), *count)
@@ -391,6 +426,19 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             connected.wait_for_end(EXIT_MAX)
         }
     }
+}
+
+fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), CallError> {
+    if metrics {
+        return printed(client, "shunt/metrics", &["forecast"]);
+    }
+    shown(client, "shunt/forecast", &[], json, forecast)
+}
+
+fn preloaded(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
+    let count = preload(client, request)?;
+    print(&format!("{}\n", render::counted(count, "flow")));
+    Ok(())
 }
 
 /// Connects to the daemon of a run directory.

@@ -20,6 +20,7 @@ pub(crate) struct ConfigFile {
     threads: shunt_switch::config::ThreadOptions,
     caches: shunt_switch::config::CacheOptions,
     eviction: shunt_switch::config::EvictionOptions,
+    foresight: shunt_switch::config::ForesightOptions,
     packets: shunt_switch::config::PacketOptions,
     bridge: Vec<shunt_switch::config::BridgeOptions>,
 }
@@ -31,6 +32,7 @@ impl ConfigFile {
             threads: self.threads.clone(),
             caches: self.caches.clone(),
             eviction: self.eviction,
+            foresight: self.foresight.clone(),
             packets: self.packets.clone(),
             bridges: self.bridge.clone(),
         }

@@ -1,11 +1,11 @@
 //! The methods of the control socket: some of `ovs-vswitchd`, and our own.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
 use shunt_flow::text::nearest_of;
-use shunt_switch::{Config, Switch, SwitchError, with_causes};
+use shunt_switch::{Announcer, Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -41,6 +41,9 @@ const fn method(name: &'static str, usage: &'static str, least: usize, most: usi
 /// Maximum number of words for a port or bridge.
 const WORDS_MAX: usize = 16;
 
+/// Maximum number of words of a call that announces flows.
+const FLOWS_MAX: usize = 4096;
+
 /// Maximum number of settings in one call: more than exist.
 const SETTINGS_MAX: usize = 64;
 
@@ -51,6 +54,7 @@ const METHODS: &[RpcMethod] = &[
     method("list-commands", "", 0, 0),
     method("ofproto/trace", "bridge flow [packet]", 2, 3),
     method("revalidator/wait", "", 0, 0),
+    method("shunt/announce", "bridge seconds flow [flow..]", 3, FLOWS_MAX),
     method("shunt/add-bridge", "name [key=value..]", 1, WORDS_MAX),
     method("shunt/add-port", "bridge name [key=value..]", 2, WORDS_MAX),
     method("shunt/caches", "[rule-space]", 0, 1),
@@ -62,7 +66,9 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/drops", "", 0, 0),
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
-    method("shunt/metrics", "caches|drops|evict", 1, 1),
+    method("shunt/forecast", "", 0, 0),
+    method("shunt/metrics", "caches|drops|evict|forecast", 1, 1),
+    method("shunt/preload", "bridge seconds flow [flow..]", 3, FLOWS_MAX),
     method("shunt/reload", "", 0, 0),
     method("shunt/restore", "file", 1, 1),
     method("shunt/save", "", 0, 0),
@@ -112,6 +118,13 @@ impl DaemonMethods {
             ("shunt/trace", [bridge, flow @ ..]) => {
                 let trace = self.switch.trace(bridge, &flow.join(" "));
                 json(&trace.map_err(|error| error.to_string())?)
+            }
+            ("shunt/forecast", _) => json(&self.switch.forecasts()),
+            ("shunt/preload", [bridge, seconds, flows @ ..]) => {
+                announce(&self.switch, bridge, seconds, flows, Announcer::Operator)
+            }
+            ("shunt/announce", [bridge, seconds, flows @ ..]) => {
+                announce(&self.switch, bridge, seconds, flows, Announcer::Orchestrator)
             }
             ("vlog/set", [filter]) => trace_log::set(filter).map(|()| String::new()),
             _ => self.run_own(method, parameters).await,
@@ -190,11 +203,14 @@ impl DaemonMethods {
         match part {
             "caches" => Ok(metrics::caches(&self.switch.caches_with_rule_space().await)),
             "drops" => Ok(metrics::drops(&self.switch.drops())),
+            "forecast" => Ok(metrics::forecast(&self.switch.forecasts())),
             "evict" => {
                 let status = self.switch.evictions().await;
                 status.map(|status| metrics::evict(&status)).map_err(|error| with_causes(&error))
             }
-            _ => Err(unknown("part of the metrics", part, &["caches", "drops", "evict"])),
+            _ => {
+                Err(unknown("part of the metrics", part, &["caches", "drops", "evict", "forecast"]))
+            }
         }
     }
 
@@ -259,8 +275,10 @@ const CHANGES: &[&str] = &[
     "fdb/flush",
     "shunt/add-bridge",
     "shunt/add-port",
+    "shunt/announce",
     "shunt/del-bridge",
     "shunt/del-port",
+    "shunt/preload",
     "shunt/reload",
     "shunt/restore",
     "shunt/set",
@@ -310,6 +328,21 @@ fn with_entries(error: &SwitchError) -> String {
         _ => "",
     };
     with_causes(error) + hint
+}
+
+/// Announces flows for a number of seconds; returns their number.
+fn announce(
+    switch: &Switch,
+    bridge: &str,
+    seconds: &str,
+    flows: &[String],
+    announcer: Announcer,
+) -> Result<String, String> {
+    let valid = seconds.parse().map(Duration::from_secs);
+    let valid = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let count = switch.announce(bridge, &flows, valid, announcer);
+    count.map(|count| count.to_string()).map_err(|error| error.to_string())
 }
 
 fn json(value: &impl Serialize) -> Result<String, String> {

@@ -5,13 +5,14 @@
 
 mod drops;
 mod families;
+mod forecast;
 mod text;
 
 use shunt_switch::{
     CacheStatus, EvictionStatus, GigaflowStatus, NicStatus, NotPartitioned, StageFill, StageStatus,
 };
 
-pub(crate) use self::drops::drops;
+pub(crate) use self::{drops::drops, forecast::forecast};
 use self::{
     families::{
         CACHES, CHAIN, EVICT, NIC, NIC_OPERATIONS, NIC_RULE_SPACE, NIC_STAGE, NIC_TRAFFIC,

@@ -210,6 +210,9 @@ pub(crate) fn why(why: &Value) -> String {
         let _ = writeln!(text, "  dropped    {reason}");
     }
     let _ = writeln!(text, "  installed  under version {version}");
+    if let Some(source) = why["forecast"].as_str() {
+        let _ = writeln!(text, "  forecast   by {source}, before a packet of the flow arrived");
+    }
     text += &decisions(why);
     text += "It is valid while these lookups return the same result:\n";
     list(&why["visits"]).iter().for_each(|own| text += &visit(own));

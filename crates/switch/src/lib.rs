@@ -67,9 +67,10 @@ pub use status::{
     caches::{CacheStatus, DropStatus, PortDropStatus, PuntedTotals},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
+    forecasts::{ForecastSourceStatus, ForecastStatus},
     thread::{ThreadState, ThreadStatus},
 };
-pub use switch::Switch;
+pub use switch::{Announcer, Switch};
 pub use threads::data_plane::EngineMaker;
 pub use trace::{
     error::TraceError,

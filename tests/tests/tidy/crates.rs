@@ -41,6 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "shunt-flow",
             "shunt-classifier",
+            "shunt-foresight",
             "shunt-pipeline",
             "shunt-gigaflow",
             "shunt-kairo",
@@ -53,6 +54,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "shuntd",
         &[
+            "shunt-pcap",
             "shunt-flow",
             "shunt-pipeline",
             "shunt-p4runtime",

@@ -306,7 +306,7 @@ impl Caches {
         }
     }
 
-    /// Returns whether a forecast may become an entry without displacing entries with traffic.
+    /// Returns whether a forecast would displace no entry with traffic.
     pub(crate) fn has_room_for_forecast(&self) -> bool {
         let entries = self.owner.entries();
         let limit = self.index.capacity().entries_max.unwrap_or(self.config.entries_max);

@@ -15,7 +15,7 @@ pub struct ForecastCounters {
     pub observed: Counter,
     /// New flows that did not fit the ring to the predictors.
     pub observations_dropped: Counter,
-    /// Forecasts whose entries are speculative.
+    /// Forecasts with speculative entries.
     pub speculative: Counter,
 }
 

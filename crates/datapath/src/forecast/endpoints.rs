@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_flow::{PortNo, SparseKey};
-use shunt_foresight::Forecast;
+use shunt_foresight::{Forecast, ForecastSource};
 use shunt_pipeline::{BridgeId, DatapathAction, InstallNo};
 
 use super::{ForecastCounters, Speculation};
@@ -24,11 +24,18 @@ pub struct ForecastConfig {
     pub idle: Duration,
     /// Maximum number of forecasts with speculative entries.
     pub speculative_max: usize,
+    /// Set if new flows are passed to the predictors.
+    pub observes: bool,
 }
 
 impl Default for ForecastConfig {
     fn default() -> Self {
-        Self { per_iteration: 8, idle: Duration::from_secs(5), speculative_max: 16_384 }
+        Self {
+            per_iteration: 8,
+            idle: Duration::from_secs(5),
+            speculative_max: 16_384,
+            observes: true,
+        }
     }
 }
 
@@ -121,6 +128,9 @@ impl ThreadForecasts {
 
     /// Passes a new flow to the predictors, or counts it if the ring is full.
     pub(crate) fn observe(&mut self, observation: impl FnOnce() -> FlowObservation) {
+        if !self.config.observes {
+            return;
+        }
         if self.observations.is_full() {
             self.counters.observations_dropped.add(1);
             return;
@@ -138,6 +148,17 @@ impl ThreadForecasts {
 }
 
 impl ForecastSender {
+    /// Returns whether the ring has room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.forecasts.is_full()
+    }
+
+    /// Counts a forecast that was not sent, since too many wait.
+    pub fn refuse(&self, source: ForecastSource) {
+        self.counters.of(source).queue_full.add(1);
+    }
+
     /// Sends a forecast, and returns whether it fitted the ring.
     ///
     /// One that does not fit is counted as refused. Call [`Self::wake`] afterwards.
@@ -145,7 +166,7 @@ impl ForecastSender {
         let source = forecast.source;
         let is_sent = self.forecasts.push(forecast).is_ok();
         if !is_sent {
-            self.counters.of(source).queue_full.add(1);
+            self.refuse(source);
         }
         is_sent
     }

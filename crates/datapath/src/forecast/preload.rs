@@ -27,7 +27,9 @@ pub(crate) enum Preload {
 /// The result of the translation of a forecast in the caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Preloaded {
-    /// A live entry covers the flow. It is `is_new` if it was installed after a given install.
+    /// A live entry covers the flow.
+    ///
+    /// It is new if it was installed after the forecast was received.
     Covered { is_new: bool },
     /// The flow has no new entries.
     Refused { reason: ForecastRefusal, translations: u64 },

@@ -15,7 +15,7 @@ use crate::{
     evict::owner::Owner,
 };
 
-/// The speculative entries of a packet thread, and the origins of all of its entries.
+/// The speculative entries of a packet thread, and the origins of entries.
 #[derive(Debug, Default)]
 pub(crate) struct Speculation {
     flows: VecDeque<SpeculativeFlow>,

@@ -30,8 +30,9 @@ impl PacketThread {
         }
     }
 
-    /// Settles installed forecasts, and translates new ones. Returns whether there was work.
+    /// Settles installed forecasts, and translates new ones.
     ///
+    /// Returns whether there was work.
     /// `is_pressed` is set if packets wait, or may wait.
     pub(super) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
         let Some(mut own) = self.forecasts.take() else { return false };
@@ -55,8 +56,8 @@ impl PacketThread {
     fn preload(&mut self, own: &mut ThreadForecasts, forecast: Forecast, last: InstallNo) {
         let counters = Arc::clone(&own.counters);
         let counters = counters.of(forecast.source);
-        let now = Time::ZERO.after(forecast.valid_until);
-        if now < self.now {
+        let end = Time::ZERO.after(forecast.valid_until);
+        if end < self.now {
             return counters.refuse(ForecastRefusal::Expired);
         }
         let key = FlowKey::from(&forecast.key);
@@ -66,9 +67,7 @@ impl PacketThread {
         if !self.rx_ports.is_ingress(key.bridge(), key.in_port()) {
             return counters.refuse(ForecastRefusal::NoSuchPort);
         }
-        if own.speculation.len() >= own.config.speculative_max
-            || !self.caches.has_room_for_forecast()
-        {
+        if own.speculation.len() >= own.config.speculative_max {
             self.evict_speculative(own, 1);
         }
         let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
@@ -91,13 +90,13 @@ impl PacketThread {
                 counters.installed.add(1);
                 counters.translations.add(translations);
                 let idle = self.now.after(own.config.idle);
-                let Forecast { key: flow, source, valid_until, .. } = forecast;
+                let Forecast { key: flow, source, .. } = forecast;
                 own.speculation.add(SpeculativeFlow {
                     entries,
                     source,
                     key: flow,
                     installed: self.now,
-                    expires: idle.min(Time::ZERO.after(valid_until)),
+                    expires: if source.is_predictor() { idle.min(end) } else { end },
                 });
                 if let Some(candidates) = &mut self.candidates {
                     candidates.offer(&key, self.now);
@@ -137,7 +136,9 @@ impl PacketThread {
         }
     }
 
-    /// Evicts speculative entries if entries with traffic would expire sooner because of them.
+    /// Evicts speculative entries while the cache is crowded.
+    ///
+    /// Entries with traffic would expire sooner because of them.
     pub(super) fn make_room_if_crowded(&mut self) {
         if self.forecasts.is_some() && self.caches.is_crowded() {
             self.make_room();

@@ -178,6 +178,7 @@ impl Lab {
             per_iteration: draw(runner, 1..20_usize),
             idle: Duration::from_secs(draw(runner, 1..20_u64)),
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
+            observes: true,
         };
         lab.forecasts = lab.switch.attach_forecasts(forecasts);
         lab.add_ports();
@@ -276,9 +277,9 @@ impl Lab {
         }
     }
 
-    /// Sends a forecast of a packet to a thread: of a given one, or of one that differs in a field.
+    /// Sends a forecast of a packet to a thread.
     ///
-    /// The port may not exist, and the time may be over.
+    /// The packet is the given one, or differs in a field. The port may not exist, and the time may be over.
     fn send_forecast(&mut self, runner: &mut TestRunner, thread: usize, key: &FlowKey) {
         let mut flow = key_of(&frame_of(key));
         flow.set_bridge(key.bridge());

@@ -10,7 +10,7 @@ use crate::{
     predictor::Predictor,
 };
 
-/// Forecasts a chosen share of the flows of a trace, each some time before it arrives.
+/// Forecasts a chosen share of the flows of a trace.
 ///
 /// It gives the upper bound that other predictors are compared with.
 #[derive(Debug)]
@@ -23,8 +23,9 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Creates an oracle that forecasts `percent` of the flows, `lead` before they arrive.
+    /// Creates an oracle that forecasts `percent` of the flows.
     ///
+    /// Each forecast is `lead` before its flow arrives.
     /// A forecast is valid until `validity` after the arrival.
     #[must_use]
     pub fn new(

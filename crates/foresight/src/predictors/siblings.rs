@@ -11,9 +11,9 @@ use crate::{
     predictor::Predictor,
 };
 
-/// Forecasts flows that differ from a new flow in one field only, which has a sibling value.
+/// Forecasts flows that differ from a new flow in one field only.
 ///
-/// The values come from the rules: a client that opens a flow to one back end of a service will open
+/// The field has a sibling value. The values come from the rules: a client that opens a flow to one back end of a service will open
 /// flows to the others.
 #[derive(Debug)]
 pub struct Siblings {

@@ -26,7 +26,7 @@ use crate::{
 
 /// Forecasts the flows that followed earlier flows to the same service.
 #[derive(Debug)]
-pub struct Successors {
+pub struct SuccessorTable {
     services: BTreeMap<FlowService, Followers>,
     /// The last flows, which a new flow may follow.
     recent: VecDeque<(Duration, FlowEnds)>,
@@ -117,7 +117,7 @@ const RELATIONS_MAX: usize = 4;
 /// Number of forecasts that may wait to be taken.
 const DUE_MAX: usize = 1024;
 
-/// Bounds of the strength of a relation, and the strength from which on it forecasts.
+/// Maximum strength of a relation, and the strength from which on it forecasts.
 const STRENGTH_MAX: u8 = 3;
 const STRENGTH_MIN: u8 = 2;
 
@@ -130,7 +130,7 @@ const EPHEMERAL_PORT_MIN: u128 = 32_768;
 /// Number of services compared when one must go.
 const CANDIDATES_MAX: usize = 8;
 
-impl Successors {
+impl SuccessorTable {
     /// Creates a predictor that remembers up to `capacity` services.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -368,7 +368,7 @@ impl FlowEnds {
     }
 }
 
-impl Predictor for Successors {
+impl Predictor for SuccessorTable {
     fn source(&self) -> ForecastSource {
         ForecastSource::Successor
     }

@@ -12,7 +12,7 @@ const PAGE: &str =
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys, and place in its values.
-const SECTIONS: [(&str, &str, &str); 9] = [
+const SECTIONS: [(&str, &str, &str); 10] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
     ("[logging]", "", "/logging"),
@@ -20,6 +20,7 @@ const SECTIONS: [(&str, &str, &str); 9] = [
     ("[caches]", "[caches]", "/caches"),
     ("[packets]", "[packets]", "/packets"),
     ("[eviction]", "[eviction]", "/eviction"),
+    ("[foresight]", "[foresight]", "/foresight"),
     ("[caches.gigaflow]", "[caches.gigaflow]", "/caches/gigaflow"),
     ("[caches.gigaflow.offload]", "[caches.gigaflow.offload]", "/caches/gigaflow/offload"),
 ];

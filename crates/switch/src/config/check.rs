@@ -174,9 +174,21 @@ impl Config {
             let problem = SwitchError::EngineNotBuilt(engine.name());
             return Err(ConfigError::at("eviction.engine", problem));
         }
+        self.check_foresight()?;
         let limit = self.packets.vlan_limit;
         range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
         chain.offload.check()
+    }
+
+    fn check_foresight(&self) -> Result<(), ConfigError> {
+        let own = &self.foresight;
+        let range = ConfigError::check_range;
+        let (forecasts, setting) =
+            (own.forecasts_per_iteration, "foresight.forecasts_per_iteration");
+        range(setting, forecasts.to_string(), forecasts > 0, "at least 1")?;
+        range("foresight.idle_ms", own.idle_ms.to_string(), own.idle_ms > 0, "at least 1")?;
+        let entries_ok = (1..=MEGAFLOW_ENTRIES_MAX).contains(&own.entries);
+        range("foresight.entries", own.entries.to_string(), entries_ok, "from 1 to 16777216")
     }
 
     /// Checks that the bridge of the NIC exists, or may be added later.

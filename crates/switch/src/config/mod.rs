@@ -8,6 +8,7 @@ mod caches;
 mod check;
 mod endpoints;
 mod error;
+mod foresight;
 pub(crate) mod setting;
 mod switch;
 
@@ -17,6 +18,7 @@ pub use caches::{
     StalePolicy,
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
+pub use foresight::{ForesightOptions, PredictorName};
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };

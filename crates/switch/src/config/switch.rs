@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::ThreadConfig;
 use shunt_flow::extract::VlanLimit;
 
-use crate::config::{BridgeOptions, CacheOptions};
+use crate::config::{BridgeOptions, CacheOptions, ForesightOptions};
 
 /// The configuration of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -16,6 +16,8 @@ pub struct Config {
     pub caches: CacheOptions,
     /// Options of cache evictions.
     pub eviction: EvictionOptions,
+    /// Options of forecasts.
+    pub foresight: ForesightOptions,
     /// Options of packet parsing.
     pub packets: PacketOptions,
     /// Bridges, each with its ports and controllers.

@@ -4,4 +4,5 @@ pub(crate) mod bridge;
 pub(crate) mod caches;
 pub(crate) mod chain;
 pub(crate) mod evictions;
+pub(crate) mod forecasts;
 pub(crate) mod thread;

@@ -34,6 +34,7 @@ use crate::{
     status::thread::{ThreadState, ThreadStatus},
     threads::{
         clock::DaemonClock,
+        foresight::{ForesightRings, ForesightWorker},
         learner,
         listener::PacketInListener,
         publisher::{FULL_QUEUE_PAUSE, Publisher},
@@ -53,6 +54,7 @@ pub(crate) struct DataPlane {
     counters: Vec<Arc<ThreadCounters>>,
     listener: PacketInListener,
     learner: WorkerThread,
+    foresight: ForesightWorker,
     handle: Arc<CoordinatorHandle>,
     adopted: Arc<watch::Sender<Version>>,
     running: Arc<Mutex<DataPlaneThreads>>,
@@ -93,6 +95,7 @@ const EVICTION: &str = "eviction thread";
 const LEARNER: &str = "learner thread";
 const LISTENER: &str = "listener thread";
 const OFFLOAD: &str = "offload thread";
+const FORESIGHT: &str = "foresight thread";
 
 /// A running data plane, and its packet-ins.
 pub(crate) struct StartedDataPlane {
@@ -120,9 +123,11 @@ impl DataPlane {
             learner: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut endpoints, mut packet) = (Vec::new(), Vec::new(), Vec::new());
+        let mut forecasts = ForesightRings::new().map_err(system)?;
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
-            let (thread, control, coordinator) = ends.map_err(system)?;
+            let (thread, mut control, coordinator) = ends.map_err(system)?;
+            forecasts.connect(&config.foresight, &mut control);
             let own_seed = seed.wrapping_add(u64::from(index));
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
@@ -149,6 +154,7 @@ impl DataPlane {
         let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
+        let foresight = forecasts.start(&config.foresight, clock, seed).map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));
         let (listener, packet_ins) = listener.map_err(system)?;
@@ -161,6 +167,7 @@ impl DataPlane {
             threads,
             listener,
             learner,
+            foresight,
             handle,
             adopted,
             running: Arc::new(Mutex::new(DataPlaneThreads {
@@ -235,6 +242,11 @@ impl DataPlane {
         &self.publisher
     }
 
+    /// Returns the predictors.
+    pub(crate) const fn foresight(&self) -> &ForesightWorker {
+        &self.foresight
+    }
+
     pub(crate) const fn clock(&self) -> DaemonClock {
         self.clock
     }
@@ -307,6 +319,8 @@ impl DataPlane {
             listener: self.listener.worker.has_panicked(),
             ..StoppedThreads::default()
         };
+        // Packets are forwarded without the predictors.
+        self.foresight.worker.has_panicked();
         if self.learner.has_panicked() {
             stopped.vital = Some(LEARNER);
         }
@@ -342,8 +356,8 @@ impl DataPlane {
 
     /// Returns the state of all threads.
     ///
-    /// The packet threads come first, then the eviction, learner, listener and offload thread, and
-    /// the trainers that panicked.
+    /// The packet threads come first, then the eviction, learner, listener, foresight and offload
+    /// thread, and the trainers that panicked.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().enumerate();
@@ -353,6 +367,7 @@ impl DataPlane {
             (EVICTION, running.eviction.state()),
             (LEARNER, self.learner.state()),
             (LISTENER, self.listener.worker.state()),
+            (FORESIGHT, self.foresight.worker.state()),
         ];
         let offload = running.offload.as_ref().map(|offload| (OFFLOAD, offload.slot.state()));
         let others = others.into_iter().chain(offload);
@@ -471,6 +486,7 @@ impl DataPlane {
         }
         self.listener.worker.stop();
         self.learner.stop();
+        self.foresight.worker.stop();
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod data_plane;
+pub(crate) mod foresight;
 pub(crate) mod learner;
 pub(crate) mod listener;
 pub(crate) mod publisher;

@@ -29,6 +29,9 @@ pub enum TraceError {
         "`{0}` is not a frame: a frame has at least 14 bytes, with two hexadecimal digits each"
     )]
     Packet(String),
+    /// A flow to preload has no ingress port.
+    #[error("`{0}` has no ingress port: write in_port=PORT before it")]
+    NoIngress(String),
     /// The tables changed during every attempt.
     #[error("the tables changed during {TRIES} attempts to trace the packet: try again")]
     TablesChanged,

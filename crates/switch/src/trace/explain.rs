@@ -11,6 +11,7 @@ use shunt_flow::{
     extract::VlanLimit,
     text::{PortNames, format_key, format_match},
 };
+use shunt_foresight::Forecast;
 use shunt_pipeline::{
     BridgeId, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector, TranslationNote, Traversal,
     Visit,
@@ -28,6 +29,7 @@ use crate::{
         flow::read_flow,
         missing_ports::{missing_ingress, missing_ports},
         packet::TracedPacket,
+        preload::{AnnouncedTime, Announcement},
         report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
         sub_traversals::{Ingress, SubTraversalCache, TraceSubTraversals},
     },
@@ -85,6 +87,22 @@ impl<'a> Tracer<'a> {
         let mut trace = tries.ok_or(TraceError::TablesChanged)?;
         trace.warnings.extend(warning);
         Ok(trace)
+    }
+
+    /// Returns the forecasts of flows that are announced for `valid`.
+    ///
+    /// The syntax of each flow is that of [`Self::trace`], with an ingress port.
+    pub(crate) fn announced(
+        &self,
+        bridge: &str,
+        flows: &[&str],
+        announced: AnnouncedTime,
+    ) -> Result<Vec<Forecast>, TraceError> {
+        let id = self.bridges.id(bridge)?;
+        let names = BridgeNames::new(self.pipeline, id);
+        let vlan_limit = self.vlan_limit;
+        let announcement = Announcement { bridge, id, names: &names, vlan_limit, announced };
+        flows.iter().map(|flow| announcement.forecast(flow)).collect()
     }
 
     fn trace_packet(

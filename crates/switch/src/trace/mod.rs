@@ -8,6 +8,7 @@ pub(crate) mod flow;
 pub(crate) mod missing_ports;
 pub(crate) mod packet;
 pub(crate) mod partition;
+pub(crate) mod preload;
 pub(crate) mod report;
 pub(crate) mod sub_traversals;
 pub(crate) mod why;

@@ -118,7 +118,8 @@ fn change_frame(
     true
 }
 
-fn change_key(key: &mut FlowKey, action: &DatapathAction) {
+/// Applies an action to the key of a packet.
+pub(crate) fn change_key(key: &mut FlowKey, action: &DatapathAction) {
     match action {
         DatapathAction::SetHeader(set) => {
             let (value, mask) = (set.key(), FlowMask::from(set.mask()));

@@ -7,6 +7,7 @@
 use serde::Serialize;
 use shunt_datapath::{Command, Evicted, command::DumpedEntry, evict::history::RECENT_MAX};
 use shunt_flow::text::format_match;
+use shunt_foresight::ForecastSource;
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Object, RemovedReason, Rule, RuleChange, RuleDelta, Time,
 };
@@ -46,6 +47,9 @@ pub struct EntryStatus {
     pub stage: Option<u8>,
     /// Tag that an LTM entry sets for the next one; `None` for the last.
     pub next: Option<String>,
+    /// Origin of the forecast that made the entry; absent if a packet did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<&'static str>,
 }
 
 /// The entries of all packet threads and of the NIC, those with most packets first.
@@ -202,6 +206,7 @@ impl<'a> EntryReader<'a> {
             actions: trace.actions,
             stage: entry.link.map(|link| link.stage.number()),
             next: entry.traversal.next.as_ref().map(|next| format!("tag={}", next.id())),
+            forecast: entry.forecast.map(ForecastSource::name),
         }
     }
 

@@ -17,6 +17,7 @@ mod drops;
 mod events;
 mod evictions;
 mod expiry;
+mod forecasts;
 mod nic;
 mod nic_law;
 mod saved_state;

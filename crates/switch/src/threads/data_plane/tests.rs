@@ -51,7 +51,7 @@ async fn a_new_offload_agent_replaces_one_that_ended() {
         plane.start_offload(config.clone(), bridge, 1).await.unwrap();
         let states = plane.thread_states();
         let offload = states.iter().find(|own| own.name == OFFLOAD).unwrap();
-        assert_eq!((offload.state, states.len()), (ThreadState::Running, 5));
+        assert_eq!((offload.state, states.len()), (ThreadState::Running, 6));
         let lanes =
             plane.inspect_coordinator(|coordinator| coordinator.owner_statuses().len()).await;
         assert_eq!(lanes, Some(2));

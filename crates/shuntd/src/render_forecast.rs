@@ -1,0 +1,74 @@
+//! The table of forecasts.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::render::{count, list, table, word};
+
+/// Returns the outcomes of forecasts by origin, and the reasons of refusals.
+pub(crate) fn forecast(status: &Value) -> String {
+    let sources = list(&status["sources"]);
+    if sources.is_empty() {
+        return "no forecasts: set `predictors` in [foresight], or preload flows\n".to_owned();
+    }
+    let titles = [
+        "source",
+        "state",
+        "received",
+        "installed",
+        "hits",
+        "late",
+        "covered",
+        "wrong",
+        "evicted",
+        "precision",
+        "coverage",
+        "lead",
+    ];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for own in sources {
+        let counts = ["received", "installed", "hits", "late", "covered", "wrong", "evicted"];
+        let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
+        row.extend(counts.map(|key| count(&own[key]).to_string()));
+        row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
+        row.push(own["lead_us"].as_u64().map_or_else(|| "-".to_owned(), |us| format!("{us} us")));
+        rows.push(row);
+    }
+    let mut text = table(&rows);
+    for own in sources {
+        for refused in list(&own["refused"]) {
+            let (source, reason) = (word(&own["source"]), word(&refused[0]));
+            let _ = writeln!(text, "refused: {source}, {reason}: {}", count(&refused[1]));
+        }
+    }
+    let [observed, missed] = ["observed", "not_observed"].map(|key| count(&status[key]));
+    let _ = writeln!(
+        text,
+        "{observed} new flows observed, {missed} not observed, {} predicted flows without a hit",
+        count(&status["speculative"])
+    );
+    text
+}
+
+fn percent(share: &Value) -> String {
+    share.as_f64().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_source_has_one_row_and_its_refusals() {
+        let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1, "sources": [
+            { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
+              "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
+              "coverage": 0.5, "lead_us": 40, "refused": [["learns", 1]] } ] });
+        let text = forecast(&status);
+        assert!(text.contains("100.0 %") && text.contains("50.0 %") && text.contains("40 us"));
+        assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
+    }
+}

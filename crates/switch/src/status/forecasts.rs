@@ -1,0 +1,114 @@
+//! The status of forecasts, for `shuntctl forecast`.
+
+use serde::Serialize;
+use shunt_foresight::{ForecastRefusal, ForecastSource, GovernorState, OutcomeCounts};
+
+use crate::threads::data_plane::DataPlane;
+
+/// Forecasts of flows, by their origin.
+#[derive(Clone, Debug, Serialize)]
+pub struct ForecastStatus {
+    /// New flows that the predictors saw.
+    pub observed: u64,
+    /// New flows that did not fit the queue to the predictors.
+    pub not_observed: u64,
+    /// Predicted flows with entries that were not hit yet.
+    pub speculative: u64,
+    /// Packets that missed and were translated.
+    pub upcalls: u64,
+    /// Origins that made forecasts, and the predictors that run.
+    pub sources: Vec<ForecastSourceStatus>,
+}
+
+/// The forecasts of one origin.
+#[derive(Clone, Debug, Serialize)]
+pub struct ForecastSourceStatus {
+    /// Name of the predictor, `preload` or `announced`.
+    pub source: &'static str,
+    /// `on`, `paused`, `trial`, or `-` if the origin is no predictor.
+    pub state: &'static str,
+    /// Number of times that the predictor was paused.
+    pub pauses: u64,
+    /// Forecasts that packet threads took.
+    pub received: u64,
+    /// Forecasts that became entries.
+    pub installed: u64,
+    /// Forecasts with a hit in time.
+    pub hits: u64,
+    /// Forecasts that came after their flow.
+    pub late: u64,
+    /// Forecasts of flows that had an entry.
+    pub covered: u64,
+    /// Forecasts with an entry that expired without a hit.
+    pub wrong: u64,
+    /// Forecasts with an entry that was evicted without a hit.
+    pub evicted: u64,
+    /// Forecasts refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Translations made for forecasts.
+    pub translations: u64,
+    /// Share of settled forecasts that were hit.
+    pub precision: Option<f64>,
+    /// Share of new flows that a forecast saved from a miss.
+    pub coverage: Option<f64>,
+    /// Mean time from the installation to the first hit, in microseconds.
+    pub lead_us: Option<u64>,
+}
+
+impl ForecastStatus {
+    pub(crate) fn of(plane: &DataPlane) -> Self {
+        let foresight = plane.foresight();
+        let (observed, not_observed) = foresight.observed();
+        let upcalls = plane.counters().iter().map(|own| own.upcalls.get()).sum();
+        let predictors = foresight.predictors();
+        let sources = ForecastSource::ALL.iter().filter_map(|source| {
+            let counts = foresight.counts(*source);
+            let own = predictors.iter().find(|own| own.source == *source);
+            let (state, pauses) = own.map_or(("-", 0), |own| (state_name(own.state), own.pauses));
+            (own.is_some() || counts.received > 0)
+                .then(|| ForecastSourceStatus::new(*source, state, pauses, &counts, upcalls))
+        });
+        let sources = sources.collect();
+        Self { observed, not_observed, speculative: foresight.speculative(), upcalls, sources }
+    }
+}
+
+impl ForecastSourceStatus {
+    fn new(
+        source: ForecastSource,
+        state: &'static str,
+        pauses: u64,
+        counts: &OutcomeCounts,
+        upcalls: u64,
+    ) -> Self {
+        let reasons = ForecastRefusal::ALL.into_iter().zip(counts.refused);
+        let refused = reasons.filter(|(_, count)| *count > 0);
+        Self {
+            source: source.name(),
+            state,
+            pauses,
+            received: counts.received,
+            installed: counts.installed,
+            hits: counts.hits,
+            late: counts.late,
+            covered: counts.covered,
+            wrong: counts.wrong,
+            evicted: counts.evicted,
+            refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
+            translations: counts.translations,
+            precision: counts.precision(),
+            coverage: counts.coverage(upcalls),
+            lead_us: counts
+                .mean_lead()
+                .map(|lead| u64::try_from(lead.as_micros()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+const fn state_name(state: GovernorState) -> &'static str {
+    match state {
+        GovernorState::On => "on",
+        GovernorState::Paused { .. } => "paused",
+        GovernorState::Trial { .. } => "trial",
+    }
+}

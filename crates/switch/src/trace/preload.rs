@@ -1,0 +1,62 @@
+//! Flows that an operator or an orchestrator announces, as forecasts.
+
+use std::time::Duration;
+
+use shunt_flow::{FieldId, SparseKey, extract::VlanLimit};
+use shunt_foresight::{Confidence, Forecast, ForecastSource};
+use shunt_pipeline::BridgeId;
+
+use crate::{
+    ports::names::BridgeNames,
+    trace::{error::TraceError, flow::read_flow},
+};
+
+/// The bridge and the time of announced flows.
+pub(crate) struct Announcement<'a> {
+    pub(crate) bridge: &'a str,
+    pub(crate) id: BridgeId,
+    pub(crate) names: &'a BridgeNames,
+    pub(crate) vlan_limit: VlanLimit,
+    pub(crate) announced: AnnouncedTime,
+}
+
+/// The origin of announced flows, and their time.
+#[derive(Clone, Copy)]
+pub(crate) struct AnnouncedTime {
+    pub(crate) source: ForecastSource,
+    /// Time of the announcement.
+    pub(crate) now: Duration,
+    /// Time until the flows are no longer expected.
+    pub(crate) valid: Duration,
+}
+
+/// The TTL of a flow without one.
+const TTL: u128 = 64;
+
+impl Announcement<'_> {
+    /// Returns the forecast of a flow in the syntax of a trace.
+    ///
+    /// Fields that are not given are zero, except for a TTL of 64.
+    pub(crate) fn forecast(&self, text: &str) -> Result<Forecast, TraceError> {
+        let flow = read_flow(text, self.names);
+        let flow = flow.map_err(|error| error.of_bridge(self.bridge, self.names))?;
+        if flow.in_port.is_none() {
+            return Err(TraceError::NoIngress(text.to_owned()));
+        }
+        let mut key = flow.packet(self.id, self.vlan_limit).key;
+        let is_ip = [0x0800, 0x86dd].contains(&key.eth_type());
+        if is_ip && key.field(FieldId::NwTtl) == 0 {
+            key.set_field(FieldId::NwTtl, TTL);
+        }
+        let AnnouncedTime { source, now, valid } = self.announced;
+        Ok(Forecast {
+            key: SparseKey::from(&key),
+            known: None,
+            confidence: Confidence::MAX,
+            made: now,
+            valid_until: now.saturating_add(valid),
+            thread: None,
+            source,
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Forecasts of a running switch: a predictor, and announced flows.
+
+use std::time::Duration;
+
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_switch::{
+    Announcer, Config, EntryStatus, ForecastSourceStatus, TraceError, Why, config::PredictorName,
+};
+
+use crate::bench::{Bench, until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A switch with a predictor of replies, and a rule for each flow.
+async fn bench() -> Bench {
+    let mut config = Config::default();
+    config.foresight.predictors = vec![PredictorName::Reply];
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    bench
+}
+
+fn source(bench: &Bench, name: &str) -> ForecastSourceStatus {
+    let sources = bench.switch.forecasts().sources;
+    sources.into_iter().find(|own| own.source == name).unwrap()
+}
+
+fn packet([from, to]: [u8; 2], [source, target]: [u16; 2]) -> Vec<u8> {
+    let macs = [from, to].map(|host| [2, 0, 0, 0, 0, host]);
+    let packet = PacketBuilder::ipv4([10, 0, 0, from], [10, 0, 0, to]).udp(source, target);
+    packet.macs(macs[0], macs[1]).build()
+}
+
+#[tokio::test]
+async fn the_first_packet_of_a_reply_hits() {
+    let bench = bench().await;
+    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let rules = [
+        "in_port=p1,udp,tp_src=4000,tp_dst=53,actions=mod_nw_dst:10.0.0.9,output:p2",
+        "in_port=p2,udp,nw_src=10.0.0.9,tp_src=53,tp_dst=4000,actions=output:p1",
+    ];
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    client.send(&packet([1, 2], [4000, 53]));
+    server.next_received().await;
+    until(|| source(&bench, "reply").installed == 1).await;
+    // The reply comes from the address that the tables wrote.
+    server.send(&packet([9, 1], [53, 4000]));
+    client.next_received().await;
+    until(|| source(&bench, "reply").hits == 1).await;
+    let status = bench.switch.forecasts();
+    assert_eq!((status.upcalls, status.observed), (1, 2));
+    let entries: Vec<EntryStatus> = bench.switch.entries(0).await.entries;
+    let origins: Vec<_> = entries.iter().map(|own| own.forecast).collect();
+    assert!(origins.contains(&Some("reply")) && origins.contains(&None), "{origins:?}");
+    let predicted = entries.iter().find(|own| own.forecast.is_some()).unwrap();
+    let Why::Live(why) = bench.switch.why(&predicted.entry).await.unwrap() else {
+        panic!("the entry is valid")
+    };
+    assert_eq!(why.status.forecast, Some("reply"));
+}
+
+#[tokio::test]
+async fn announced_flows_hit_with_their_first_packets() {
+    let bench = bench().await;
+    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    bench.switch.add_rules("br0", &["in_port=p1,udp,tp_src=7,actions=output:p2"]).await.unwrap();
+    let flow = "in_port=p1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=8";
+    let count = bench.switch.announce("br0", &[flow], MINUTE, Announcer::Operator);
+    assert_eq!(count.unwrap(), 1);
+    until(|| bench.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
+    client.send(&packet([1, 2], [7, 8]));
+    server.next_received().await;
+    until(|| source(&bench, "preload").hits == 1).await;
+    assert_eq!(bench.switch.forecasts().upcalls, 0);
+}
+
+#[tokio::test]
+async fn bad_announcements_are_refused() {
+    let bench = bench().await;
+    bench.add_port("p1", 0).await;
+    let announce =
+        |bridge, flow| bench.switch.announce(bridge, &[flow], MINUTE, Announcer::Orchestrator);
+    assert!(matches!(announce("br9", "in_port=p1,ip"), Err(TraceError::Switch(_))));
+    assert!(matches!(announce("br0", "in_port=p9,ip"), Err(TraceError::NoSuchPort { .. })));
+    assert!(matches!(announce("br0", "ip"), Err(TraceError::NoIngress(_))));
+    assert!(matches!(announce("br0", "in_port=p1,1234"), Err(TraceError::Flow(_))));
+    assert!(bench.switch.forecasts().sources.iter().all(|own| own.received == 0));
+}
