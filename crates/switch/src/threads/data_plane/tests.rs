@@ -68,12 +68,12 @@ async fn a_new_offload_agent_replaces_one_that_ended() {
 async fn a_lost_trainer_is_reported_once() {
     let (plane, doomed) = plane();
     doomed.stop();
-    assert_eq!(plane.thread_states().len(), 4);
+    assert_eq!(plane.thread_states().len(), 5);
     plane.counters[0].trainer_lost.set(1);
     assert_eq!(plane.reclaim().trainers, [0]);
     assert!(plane.reclaim().trainers.is_empty());
     let states = plane.thread_states();
-    assert_eq!(states[4].name, "trainer of packet thread 0");
+    assert_eq!(states[5].name, "trainer of packet thread 0");
     assert_eq!(plane.living(), [0]);
 }
 
