@@ -17,7 +17,9 @@ use shunt_tests::{
 /// Forwards between two ports in both directions.
 const CABLE: [&str; 2] = ["in_port=1,actions=output:2", "in_port=2,actions=output:1"];
 
-/// Returns the configuration of a bridge with ports of names and types, such as `af_xdp generic`.
+/// Returns the configuration of a bridge with ports of names and types.
+///
+/// A mode may follow the type: `af_xdp generic`.
 fn configuration(threads: u16, ports: &[(&str, &str)]) -> String {
     let mut text = format!("[threads]\npacket = {threads}\n[[bridge]]\nname = \"br0\"\n");
     for (number, (name, kind)) in ports.iter().enumerate() {

@@ -42,7 +42,7 @@ pub enum PortSpec {
         device: String,
         /// The MTU to set, in bytes; `None`: the one that it has.
         mtu: Option<u32>,
-        /// The way of its frames.
+        /// How frames get from the device to the port.
         mode: XdpMode,
     },
     /// A TAP device, created if it does not exist.

@@ -257,7 +257,7 @@ pub(super) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
 }
 
-/// Lets a device receive the frames of all addresses while this packet socket is open.
+/// Lets a device receive the frames of all addresses while the socket is open.
 pub(super) fn make_promiscuous(socket: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     let promiscuous = libc::packet_mreq {
         mr_ifindex: device.cast_signed(),

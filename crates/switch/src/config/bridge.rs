@@ -59,7 +59,9 @@ pub struct PortOptions {
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: PortType,
-    /// Network device, for `af_packet`, `af_xdp` and `tap`; the name of the port if empty.
+    /// Network device of an `af_packet`, `af_xdp` or `tap` port.
+    ///
+    /// Empty: the name of the port.
     pub device: String,
     /// MTU of the device in bytes, for `af_packet`, `af_xdp` and `tap`; 0: as it is.
     pub mtu: u32,

@@ -61,7 +61,7 @@ impl Umem {
         self.chunk as usize * self.chunks as usize
     }
 
-    /// Returns the address of a range of the memory, if it lies in one chunk of `owned`.
+    /// Returns the address of a range that lies in one chunk of `owned`.
     fn range(&self, owned: &Range<u32>, address: u64, length: usize) -> Option<NonNull<u8>> {
         let chunk = u64::from(self.chunk);
         let number = u32::try_from(address / chunk).ok()?;
@@ -101,8 +101,9 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Creates the receiving half, and gives the first half of the chunks to the kernel.
+    /// Creates the receiving half.
     ///
+    /// The first half of the chunks goes to the kernel.
     /// The ring of free chunks must have an entry for each of them.
     pub(super) fn new(
         socket: Arc<OwnedFd>,

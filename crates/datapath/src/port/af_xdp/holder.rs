@@ -12,7 +12,7 @@ use super::program::program_name;
 
 /// Attribute of a link: its XDP programs.
 const IFLA_XDP: u16 = 43;
-/// Attributes of these: the program of any mode, of the driver, of the network stack, of the device.
+/// Attributes of these: the programs of any mode, driver, network stack and device.
 const PROGRAM_IDS: [u16; 4] = [4, 5, 6, 7];
 /// Flag of an attribute that has attributes.
 const NESTED: u16 = 0x8000;

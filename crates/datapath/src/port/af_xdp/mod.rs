@@ -8,8 +8,8 @@
 //! The device uses the best mode that it offers ([`XdpMode`]). The kernel detaches the program when
 //! the daemon ends in any way.
 //!
-//! Not suitable for the TCP traffic of hosts on the same machine: an XDP program sees no checksum
-//! state, so frames whose checksum the kernel left to the device stay incomplete.
+//! AF_XDP does not suit TCP and UDP of hosts on the same machine. The kernel leaves their checksums to
+//! the device, and an XDP program does not see which ones. These frames stay incomplete.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, bpf(2).
 

@@ -123,8 +123,9 @@ pub struct AfXdp {
     chunk: u32,
     /// Keeps other switches away from the device.
     _claim: DeviceClaim,
-    /// A packet socket for requests about the device. It receives nothing, and keeps the device
-    /// promiscuous.
+    /// A packet socket for requests about the device.
+    ///
+    /// It receives nothing, and keeps the device promiscuous.
     control: OwnedFd,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
@@ -317,7 +318,7 @@ const CHECK_ONE_IN: u32 = 64;
 
 struct XdpRx {
     receivers: Vec<Receiver>,
-    /// Readable while a socket has frames; `None` for one socket, which is enough by itself.
+    /// Readable while a socket has frames; `None` for a single socket.
     ready: Option<Epoll>,
     device: String,
     /// The socket that is read first in the next burst.

@@ -23,7 +23,7 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Returns the flag of `BPF_LINK_CREATE` (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
+    /// Returns `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_DRV_MODE`.
     const fn flag(self) -> u32 {
         match self {
             Self::Generic => 1 << 1,
@@ -119,7 +119,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// Returns an instruction: operation, destination and source register, offset, immediate value.
+/// Returns an instruction with the registers destination and source.
 const fn instruction(operation: u8, registers: (u8, u8), offset: u8, immediate: i32) -> u64 {
     let [a, b, c, d] = immediate.to_le_bytes();
     u64::from_le_bytes([operation, registers.0 | registers.1 << 4, offset, 0, a, b, c, d])

@@ -126,7 +126,9 @@ impl<T: RingEntry> ProducerRing<T> {
         Ok(Self { map, written: 0, taken: 0 })
     }
 
-    /// Writes an entry, which the kernel sees after [`Self::publish`]; false if the ring is full.
+    /// Writes an entry; false if the ring is full.
+    ///
+    /// The kernel sees the entry after [`Self::publish`].
     #[must_use]
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.written.wrapping_sub(self.taken) == self.map.entries {

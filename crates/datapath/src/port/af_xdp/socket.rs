@@ -28,7 +28,7 @@ const SEND_BUDGET: u32 = 128;
 /// The option for it, `XDP_MAX_TX_SKB_BUDGET` from Linux 6.17 on.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// Attempts to bind to a queue that a closed socket still has. The kernel releases it later.
+/// Attempts to bind to a queue that a closed socket still has.
 const BIND_ATTEMPTS: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(5);
 
