@@ -117,16 +117,16 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     let sum = |traffic: &NicTraffic| {
         traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
     };
-    let received = |world: &World| world.bench.switch.caches().received;
-    let (before, seen) = (world.traffic(), received(world));
+    let (before, seen) = (world.traffic(), world.bench.switch.drops().received);
     for (port, frame) in packets {
         world.ends[*port].send(frame);
     }
     let is_over = || {
+        // One snapshot of the counts: of two, only the later one may have the packets.
         let (now, drops) = (world.traffic(), world.bench.switch.drops());
         let came = now.hits + now.missed - before.hits - before.missed;
         came == packets.len() as u64
-            && received(world) - seen == now.missed - before.missed
+            && drops.received - seen == now.missed - before.missed
             && drops.held == 0
             && drops.received + drops.copied == drops.sent + drops.punted + drops.total()
             && now.received == sum(&now)

@@ -63,11 +63,12 @@ async fn a_new_offload_agent_replaces_one_that_ended() {
     }
 }
 
-/// The packet thread publishes the loss of its trainer.
+/// A packet thread publishes the loss of its trainer. It is stopped here, so that the count stays.
 #[tokio::test]
 async fn a_lost_trainer_is_reported_once() {
     let (plane, doomed) = plane();
     doomed.stop();
+    assert!(plane.running.lock().packet.iter_mut().all(ThreadSlot::stop));
     assert_eq!(plane.thread_states().len(), 5);
     plane.counters[0].trainer_lost.set(1);
     assert_eq!(plane.reclaim().trainers, [0]);
