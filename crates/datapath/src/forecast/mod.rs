@@ -11,12 +11,12 @@
 //! The new entry is installed and reported like any other. So it obeys all laws, and a wrong forecast
 //! costs room and time but never changes a decision.
 //!
-//! An entry is *speculative* until its first hit. [`Speculation`] has these entries. Packets do not touch
+//! An entry is *speculative* until its first hit. `Speculation` has these entries. Packets do not touch
 //! it: it reads the packet counts of its entries now and then.
 //!
 //! - A speculative entry expires after its own idle time.
 //! - It is the first to go when room is needed.
-//! - A forecast is refused if its entry could displace one with traffic ([`ROOM_DIVISOR`]).
+//! - A forecast is refused if its entry could displace one with traffic (`ROOM_DIVISOR`).
 //!
 //! Translating a forecast has no side effect. A traversal that learns is refused, since only a packet may
 //! learn. Meters and packet-ins happen when a packet hits the entry.

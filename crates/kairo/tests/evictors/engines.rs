@@ -126,7 +126,7 @@ impl Scene {
         match event {
             Event::Install(key) => self.install(self.twin.traversals(key)),
             Event::InstallSubTraversals(key, choice) => {
-                self.install(self.sub_traversals_of(key, *choice))
+                self.install(self.sub_traversals_of(key, *choice));
             }
             Event::InstallLate(key, op) => {
                 let late = self.twin.traversals(key);

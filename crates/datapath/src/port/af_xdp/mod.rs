@@ -1,9 +1,9 @@
 //! Ports of network devices, by AF_XDP sockets.
 //!
-//! A small XDP program ([`program`]) redirects the frames of each receive queue of the device to a
+//! A small XDP program (`program`) redirects the frames of each receive queue of the device to a
 //! socket, before the network stack of the host sees them. Kernel and port exchange frames by
-//! descriptors in four rings ([`ring`]), and the frames lie in memory that both share
-//! ([`frames`]). A send costs about two thirds of that of a packet socket.
+//! descriptors in four rings (`ring`), and the frames lie in memory that both share
+//! (`frames`). A send costs about two thirds of that of a packet socket.
 //!
 //! The device uses the best mode that it offers ([`XdpMode`]). The kernel detaches the program when
 //! the daemon ends in any way.

@@ -1,7 +1,7 @@
 //! Parts of header fields as the lanes of a learned index.
 //!
 //! A learned index compares numbers of at most 32 bits. Each rule of a table, and each megaflow of a
-//! cache, is a box over the lanes of [`CATALOGUE`]. Its masked value is the low end of a lane. The high
+//! cache, is a box over the lanes of `CATALOGUE`. Its masked value is the low end of a lane. The high
 //! end has all other bits set as well. A mask with gaps has values outside of the box, never the other
 //! way round. So a box contains every packet that its mask and value cover, and the caller compares
 //! the rest.
