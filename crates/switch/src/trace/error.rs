@@ -30,8 +30,18 @@ pub enum TraceError {
     )]
     Packet(String),
     /// A flow to preload has no ingress port.
-    #[error("`{0}` has no ingress port: write in_port=PORT before it")]
-    NoIngress(String),
+    #[error("there is no ingress port: write in_port=PORT before the flow")]
+    NoIngress,
+    /// One of several announced flows is wrong.
+    #[error("flow {number}, `{flow}`: {error}")]
+    AnnouncedFlow {
+        /// Its number, from 1 on.
+        number: usize,
+        /// Its text.
+        flow: String,
+        /// The mistake.
+        error: Box<Self>,
+    },
     /// The tables changed during every attempt.
     #[error("the tables changed during {TRIES} attempts to trace the packet: try again")]
     TablesChanged,

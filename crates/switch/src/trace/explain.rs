@@ -102,7 +102,15 @@ impl<'a> Tracer<'a> {
         let names = BridgeNames::new(self.pipeline, id);
         let vlan_limit = self.vlan_limit;
         let announcement = Announcement { bridge, id, names: &names, vlan_limit, announced };
-        flows.iter().map(|flow| announcement.forecast(flow)).collect()
+        let forecast = |(number, flow): (usize, &&str)| {
+            let wrong = |error| TraceError::AnnouncedFlow {
+                number,
+                flow: (*flow).to_owned(),
+                error: Box::new(error),
+            };
+            announcement.forecast(flow).map_err(wrong)
+        };
+        (1..).zip(flows).map(forecast).collect()
     }
 
     fn trace_packet(

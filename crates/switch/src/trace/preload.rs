@@ -41,7 +41,7 @@ impl Announcement<'_> {
         let flow = read_flow(text, self.names);
         let flow = flow.map_err(|error| error.of_bridge(self.bridge, self.names))?;
         if flow.in_port.is_none() {
-            return Err(TraceError::NoIngress(text.to_owned()));
+            return Err(TraceError::NoIngress);
         }
         let mut key = flow.packet(self.id, self.vlan_limit).key;
         let is_ip = [0x0800, 0x86dd].contains(&key.eth_type());

@@ -63,7 +63,9 @@ async fn a_new_offload_agent_replaces_one_that_ended() {
     }
 }
 
-/// A packet thread publishes the loss of its trainer. It is stopped here, so that the count stays.
+/// A packet thread publishes the loss of its trainer.
+///
+/// The thread is stopped here, so that the count stays.
 #[tokio::test]
 async fn a_lost_trainer_is_reported_once() {
     let (plane, doomed) = plane();
