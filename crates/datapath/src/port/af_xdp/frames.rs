@@ -104,7 +104,7 @@ impl Receiver {
     /// Creates the receiving half.
     ///
     /// The first half of the chunks goes to the kernel.
-    /// The ring of free chunks must have an entry for each of them.
+    /// The ring of free chunks must have two entries for each of them.
     pub(super) fn new(
         socket: Arc<OwnedFd>,
         memory: Arc<Umem>,
@@ -154,7 +154,7 @@ impl Receiver {
     /// Writes a chunk to the ring of free chunks.
     fn give(&mut self, address: u64) {
         let has_room = self.free.push(address);
-        debug_assert!(has_room, "the ring has an entry for each chunk");
+        debug_assert!(has_room, "the ring has two entries for each chunk");
     }
 }
 

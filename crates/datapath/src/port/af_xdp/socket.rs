@@ -21,6 +21,12 @@ use crate::port::sys;
 /// Entries of each ring: bursts that arrive while the thread does something else.
 const RING_ENTRIES: u32 = 1024;
 
+/// Entries of the ring of free chunks: twice the number of chunks that receive.
+///
+/// The kernel passes a received frame on before it releases the entry of its chunk. So the port may
+/// return every chunk while all their old entries are still in the ring.
+const FREE_ENTRIES: u32 = 2 * RING_ENTRIES;
+
 /// Frames that one system call sends in copy mode; the kernel's default is 32.
 ///
 /// More frames take fewer calls, but a thread adopts no version during a call.
@@ -77,18 +83,18 @@ impl XdpSocket {
         let memory = Umem::new(chunk, 2 * RING_ENTRIES)?;
         sys::set_option(fd, (libc::SOL_XDP, libc::XDP_UMEM_REG), &memory.registration())?;
         let rings = [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
+            (libc::XDP_UMEM_FILL_RING, FREE_ENTRIES),
+            (libc::XDP_UMEM_COMPLETION_RING, RING_ENTRIES),
+            (libc::XDP_RX_RING, RING_ENTRIES),
+            (libc::XDP_TX_RING, RING_ENTRIES),
         ];
-        for ring in rings {
-            sys::set_option(fd, (libc::SOL_XDP, ring), &RING_ENTRIES)?;
+        for (ring, entries) in rings {
+            sys::set_option(fd, (libc::SOL_XDP, ring), &entries)?;
         }
         // Older kernels have no such option.
         let _ = sys::set_option(fd, (libc::SOL_XDP, MAX_TX_SKB_BUDGET), &SEND_BUDGET);
         let libc::xdp_mmap_offsets { rx, tx, fr, cr } = get_option(fd, libc::XDP_MMAP_OFFSETS)?;
-        let free = ProducerRing::new(fd, fr, RING_ENTRIES, FILL_PAGE)?;
+        let free = ProducerRing::new(fd, fr, FREE_ENTRIES, FILL_PAGE)?;
         let sent = ConsumerRing::new(fd, cr, RING_ENTRIES, COMPLETION_PAGE)?;
         let received = ConsumerRing::new(fd, rx, RING_ENTRIES, libc::XDP_PGOFF_RX_RING)?;
         let to_send = ProducerRing::new(fd, tx, RING_ENTRIES, libc::XDP_PGOFF_TX_RING)?;
