@@ -8,6 +8,7 @@ use shunt_tests::repository::{metadata, read, root};
 /// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
+    ("shunt-ovsdb", &[]),
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
     ("shunt-nuevomatch", &[]),

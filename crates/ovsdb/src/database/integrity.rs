@@ -1,0 +1,333 @@
+//! Checks at the end of a transaction: references, garbage, row limits and indexes.
+//!
+//! The order and the messages are those of Open vSwitch. Strong references are counted, so that the
+//! cost depends on the change and not on the database. A row does not keep itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Row, WorkingSet, store::index_key};
+use crate::{
+    error::{ErrorTag, TransactionError},
+    schema::{BaseType, ReferenceStrength, TableDefinition},
+    value::{Atom, Datum, RowUuid},
+};
+
+/// A reference from a column.
+struct Reference<'a> {
+    column: usize,
+    table: usize,
+    table_name: &'a str,
+    uuid: RowUuid,
+}
+
+/// Counts the references that changed rows add and remove.
+///
+/// Their rows must exist.
+pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), TransactionError> {
+    count_references_unchecked(set);
+    let referential = |details| TransactionError::new(ErrorTag::Referential, details);
+    for (table, uuid, change) in set.change.rows() {
+        let Some(definition) = set.definition(table) else { continue };
+        if change.new.is_none() {
+            let count = references_to(set, table, uuid);
+            if count > 0 {
+                return Err(referential(format!(
+                    "cannot delete {} row {uuid} because of {count} remaining reference(s)",
+                    definition.name()
+                )));
+            }
+        }
+        let Some(row) = &change.new else { continue };
+        for reference in references_of(set, definition, row, ReferenceStrength::Strong) {
+            if set.row(reference.table, reference.uuid).is_none() {
+                let column = definition.columns().get(reference.column);
+                return Err(referential(format!(
+                    "Table {} column {} row {uuid} references nonexistent row {} in table {}.",
+                    definition.name(),
+                    column.map_or("", |column| column.name()),
+                    reference.uuid,
+                    reference.table_name,
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts the references that changed rows add and remove.
+pub(super) fn count_references_unchecked(set: &mut WorkingSet<'_>) {
+    let mut deltas = BTreeMap::new();
+    for (table, _, change) in set.change.rows() {
+        let Some(definition) = set.definition(table) else { continue };
+        for (row, step) in [(&change.old, -1), (&change.new, 1)] {
+            let Some(row) = row else { continue };
+            count_row(set, table, definition, row, step, &mut deltas);
+        }
+    }
+    set.change.references = deltas;
+}
+
+fn count_row(
+    set: &WorkingSet<'_>,
+    table: usize,
+    definition: &TableDefinition,
+    row: &Row,
+    step: i64,
+    deltas: &mut BTreeMap<(usize, RowUuid), i64>,
+) {
+    for reference in references_of(set, definition, row, ReferenceStrength::Strong) {
+        if (reference.table, reference.uuid) != (table, row.uuid) {
+            let delta = deltas.entry((reference.table, reference.uuid)).or_default();
+            *delta = delta.saturating_add(step);
+        }
+    }
+}
+
+/// Deletes rows without references.
+///
+/// Rows that only these referred to go as well.
+pub(super) fn collect_garbage(set: &mut WorkingSet<'_>) {
+    let inserted = set.change.rows().map(|(table, uuid, _)| (table, uuid));
+    let released = set.change.references.keys().copied();
+    let mut pending: Vec<(usize, RowUuid)> = inserted.chain(released).collect();
+    while let Some((table, uuid)) = pending.pop() {
+        let Some(definition) = set.definition(table).filter(|table| !table.is_root()) else {
+            continue;
+        };
+        let Some(row) = set.row(table, uuid).cloned() else { continue };
+        if references_to(set, table, uuid) > 0 {
+            continue;
+        }
+        let mut deltas = std::mem::take(&mut set.change.references);
+        count_row(set, table, definition, &row, -1, &mut deltas);
+        set.change.references = deltas;
+        let targets = references_of(set, definition, &row, ReferenceStrength::Strong);
+        pending.extend(targets.map(|reference| (reference.table, reference.uuid)));
+        set.delete(table, uuid);
+    }
+}
+
+/// Checks `maxRows` of changed tables.
+pub(super) fn check_row_limits(set: &WorkingSet<'_>) -> Result<(), TransactionError> {
+    for (table, rows) in &set.change.tables {
+        let Some(definition) = set.definition(*table) else { continue };
+        let Some(limit) = definition.max_rows() else { continue };
+        let before = set.state.tables.get(*table).map_or(0, |table| table.rows.len());
+        let removed = rows.values().filter(|change| change.old.is_some()).count();
+        let added = rows.values().filter(|change| change.new.is_some()).count();
+        let count = (before + added).saturating_sub(removed);
+        if added > removed && count > limit {
+            let details = format!(
+                "transaction causes \"{}\" table to contain {count} rows, greater than the schema-defined limit of {limit} row(s)",
+                definition.name()
+            );
+            return Err(TransactionError::new(ErrorTag::Constraint, details));
+        }
+    }
+    Ok(())
+}
+
+/// Removes weak references to rows that do not exist.
+///
+/// Changed rows are searched, and the tables with weak references to a table that lost rows.
+pub(super) fn prune_weak_references(set: &mut WorkingSet<'_>) -> Result<(), TransactionError> {
+    let lost = |table: &usize| {
+        let rows = set.change.tables.get(table);
+        rows.is_some_and(|rows| rows.values().any(|change| change.new.is_none()))
+    };
+    let schema = set.schema();
+    let lost: BTreeSet<&str> = (0..schema.tables().len())
+        .filter(lost)
+        .filter_map(|table| schema.tables().get(table))
+        .map(TableDefinition::name)
+        .collect();
+    for (table, definition) in schema.tables().iter().enumerate() {
+        let weak: Vec<usize> = columns_with(definition, ReferenceStrength::Weak).collect();
+        if weak.is_empty() {
+            continue;
+        }
+        let refers_to_lost = weak.iter().filter_map(|column| definition.columns().get(*column));
+        let refers_to_lost = refers_to_lost
+            .flat_map(|column| std::iter::once(&column.kind().key).chain(&column.kind().value))
+            .filter_map(BaseType::reference)
+            .any(|(target, strength)| strength == ReferenceStrength::Weak && lost.contains(target));
+        let rows: Vec<Arc<Row>> = if refers_to_lost {
+            set.rows(table)
+        } else {
+            let changed = set.change.tables.get(&table);
+            changed.into_iter().flatten().filter_map(|(_, change)| change.new.clone()).collect()
+        };
+        for row in rows {
+            prune_row(set, table, definition, &weak, &row)?;
+        }
+    }
+    Ok(())
+}
+
+fn prune_row(
+    set: &mut WorkingSet<'_>,
+    table: usize,
+    definition: &TableDefinition,
+    weak: &[usize],
+    row: &Arc<Row>,
+) -> Result<(), TransactionError> {
+    for index in weak {
+        let Some(column) = definition.columns().get(*index) else { continue };
+        let kind = column.kind();
+        let exists = |base: Option<&BaseType>, atom: Option<&Atom>| {
+            let reference = base.and_then(BaseType::reference);
+            match (reference, atom) {
+                (Some((target, ReferenceStrength::Weak)), Some(Atom::Uuid(uuid))) => {
+                    let target = set.schema().find_table(target).map(|(index, _)| index);
+                    target.is_some_and(|target| set.row(target, *uuid).is_some())
+                }
+                _ => true,
+            }
+        };
+        let current = set.row(table, row.uuid).unwrap_or(row);
+        let Some(mut value) = current.values.get(*index).cloned() else { continue };
+        let removed = value.retain(|key, value| {
+            exists(Some(&kind.key), Some(key)) && exists(kind.value.as_ref(), value)
+        });
+        if removed == 0 {
+            continue;
+        }
+        if value.len() < kind.min {
+            let details = format!(
+                "Deletion of {removed} weak reference(s) to deleted (or never-existing) rows from column \"{}\" in \"{}\" row {} has reduced the number of elements below the minimum {}",
+                column.name(),
+                definition.name(),
+                row.uuid,
+                kind.min
+            );
+            return Err(TransactionError::new(ErrorTag::Constraint, details));
+        }
+        let mut pruned = Row::clone(current);
+        pruned.set(*index, value);
+        set.put(table, pruned);
+    }
+    Ok(())
+}
+
+/// Checks that no two rows have equal values in the columns of an index.
+pub(super) fn check_indexes(set: &WorkingSet<'_>) -> Result<(), TransactionError> {
+    for (table, changes) in &set.change.tables {
+        let Some(definition) = set.definition(*table) else { continue };
+        let Some(state) = set.state.tables.get(*table) else { continue };
+        for (columns, entries) in definition.indexes().iter().zip(&state.indexes) {
+            let mut fresh: BTreeMap<Vec<Datum>, RowUuid> = BTreeMap::new();
+            for row in changes.values().filter_map(|change| change.new.as_deref()) {
+                let key = index_key(columns, row);
+                let base = entries.get(&key).copied();
+                if let Some(other) = base.filter(|uuid| !changes.contains_key(uuid)) {
+                    return Err(duplicate_key(set, *table, columns, &key, [row.uuid, other]));
+                }
+                if let Some(other) = fresh.get(&key).copied() {
+                    return Err(duplicate_key(set, *table, columns, &key, [other, row.uuid]));
+                }
+                fresh.insert(key, row.uuid);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn duplicate_key(
+    set: &WorkingSet<'_>,
+    table: usize,
+    columns: &[usize],
+    key: &[Datum],
+    rows: [RowUuid; 2],
+) -> TransactionError {
+    let definition = set.definition(table);
+    let column = |index: &usize| definition.and_then(|table| table.columns().get(*index));
+    let names: Vec<String> =
+        columns.iter().filter_map(column).map(|column| format!("\"{}\"", column.name())).collect();
+    let values: Vec<String> = columns
+        .iter()
+        .filter_map(column)
+        .zip(key)
+        .map(|(column, value)| value.to_text(column.kind()))
+        .collect();
+    let [first, second] = rows.map(|uuid| {
+        let change = set.change.tables.get(&table).and_then(|rows| rows.get(&uuid));
+        let history = match change {
+            None => "existed in the database before this transaction and was not modified by the transaction",
+            Some(change) if change.old.is_none() => "was inserted by this transaction",
+            Some(change) => {
+                let old = change.old.as_deref().map(|old| index_key(columns, old));
+                if old.as_deref() == Some(key) {
+                    "had the same index values before the transaction"
+                } else {
+                    "had other index values before the transaction"
+                }
+            }
+        };
+        (uuid, history)
+    });
+    let plural = if columns.len() == 1 { "" } else { "s" };
+    let details = format!(
+        "Transaction causes multiple rows in \"{}\" table to have identical values ({}) for index on column{plural} {}.  First row, with UUID {}, {}.  Second row, with UUID {}, {}.",
+        definition.map_or("", TableDefinition::name),
+        values.join(", "),
+        names.join(" and "),
+        first.0,
+        first.1,
+        second.0,
+        second.1,
+    );
+    TransactionError::new(ErrorTag::Constraint, details)
+}
+
+/// Returns the number of strong references to a row from other rows.
+fn references_to(set: &WorkingSet<'_>, table: usize, uuid: RowUuid) -> i64 {
+    let base = set.state.tables.get(table).and_then(|table| table.references.get(&uuid));
+    let delta = set.change.references.get(&(table, uuid)).copied().unwrap_or_default();
+    base.copied().unwrap_or_default().saturating_add(delta)
+}
+
+fn columns_with(
+    definition: &TableDefinition,
+    strength: ReferenceStrength,
+) -> impl Iterator<Item = usize> {
+    let columns = definition.columns().iter().enumerate();
+    columns.filter(move |(_, column)| column.has_references(strength)).map(|(index, _)| index)
+}
+
+/// Returns the references of a row.
+fn references_of<'a>(
+    set: &WorkingSet<'a>,
+    definition: &'a TableDefinition,
+    row: &Row,
+    strength: ReferenceStrength,
+) -> impl Iterator<Item = Reference<'a>> + use<'a> {
+    let mut references = Vec::new();
+    for index in columns_with(definition, strength) {
+        let (Some(column), Some(value)) = (definition.columns().get(index), row.values.get(index))
+        else {
+            continue;
+        };
+        let sides = [
+            (Some(&column.kind().key), value.keys()),
+            (column.kind().value.as_ref(), value.values()),
+        ];
+        for (base, atoms) in sides {
+            let Some((name, kind)) = base.and_then(BaseType::reference) else { continue };
+            let Some((table, _)) = set.schema().find_table(name) else { continue };
+            let uuids = atoms.iter().filter(|_| kind == strength).filter_map(|atom| match atom {
+                Atom::Uuid(uuid) => Some(*uuid),
+                _ => None,
+            });
+            references.extend(uuids.map(|uuid| Reference {
+                column: index,
+                table,
+                table_name: name,
+                uuid,
+            }));
+        }
+    }
+    references.into_iter()
+}

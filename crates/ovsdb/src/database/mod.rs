@@ -1,0 +1,20 @@
+//! Rows in memory: tables, references between rows, and indexes.
+//!
+//! A [`Database`] changes only by a [`ChangeSet`], which is the checked result of a transaction. The
+//! order is: compute the change, write it to the log, then apply it. A log that cannot be written
+//! thus leaves the database as it was.
+
+mod change;
+mod column;
+mod integrity;
+mod row;
+mod snapshot;
+mod store;
+mod working_set;
+
+pub use change::{ChangeSet, RowChange};
+pub use column::ColumnId;
+pub use row::Row;
+pub use snapshot::{DatabaseSnapshot, RowView};
+pub use store::Database;
+pub use working_set::WorkingSet;

@@ -1,0 +1,12 @@
+//! Monitors: the rows and columns that a client follows.
+//!
+//! The three generations differ in their form. `monitor` (RFC 7047) sends old and new values,
+//! `monitor_cond` sends differences of the rows that match a condition, and `monitor_cond_since` adds
+//! the id of a transaction. The server keeps no history, so that id is always zero, as it is with a
+//! standalone `ovsdb-server`.
+
+mod monitored_table;
+mod request;
+mod update;
+
+pub use monitored_table::{MonitorVersion, RowMonitor};

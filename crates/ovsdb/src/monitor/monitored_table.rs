@@ -1,0 +1,205 @@
+//! The tables, columns and conditions of one monitor.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use super::{request, update};
+use crate::{
+    database::{ChangeSet, ColumnId, Database, Row, RowChange},
+    error::TransactionError,
+    schema::DatabaseSchema,
+    transaction::Condition,
+};
+
+/// The generation of a monitor, which decides the form of its updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MonitorVersion {
+    /// `monitor` and `update`.
+    One,
+    /// `monitor_cond` and `update2`.
+    Two,
+    /// `monitor_cond_since` and `update3`.
+    Three,
+}
+
+/// The rows and columns that a client follows.
+#[derive(Clone, Debug)]
+pub struct RowMonitor {
+    version: MonitorVersion,
+    tables: BTreeMap<usize, MonitoredTable>,
+}
+
+/// The columns of one table, and the rows that match.
+#[derive(Clone, Debug)]
+pub(super) struct MonitoredTable {
+    pub(super) columns: Vec<MonitoredColumn>,
+    pub(super) condition: Condition,
+}
+
+/// A column with the kinds of changes that the client wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MonitoredColumn {
+    pub(super) column: ColumnId,
+    pub(super) kinds: ChangeKinds,
+}
+
+/// The kinds of changes that a client wants to see (`<monitor-select>`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChangeKinds {
+    pub(super) initial: bool,
+    pub(super) insert: bool,
+    pub(super) delete: bool,
+    pub(super) modify: bool,
+}
+
+/// The kind of the change of one row, as a monitor sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    Initial,
+    Insert,
+    Delete,
+    Modify,
+}
+
+impl ChangeKinds {
+    pub(super) const fn has(self, kind: ChangeKind) -> bool {
+        match kind {
+            ChangeKind::Initial => self.initial,
+            ChangeKind::Insert => self.insert,
+            ChangeKind::Delete => self.delete,
+            ChangeKind::Modify => self.modify,
+        }
+    }
+}
+
+impl RowMonitor {
+    /// Parses the `<monitor-requests>` of a client.
+    ///
+    /// # Errors
+    ///
+    /// If they name no table or column, a column twice, or have a wrong condition.
+    pub fn from_json(
+        requests: &Value,
+        schema: &DatabaseSchema,
+        version: MonitorVersion,
+    ) -> Result<Self, TransactionError> {
+        Ok(Self { version, tables: request::tables(requests, schema, version)? })
+    }
+
+    /// Returns the generation of the monitor.
+    #[must_use]
+    pub const fn version(&self) -> MonitorVersion {
+        self.version
+    }
+
+    /// Returns the rows that the client gets at first.
+    #[must_use]
+    pub fn initial(&self, database: &Database) -> Value {
+        let mut updates = Map::new();
+        for (index, monitored) in &self.tables {
+            let Some(table) = database.schema().tables().get(*index) else { continue };
+            let mut rows = Map::new();
+            for row in database.rows(*index).filter(|row| monitored.condition.matches_any(row)) {
+                let change = RowChange { old: None, new: Some(Arc::clone(row)) };
+                let update = update::row_update(
+                    self.version,
+                    monitored,
+                    table,
+                    &change,
+                    ChangeKind::Initial,
+                );
+                if let Some(update) = update {
+                    rows.insert(row.uuid.to_string(), update);
+                }
+            }
+            if !rows.is_empty() {
+                updates.insert(table.name().to_owned(), rows.into());
+            }
+        }
+        updates.into()
+    }
+
+    /// Returns the update for a change, or `None` if the client sees nothing of it.
+    #[must_use]
+    pub fn update(&self, schema: &DatabaseSchema, change: &ChangeSet) -> Option<Value> {
+        let mut updates = Map::new();
+        for (index, changes) in &change.tables {
+            let monitored = self.tables.get(index).zip(schema.tables().get(*index));
+            let Some((monitored, table)) = monitored else { continue };
+            let mut rows = Map::new();
+            for (uuid, change) in changes {
+                let change = monitored.visible(change, &monitored.condition);
+                let update = change_kind(&change).and_then(|kind| {
+                    update::row_update(self.version, monitored, table, &change, kind)
+                });
+                if let Some(update) = update {
+                    rows.insert(uuid.to_string(), update);
+                }
+            }
+            if !rows.is_empty() {
+                updates.insert(table.name().to_owned(), rows.into());
+            }
+        }
+        (!updates.is_empty()).then(|| updates.into())
+    }
+
+    /// Replaces conditions (`monitor_cond_change`).
+    ///
+    /// Returns the rows that thereby appear and go.
+    ///
+    /// # Errors
+    ///
+    /// If the request names no monitored table, or has a wrong condition. Nothing changes then.
+    pub fn change_conditions(
+        &mut self,
+        requests: &Value,
+        database: &Database,
+    ) -> Result<Option<Value>, TransactionError> {
+        let conditions = request::conditions(requests, database.schema(), |table| {
+            self.tables.contains_key(&table)
+        })?;
+        let mut updates = Map::new();
+        for (index, condition) in conditions {
+            let monitored = self.tables.get_mut(&index).zip(database.schema().tables().get(index));
+            let Some((monitored, table)) = monitored else { continue };
+            let old = std::mem::replace(&mut monitored.condition, condition);
+            let mut rows = Map::new();
+            for row in database.rows(index) {
+                let seen = |matches: bool| matches.then(|| Arc::clone(row));
+                let change = RowChange {
+                    old: seen(old.matches_any(row)),
+                    new: seen(monitored.condition.matches_any(row)),
+                };
+                let kind = change_kind(&change).filter(|kind| *kind != ChangeKind::Modify);
+                let update = kind.and_then(|kind| {
+                    update::row_update(self.version, monitored, table, &change, kind)
+                });
+                if let Some(update) = update {
+                    rows.insert(row.uuid.to_string(), update);
+                }
+            }
+            if !rows.is_empty() {
+                updates.insert(table.name().to_owned(), rows.into());
+            }
+        }
+        Ok((!updates.is_empty()).then(|| updates.into()))
+    }
+}
+
+impl MonitoredTable {
+    /// Returns the part of a change that the condition lets through.
+    fn visible(&self, change: &RowChange, condition: &Condition) -> RowChange {
+        let seen = |row: &Option<Arc<Row>>| row.clone().filter(|row| condition.matches_any(row));
+        RowChange { old: seen(&change.old), new: seen(&change.new) }
+    }
+}
+
+const fn change_kind(change: &RowChange) -> Option<ChangeKind> {
+    match (&change.old, &change.new) {
+        (None, None) => None,
+        (None, Some(_)) => Some(ChangeKind::Insert),
+        (Some(_), None) => Some(ChangeKind::Delete),
+        (Some(_), Some(_)) => Some(ChangeKind::Modify),
+    }
+}

@@ -1,0 +1,99 @@
+//! Updates of one row in the forms of the three generations.
+
+use serde_json::{Map, Value, json};
+
+use super::monitored_table::{ChangeKind, MonitorVersion, MonitoredColumn, MonitoredTable};
+use crate::{
+    database::{ColumnId, Row, RowChange},
+    schema::TableDefinition,
+    value::Datum,
+};
+
+/// Returns the update of a row, or `None` if the client does not see the change.
+pub(super) fn row_update(
+    version: MonitorVersion,
+    monitored: &MonitoredTable,
+    table: &TableDefinition,
+    change: &RowChange,
+    kind: ChangeKind,
+) -> Option<Value> {
+    let is_wanted = |column: &MonitoredColumn| column.kinds.has(kind);
+    let wanted = monitored.columns.iter().filter(|column| is_wanted(column));
+    let columns: Vec<ColumnId> = wanted.map(|column| column.column).collect();
+    if columns.is_empty() && !monitored.columns.is_empty() {
+        return None;
+    }
+    let old = change.old.as_deref();
+    let new = change.new.as_deref();
+    let changed = |columns: &[ColumnId]| -> Vec<ColumnId> {
+        let (Some(old), Some(new)) = (old, new) else { return Vec::new() };
+        columns.iter().copied().filter(|column| old.value(*column) != new.value(*column)).collect()
+    };
+    if kind == ChangeKind::Modify && changed(&columns).is_empty() {
+        return None;
+    }
+    Some(match version {
+        MonitorVersion::One => {
+            let mut members = Map::new();
+            let mut put =
+                |name: &str, row: Map<String, Value>| members.insert(name.to_owned(), row.into());
+            match (kind, old, new) {
+                (ChangeKind::Modify, Some(old), Some(new)) => {
+                    put("old", row_of(old, table, &changed(&columns)));
+                    put("new", row_of(new, table, &columns));
+                }
+                (ChangeKind::Delete, Some(old), _) => {
+                    put("old", row_of(old, table, &columns));
+                }
+                (_, _, Some(new)) => {
+                    put("new", row_of(new, table, &columns));
+                }
+                _ => return None,
+            }
+            members.into()
+        }
+        MonitorVersion::Two | MonitorVersion::Three => match (kind, old, new) {
+            (ChangeKind::Delete, ..) => json!({"delete": null}),
+            (ChangeKind::Initial, _, Some(new)) => {
+                json!({"initial": non_default(new, table, &columns)})
+            }
+            (ChangeKind::Insert, _, Some(new)) => {
+                json!({"insert": non_default(new, table, &columns)})
+            }
+            (ChangeKind::Modify, Some(old), Some(new)) => {
+                json!({"modify": differences(old, new, table, &changed(&columns))})
+            }
+            _ => return None,
+        },
+    })
+}
+
+fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
+    let member = |column: &ColumnId| {
+        (column.name(table).to_owned(), row.value(*column).to_json(&column.kind(table)))
+    };
+    columns.iter().map(member).collect()
+}
+
+/// Returns a row without the columns that have their defaults.
+fn non_default(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
+    let is_default =
+        |column: &&ColumnId| *row.value(**column) == Datum::default_of(&column.kind(table));
+    let columns: Vec<ColumnId> =
+        columns.iter().filter(|column| !is_default(column)).copied().collect();
+    row_of(row, table, &columns)
+}
+
+fn differences(
+    old: &Row,
+    new: &Row,
+    table: &TableDefinition,
+    columns: &[ColumnId],
+) -> Map<String, Value> {
+    let member = |column: &ColumnId| {
+        let kind = column.kind(table);
+        let difference = old.value(*column).difference_to(&new.value(*column), &kind);
+        (column.name(table).to_owned(), difference.to_json(&kind))
+    };
+    columns.iter().map(member).collect()
+}

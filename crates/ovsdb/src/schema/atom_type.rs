@@ -1,0 +1,38 @@
+//! Types of atoms.
+
+/// The type of an atom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomType {
+    /// A signed integer of 64 bits.
+    Integer,
+    /// A floating-point number.
+    Real,
+    /// True or false.
+    Boolean,
+    /// A string.
+    String,
+    /// The UUID of a row.
+    Uuid,
+}
+
+impl AtomType {
+    const ALL: [Self; 5] = [Self::Integer, Self::Real, Self::Boolean, Self::String, Self::Uuid];
+
+    /// Returns the word of the protocol.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Real => "real",
+            Self::Boolean => "boolean",
+            Self::String => "string",
+            Self::Uuid => "uuid",
+        }
+    }
+
+    /// Returns the type of a word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}

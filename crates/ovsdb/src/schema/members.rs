@@ -1,0 +1,76 @@
+//! Strict access to the members of a JSON object: each one is wanted, or the object is refused.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use serde_json::{Map, Value};
+
+/// The members of an object, with a note of those that were read.
+pub(crate) struct Members<'a> {
+    object: &'a Map<String, Value>,
+    read: RefCell<BTreeSet<&'a str>>,
+}
+
+impl<'a> Members<'a> {
+    /// Returns the members of a value, or `None` if it is no object.
+    pub(crate) fn of(json: &'a Value) -> Option<Self> {
+        Some(Self { object: json.as_object()?, read: RefCell::default() })
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
+        let (name, value) = self.object.get_key_value(name)?;
+        self.read.borrow_mut().insert(name);
+        Some(value)
+    }
+
+    pub(crate) fn required(&self, name: &str) -> Result<&'a Value, String> {
+        self.find(name).ok_or_else(|| format!("Required '{name}' member is missing."))
+    }
+
+    pub(crate) fn find_string(&self, name: &str) -> Result<Option<&'a str>, String> {
+        self.find(name).map(|value| value.as_str().ok_or_else(|| mismatch(name))).transpose()
+    }
+
+    pub(crate) fn string(&self, name: &str) -> Result<&'a str, String> {
+        self.required(name)?.as_str().ok_or_else(|| mismatch(name))
+    }
+
+    pub(crate) fn find_integer(&self, name: &str) -> Result<Option<i64>, String> {
+        self.find(name).map(|value| value.as_i64().ok_or_else(|| mismatch(name))).transpose()
+    }
+
+    pub(crate) fn find_boolean(&self, name: &str) -> Result<Option<bool>, String> {
+        self.find(name).map(|value| value.as_bool().ok_or_else(|| mismatch(name))).transpose()
+    }
+
+    pub(crate) fn find_array(&self, name: &str) -> Result<Option<&'a [Value]>, String> {
+        let array =
+            |value: &'a Value| value.as_array().map(Vec::as_slice).ok_or_else(|| mismatch(name));
+        self.find(name).map(array).transpose()
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Result<&'a Map<String, Value>, String> {
+        self.required(name)?.as_object().ok_or_else(|| mismatch(name))
+    }
+
+    /// Refuses members that nothing has read.
+    pub(crate) fn finish(&self) -> Result<(), String> {
+        let read = self.read.borrow();
+        match self.object.keys().find(|name| !read.contains(name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(format!("Member '{name}' is present but not allowed here.")),
+        }
+    }
+}
+
+fn mismatch(name: &str) -> String {
+    format!("Type mismatch for member '{name}'.")
+}
+
+/// Returns whether a text is an `<id>`.
+///
+/// It has letters, digits and underscores, and no digit at first.
+pub(crate) fn is_id(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -1,0 +1,80 @@
+//! Settings of a server.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// Settings of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// Bounds on what clients may use.
+    pub limits: ServerLimits,
+    /// The source of times.
+    pub clock: ServerClock,
+    /// Random bytes that name rows, another value for each start.
+    ///
+    /// Without it the system provides them.
+    pub seed: Option<[u8; 20]>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { limits: ServerLimits::default(), clock: ServerClock::SYSTEM, seed: None }
+    }
+}
+
+/// Bounds on what clients may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Bytes of one message from a client.
+    pub message_bytes: usize,
+    /// Bytes of incomplete messages of all clients together, beyond 64 KiB for each.
+    pub partial_bytes: usize,
+    /// Bytes of replies and updates that wait for one client.
+    ///
+    /// A longer single message may wait if nothing else does.
+    pub queued_bytes: usize,
+    /// Number of clients at a time.
+    pub clients: usize,
+    /// Number of transactions of one client that wait for a change.
+    pub blocked: usize,
+    /// Number of monitors of one client.
+    pub monitors: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 8 << 20,
+            partial_bytes: 64 << 20,
+            queued_bytes: 16 << 20,
+            clients: 1024,
+            blocked: 64,
+            monitors: 64,
+        }
+    }
+}
+
+/// The source of times, which tests replace.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerClock {
+    /// Returns the time since any fixed moment; it never goes back.
+    pub monotonic: fn() -> Duration,
+    /// Returns the time since 1970, for the dates in a log.
+    pub date: fn() -> Duration,
+}
+
+impl ServerClock {
+    /// The clocks of the system.
+    pub const SYSTEM: Self = Self { monotonic, date };
+}
+
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
+fn monotonic() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let start = *START.get_or_init(Instant::now);
+    Instant::now().saturating_duration_since(start)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
+fn date() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}

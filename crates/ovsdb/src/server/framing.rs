@@ -1,0 +1,156 @@
+//! The stream of JSON objects that a client sends, without any separator between them.
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// Finds whole JSON objects in a stream of bytes.
+#[derive(Debug)]
+pub struct JsonFramer {
+    bytes: Vec<u8>,
+    /// Number of bytes that are scanned.
+    scanned: usize,
+    depth: usize,
+    in_string: bool,
+    is_escaped: bool,
+    bytes_max: usize,
+}
+
+/// Bytes that are no message. The connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FramingError {
+    /// A message does not start with a brace.
+    #[error("byte 0x{0:02x} does not start a JSON object: send JSON-RPC 1.0 messages only")]
+    NotAnObject(u8),
+    /// A message is longer than the limit.
+    #[error("a message is longer than {0} bytes: divide the transaction")]
+    TooLong(usize),
+    /// A message is nested deeper than the limit.
+    #[error("a message is nested deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    /// A message is not JSON.
+    #[error("a message is not JSON: {0}")]
+    NotJson(String),
+}
+
+/// Number of arrays and objects that may contain each other.
+pub(super) const DEPTH_MAX: usize = 100;
+
+impl JsonFramer {
+    /// Creates a framer for messages of at most a number of bytes.
+    #[must_use]
+    pub const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            scanned: 0,
+            depth: 0,
+            in_string: false,
+            is_escaped: false,
+            bytes_max,
+        }
+    }
+
+    /// Adds received bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Returns the number of bytes that wait for the end of their message.
+    #[must_use]
+    pub const fn buffered(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the next whole message with its length.
+    ///
+    /// `None` means that more bytes must arrive.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no message. The stream has no next message then.
+    pub fn next_message(&mut self) -> Result<Option<(Value, usize)>, FramingError> {
+        if self.scanned == 0 {
+            let blank = self.bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.bytes.drain(..blank);
+        }
+        while let Some(byte) = self.bytes.get(self.scanned).copied() {
+            if self.scanned == 0 && byte != b'{' {
+                return Err(FramingError::NotAnObject(byte));
+            }
+            self.scanned += 1;
+            if self.scanned > self.bytes_max {
+                return Err(FramingError::TooLong(self.bytes_max));
+            }
+            if self.is_end(byte)? {
+                let length = std::mem::take(&mut self.scanned);
+                let message: Vec<u8> = self.bytes.drain(..length).collect();
+                let value = serde_json::from_slice(&message);
+                let value = value.map_err(|error| FramingError::NotJson(error.to_string()))?;
+                return Ok(Some((value, length)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_end(&mut self, byte: u8) -> Result<bool, FramingError> {
+        if self.is_escaped {
+            self.is_escaped = false;
+            return Ok(false);
+        }
+        match byte {
+            b'\\' if self.in_string => self.is_escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            b'{' | b'[' if !self.in_string => {
+                self.depth += 1;
+                if self.depth > DEPTH_MAX {
+                    return Err(FramingError::TooDeep);
+                }
+            }
+            b'}' | b']' if !self.in_string => {
+                self.depth = self.depth.saturating_sub(1);
+                return Ok(self.depth == 0);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn messages(chunks: &[&[u8]]) -> Result<Vec<Value>, FramingError> {
+        let mut framer = JsonFramer::new(1000);
+        let mut messages = Vec::new();
+        for chunk in chunks {
+            framer.push(chunk);
+            while let Some((message, _)) = framer.next_message()? {
+                messages.push(message);
+            }
+        }
+        Ok(messages)
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(length in 1..20_usize) {
+            let stream = br#"{"a": "}\"]{"} {"b": [1, {"c": []}]}{"d":"\\"}"#;
+            let chunks: Vec<&[u8]> = stream.chunks(length).collect();
+            let found = messages(&chunks).unwrap();
+            prop_assert_eq!(found.len(), 3);
+            prop_assert_eq!(Ok(found), messages(&[stream]));
+        }
+    }
+
+    #[test]
+    fn limits_end_the_stream() {
+        assert_eq!(messages(&[b" x"]), Err(FramingError::NotAnObject(b'x')));
+        let deep = format!("{{\"a\":{}", "[".repeat(100));
+        assert_eq!(messages(&[deep.as_bytes()]), Err(FramingError::TooDeep));
+        let long = format!("{{\"a\":\"{}", "x".repeat(1000));
+        assert_eq!(messages(&[long.as_bytes()]), Err(FramingError::TooLong(1000)));
+        assert!(matches!(messages(&[b"{]"]), Err(FramingError::NotJson(_))));
+    }
+}

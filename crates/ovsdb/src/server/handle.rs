@@ -1,0 +1,206 @@
+//! The start of a server, and the handle of its owner.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, oneshot, watch},
+};
+
+use super::{
+    ChangeSubscription, ServerConfig,
+    connection::accept_clients,
+    owner::OwnerTransaction,
+    run::{ServerEvent, run_server},
+    server_core::ServerCore,
+    subscription::PendingChanges,
+};
+use crate::{
+    database::{Database, DatabaseSnapshot},
+    error::OvsdbServerError,
+    log::Journal,
+    schema::DatabaseSchema,
+    value::UuidGenerator,
+};
+
+/// A server that is not started yet.
+#[derive(Debug)]
+pub struct Server {
+    core: ServerCore,
+    config: ServerConfig,
+    listeners: Vec<(PathBuf, UnixListener)>,
+    owner_seed: [u8; 20],
+}
+
+impl Server {
+    /// Opens a database. Without a log it is empty, and lost when the server stops.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be used.
+    pub fn open(
+        schema: DatabaseSchema,
+        log: Option<&Path>,
+        config: ServerConfig,
+    ) -> Result<Self, OvsdbServerError> {
+        let mut seeds = [0; 60];
+        match config.seed {
+            None => {
+                let mut random = File::open("/dev/urandom").map_err(OvsdbServerError::Random)?;
+                random.read_exact(&mut seeds).map_err(OvsdbServerError::Random)?;
+            }
+            // Each sequence has its own first byte.
+            Some(seed) => {
+                for (number, part) in (0_u8..).zip(seeds.chunks_mut(20)) {
+                    part.copy_from_slice(&seed);
+                    if let Some(byte) = part.first_mut() {
+                        *byte = byte.wrapping_add(number);
+                    }
+                }
+            }
+        }
+        let mut parts = seeds.chunks(20).map(|part| <[u8; 20]>::try_from(part).unwrap_or_default());
+        let mut seed = || parts.next().unwrap_or_default();
+        let (journal, database) = match log {
+            Some(path) => {
+                let (journal, database) = Journal::open(path, schema, seed())?;
+                (Some(journal), database)
+            }
+            None => (None, Database::new(schema, seed())),
+        };
+        let core = ServerCore::new(database, journal, config.limits, config.clock, seed());
+        Ok(Self { core, config, listeners: Vec::new(), owner_seed: seed() })
+    }
+
+    /// Adds a Unix socket for clients. A socket that nobody answers is replaced.
+    ///
+    /// Only the user of the process may connect.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be made, or another process answers on it.
+    pub fn listen(mut self, path: &Path) -> Result<Self, OvsdbServerError> {
+        let failed = |source| OvsdbServerError::Socket { path: path.to_owned(), source };
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(OvsdbServerError::SocketInUse { path: path.to_owned() });
+        }
+        let is_socket = std::fs::symlink_metadata(path)
+            .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
+        if is_socket {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o750)).map_err(failed)?;
+        self.listeners.push((path.to_owned(), listener));
+        Ok(self)
+    }
+
+    /// Starts the thread of the server.
+    ///
+    /// Clients are served by tasks of the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the system starts no thread.
+    pub fn start(self) -> Result<OvsdbHandle, OvsdbServerError> {
+        let Self { core, config, listeners, owner_seed } = self;
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let (stopper, stopped) = watch::channel(());
+        let paths: Vec<PathBuf> = listeners.iter().map(|(path, _)| path.clone()).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(OvsdbServerError::Thread)?;
+        std::thread::Builder::new()
+            .name("shunt-ovsdb".to_owned())
+            .spawn(move || {
+                runtime.block_on(run_server(core, config.clock, receiver));
+                for path in paths {
+                    // The socket may be gone already.
+                    let _ = std::fs::remove_file(path);
+                }
+                drop(stopper);
+            })
+            .map_err(OvsdbServerError::Thread)?;
+        let uuids = Arc::new(Mutex::new(UuidGenerator::new(owner_seed)));
+        let handle = OvsdbHandle { events, stopped, uuids };
+        accept_clients(listeners, &handle.events, &handle.stopped, config.limits);
+        Ok(handle)
+    }
+}
+
+/// The owner's access to a running server. Clones refer to the same server.
+#[derive(Clone, Debug)]
+pub struct OvsdbHandle {
+    events: mpsc::Sender<ServerEvent>,
+    stopped: watch::Receiver<()>,
+    uuids: Arc<Mutex<UuidGenerator>>,
+}
+
+impl OvsdbHandle {
+    /// Begins a transaction with a comment for the log.
+    #[must_use]
+    pub fn transaction(&self, comment: &str) -> OwnerTransaction {
+        OwnerTransaction::new(comment, Arc::clone(&self.uuids))
+    }
+
+    /// Executes a transaction.
+    ///
+    /// # Errors
+    ///
+    /// If the transaction breaks a rule of the schema, the log cannot be written, or the server has
+    /// stopped.
+    pub async fn transact(&self, transaction: OwnerTransaction) -> Result<(), OvsdbServerError> {
+        let (reply, result) = oneshot::channel();
+        self.send(ServerEvent::Transact(transaction, reply)).await?;
+        Ok(result.await.map_err(|_| OvsdbServerError::Stopped)??)
+    }
+
+    /// Returns all rows as they are now.
+    ///
+    /// # Errors
+    ///
+    /// If the server has stopped.
+    pub async fn snapshot(&self) -> Result<DatabaseSnapshot, OvsdbServerError> {
+        let (reply, result) = oneshot::channel();
+        self.send(ServerEvent::Snapshot(reply)).await?;
+        result.await.map_err(|_| OvsdbServerError::Stopped)?
+    }
+
+    /// Subscribes to the changes of clients from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the server has stopped.
+    pub async fn subscribe(&self) -> Result<ChangeSubscription, OvsdbServerError> {
+        let pending = Arc::new(PendingChanges::default());
+        self.send(ServerEvent::Subscribe(Arc::clone(&pending))).await?;
+        Ok(ChangeSubscription::new(pending, self.clone()))
+    }
+
+    /// Stops the server: sessions end, and the sockets are removed.
+    pub async fn stop(&self) {
+        // A server that has stopped already needs no event.
+        let _ = self.send(ServerEvent::Stop).await;
+        self.stopped().await;
+    }
+
+    /// Waits until the server has stopped.
+    pub async fn stopped(&self) {
+        // The sender sends nothing. It is dropped when the server stops.
+        let _ = self.stopped.clone().changed().await;
+    }
+
+    async fn send(&self, event: ServerEvent) -> Result<(), OvsdbServerError> {
+        self.events.send(event).await.map_err(|_| OvsdbServerError::Stopped)
+    }
+}
+
+/// Number of events that wait for the thread of the server; senders then wait.
+const EVENTS_MAX: usize = 256;

@@ -1,0 +1,74 @@
+//! Named locks of clients (RFC 7047, sections 4.1.8 to 4.1.10).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::ClientId;
+
+/// The clients that own a lock or wait for it, in their order.
+///
+/// The first one owns the lock.
+#[derive(Debug, Default)]
+pub(super) struct LockTable {
+    queues: BTreeMap<String, VecDeque<ClientId>>,
+}
+
+/// A request for a lock that the client has requested already.
+pub(super) struct AlreadyRequested;
+
+impl LockTable {
+    /// Returns whether a client owns a lock.
+    pub(super) fn is_owner(&self, name: &str, client: ClientId) -> bool {
+        self.queues.get(name).and_then(VecDeque::front) == Some(&client)
+    }
+
+    /// Requests a lock. Returns whether the client owns it now.
+    pub(super) fn lock(&mut self, name: &str, client: ClientId) -> Result<bool, AlreadyRequested> {
+        let queue = self.queues.entry(name.to_owned()).or_default();
+        if queue.contains(&client) {
+            return Err(AlreadyRequested);
+        }
+        queue.push_back(client);
+        Ok(queue.len() == 1)
+    }
+
+    /// Takes a lock. Returns the client that owned it, which then waits for it.
+    pub(super) fn steal(
+        &mut self,
+        name: &str,
+        client: ClientId,
+    ) -> Result<Option<ClientId>, AlreadyRequested> {
+        let queue = self.queues.entry(name.to_owned()).or_default();
+        if queue.contains(&client) {
+            return Err(AlreadyRequested);
+        }
+        let owner = queue.front().copied();
+        queue.push_front(client);
+        Ok(owner)
+    }
+
+    /// Gives a lock up, or the wait for it.
+    ///
+    /// Returns the next owner if there is a new one.
+    ///
+    /// `None` means that the client had not requested the lock.
+    pub(super) fn unlock(&mut self, name: &str, client: ClientId) -> Option<Option<ClientId>> {
+        let queue = self.queues.get_mut(name)?;
+        let place = queue.iter().position(|other| *other == client)?;
+        queue.remove(place);
+        let next = queue.front().copied().filter(|_| place == 0);
+        if queue.is_empty() {
+            self.queues.remove(name);
+        }
+        Some(next)
+    }
+
+    /// Gives up all locks of a client.
+    ///
+    /// Returns the new owners with the names of their locks.
+    pub(super) fn disconnect(&mut self, client: ClientId) -> Vec<(ClientId, String)> {
+        let requested = self.queues.iter().filter(|(_, queue)| queue.contains(&client));
+        let names: Vec<String> = requested.map(|(name, _)| name.clone()).collect();
+        let unlock = |name: String| Some((self.unlock(&name, client)??, name));
+        names.into_iter().filter_map(unlock).collect()
+    }
+}

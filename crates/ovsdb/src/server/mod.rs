@@ -1,0 +1,25 @@
+//! The server: sessions of clients on a Unix socket, and the handle of the owner.
+//!
+//! One thread owns the databases, and changes are thus made one after another. It never waits for a
+//! client: replies and updates go to a queue of each client, and a client with a full queue is
+//! disconnected ([`ServerLimits::queued_bytes`]). [`ServerCore`] holds all rules and has no socket.
+
+mod config;
+mod connection;
+mod framing;
+mod handle;
+mod lock_table;
+mod outbox;
+mod owner;
+mod requests;
+mod run;
+mod server_core;
+mod subscription;
+
+pub use config::{ServerClock, ServerConfig, ServerLimits};
+pub use framing::{FramingError, JsonFramer};
+pub use handle::{OvsdbHandle, Server};
+pub use outbox::{ClientQueue, Outbox};
+pub use owner::OwnerTransaction;
+pub use server_core::{ClientId, Disconnect, ServerCore};
+pub use subscription::{ChangeSubscription, ChangedRow, ClientChanges};

@@ -1,0 +1,426 @@
+//! The rules of the server, without sockets and clocks.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use super::{
+    ServerClock, ServerLimits, lock_table::LockTable, outbox::Outbox, owner::OwnerTransaction,
+    subscription::PendingChanges,
+};
+use crate::{
+    database::{ChangeSet, Database, DatabaseSnapshot},
+    error::{OvsdbServerError, TransactionError},
+    log::Journal,
+    monitor::{MonitorVersion, RowMonitor},
+    schema,
+    transaction::{DatabaseAccess, TransactionExecution, TransactionRequest, execute},
+    value::{Datum, RowUuid, UuidGenerator},
+};
+
+/// A client of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// The reason why the server ends a session.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Disconnect {
+    /// The client sent something that is no JSON-RPC 1.0.
+    #[error("a message is not JSON-RPC 1.0: {0}")]
+    Protocol(&'static str),
+    /// The client reads too slowly.
+    #[error("more than {0} bytes wait for a client that does not read")]
+    SlowReader(usize),
+}
+
+/// Databases, sessions and locks.
+///
+/// The caller delivers messages in order, and calls [`expire`](Self::expire) when
+/// [`next_expiry`](Self::next_expiry) is due.
+#[derive(Debug)]
+pub struct ServerCore {
+    pub(super) databases: BTreeMap<String, ServedDatabase>,
+    pub(super) sessions: BTreeMap<ClientId, ClientSession>,
+    pub(super) locks: LockTable,
+    pub(super) server_id: RowUuid,
+    pub(super) limits: ServerLimits,
+    /// The database of the owner.
+    name: String,
+    clock: ServerClock,
+    blocked: Vec<BlockedTransaction>,
+    subscribers: Vec<Arc<PendingChanges>>,
+    /// Sessions that end after the current event.
+    pub(super) ended: Vec<(ClientId, Disconnect)>,
+    has_changed: bool,
+}
+
+/// A database with its log.
+#[derive(Debug)]
+pub(super) struct ServedDatabase {
+    pub(super) database: Database,
+    journal: Option<Journal>,
+    pub(super) access: DatabaseAccess,
+}
+
+/// The state of a client.
+#[derive(Debug)]
+pub(super) struct ClientSession {
+    pub(super) outbox: Outbox,
+    /// Wakes the connection when the session ends.
+    _end: oneshot::Sender<()>,
+    pub(super) monitors: BTreeMap<String, ClientMonitor>,
+}
+
+/// A monitor with its id and database.
+#[derive(Debug)]
+pub(super) struct ClientMonitor {
+    pub(super) id: Value,
+    pub(super) database: String,
+    pub(super) monitor: RowMonitor,
+}
+
+/// A transaction that waits for a change.
+#[derive(Debug)]
+struct BlockedTransaction {
+    client: ClientId,
+    id: Value,
+    database: String,
+    operations: Vec<Value>,
+    arrived: Duration,
+    expiry: Option<Duration>,
+}
+
+impl ServerCore {
+    /// Creates a server of one database and of `_Server`, which describes both.
+    #[must_use]
+    pub fn new(
+        database: Database,
+        journal: Option<Journal>,
+        limits: ServerLimits,
+        clock: ServerClock,
+        seed: [u8; 20],
+    ) -> Self {
+        let name = database.schema().name().to_owned();
+        let own = own_database(&database, seed);
+        let mut uuids = UuidGenerator::new(seed);
+        let served = ServedDatabase { database, journal, access: DatabaseAccess::ReadWrite };
+        let own = ServedDatabase { database: own, journal: None, access: DatabaseAccess::ReadOnly };
+        let own_name = own.database.schema().name().to_owned();
+        Self {
+            databases: BTreeMap::from([(name.clone(), served), (own_name, own)]),
+            sessions: BTreeMap::new(),
+            locks: LockTable::default(),
+            server_id: uuids.generate(),
+            limits,
+            name,
+            clock,
+            blocked: Vec::new(),
+            subscribers: Vec::new(),
+            ended: Vec::new(),
+            has_changed: false,
+        }
+    }
+
+    /// Starts the session of a client. The sender is dropped when the session ends.
+    pub fn connect(&mut self, client: ClientId, outbox: Outbox, end: oneshot::Sender<()>) {
+        let session = ClientSession { outbox, _end: end, monitors: BTreeMap::new() };
+        self.sessions.insert(client, session);
+    }
+
+    /// Ends the session of a client.
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.sessions.remove(&client);
+        self.blocked.retain(|blocked| blocked.client != client);
+        for (next, name) in self.locks.disconnect(client) {
+            self.notify(next, "locked", &json!([name]));
+        }
+        self.end_sessions();
+    }
+
+    /// Handles a message of a client.
+    pub fn receive(&mut self, client: ClientId, message: Value) {
+        if self.sessions.contains_key(&client) {
+            if let Err(reason) = self.dispatch(client, message) {
+                self.ended.push((client, reason));
+            }
+            self.settle();
+        }
+    }
+
+    /// Executes a transaction of the owner.
+    ///
+    /// # Errors
+    ///
+    /// If the transaction breaks a rule of the schema, or the log cannot be written.
+    pub fn transact(&mut self, transaction: &OwnerTransaction) -> Result<(), TransactionError> {
+        let name = self.name.clone();
+        let Some(served) = self.databases.get_mut(&name) else { return Ok(()) };
+        let change = transaction.execute(&mut served.database)?;
+        let comment = Some(transaction.comment()).filter(|comment| !comment.is_empty());
+        self.apply(&name, &change, false, comment)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Returns the rows of the owner's database.
+    ///
+    /// # Errors
+    ///
+    /// If the server has no database any more.
+    pub fn snapshot(&self) -> Result<DatabaseSnapshot, OvsdbServerError> {
+        let served = self.databases.get(&self.name).ok_or(OvsdbServerError::Stopped)?;
+        Ok(served.database.snapshot())
+    }
+
+    /// Adds a subscriber to the changes of clients.
+    pub(super) fn subscribe(&mut self, pending: Arc<PendingChanges>) {
+        self.subscribers.push(pending);
+    }
+
+    /// Returns the time at which a waiting transaction fails.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Duration> {
+        self.blocked.iter().filter_map(|blocked| blocked.expiry).min()
+    }
+
+    /// Fails the waiting transactions that have waited long enough.
+    pub fn expire(&mut self) {
+        let now = (self.clock.monotonic)();
+        self.retry(|blocked| blocked.expiry.is_some_and(|expiry| expiry <= now));
+        self.settle();
+    }
+
+    /// Executes a `transact` request, or keeps it until a change.
+    pub(super) fn transact_request(
+        &mut self,
+        client: ClientId,
+        id: &Value,
+        database: &str,
+        operations: Vec<Value>,
+    ) {
+        let waiting = self.blocked.iter().filter(|blocked| blocked.client == client).count();
+        if waiting >= self.limits.blocked {
+            let details =
+                format!("{waiting} transactions of this client wait for a change already");
+            let error = TransactionError::new(crate::ErrorTag::Resources, details);
+            self.reply(client, &json!({"id": id, "error": error.to_json()}));
+            return;
+        }
+        let blocked = BlockedTransaction {
+            client,
+            id: id.clone(),
+            database: database.to_owned(),
+            operations,
+            arrived: (self.clock.monotonic)(),
+            expiry: None,
+        };
+        if let Some(blocked) = self.attempt(blocked) {
+            self.blocked.push(blocked);
+        }
+    }
+
+    /// Cancels a waiting transaction.
+    pub(super) fn cancel(&mut self, client: ClientId, id: &Value) {
+        let is_it = |blocked: &BlockedTransaction| blocked.client == client && blocked.id == *id;
+        if let Some(place) = self.blocked.iter().position(is_it) {
+            self.blocked.remove(place);
+            self.reply(client, &json!({"id": id, "error": "canceled"}));
+        }
+    }
+
+    /// Executes a transaction. Returns it if it waits.
+    fn attempt(&mut self, mut transaction: BlockedTransaction) -> Option<BlockedTransaction> {
+        let now = (self.clock.monotonic)();
+        let (locks, client) = (&self.locks, transaction.client);
+        let served = self.databases.get_mut(&transaction.database)?;
+        let request = TransactionRequest {
+            operations: &transaction.operations,
+            access: served.access,
+            owns_lock: &|name| locks.is_owner(name, client),
+            waited: now.saturating_sub(transaction.arrived),
+        };
+        let mut outcome = match execute(&mut served.database, &request) {
+            TransactionExecution::Done(outcome) => outcome,
+            TransactionExecution::Blocked { timeout } => {
+                transaction.expiry =
+                    timeout.map(|timeout| transaction.arrived.saturating_add(timeout));
+                return Some(transaction);
+            }
+        };
+        let applied = self.apply(
+            &transaction.database,
+            &outcome.change,
+            outcome.durable,
+            outcome.comment.as_deref(),
+        );
+        match applied {
+            Ok(()) => self.notify_subscribers(&transaction.database, &outcome.change),
+            Err(error) => outcome.results.push(error.to_json()),
+        }
+        let reply = json!({"id": transaction.id, "result": outcome.results, "error": null});
+        self.reply(client, &reply);
+        None
+    }
+
+    /// Logs a change, applies it, and sends it to the monitors.
+    fn apply(
+        &mut self,
+        name: &str,
+        change: &ChangeSet,
+        durable: bool,
+        comment: Option<&str>,
+    ) -> Result<(), TransactionError> {
+        let Some(served) = self.databases.get_mut(name).filter(|_| !change.is_empty()) else {
+            return Ok(());
+        };
+        served.write(change, (self.clock.date)(), comment, durable)?;
+        served.database.apply(change);
+        served.compact_if_due((self.clock.date)());
+        self.has_changed = true;
+        let schema = Arc::clone(served.database.schema());
+        let mut updates = Vec::new();
+        for (client, session) in &self.sessions {
+            for monitor in session.monitors.values().filter(|monitor| monitor.database == name) {
+                if let Some(update) = monitor.monitor.update(&schema, change) {
+                    updates.push((*client, monitor.notification(&update)));
+                }
+            }
+        }
+        for (client, update) in updates {
+            self.reply(client, &update);
+        }
+        Ok(())
+    }
+
+    fn notify_subscribers(&mut self, database: &str, change: &ChangeSet) {
+        if database == self.name && !change.is_empty() {
+            self.subscribers.retain(|subscriber| subscriber.add(change));
+        }
+    }
+
+    /// Repeats waiting transactions after a change, and ends sessions.
+    fn settle(&mut self) {
+        // Each repetition that changes something completes a transaction, so this ends.
+        while std::mem::take(&mut self.has_changed) {
+            self.retry(|_| true);
+        }
+        self.end_sessions();
+    }
+
+    fn retry(&mut self, is_due: impl Fn(&BlockedTransaction) -> bool) {
+        for blocked in std::mem::take(&mut self.blocked) {
+            let kept = if is_due(&blocked) { self.attempt(blocked) } else { Some(blocked) };
+            self.blocked.extend(kept);
+        }
+    }
+
+    fn end_sessions(&mut self) {
+        while let Some((client, reason)) = self.ended.pop() {
+            if self.sessions.contains_key(&client) {
+                tracing::warn!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected: {reason}", client.0);
+                self.disconnect(client);
+            }
+        }
+    }
+
+    pub(super) fn notify(&mut self, client: ClientId, method: &str, params: &Value) {
+        self.reply(client, &json!({"id": null, "method": method, "params": params}));
+    }
+
+    /// Sends a message to a client. A client with a full queue is disconnected.
+    pub(super) fn reply(&mut self, client: ClientId, message: &Value) {
+        let Some(session) = self.sessions.get(&client) else { return };
+        if !session.outbox.send(message) {
+            self.ended.push((client, Disconnect::SlowReader(self.limits.queued_bytes)));
+        }
+    }
+}
+
+impl ServedDatabase {
+    fn write(
+        &mut self,
+        change: &ChangeSet,
+        date: Duration,
+        comment: Option<&str>,
+        durable: bool,
+    ) -> Result<(), TransactionError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let written = journal.write(self.database.schema(), change, date, comment, durable);
+        written.map_err(|error| {
+            tracing::error!(target: "shunt_ovsdb", %error, "log: a transaction could not be written, and is refused: {error}");
+            TransactionError::io("the log could not be written, so nothing is changed", &error)
+        })
+    }
+
+    fn compact_if_due(&mut self, date: Duration) {
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.is_compaction_due())
+        else {
+            return;
+        };
+        let before = journal.length();
+        match journal.compact(&self.database, date) {
+            Ok(()) => tracing::info!(
+                target: "shunt_ovsdb",
+                before,
+                after = journal.length(),
+                "log: compacted"
+            ),
+            Err(error) => {
+                tracing::warn!(target: "shunt_ovsdb", %error, "log: compaction failed, and is tried again later: {error}");
+            }
+        }
+    }
+}
+
+impl ClientMonitor {
+    /// Returns the notification of an update.
+    pub(super) fn notification(&self, update: &Value) -> Value {
+        let (method, params) = match self.monitor.version() {
+            MonitorVersion::One => ("update", json!([self.id, update])),
+            MonitorVersion::Two => ("update2", json!([self.id, update])),
+            MonitorVersion::Three => {
+                ("update3", json!([self.id, RowUuid::NIL.to_string(), update]))
+            }
+        };
+        json!({"id": null, "method": method, "params": params})
+    }
+}
+
+/// Returns the database `_Server`, which describes itself and another.
+fn own_database(other: &Database, seed: [u8; 20]) -> Database {
+    let mut seed = seed;
+    // Another sequence of UUIDs than that of the other database.
+    seed.reverse();
+    if let Some(byte) = seed.first_mut() {
+        *byte ^= 0xff;
+    }
+    let mut database = Database::new(schema::server_schema(), seed);
+    let schemas = [Arc::clone(other.schema()), Arc::clone(database.schema())];
+    let mut uuids = UuidGenerator::new(seed);
+    let change = {
+        let (mut set, fresh) = database.begin();
+        let table = set.schema().find_table("Database");
+        for schema in schemas {
+            let Some((index, table)) = table else { continue };
+            let mut row = crate::database::Row::new(uuids.generate(), table);
+            let columns = [
+                ("name", Datum::string(schema.name())),
+                ("model", Datum::string("standalone")),
+                ("connected", Datum::boolean(true)),
+                ("leader", Datum::boolean(true)),
+                ("schema", Datum::string(&schema.to_json().to_string())),
+            ];
+            for (name, value) in columns {
+                if let Some((column, _)) = table.find_column(name) {
+                    row.set(column, value);
+                }
+            }
+            set.put(index, row);
+        }
+        set.finish(&mut || fresh.generate()).unwrap_or_default()
+    };
+    database.apply(&change);
+    database
+}

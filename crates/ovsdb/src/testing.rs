@@ -1,0 +1,108 @@
+//! Functions for fuzz targets: they accept any bytes, and check what must hold for all of them.
+
+#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::{
+    database::Database,
+    log::{RecordReader, encode_record},
+    schema,
+    server::{ClientId, JsonFramer, Outbox, ServerClock, ServerConfig, ServerCore},
+};
+
+/// Sends any bytes as a client, in chunks of the length in the first byte.
+///
+/// Each request gets one reply with its id, or waits; garbage ends the session alone.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn fuzz_messages(data: &[u8]) {
+    let Some((length, stream)) = data.split_first() else { return };
+    let mut core = core();
+    let (client, other) = (ClientId(1), ClientId(2));
+    let mut queues = [client, other].map(|client| {
+        let (outbox, queue) = Outbox::new(1 << 20);
+        let (end, ended) = oneshot::channel();
+        core.connect(client, outbox, end);
+        (queue, ended)
+    });
+    let mut framer = JsonFramer::new(1 << 16);
+    'stream: for chunk in stream.chunks(usize::from(*length).max(1)) {
+        framer.push(chunk);
+        loop {
+            match framer.next_message() {
+                Ok(Some((message, _))) => core.receive(client, message),
+                Ok(None) => break,
+                Err(_) => break 'stream,
+            }
+        }
+    }
+    core.expire();
+    core.receive(other, serde_json::json!({"id": 0, "method": "echo", "params": []}));
+    let [(first, _), (second, _)] = &mut queues;
+    while let Some(message) = first.try_next() {
+        check_message(&message);
+    }
+    let mut last = None;
+    while let Some(message) = second.try_next() {
+        last = Some(check_message(&message));
+    }
+    let echo = last.expect("another client is unharmed");
+    assert_eq!(echo.get("id"), Some(&Value::from(0)));
+}
+
+/// Reads any bytes as a log.
+///
+/// The whole records survive another encoding, and the rest is reported at its position.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn fuzz_log(data: &[u8]) {
+    let mut reader = RecordReader::new(data);
+    loop {
+        let before = reader.offset();
+        match reader.next_record() {
+            Ok(None) => break,
+            Ok(Some(record)) => {
+                assert!(reader.offset() > before);
+                let bytes = encode_record(&record);
+                let again = RecordReader::new(&bytes).next_record();
+                assert_eq!(again, Ok(Some(record)));
+            }
+            Err(error) => {
+                assert_eq!(reader.offset(), before, "{error}");
+                break;
+            }
+        }
+    }
+    let first = encode_record(&schema::open_vswitch().to_json());
+    for bytes in [data, &[first.as_slice(), data].concat()] {
+        let mut database = Database::new(schema::open_vswitch(), [0; 20]);
+        if let Ok(read) = crate::log::replay(&mut database, bytes) {
+            assert!(usize::try_from(read.length).is_ok_and(|length| length <= bytes.len()));
+        }
+    }
+}
+
+/// Creates a server without a log. Its clock stands still.
+#[must_use]
+pub fn core() -> ServerCore {
+    let clock = ServerClock { monotonic: || Duration::ZERO, date: || Duration::ZERO };
+    let database = Database::new(schema::open_vswitch(), [1; 20]);
+    ServerCore::new(database, None, ServerConfig::default().limits, clock, [2; 20])
+}
+
+fn check_message(bytes: &[u8]) -> Value {
+    let message: Value = serde_json::from_slice(bytes).expect("the server writes JSON");
+    assert!(message.get("id").is_some(), "{message}");
+    let is_reply = message.get("result").is_some()
+        != message.get("error").is_some_and(|error| !error.is_null());
+    assert!(is_reply || message.get("method").is_some(), "{message}");
+    message
+}

@@ -1,0 +1,204 @@
+//! The server over its socket: limits, locks, waits, and the handle of the owner.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the bench ends the test")]
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+};
+
+use serde_json::{Value, json};
+use shunt_ovsdb::{
+    OvsdbHandle, Server, ServerConfig,
+    schema::open_vswitch,
+    server::ServerLimits,
+    value::{Atom, Datum},
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// A server in memory with its socket.
+struct Bench {
+    runtime: Runtime,
+    handle: OvsdbHandle,
+    socket: PathBuf,
+    _folder: TempDir,
+}
+
+impl Bench {
+    fn new(limits: ServerLimits) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("db.sock");
+        let config = ServerConfig { limits, ..ServerConfig::default() };
+        let handle = runtime.block_on(async {
+            Server::open(open_vswitch(), None, config).unwrap().listen(&socket).unwrap().start()
+        });
+        Self { runtime, handle: handle.unwrap(), socket, _folder: folder }
+    }
+
+    fn connect(&self) -> Client {
+        Client { stream: UnixStream::connect(&self.socket).unwrap(), received: Vec::new() }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.handle.stop());
+        assert!(!self.socket.exists(), "the socket is removed");
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn send(&mut self, message: &Value) {
+        self.stream.write_all(message.to_string().as_bytes()).unwrap();
+    }
+
+    /// Returns the next message, or `None` at the end of the connection.
+    fn receive(&mut self) -> Option<Value> {
+        loop {
+            let mut values = serde_json::Deserializer::from_slice(&self.received).into_iter();
+            if let Some(Ok(value)) = values.next() {
+                let length = values.byte_offset();
+                self.received.drain(..length);
+                return Some(value);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(count) if count > 0 => self.received.extend_from_slice(&bytes[..count]),
+                _ => return None,
+            }
+        }
+    }
+
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.send(&json!({"id": "call", "method": method, "params": params}));
+        self.receive().unwrap()
+    }
+
+    fn transact(&mut self, operations: Value) -> Value {
+        let Value::Array(mut params) = operations else { panic!("not a list") };
+        params.insert(0, "Open_vSwitch".into());
+        self.call("transact", &params.into())["result"].clone()
+    }
+}
+
+#[test]
+fn garbage_ends_only_its_connection() {
+    let bench = Bench::new(ServerLimits { message_bytes: 1000, ..ServerLimits::default() });
+    let mut healthy = bench.connect();
+    let deep = format!("{{\"a\":{}", "[".repeat(200));
+    let long = format!("{{\"a\":\"{}", "x".repeat(2000));
+    for garbage in ["x", "{]", "[]", "{}", "{\"id\":1,\"method\":1,\"params\":[]}", &deep, &long] {
+        let mut client = bench.connect();
+        client.stream.write_all(garbage.as_bytes()).unwrap();
+        assert_eq!(client.receive(), None, "{garbage}");
+        assert_eq!(healthy.call("echo", &json!([1]))["result"], json!([1]));
+    }
+}
+
+#[test]
+fn a_slow_reader_is_disconnected() {
+    let bench = Bench::new(ServerLimits { queued_bytes: 100_000, ..ServerLimits::default() });
+    let mut healthy = bench.connect();
+    let mut slow = bench.connect();
+    slow.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
+    healthy.transact(json!([{"op": "insert", "table": "QoS", "row": {"type": "a"}}]));
+    let text = "x".repeat(10_000);
+    for number in 0..200 {
+        let row = json!({"type": format!("{number}{text}")});
+        let update = json!([{"op": "update", "table": "QoS", "where": [], "row": row}]);
+        assert_eq!(healthy.transact(update)[0]["count"], 1);
+    }
+    // The slow reader gets a part of the updates, and then the end.
+    let mut received = 0;
+    while slow.receive().is_some() {
+        received += 1;
+    }
+    assert!(received < 150, "{received}");
+}
+
+#[test]
+fn more_clients_than_the_limit_are_refused() {
+    let bench = Bench::new(ServerLimits { clients: 2, ..ServerLimits::default() });
+    let mut first = [bench.connect(), bench.connect()];
+    for client in &mut first {
+        client.call("echo", &json!([]));
+    }
+    assert_eq!(bench.connect().receive(), None);
+    assert_eq!(first[0].call("echo", &json!([1]))["result"], json!([1]));
+}
+
+#[test]
+fn locks_pass_from_client_to_client() {
+    let bench = Bench::new(ServerLimits::default());
+    let [mut one, mut two, mut three] = [bench.connect(), bench.connect(), bench.connect()];
+    assert_eq!(one.call("lock", &json!(["l"]))["result"]["locked"], true);
+    assert_eq!(two.call("lock", &json!(["l"]))["result"]["locked"], false);
+    assert_eq!(three.call("steal", &json!(["l"]))["result"]["locked"], true);
+    assert_eq!(one.receive().unwrap()["method"], "stolen");
+    let assert = json!([{"op": "assert", "lock": "l"}]);
+    assert_eq!(one.transact(assert.clone())[0]["error"], "not owner");
+    assert_eq!(three.transact(assert), json!([{}]));
+    drop(three);
+    assert_eq!(one.receive().unwrap()["method"], "locked");
+    one.call("unlock", &json!(["l"]));
+    assert_eq!(two.receive().unwrap()["params"], json!(["l"]));
+}
+
+#[test]
+fn a_wait_ends_with_the_change_or_its_time() {
+    let bench = Bench::new(ServerLimits::default());
+    let [mut waiting, mut writer] = [bench.connect(), bench.connect()];
+    let wait = |timeout: Value| {
+        let mut wait = json!({"op": "wait", "table": "QoS", "where": [], "columns": ["type"],
+            "until": "==", "rows": [{"type": "a"}]});
+        wait["timeout"] = timeout;
+        json!({"id": 1, "method": "transact", "params": ["Open_vSwitch", wait]})
+    };
+    waiting.send(&wait(json!(20)));
+    let reply = waiting.receive().unwrap();
+    assert_eq!(reply["result"][0]["error"], "timed out", "{reply}");
+    waiting.send(&wait(json!(1_000_000)));
+    writer.transact(json!([{"op": "insert", "table": "QoS", "row": {"type": "a"}}]));
+    assert_eq!(waiting.receive().unwrap()["result"], json!([{}]));
+}
+
+#[test]
+fn the_owner_follows_and_answers_clients() {
+    let bench = Bench::new(ServerLimits::default());
+    let mut client = bench.connect();
+    let mut changes = bench.runtime.block_on(bench.handle.subscribe()).unwrap();
+    let insert = json!({"op": "insert", "table": "Open_vSwitch", "row": {"next_cfg": 1}});
+    client.transact(json!([insert]));
+    let monitor = json!({"Open_vSwitch": {"columns": ["cur_cfg"], "select": {"initial": false}}});
+    client.call("monitor", &json!(["Open_vSwitch", 1, monitor]));
+    bench.runtime.block_on(async {
+        let change = changes.next().await.unwrap();
+        let root = change.snapshot.rows("Open_vSwitch").next().unwrap();
+        assert_eq!(change.rows[0].uuid, root.uuid());
+        let mut transaction = bench.handle.transaction("applied");
+        transaction.update("Open_vSwitch", root.uuid(), [("cur_cfg", Datum::integer(1))]);
+        let key = |key: &str| Atom::String(key.into());
+        let entry = Datum::map([(key("a"), key("b"))]);
+        transaction.insert_members("Open_vSwitch", root.uuid(), [("statistics", entry)]);
+        bench.handle.transact(transaction).await.unwrap();
+    });
+    let update = client.receive().unwrap();
+    assert_eq!(update["method"], "update");
+    assert!(update.to_string().contains("\"cur_cfg\":1"), "{update}");
+    // A value of another type is refused as a whole.
+    let snapshot = bench.runtime.block_on(bench.handle.snapshot()).unwrap();
+    let root = snapshot.rows("Open_vSwitch").next().unwrap().uuid();
+    let mut transaction = bench.handle.transaction("wrong");
+    transaction.update("Open_vSwitch", root, [("cur_cfg", Datum::string("x"))]);
+    bench.runtime.block_on(bench.handle.transact(transaction)).unwrap_err();
+}
