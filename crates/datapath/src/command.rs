@@ -70,6 +70,8 @@ pub struct Tuning {
     pub repair: Repair,
     /// Selects the wildcard cache. A different one starts empty.
     pub wildcard: Wildcard,
+    /// Longest sleep of an idle thread; zero: it never sleeps.
+    pub sleep_max: Duration,
 }
 
 /// Selects whether a thread re-translates entries that a change made stale.

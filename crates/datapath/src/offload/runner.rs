@@ -1,7 +1,7 @@
 //! The thread of an [`OffloadAgent`].
 
 use std::{
-    io, iter,
+    io,
     os::fd::AsFd as _,
     sync::{
         Arc,
@@ -31,7 +31,7 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
 ) -> io::Result<Running<OffloadAgent<T>>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(owner.link());
-    let mut sleeper = EpollSleeper::new(None)?;
+    let mut sleeper = EpollSleeper::new()?;
     let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
     let handle = Builder::new().name("shunt-offload".to_owned()).spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
             // It announces its sleep before it checks once more: a later message wakes it.
             own.waker().prepare_park();
             if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
-                sleeper.wait(0, || iter::once(own.waker().as_fd()));
+                sleeper.wait(own.waker().as_fd());
             }
             own.waker().unpark();
         }

@@ -80,7 +80,19 @@ pub trait RxQueue: Send {
         let _ = count;
     }
 
-    /// Returns a descriptor that is readable while packets wait.
+    /// Checks that the device still exists; called now and then, also on an idle queue.
+    ///
+    /// Only queues need it that do not become readable when their device vanishes.
+    ///
+    /// # Errors
+    ///
+    /// If the device is gone or broken, as [`Self::rx`].
+    fn check(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Returns a descriptor that is readable while packets wait or the queue is broken.
+    ///
     /// `None` means that the queue must be polled.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -101,6 +113,8 @@ pub struct RxReport {
     pub ring_full: u32,
     /// Set if no packet will ever be received again (a file that is replayed once).
     pub exhausted: bool,
+    /// Set if the queue was empty at the end, so that another poll would be wasted.
+    pub is_drained: bool,
 }
 
 impl RxLoss {
@@ -143,8 +157,16 @@ pub trait TxQueue: Send {
         TxEnd::Full
     }
 
-    /// Sends pending packets; called in every poll loop iteration, idle ones too.
+    /// Sends pending packets.
+    ///
+    /// Called at the end of each poll loop iteration in which the queue took packets, and of later ones
+    /// while [`Self::is_pending`].
     fn flush(&mut self);
+
+    /// Returns whether packets wait for another [`Self::flush`].
+    fn is_pending(&self) -> bool {
+        false
+    }
 }
 
 /// Reason why a transmit queue took no more packets.

@@ -231,43 +231,63 @@ enum Received {
     Refused(RxLoss),
 }
 
-impl TapRx {
-    fn receive(&self, pool: &mut Pool) -> io::Result<Received> {
+/// Buffers for the next frame, used again after a read without a frame.
+///
+/// `None`: to be taken from the pool.
+#[derive(Default)]
+struct ReadBuffers {
+    small: Option<Packet>,
+    large: Option<Packet>,
+}
+
+impl ReadBuffers {
+    /// Takes the buffers that are missing; returns false if there is no small one.
+    fn fill(&mut self, pool: &mut Pool) -> bool {
         let none = DatapathPort::default();
-        let Some(mut small) = pool.take(Pool::SMALL, none) else { return self.discard() };
-        let mut large = pool.take(Pool::LARGE, none);
+        self.small = self.small.take().or_else(|| pool.take(Pool::SMALL, none));
+        self.large = self.large.take().or_else(|| pool.take(Pool::LARGE, none));
+        self.small.is_some()
+    }
+
+    fn give(self, pool: &mut Pool) {
+        self.small.into_iter().chain(self.large).for_each(|packet| pool.give(packet));
+    }
+}
+
+impl TapRx {
+    /// Reads a frame; leaves buffers that it does not need.
+    fn receive(&self, pool: &mut Pool, buffers: &mut ReadBuffers) -> io::Result<Received> {
+        if !buffers.fill(pool) {
+            return self.discard();
+        }
+        let ReadBuffers { small, large } = buffers;
         let mut header = [0; HEADER];
+        let front = small.as_mut().map_or(&mut [][..], Packet::frame_mut);
         let rest = large.as_mut().map_or(&mut [][..], |l| &mut l.frame_mut()[Pool::SMALL..]);
-        let room = HEADER + Pool::SMALL + rest.len();
+        let room = HEADER + front.len() + rest.len();
         let read = (&*self.file).read_vectored(&mut [
             IoSliceMut::new(&mut header),
-            IoSliceMut::new(small.frame_mut()),
+            IoSliceMut::new(front),
             IoSliceMut::new(rest),
         ]);
-        let length = match read {
+        let length = match read? {
             // A read that fills the buffers may have been truncated.
-            Ok(read) if read < room => read.checked_sub(HEADER),
-            Ok(_) => None,
-            Err(error) => {
-                large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
-                return Err(error);
-            }
+            read if read < room => read.checked_sub(HEADER),
+            _ => None,
         };
-        Ok(match (length, large) {
-            (Some(length), Some(mut large)) if length > Pool::SMALL => {
-                large.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
-                pool.give(small);
-                checked_packet(large, length, header, pool)
-            }
-            (Some(length), large) => {
-                large.into_iter().for_each(|large| pool.give(large));
-                checked_packet(small, length, header, pool)
-            }
-            (None, large) => {
-                let reason = if large.is_some() { RxLoss::Refused } else { RxLoss::NoBuffer };
-                large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
-                Received::Refused(reason)
-            }
+        let Some(length) = length else {
+            let reason = if large.is_some() { RxLoss::Refused } else { RxLoss::NoBuffer };
+            return Ok(Received::Refused(reason));
+        };
+        if length > Pool::SMALL
+            && let (Some(small), Some(mut long)) = (&small, large.take())
+        {
+            long.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
+            return Ok(checked_packet(long, length, header, pool));
+        }
+        Ok(match small.take() {
+            Some(small) => checked_packet(small, length, header, pool),
+            None => Received::Refused(RxLoss::NoBuffer),
         })
     }
 
@@ -302,16 +322,25 @@ fn checked_packet(
 impl RxQueue for TapRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
+        let mut buffers = ReadBuffers::default();
+        let mut broken = None;
         for _ in 0..BURST {
-            match self.receive(pool) {
+            match self.receive(pool, &mut buffers) {
                 Ok(Received::Packet(packet)) => burst.push(packet),
                 Ok(Received::Refused(reason)) => report.refuse(reason),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    report.is_drained = true;
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
-                Err(source) => return Err(self.broken(source)),
+                Err(source) => {
+                    broken = Some(self.broken(source));
+                    break;
+                }
             }
         }
-        Ok(report)
+        buffers.give(pool);
+        broken.map_or(Ok(report), Err)
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,13 +1,14 @@
 //! Commands of the control plane, and the transition to sleep.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use nix::sys::epoll::EpollTimeout;
 use shunt_flow::{FlowKey, extract::extract};
 use shunt_pipeline::DatapathPort;
 
 use super::{
     PacketThread,
-    receive::{RxPort, RxState},
+    receive::{RxPort, RxPorts, RxState},
     stall_budget::StallBudget,
     upkeep::{DirtyCounts, dumped_entry},
     waiting::WaitingPackets,
@@ -16,7 +17,7 @@ use crate::{
     command::{Command, DumpedEntry, Injection, ThreadPort},
     metrics::DropReason,
     port::Queues,
-    thread::execute::{ParsedPacket, TxPort},
+    thread::{execute::ParsedPacket, tx_port::TxPort},
 };
 
 /// Maximum number of commands taken in an iteration.
@@ -52,6 +53,7 @@ impl PacketThread {
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_iteration = tuning.translations_per_iteration;
+                self.config.sleep_max = tuning.sleep_max;
                 self.verifier.one_in = tuning.verify_one_in;
                 self.repairer.set(tuning.repair);
                 self.caches.replace(tuning.wildcard);
@@ -78,12 +80,13 @@ impl PacketThread {
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
         if let Some(queue) = queues.rx {
-            self.rx_ports.list.push(RxPort {
+            self.rx_ports.add(RxPort {
                 port,
                 bridge,
                 number,
                 queue,
                 state: RxState::Open,
+                may_have_more: false,
                 traffic,
                 waiting: WaitingPackets::new(self.config.waiting_per_port),
                 received: 0,
@@ -92,7 +95,6 @@ impl PacketThread {
                 stall_budget: StallBudget::new(self.config.stall_budget, self.now),
             });
         }
-        self.ports_changed += 1;
     }
 
     fn remove_port(&mut self, port: DatapathPort) -> Option<Queues> {
@@ -104,7 +106,6 @@ impl PacketThread {
             }
             removed.queue
         });
-        self.ports_changed += 1;
         Some(Queues { rx, tx })
     }
 
@@ -131,12 +132,14 @@ impl PacketThread {
 
     /// Announces that the thread is about to sleep, if it may. Returns whether it may.
     ///
-    /// It may if it holds no packet, has credited all hits, every queue can wake it, and no message has
-    /// arrived. The caller then waits on [`Self::wait_fds`] and calls [`Self::unpark`].
+    /// It may if it holds no packet, has credited all hits, and no message has arrived. No receive queue
+    /// may be ready or need polling, and its longest sleep must not be zero. The caller then waits until
+    /// [`Self::wait_fd`] is readable and calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
-        let can_be_woken =
-            |input: &RxPort| input.state != RxState::Open || input.queue.wait_fd().is_some();
-        if self.held() > 0 || !self.is_upkeep_done() || !self.rx_ports.list.iter().all(can_be_woken)
+        if self.config.sleep_max.is_zero()
+            || self.held() > 0
+            || !self.rx_ports.ready.is_empty()
+            || !self.is_upkeep_done()
         {
             return false;
         }
@@ -151,17 +154,34 @@ impl PacketThread {
         true
     }
 
-    /// Returns the descriptors that wake the thread.
-    pub fn wait_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let open = self.rx_ports.list.iter().filter(|input| input.state == RxState::Open);
-        let queues = open.filter_map(|input| input.queue.wait_fd());
-        std::iter::once(self.link.waker().as_fd()).chain(queues)
+    /// Returns a descriptor that is readable while something wakes the thread.
+    ///
+    /// That is a message, or a packet on a port that is not broken.
+    #[must_use]
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.rx_ports.events.descriptor()
     }
 
-    /// Returns the number of changes of [`Self::wait_fds`].
-    #[must_use]
-    pub const fn ports_changed(&self) -> u64 {
-        self.ports_changed
+    /// Waits until a port or a message wakes the thread; lists the ready ports.
+    ///
+    /// Only the runner calls it.
+    pub(super) fn sleep(&mut self) {
+        let timeout = EpollTimeout::try_from(self.config.sleep_max);
+        self.await_ports(timeout.unwrap_or(EpollTimeout::NONE));
+    }
+
+    /// Lists the ports that are ready, and waits for one until the timeout.
+    pub(super) fn await_ports(&mut self, timeout: EpollTimeout) {
+        let RxPorts { events, ready, .. } = &mut self.rx_ports;
+        events.ask(ready, timeout);
+    }
+
+    /// Finds further ports to poll in this iteration, if it is time to.
+    pub(super) fn find_ready(&mut self) {
+        self.rx_ports.check_devices(self.now);
+        if self.rx_ports.ready.must_ask() {
+            self.await_ports(EpollTimeout::ZERO);
+        }
     }
 
     /// Announces that the thread is awake; an iteration must follow.

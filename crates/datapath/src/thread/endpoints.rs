@@ -23,6 +23,7 @@ use shunt_pipeline::OwnerId;
 use super::{
     CacheMismatch,
     packet_in::{PacketInReceiver, PacketInSender, packet_in_queue},
+    readiness::PortEvents,
 };
 use crate::{
     command::Command,
@@ -81,6 +82,7 @@ pub struct ThreadEnds {
     pub(crate) learn_requests: Producer<LearnRequest>,
     pub(crate) differences: Producer<CacheMismatch>,
     pub(crate) link: Arc<Link>,
+    pub(crate) events: PortEvents,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
 }
@@ -119,6 +121,7 @@ pub fn thread_ends(
     let (learn_requests, learn_receiver) = RingBuffer::new(sizes.learn_requests);
     let (differences, difference_receiver) = RingBuffer::new(DIFFERENCES_MAX);
     let link = Arc::new(Link::new(version)?);
+    let events = PortEvents::new(link.waker())?;
     let counters = Arc::new(ThreadCounters::default());
     let control = ControlEnds {
         commands: command_sender,
@@ -138,6 +141,7 @@ pub fn thread_ends(
         learn_requests,
         differences,
         link,
+        events,
         wakers,
         counters,
     };

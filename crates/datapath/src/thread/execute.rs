@@ -20,7 +20,7 @@ use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, Time};
 use crate::{
     capture::Taps,
     command::DATAPATH_PORT_MAX,
-    metrics::{DropReason, PortTraffic},
+    metrics::DropReason,
     packet::{
         buffer::{BURST, Packet, Pool},
         change::change,
@@ -28,9 +28,12 @@ use crate::{
         segment::SEGMENTS_MAX,
         virtio,
     },
-    port::{Capabilities, TxEnd, TxQueue},
-    thread::packet_in::PacketInSender,
-    thread::tally::Tally,
+    port::Capabilities,
+    thread::{
+        packet_in::PacketInSender,
+        tally::Tally,
+        tx_port::{TxPort, TxPortIndex},
+    },
 };
 
 /// The transmit queues of one thread, and its queue to the controllers.
@@ -38,6 +41,8 @@ pub(crate) struct Outputs {
     ports: Vec<TxPort>,
     /// Index into `ports` by port number; [`ABSENT`] where there is none.
     places: Vec<u32>,
+    /// Indices of the ports that must be flushed.
+    unflushed: Vec<u32>,
     packet_ins: PacketInSender,
     /// The stack of pending work on recirculated packets; the next is at the end.
     pending: Vec<Pending>,
@@ -47,26 +52,6 @@ pub(crate) struct Outputs {
     pub(crate) now: Time,
     pub(crate) tally: Tally,
     pub(crate) taps: Taps,
-}
-
-/// The transmit side of one port.
-pub(crate) struct TxPort {
-    pub(crate) port: DatapathPort,
-    pub(crate) queue: Box<dyn TxQueue>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) traffic: Arc<PortTraffic>,
-    batch: Vec<Packet>,
-}
-
-/// The index of a transmit queue; valid until a port is added or removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TxPortIndex(u32);
-
-impl TxPortIndex {
-    #[inline]
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 /// The parsed headers of a packet.
@@ -118,11 +103,6 @@ pub(crate) trait ActionList {
 
 const ABSENT: u32 = u32::MAX;
 
-/// Initial capacity of a batch: a nearly full batch and a burst.
-///
-/// Only segments may need more.
-pub(crate) const BATCH_MAX: usize = 2 * BURST;
-
 impl PendingWork {
     /// No work, after a packet that was sent unchanged.
     pub(super) const NONE: Self = Self(());
@@ -136,6 +116,7 @@ impl Outputs {
         Self {
             ports: Vec::new(),
             places: Vec::new(),
+            unflushed: Vec::new(),
             packet_ins,
             pending: Vec::new(),
             wire: Vec::new(),
@@ -158,6 +139,8 @@ impl Outputs {
             self.places[number] = self.ports.len() as u32;
         }
         self.ports.push(port);
+        // Room for all, so that no packet allocates.
+        self.unflushed.reserve(self.ports.len() - self.unflushed.len());
         replaced
     }
 
@@ -167,6 +150,11 @@ impl Outputs {
         let removed = self.ports.swap_remove(place.index());
         debug_assert!(removed.batch.is_empty(), "flushed before");
         self.places[port.number() as usize] = ABSENT;
+        let last = self.ports.len();
+        self.unflushed.retain(|unflushed| *unflushed != place.0);
+        for unflushed in self.unflushed.iter_mut().filter(|own| **own as usize == last) {
+            *unflushed = place.0;
+        }
         if let Some(moved) = self.ports.get(place.index()) {
             self.places[moved.port.number() as usize] = place.0;
         }
@@ -188,6 +176,9 @@ impl Outputs {
     pub(crate) fn forward(&mut self, pool: &mut Pool, place: TxPortIndex, packet: Packet) {
         self.tally.forwarded += 1;
         let tx = &mut self.ports[place.index()];
+        if tx.batch.is_empty() {
+            tx.mark(place, &mut self.unflushed);
+        }
         tx.batch.push(packet);
         if tx.batch.len() >= BURST {
             tx.send(pool, &mut self.tally, &mut self.taps);
@@ -203,6 +194,7 @@ impl Outputs {
     ) {
         self.tally.forwarded += packets.len() as u64;
         let tx = &mut self.ports[place.index()];
+        tx.mark(place, &mut self.unflushed);
         if tx.batch.is_empty() {
             std::mem::swap(&mut tx.batch, packets);
         } else {
@@ -389,6 +381,7 @@ impl Outputs {
         };
         self.make_room(pool, &packet);
         let tx = &mut self.ports[place.index()];
+        tx.mark(place, &mut self.unflushed);
         let before = tx.batch.len();
         let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
         if let Some(reason) = self.tally.finish(finished, tx.batch.len() - before) {
@@ -448,69 +441,24 @@ impl Outputs {
         }
     }
 
-    /// Sends all batches, and flushes every queue.
+    /// Sends all batches, and flushes the queues that took packets or keep some.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
-        for tx in &mut self.ports {
+        let Self { ports, unflushed, tally, taps, .. } = self;
+        unflushed.retain(|place| {
+            let tx = &mut ports[*place as usize];
             if !tx.batch.is_empty() {
-                tx.send(pool, &mut self.tally, &mut self.taps);
+                tx.send(pool, tally, taps);
             }
             tx.queue.flush();
-        }
+            tx.is_unflushed = tx.queue.is_pending();
+            tx.is_unflushed
+        });
     }
 
     #[inline]
     fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let place = *self.places.get(port.number() as usize)?;
         (place != ABSENT).then_some(TxPortIndex(place))
-    }
-}
-
-impl TxPort {
-    pub(crate) fn new(
-        port: DatapathPort,
-        queue: Box<dyn TxQueue>,
-        capabilities: Capabilities,
-        traffic: Arc<PortTraffic>,
-    ) -> Self {
-        Self { port, queue, capabilities, traffic, batch: Vec::with_capacity(BATCH_MAX) }
-    }
-
-    /// Returns whether the port can send a packet unchanged.
-    #[inline]
-    const fn takes(&self, packet: &Packet) -> bool {
-        packet.len() <= self.capabilities.frame_max
-            && !packet.virtio.needs_checksum
-            && !packet.virtio.is_segmented()
-    }
-
-    fn send(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
-        let mut rest = self.batch.as_slice();
-        let mut was_crowded = false;
-        while !rest.is_empty() {
-            let taken = self.queue.tx(rest).min(rest.len());
-            let (sent, left) = rest.split_at(taken);
-            taps.at_port(self.port, sent);
-            let bytes: usize = sent.iter().map(Packet::len).sum();
-            self.traffic.tx_packets.add(sent.len() as u64);
-            self.traffic.tx_bytes.add(bytes as u64);
-            tally.sent += sent.len() as u64;
-            if left.is_empty() {
-                break;
-            }
-            // After two refusals in a row for lack of space, the rest is dropped too.
-            let (dropped, reason) = match self.queue.tx_end() {
-                TxEnd::Refused => (1, DropReason::TxRefused),
-                TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxQueueFull),
-                TxEnd::Crowded | TxEnd::Full => (left.len(), DropReason::TxQueueFull),
-            };
-            was_crowded = self.queue.tx_end() == TxEnd::Crowded;
-            let (dropped, behind) = left.split_at(dropped);
-            self.traffic.drop_many(reason, dropped.len() as u64);
-            tally.dropped[reason as usize] += dropped.len() as u64;
-            taps.at_drop(dropped);
-            rest = behind;
-        }
-        self.batch.drain(..).for_each(|packet| pool.give(packet));
     }
 }
 

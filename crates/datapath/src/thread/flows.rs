@@ -116,7 +116,7 @@ impl PacketThread {
     fn serve_port(&mut self, input: usize) {
         let mut key = FlowKey::ZERO;
         while !self.rx_ports.list[input].stall_budget.is_stalled()
-            && let Some(waiting) = self.rx_ports.list[input].waiting.take(0)
+            && let Some(waiting) = self.rx_ports.take_waiting(input, 0)
         {
             self.serve_decided(input, waiting, &mut key);
         }

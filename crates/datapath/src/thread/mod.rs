@@ -9,10 +9,10 @@
 //! ```text
 //!   invalidation, commands of the control plane
 //!   evicted entries:         translate and install again                   (bounded)
-//!   for each receive queue:  invalidation ─ receive ─ extract ─ caches ─ execute
+//!   for each ready queue:    invalidation ─ receive ─ extract ─ caches ─ execute
 //!   upcall queues:           look up again ─ translate, install or learn ─ execute   (bounded)
 //!   forecasts:               translate and install while no packet waits   (bounded)
-//!   flush every transmit queue
+//!   flush the transmit queues that were used
 //!   upkeep:                  reclaim, credit, expire, dump                     (bounded)
 //!   publish counters, wake the threads that have work
 //! ```
@@ -29,11 +29,13 @@ mod flows;
 mod forecasts;
 mod packet_in;
 mod packet_thread;
+mod readiness;
 mod receive;
 mod repair;
 pub(crate) mod runner;
 mod stall_budget;
 mod tally;
+mod tx_port;
 mod upcall_queue;
 mod upkeep;
 mod verify;

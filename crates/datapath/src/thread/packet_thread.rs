@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use nix::sys::epoll::EpollTimeout;
 use rtrb::Consumer;
 use shunt_flow::{FlowKey, Layers, extract::VlanLimit};
 use shunt_pipeline::{Pipeline, Time};
@@ -22,7 +23,7 @@ use crate::{
     metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
-    thread::execute::{BATCH_MAX, Outputs},
+    thread::{execute::Outputs, tx_port::BATCH_MAX},
 };
 
 /// Settings of a packet thread.
@@ -48,6 +49,8 @@ pub struct ThreadConfig {
     pub repair: Repair,
     /// Time that a port may stall for learn requests in a row, beyond half of all time.
     pub stall_budget: Duration,
+    /// Longest sleep of an idle thread; zero: it never sleeps.
+    pub sleep_max: Duration,
 }
 
 impl Default for ThreadConfig {
@@ -62,6 +65,7 @@ impl Default for ThreadConfig {
             verify_one_in: 0,
             repair: Repair::Off,
             stall_budget: Duration::from_millis(100),
+            sleep_max: Duration::from_millis(500),
         }
     }
 }
@@ -91,7 +95,6 @@ pub struct PacketThread {
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
     pub(super) repairer: Repairer,
-    pub(super) ports_changed: u64,
     /// Set if a queue returned a full burst in the previous iteration.
     ///
     /// More packets may wait in it.
@@ -129,7 +132,7 @@ impl PacketThread {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
             decisions: TableDecisions::default(),
-            rx_ports: RxPorts::default(),
+            rx_ports: RxPorts::new(ends.events),
             outputs: Outputs::new(ends.packet_ins),
             pool: Pool::default(),
             batch: RxBatch {
@@ -145,7 +148,6 @@ impl PacketThread {
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             repairer: Repairer::new(config.repair),
-            ports_changed: 0,
             is_pressed: false,
             slept: false,
             commands: ends.commands,
@@ -161,7 +163,8 @@ impl PacketThread {
 
     /// Runs one iteration of the poll loop at `now`.
     ///
-    /// Processes one burst from every receive queue, and a bounded part of all other work.
+    /// Processes one burst from each of a bounded number of ready receive queues, and a bounded part of
+    /// all other work.
     pub fn run_iteration(&mut self, now: Time) -> Iteration {
         self.now = now;
         self.link.mailbox().begin_iteration();
@@ -181,16 +184,11 @@ impl PacketThread {
         let commands = self.take_commands();
         self.take_forecasts();
         let mut repaired = self.repair();
-        let mut received = 0;
-        for input in 0..self.rx_ports.list.len() {
-            let count = self.receive(input);
-            received += count;
-            self.is_pressed |= count >= BURST;
-            // A version waits for one burst, not for all queues.
-            if self.take_invalidation() {
-                adopted = true;
-                repaired |= self.repair();
-            }
+        self.find_ready();
+        let mut received = self.poll_ready(&mut adopted, &mut repaired);
+        if received == 0 && self.rx_ports.ready.may_ask_again() {
+            self.await_ports(EpollTimeout::ZERO);
+            received = self.poll_ready(&mut adopted, &mut repaired);
         }
         let served = self.serve_upcalls();
         let is_waiting = self.is_pressed || self.held() > 0;
@@ -213,6 +211,27 @@ impl PacketThread {
         }
         let worked = received + served + commands > 0 || adopted || repaired || forecast || kept;
         Iteration { received, worked }
+    }
+
+    /// Processes one burst from each listed receive queue, up to a limit.
+    ///
+    /// Returns the number of packets.
+    fn poll_ready(&mut self, adopted: &mut bool, repaired: &mut bool) -> usize {
+        let mut received = 0;
+        self.rx_ports.ready.begin();
+        while let Some(input) = self.rx_ports.ready.next() {
+            let count = self.receive(input);
+            let may_have_more = self.rx_ports.list[input].may_have_more;
+            self.rx_ports.ready.polled(input, may_have_more);
+            received += count;
+            self.is_pressed |= count >= BURST;
+            // A version waits for one burst, not for all queues.
+            if self.take_invalidation() {
+                *adopted = true;
+                *repaired |= self.repair();
+            }
+        }
+        received
     }
 
     /// Returns the version of the thread.

@@ -1,6 +1,6 @@
 //! One burst of a receive queue: receive, parse, look up, execute.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_flow::{FlowKey, PortNo, extract::extract};
 use shunt_pipeline::{
@@ -9,6 +9,7 @@ use shunt_pipeline::{
 
 use super::{
     PacketThread, RxBatch,
+    readiness::{PortEvents, ReadyList},
     stall_budget::StallBudget,
     waiting::{WaitingPacket, WaitingPackets, flow_of},
 };
@@ -18,7 +19,10 @@ use crate::{
     metrics::{DropReason, PortTraffic},
     packet::buffer::{BURST, Packet},
     port::RxQueue,
-    thread::execute::{ParsedPacket, TxPortIndex, recirculates},
+    thread::{
+        execute::{ParsedPacket, recirculates},
+        tx_port::TxPortIndex,
+    },
 };
 
 /// The receive side of one port.
@@ -28,6 +32,8 @@ pub(super) struct RxPort {
     pub(super) number: PortNo,
     pub(super) queue: Box<dyn RxQueue>,
     pub(super) state: RxState,
+    /// Set if the last poll may have left packets in the queue.
+    pub(super) may_have_more: bool,
     pub(super) traffic: Arc<PortTraffic>,
     /// The upcall queue: packets that missed, unchanged.
     pub(super) waiting: WaitingPackets,
@@ -42,11 +48,19 @@ pub(super) struct RxPort {
 }
 
 /// The receive side of all ports of a thread, with their upcall queues.
-#[derive(Default)]
 pub(super) struct RxPorts {
     pub(super) list: Vec<RxPort>,
+    /// The ports that may have packets.
+    pub(super) ready: ReadyList,
+    pub(super) events: PortEvents,
+    /// Number of packets in all upcall queues.
+    queued: usize,
+    /// The ports with frames that are not finished.
+    unfinished: Vec<u32>,
     /// Index of the port to serve next.
     next_served: usize,
+    /// Index of the port to check next, and the time of the last checks.
+    next_checked: (usize, Time),
 }
 
 /// The next step for a packet of a burst.
@@ -70,24 +84,114 @@ pub(super) enum RxState {
     Broken,
 }
 
+/// Time between two checks of devices.
+const CHECK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Number of devices checked at a time.
+const CHECKS_MAX: usize = 64;
+
 impl RxPorts {
+    /// Creates an empty list.
+    pub(super) fn new(events: PortEvents) -> Self {
+        Self {
+            list: Vec::new(),
+            ready: ReadyList::default(),
+            events,
+            queued: 0,
+            unfinished: Vec::new(),
+            next_served: 0,
+            next_checked: (0, Time::ZERO),
+        }
+    }
+
     /// Returns the number of packets in all upcall queues.
-    pub(super) fn queued(&self) -> usize {
-        self.list.iter().map(|port| port.waiting.len()).sum()
+    pub(super) const fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Adds a port, which is polled when it is ready.
+    pub(super) fn add(&mut self, port: RxPort) {
+        let index = self.list.len();
+        let source = self.events.add(port.queue.wait_fd(), index);
+        self.ready.add(source);
+        self.list.push(port);
+        self.unfinished.reserve(self.list.len() - self.unfinished.len());
+    }
+
+    /// Puts a packet into the upcall queue of a port, after all others.
+    pub(super) fn push_waiting(&mut self, index: usize, waiting: WaitingPacket) {
+        self.queued += 1;
+        self.list[index].waiting.push(waiting);
+    }
+
+    /// Takes the packet at a position of the upcall queue of a port; 0 is the oldest.
+    pub(super) fn take_waiting(&mut self, index: usize, position: usize) -> Option<WaitingPacket> {
+        let taken = self.list[index].waiting.take(position)?;
+        self.queued -= 1;
+        Some(taken)
+    }
+
+    /// Puts a packet back to the position from which it was taken.
+    pub(super) fn return_waiting(&mut self, index: usize, position: usize, packet: WaitingPacket) {
+        self.queued += 1;
+        self.list[index].waiting.insert(position, packet);
+    }
+
+    /// Counts frames that a queue returned, refused ones included.
+    fn count_received(&mut self, index: usize, count: u64) {
+        let port = &mut self.list[index];
+        if port.received == port.finished {
+            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            self.unfinished.push(index as u32);
+        }
+        port.received += count;
+    }
+
+    /// Never polls a queue again.
+    ///
+    /// Its descriptor may stay readable forever, so the thread no longer waits for it.
+    fn close(&mut self, index: usize, state: RxState) {
+        let port = &mut self.list[index];
+        port.state = state;
+        port.may_have_more = false;
+        if state == RxState::Broken {
+            port.traffic.rx_broken.set(1);
+        }
+        self.events.remove(port.queue.wait_fd());
+        self.ready.close(index);
+    }
+
+    /// Closes queues that lost their device without becoming readable.
+    pub(super) fn check_devices(&mut self, now: Time) {
+        let (next, checked_at) = self.next_checked;
+        if now.since(checked_at) < CHECK_PERIOD {
+            return;
+        }
+        let count = self.list.len();
+        for step in 0..count.min(CHECKS_MAX) {
+            let index = (next + step) % count;
+            let port = &mut self.list[index];
+            if port.state == RxState::Open && port.queue.check().is_err() {
+                self.close(index, RxState::Broken);
+            }
+        }
+        self.next_checked = (next.wrapping_add(CHECKS_MAX) % count.max(1), now);
     }
 
     /// Takes the next packet of the upcall queues, round robin.
     ///
     /// Returns the index of its port too. Skips ports that stall for a learn request.
     pub(super) fn next_upcall(&mut self) -> Option<(usize, WaitingPacket)> {
+        if self.queued == 0 {
+            return None;
+        }
         let count = self.list.len();
         for step in 0..count {
             let index = (self.next_served + step) % count;
-            let port = &mut self.list[index];
-            if port.stall_budget.is_stalled() {
+            if self.list[index].stall_budget.is_stalled() {
                 continue;
             }
-            if let Some(packet) = port.waiting.take(0) {
+            if let Some(packet) = self.take_waiting(index, 0) {
                 self.next_served = (index + 1) % count;
                 return Some((index, packet));
             }
@@ -97,20 +201,23 @@ impl RxPorts {
 
     /// Puts a packet back to the front of its queue, which is served next.
     pub(super) fn put_back(&mut self, index: usize, packet: WaitingPacket) {
-        self.list[index].waiting.insert(0, packet);
+        self.return_waiting(index, 0, packet);
         self.next_served = index;
     }
 
     /// Reports finished frames to the receive queues, after all batches were sent.
     pub(super) fn report_finished(&mut self) {
-        for port in self.list.iter_mut().filter(|port| port.finished != port.received) {
+        let Self { list, unfinished, .. } = self;
+        unfinished.retain(|index| {
+            let port = &mut list[*index as usize];
             let waiting = port.waiting.oldest();
             let count = waiting.map_or(port.received, |oldest| oldest.received_before);
             if count > port.finished {
                 port.finished = count;
                 port.queue.finished(count);
             }
-        }
+            port.finished != port.received
+        });
     }
 
     /// Binds the port of a number to a bridge.
@@ -124,7 +231,23 @@ impl RxPorts {
     pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
         self.next_served = 0;
         let index = self.list.iter().position(|own| own.port == port)?;
-        Some(self.list.remove(index))
+        self.events.remove(self.list[index].queue.wait_fd());
+        self.ready.swap_remove(index);
+        let removed = self.list.swap_remove(index);
+        self.queued -= removed.waiting.len();
+        // The last port has taken the index.
+        if let Some(moved) = self.list.get(index).filter(|moved| moved.state == RxState::Open) {
+            self.events.renumber(moved.queue.wait_fd(), index);
+        }
+        let last = self.list.len();
+        self.unfinished.retain(|unfinished| *unfinished as usize != index);
+        for unfinished in self.unfinished.iter_mut().filter(|own| **own as usize == last) {
+            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            {
+                *unfinished = index as u32;
+            }
+        }
+        Some(removed)
     }
 
     /// Sends a learn request for a packet of a port, and stalls the port.
@@ -153,8 +276,11 @@ impl RxPorts {
 
     /// Ends the stalls for requests that the owner's version contains.
     pub(super) fn end_learn_stalls(&mut self, owner: &Owner, now: Time) {
-        for port in &mut self.list {
-            port.stall_budget.resume_if(|request| owner.has_learned(request), now);
+        for (index, port) in self.list.iter_mut().enumerate() {
+            if port.stall_budget.is_stalled() {
+                port.stall_budget.resume_if(|request| owner.has_learned(request), now);
+                self.ready.list(index);
+            }
         }
     }
 }
@@ -194,34 +320,32 @@ impl PacketThread {
         if self.pool.is_low() {
             self.outputs.send_batches(&mut self.pool);
         }
-        let input = &mut self.rx_ports.list[input];
-        if input.state != RxState::Open || input.stall_budget.is_stalled() {
+        let port = &mut self.rx_ports.list[input];
+        if port.stall_budget.is_stalled() {
+            // The end of the stall lists it again.
+            port.may_have_more = false;
             return 0;
         }
-        input.burst_start = input.received;
-        match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
+        port.burst_start = port.received;
+        match port.queue.rx(&mut self.pool, &mut self.batch.packets) {
             Ok(report) => {
+                port.may_have_more = !report.is_drained && !self.batch.packets.is_empty();
                 if report.refused > 0 {
-                    report.count(&input.traffic.rx_lost);
-                    input.received += u64::from(report.refused);
+                    port.may_have_more = !report.is_drained;
+                    report.count(&port.traffic.rx_lost);
+                    self.rx_ports.count_received(input, report.refused.into());
                 }
                 if report.exhausted {
-                    input.state = RxState::Exhausted;
-                    self.ports_changed += 1;
+                    self.rx_ports.close(input, RxState::Exhausted);
                 }
             }
-            Err(_) => {
-                // The descriptor may stay readable forever, so the thread no longer waits for it.
-                input.state = RxState::Broken;
-                input.traffic.rx_broken.set(1);
-                self.ports_changed += 1;
-            }
+            Err(_) => self.rx_ports.close(input, RxState::Broken),
         }
         self.batch.packets.len()
     }
 
-    fn parse_batch(&mut self, input: usize, count: usize) {
-        let input = &mut self.rx_ports.list[input];
+    fn parse_batch(&mut self, index: usize, count: usize) {
+        let input = &mut self.rx_ports.list[index];
         let RxBatch { packets, keys, layers, .. } = &mut self.batch;
         let mut bytes = 0;
         for ((packet, key), layers) in packets.iter_mut().zip(keys).zip(layers) {
@@ -231,10 +355,10 @@ impl PacketThread {
             key.set_bridge(u64::from(input.bridge.number()));
             key.set_in_port(input.number);
         }
-        input.received += count as u64;
         input.traffic.rx_packets.add(count as u64);
         input.traffic.rx_bytes.add(bytes as u64);
         self.outputs.tally.received += count as u64;
+        self.rx_ports.count_received(index, count as u64);
     }
 
     /// Executes the hits of a burst in order, and queues the other packets.
@@ -288,10 +412,10 @@ impl PacketThread {
             self.outputs.send_batches(&mut self.pool);
         }
         let may_keep = self.pool.may_keep(&packet);
-        let port = &mut self.rx_ports.list[input];
+        let port = &self.rx_ports.list[input];
         if may_keep && port.waiting.len() < self.config.waiting_per_port {
             let received_before = port.burst_start;
-            port.waiting.push(WaitingPacket { packet, received_before, flow });
+            self.rx_ports.push_waiting(input, WaitingPacket { packet, received_before, flow });
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);
         }

@@ -46,11 +46,8 @@ pub struct Running<T> {
 /// Spinning that long is cheaper than two system calls if a packet follows soon.
 const IDLE_ITERATIONS: u32 = 64;
 
-/// Maximum sleep, so that entries expire on an idle thread too.
+/// Maximum sleep of the eviction thread and of the thread of an offload device.
 const SLEEP_MAX_MS: u16 = 500;
-
-/// Maximum number of events per wait; the thread polls all queues anyway.
-const EVENTS_MAX: usize = 8;
 
 /// Starts a packet thread, `shunt-packet-0` and so on.
 ///
@@ -63,11 +60,11 @@ pub fn spawn_packet_thread(
 ) -> io::Result<Running<PacketThread>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(&thread.link);
-    let mut sleeper = EpollSleeper::new(config.cpu)?;
+    let cpus = cpu_set(config.cpu)?;
     let stopped = Arc::clone(&stop);
     let name = format!("shunt-packet-{}", config.index);
     let handle = Builder::new().name(name).spawn(move || {
-        sleeper.bind();
+        bind(cpus.as_ref());
         let mut idle = 0_u32;
         while !stopped.load(Ordering::Relaxed) {
             let worked = thread.run_iteration(time_since(config.epoch)).worked;
@@ -77,7 +74,7 @@ pub fn spawn_packet_thread(
                 continue;
             }
             if !stopped.load(Ordering::Relaxed) {
-                sleeper.wait(thread.ports_changed(), || thread.wait_fds());
+                thread.sleep();
             }
             thread.unpark();
             idle = 0;
@@ -97,7 +94,7 @@ pub fn spawn_coordinator(
 ) -> io::Result<Running<Option<EvictionCoordinator>>> {
     let stop = Arc::new(AtomicBool::new(false));
     let waker = Arc::clone(handle.waker());
-    let mut sleeper = EpollSleeper::new(None)?;
+    let mut sleeper = EpollSleeper::new()?;
     let stopped = Arc::clone(&stop);
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
         let waker = Arc::clone(handle.waker());
@@ -108,7 +105,7 @@ pub fn spawn_coordinator(
             // The thread announces its sleep before the last check, so a later message wakes it.
             waker.prepare_park();
             if !handle.run_iteration() && !stopped.load(Ordering::Relaxed) {
-                sleeper.wait(0, || std::iter::once(waker.as_fd()));
+                sleeper.wait(waker.as_fd());
             }
             waker.unpark();
         }
@@ -150,56 +147,48 @@ impl<T> std::fmt::Debug for Running<T> {
     }
 }
 
-/// An epoll set that registers its descriptors again only when they change.
+/// Returns the set of one CPU.
+fn cpu_set(cpu: Option<usize>) -> io::Result<Option<CpuSet>> {
+    let Some(cpu) = cpu else { return Ok(None) };
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu)?;
+    Ok(Some(cpus))
+}
+
+/// Pins the calling thread to its CPU; does nothing if the system refuses.
+fn bind(cpus: Option<&CpuSet>) {
+    if let Some(cpus) = cpus {
+        let _ = sched_setaffinity(Pid::from_raw(0), cpus);
+    }
+}
+
+/// An epoll set for one descriptor.
 pub(crate) struct EpollSleeper {
     epoll: Epoll,
-    registered: Option<u64>,
-    cpus: Option<CpuSet>,
+    is_registered: bool,
 }
 
 impl EpollSleeper {
-    pub(crate) fn new(cpu: Option<usize>) -> io::Result<Self> {
-        let mut cpus = cpu.map(|_| CpuSet::new());
-        if let (Some(cpus), Some(cpu)) = (&mut cpus, cpu) {
-            cpus.set(cpu)?;
-        }
-        Ok(Self { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, registered: None, cpus })
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { epoll, is_registered: false })
     }
 
-    /// Pins the calling thread to its CPU; does nothing if the system refuses.
-    fn bind(&self) {
-        if let Some(cpus) = &self.cpus {
-            let _ = sched_setaffinity(Pid::from_raw(0), cpus);
-        }
-    }
-
-    /// Waits until a descriptor is readable or the maximum sleep ends.
+    /// Waits until the descriptor is readable or the maximum sleep ends.
     ///
-    /// `changed` must grow when the descriptors change.
-    pub(crate) fn wait<'a, I: Iterator<Item = BorrowedFd<'a>>>(
-        &mut self,
-        changed: u64,
-        fds: impl FnOnce() -> I,
-    ) {
-        if self.registered != Some(changed) {
-            self.registered = self.register(fds()).is_ok().then_some(changed);
+    /// It must be the same one in each call.
+    pub(crate) fn wait(&mut self, descriptor: BorrowedFd<'_>) {
+        if !self.is_registered {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+            self.is_registered = self.epoll.add(descriptor, event).is_ok();
         }
-        // After an error or an interrupt, the next iteration polls all queues anyway.
-        let timeout = if self.registered.is_some() {
+        // After an error or an interrupt, the next iteration checks all queues anyway.
+        let timeout = if self.is_registered {
             EpollTimeout::from(SLEEP_MAX_MS)
         } else {
             EpollTimeout::from(1_u8)
         };
-        let _ = self.epoll.wait(&mut [EpollEvent::empty(); EVENTS_MAX], timeout);
-    }
-
-    /// Creates a new epoll set with the current descriptors.
-    fn register<'a>(&mut self, fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
-        self.epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        for fd in fds {
-            self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        }
-        Ok(())
+        let _ = self.epoll.wait(&mut [EpollEvent::empty()], timeout);
     }
 }
 

@@ -67,9 +67,9 @@ impl PacketThread {
     pub(super) fn serve_flow(&mut self, input: usize, flow: u32) {
         let mut key = FlowKey::ZERO;
         while let Some(position) = self.rx_ports.list[input].waiting.position_of(flow) {
-            let Some(waiting) = self.rx_ports.list[input].waiting.take(position) else { return };
+            let Some(waiting) = self.rx_ports.take_waiting(input, position) else { return };
             if let Some(waiting) = self.serve(input, waiting, &mut key) {
-                self.rx_ports.list[input].waiting.insert(position, waiting);
+                self.rx_ports.return_waiting(input, position, waiting);
                 return;
             }
         }

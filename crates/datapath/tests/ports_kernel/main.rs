@@ -10,6 +10,7 @@
 mod devices;
 mod frames;
 mod streams;
+mod wakeups;
 mod xdp;
 
 use std::{

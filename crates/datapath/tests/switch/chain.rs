@@ -186,8 +186,14 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
         let ThreadConfig { max_idle, translations_per_iteration, repair, .. } =
             ThreadConfig::default();
         let verify_one_in = 1;
-        let tuning =
-            Tuning { max_idle, translations_per_iteration, verify_one_in, repair, wildcard };
+        let tuning = Tuning {
+            max_idle,
+            translations_per_iteration,
+            verify_one_in,
+            repair,
+            wildcard,
+            sleep_max: ThreadConfig::default().sleep_max,
+        };
         switch.controls[0].send(Command::Tune(tuning)).unwrap();
         switch.settle();
         assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
@@ -297,6 +303,7 @@ fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
         verify_one_in: 0,
         repair: Repair::Off,
         wildcard,
+        sleep_max: ThreadConfig::default().sleep_max,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     for _ in 0..2 {

@@ -183,6 +183,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         verify_one_in: 0,
         repair: Repair::Off,
         wildcard: ThreadConfig::default().caches.wildcard,
+        sleep_max: ThreadConfig::default().sleep_max,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     // An iteration begins with the settings of the one before.

@@ -179,7 +179,14 @@ fn waiting_packets_leave_before_decided_ones() {
 fn tuning(wildcard: Wildcard) -> Tuning {
     let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
         ThreadConfig::default();
-    Tuning { max_idle, translations_per_iteration, verify_one_in, repair, wildcard }
+    Tuning {
+        max_idle,
+        translations_per_iteration,
+        verify_one_in,
+        repair,
+        wildcard,
+        sleep_max: ThreadConfig::default().sleep_max,
+    }
 }
 
 /// Number of entries that a packet creates when it visits any number of tables.

@@ -13,8 +13,9 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use shunt_classifier::Version;
 use shunt_datapath::{
-    ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq, LearnedChange,
-    Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
+    BURST, ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq,
+    LearnedChange, Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters,
+    Waker,
     command::ThreadPort,
     forecast::{ForecastConfig, ForecastSender, forecast_endpoint},
     metrics::PortTraffic,
@@ -106,6 +107,8 @@ pub(crate) struct Switch {
     pub(crate) traffic: BTreeMap<u32, Vec<Arc<PortTraffic>>>,
     /// Far ends by port, then by thread.
     hosts: BTreeMap<u32, Vec<Queues>>,
+    /// Doorbells of the near ends by port, then by thread.
+    doorbells: BTreeMap<u32, Vec<Arc<Waker>>>,
     pool: Pool,
     /// The endpoints of the agent of an offload device, if there is one.
     pub(crate) device: Option<(OffloadHandle, OffloadEndpoint)>,
@@ -215,6 +218,7 @@ impl Switch {
             controls,
             traffic: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            doorbells: BTreeMap::new(),
             pool: Pool::new(),
             device,
             now: Time::ZERO.after(Duration::from_secs(1)),
@@ -239,11 +243,15 @@ impl Switch {
     ) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let capabilities = opened.capabilities();
-        let mut traffic = Vec::new();
+        let (mut traffic, mut doorbells) = (Vec::new(), Vec::new());
         for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
-            queues.rx = queues.rx.map(|queue| -> Box<dyn RxQueue> {
-                Box::new(DoorbellRx { queue, doorbell: Waker::new().unwrap() })
-            });
+            let doorbell = Arc::new(Waker::new().unwrap());
+            // The first poll finds out.
+            doorbell.signal();
+            doorbells.push(Arc::clone(&doorbell));
+            queues.rx = queues
+                .rx
+                .map(|queue| -> Box<dyn RxQueue> { Box::new(DoorbellRx { queue, doorbell }) });
             traffic.push(Arc::<PortTraffic>::default());
             let added = ThreadPort {
                 port: DatapathPort::new(port),
@@ -256,6 +264,7 @@ impl Switch {
             control.send(Command::AddPort(Box::new(added))).unwrap();
         }
         self.traffic.insert(port, traffic);
+        self.doorbells.insert(port, doorbells);
     }
 
     /// Connects every thread to predictors, which the test plays.
@@ -352,6 +361,7 @@ impl Switch {
         let packets = [packet];
         let sent = self.hosts.get_mut(&port).unwrap()[thread].tx.tx(&packets);
         packets.into_iter().for_each(|packet| self.pool.give(packet));
+        self.doorbells[&port][thread].signal();
         sent == 1
     }
 
@@ -390,9 +400,8 @@ impl Switch {
     /// Returns whether a sleeping thread has been woken.
     pub(crate) fn is_woken(&self, thread: usize) -> bool {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
-        for fd in self.threads[thread].wait_fds() {
-            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
-        }
+        let fd = self.threads[thread].wait_fd();
+        epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
         epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
     }
 
@@ -425,15 +434,21 @@ fn pipeline_of(ports: u32) -> Arc<Pipeline> {
     pipeline
 }
 
-/// A queue that could wake a thread; the test runs the thread instead.
+/// A queue with a descriptor that is readable until the queue was found empty.
 struct DoorbellRx {
     queue: Box<dyn RxQueue>,
-    doorbell: Waker,
+    doorbell: Arc<Waker>,
 }
 
 impl RxQueue for DoorbellRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        self.queue.rx(pool, burst)
+        let before = burst.len();
+        let report = self.queue.rx(pool, burst)?;
+        // A queue that returns less than a burst was empty.
+        if burst.len() - before + (report.refused as usize) < BURST {
+            self.doorbell.unpark();
+        }
+        Ok(report)
     }
 
     fn finished(&mut self, count: u64) {

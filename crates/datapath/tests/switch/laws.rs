@@ -150,6 +150,7 @@ impl Lab {
             verify_one_in: draw(runner, 0..4_u32),
             repair: draw(runner, prop::sample::select(REPAIRS)),
             stall_budget: Duration::MAX,
+            ..ThreadConfig::default()
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);
@@ -431,8 +432,14 @@ impl Lab {
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
-        let tuning =
-            Tuning { max_idle, translations_per_iteration, verify_one_in, repair, wildcard };
+        let tuning = Tuning {
+            max_idle,
+            translations_per_iteration,
+            verify_one_in,
+            repair,
+            wildcard,
+            sleep_max: ThreadConfig::default().sleep_max,
+        };
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }
 

@@ -1,11 +1,18 @@
 //! Conditions that keep a thread awake: a packet, a count, a queue that could not wake it.
 
-use std::sync::Arc;
+use std::{
+    os::fd::{AsFd as _, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use shunt_datapath::{
-    Command, ThreadConfig,
+    BURST, Command, Packet, Pool, PortError, RxQueue, ThreadConfig, Waker,
     command::{Repair, ThreadPort, Tuning},
-    port::{Port as _, pair::pair},
+    port::{Port as _, PortSpec, Queues, RxReport, open, pair::pair},
 };
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{DatapathPort, RuleFilter};
@@ -43,6 +50,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
         verify_one_in,
         repair: Repair::Off,
         wildcard,
+        sleep_max: ThreadConfig::default().sleep_max,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     switch.settle();
@@ -98,6 +106,24 @@ fn a_sleeping_thread_has_reported_counts_of_dead_entries() {
 }
 
 #[test]
+fn a_busy_polling_thread_never_sleeps() {
+    let tuning = |sleep_max| Tuning {
+        max_idle: ThreadConfig::default().max_idle,
+        translations_per_iteration: 1,
+        verify_one_in: 0,
+        repair: Repair::Off,
+        wildcard: super::thread_config().caches.wildcard,
+        sleep_max,
+    };
+    let mut switch = switch(super::thread_config());
+    for (sleep_max, may_sleep) in [(Duration::ZERO, false), (Duration::from_millis(1), true)] {
+        switch.controls[0].send(Command::Tune(tuning(sleep_max))).unwrap();
+        switch.settle();
+        assert_eq!(switch.sleep(0), may_sleep);
+    }
+}
+
+#[test]
 fn a_thread_with_a_queue_that_cannot_wake_it_does_not_sleep() {
     let mut switch = Switch::new(1, 0, super::thread_config());
     assert!(switch.sleep(0));
@@ -118,4 +144,101 @@ fn a_thread_with_a_queue_that_cannot_wake_it_does_not_sleep() {
     switch.controls[0].send(Command::RemovePort(number, Box::new(drop))).unwrap();
     switch.run_iteration(0);
     assert!(switch.sleep(0));
+}
+
+/// A queue that counts its polls, and has a burst if its descriptor is readable.
+struct CountingRx {
+    polls: Arc<AtomicUsize>,
+    doorbell: Arc<Waker>,
+}
+
+impl RxQueue for CountingRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        self.polls.fetch_add(1, Relaxed);
+        let is_busy = self.doorbell.is_asleep();
+        let packets = (0..BURST).map(|_| pool.take(60, DatapathPort::default()).unwrap());
+        burst.extend(packets.take(if is_busy { BURST } else { 0 }));
+        Ok(RxReport::default())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.as_fd())
+    }
+}
+
+/// Adds ports that count their polls, idle ones first.
+///
+/// Returns the counters when all are added.
+fn counting_ports(switch: &mut Switch, idle: u32, busy: u32) -> Vec<Arc<AtomicUsize>> {
+    let mut counts = Vec::new();
+    for number in 100..100 + idle + busy {
+        let (polls, doorbell) = (Arc::<AtomicUsize>::default(), Arc::new(Waker::new().unwrap()));
+        if number >= 100 + idle {
+            // It is readable, and stays so.
+            doorbell.prepare_park();
+            doorbell.signal();
+        }
+        let queue = CountingRx { polls: Arc::clone(&polls), doorbell };
+        let mut null = open(&PortSpec::Null, 0).unwrap();
+        let port = ThreadPort {
+            port: DatapathPort::new(number),
+            bridge: BRIDGE,
+            number: PortNo::new(number),
+            capabilities: null.capabilities(),
+            queues: Queues { rx: Some(Box::new(queue)), ..null.split(1).unwrap().remove(0) },
+            traffic: Arc::default(),
+        };
+        switch.controls[0].send(Command::AddPort(Box::new(port))).unwrap();
+        counts.push(polls);
+    }
+    // A thread takes some commands in each iteration.
+    (0..10).for_each(|_| _ = switch.run_iteration(0));
+    counts.iter().for_each(|polls| polls.store(0, Relaxed));
+    counts
+}
+
+#[test]
+fn an_idle_port_is_never_polled() {
+    let mut switch = switch(super::thread_config());
+    let polls = counting_ports(&mut switch, 100, 1);
+    (0..1000).for_each(|_| _ = switch.run_iteration(0));
+    let (busy, idle) = polls.split_last().unwrap();
+    assert_eq!(idle.iter().map(|polls| polls.load(Relaxed)).sum::<usize>(), 0);
+    assert_eq!(busy.load(Relaxed), 1000);
+}
+
+#[test]
+fn a_hundred_busy_ports_share_a_thread_fairly() {
+    let mut switch = switch(super::thread_config());
+    let polls = counting_ports(&mut switch, 10, 100);
+    let mut iterations = 0;
+    for round in 1..=20 {
+        while polls[10].load(Relaxed) < round * 5 {
+            switch.run_iteration(0);
+            iterations += 1;
+        }
+        let counts: Vec<_> = polls[10..].iter().map(|polls| polls.load(Relaxed)).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(most - least <= 1, "some ports are polled {least} times, others {most}");
+    }
+    assert!(iterations > 100, "an iteration polls a part of the ports: {iterations}");
+}
+
+#[test]
+fn a_removed_port_leaves_the_others_ready() {
+    let mut switch = switch(super::thread_config());
+    let polls = counting_ports(&mut switch, 3, 3);
+    switch.run_iteration(0);
+    // The last port takes the place of the first, also in the set of descriptors.
+    for number in [100, 104, 103] {
+        let remove = Command::RemovePort(DatapathPort::new(number), Box::new(drop));
+        switch.controls[0].send(remove).unwrap();
+        switch.run_iteration(0);
+    }
+    let before: Vec<_> = polls.iter().map(|polls| polls.load(Relaxed)).collect();
+    (0..10).for_each(|_| _ = switch.run_iteration(0));
+    let more: Vec<_> =
+        polls.iter().zip(before).map(|(polls, before)| polls.load(Relaxed) - before).collect();
+    assert_eq!(more, [0, 0, 0, 0, 0, 10], "one busy port is left");
+    assert!(!switch.sleep(0));
 }

@@ -8,7 +8,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 use crate::{
     config::{
         BridgeOptions, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions, PortType,
-        PortVlanMode, Repeat, THREADS_MAX, XdpMode,
+        PortVlanMode, Repeat, THREADS_MAX, XdpMode, switch::SLEEP_MS_MAX,
     },
     error::SwitchError,
     openflow::endpoint::EndpointList,
@@ -144,6 +144,9 @@ impl Config {
         range("threads.packet", packet.to_string(), packet_ok, "from 1 to 64")?;
         let turn = threads.translations_per_iteration;
         range("threads.translations_per_iteration", turn.to_string(), turn > 0, "at least 1")?;
+        let sleep = threads.sleep_max_ms;
+        let sleep_ok = sleep <= SLEEP_MS_MAX;
+        range("threads.sleep_max_ms", sleep.to_string(), sleep_ok, "from 0 to 10000")?;
         let exact = caches.exact_entries;
         let exact_ok = exact == 0 || exact.is_power_of_two() && exact <= EXACT_ENTRIES_MAX;
         let exact_range = "0, or a power of two up to 16777216";

@@ -92,6 +92,7 @@ settings! {
     caches.gigaflow.offload.update_us: number(),
     caches.gigaflow.offload.drain_ms: number(),
     caches.gigaflow.offload.stale: word("report or ports-down"),
+    threads.sleep_max_ms: number(),
     threads.translations_per_iteration: number(),
     eviction.asynchronous: flag(),
     eviction.repair: word("off, on or rate"),

@@ -1,5 +1,7 @@
 //! The configuration of a switch: threads, caches, evictions, packets and bridges.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use shunt_datapath::ThreadConfig;
 use shunt_flow::extract::VlanLimit;
@@ -35,6 +37,8 @@ pub struct ThreadOptions {
     pub cpus: Vec<usize>,
     /// Maximum number of translations that one thread makes in one poll loop iteration.
     pub translations_per_iteration: usize,
+    /// Longest sleep of an idle packet thread, in milliseconds; 0: it never sleeps.
+    pub sleep_max_ms: u64,
 }
 
 /// The options of cache evictions after a change.
@@ -137,8 +141,16 @@ pub struct PacketOptions {
 
 impl Default for ThreadOptions {
     fn default() -> Self {
-        let ThreadConfig { translations_per_iteration, .. } = ThreadConfig::default();
-        Self { packet: 1, cpus: Vec::new(), translations_per_iteration }
+        let ThreadConfig { translations_per_iteration, sleep_max, .. } = ThreadConfig::default();
+        let sleep_max_ms = u64::try_from(sleep_max.as_millis()).unwrap_or(SLEEP_MS_MAX);
+        Self { packet: 1, cpus: Vec::new(), translations_per_iteration, sleep_max_ms }
+    }
+}
+
+impl ThreadOptions {
+    /// Returns the longest sleep of an idle packet thread.
+    pub(crate) const fn sleep_max(&self) -> Duration {
+        Duration::from_millis(self.sleep_max_ms)
     }
 }
 
@@ -151,6 +163,9 @@ impl Default for PacketOptions {
         Self { vlan_limit }
     }
 }
+
+/// Largest value of `sleep_max_ms`.
+pub(super) const SLEEP_MS_MAX: u64 = 10_000;
 
 /// Maximum number of packet threads.
 pub const THREADS_MAX: u16 = 64;

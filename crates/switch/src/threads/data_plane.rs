@@ -505,6 +505,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
         vlan_limit: vlan_limit(config),
         seed,
         translations_per_iteration: config.threads.translations_per_iteration,
+        sleep_max: config.threads.sleep_max(),
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
         repair: config.eviction.repair(),
@@ -524,6 +525,7 @@ const fn tuning(config: &Config) -> Tuning {
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
         translations_per_iteration: config.threads.translations_per_iteration,
+        sleep_max: config.threads.sleep_max(),
         repair: config.eviction.repair(),
         wildcard: config.caches.wildcard(),
     }

@@ -248,17 +248,10 @@ impl PacketRx {
             return Ok(());
         }
         self.empty = 0;
-        let fd = self.socket.fd.as_fd();
         // Reading the error clears it. Otherwise a device that is down would wake the thread again
         // and again.
-        let _ = getsockopt(&fd, SocketError);
-        match sys::bound_device(fd) {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(PortError::DeviceGone { name: self.device.clone() }),
-            Err(source) => {
-                Err(PortError::System { doing: "ask about", name: self.device.clone(), source })
-            }
-        }
+        let _ = getsockopt(&self.socket.fd.as_fd(), SocketError);
+        self.check()
     }
 }
 
@@ -286,6 +279,16 @@ impl RxQueue for PacketRx {
             }
         }
         Ok(report)
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        match sys::bound_device(self.socket.fd.as_fd()) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(PortError::DeviceGone { name: self.device.clone() }),
+            Err(source) => {
+                Err(PortError::System { doing: "ask about", name: self.device.clone(), source })
+            }
+        }
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -244,11 +244,16 @@ impl Sender {
         self.to_send.publish();
     }
 
+    /// Returns whether the kernel has not taken all frames.
+    pub(super) fn is_pending(&self) -> bool {
+        self.to_send.is_pending()
+    }
+
     /// Lets the kernel send frames that still wait.
     ///
     /// One system call sends a limited number of frames in copy mode.
     pub(super) fn flush(&self) {
-        if self.to_send.is_pending() && self.to_send.needs_wakeup() {
+        if self.is_pending() && self.to_send.needs_wakeup() {
             let fd = self.socket.as_raw_fd();
             // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the
             // ring, whatever the error code is.

@@ -347,13 +347,7 @@ impl XdpRx {
             return Ok(());
         }
         self.empty = 0;
-        for receiver in &self.receivers {
-            // The kernel sets the error when the device is removed.
-            if getsockopt(&receiver.socket(), SocketError).is_ok_and(|code| code != 0) {
-                return Err(PortError::DeviceGone { name: self.device.clone() });
-            }
-        }
-        Ok(())
+        self.check()
     }
 }
 
@@ -384,6 +378,16 @@ impl RxQueue for XdpRx {
             self.check_device()?;
         }
         Ok(report)
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        for receiver in &self.receivers {
+            // The kernel sets the error when the device is removed.
+            if getsockopt(&receiver.socket(), SocketError).is_ok_and(|code| code != 0) {
+                return Err(PortError::DeviceGone { name: self.device.clone() });
+            }
+        }
+        Ok(())
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -434,6 +438,10 @@ impl TxQueue for XdpTx {
 
     fn flush(&mut self) {
         self.sender.flush();
+    }
+
+    fn is_pending(&self) -> bool {
+        self.sender.is_pending()
     }
 }
 

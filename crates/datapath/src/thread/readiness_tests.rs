@@ -1,0 +1,235 @@
+//! The list of ready queues, against a model of a level-triggered epoll set.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// An event of the queues or of the thread.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Add(ReadySource),
+    /// Packets arrive at a queue.
+    Arrive(usize, usize),
+    /// The thread runs an iteration. Each poll takes this number of packets at most.
+    Iterate(usize),
+    /// The question of the next iteration is interrupted by a signal.
+    Interrupt,
+    /// A queue returns nothing at its next poll, though it has packets.
+    Hide(usize),
+    Close(usize),
+    Remove(usize),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let source = prop_oneof![
+        4 => Just(ReadySource::Descriptor),
+        1 => Just(ReadySource::Polling),
+    ];
+    prop_oneof![
+        3 => source.prop_map(Event::Add),
+        8 => (any::<usize>(), 1..80_usize).prop_map(|(queue, count)| Event::Arrive(queue, count)),
+        8 => (1..=BURST).prop_map(Event::Iterate),
+        1 => Just(Event::Interrupt),
+        2 => any::<usize>().prop_map(Event::Hide),
+        1 => any::<usize>().prop_map(Event::Close),
+        1 => any::<usize>().prop_map(Event::Remove),
+    ]
+}
+
+/// A queue of the model.
+#[derive(Clone, Copy, Debug)]
+struct ModelQueue {
+    name: usize,
+    source: ReadySource,
+    packets: usize,
+    is_hidden: bool,
+    /// Iterations in which the queue had packets and was not polled.
+    waited: usize,
+}
+
+/// A thread that polls, and the kernel behind it.
+#[derive(Default)]
+struct Model {
+    ready: ReadyList,
+    queues: Vec<ModelQueue>,
+    is_interrupted: bool,
+    /// Index at which the kernel begins to name queues.
+    first_named: usize,
+    added: usize,
+}
+
+impl Model {
+    /// Names queues that have packets now, as the kernel does.
+    fn ask(&mut self) {
+        self.ready.asked();
+        if std::mem::take(&mut self.is_interrupted) {
+            return;
+        }
+        let count = self.queues.len();
+        let mut named = 0;
+        for step in 0..count {
+            let index = (self.first_named + step) % count;
+            let queue = &self.queues[index];
+            if queue.source == ReadySource::Descriptor && queue.packets > 0 {
+                self.ready.list(index);
+                named += 1;
+                if named == EVENTS_MAX {
+                    self.first_named = index + 1;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Runs an iteration as the thread does; returns the number of packets.
+    fn iterate(&mut self, burst: usize) -> usize {
+        self.queues.iter_mut().for_each(|queue| queue.waited += usize::from(queue.packets > 0));
+        if self.ready.must_ask() {
+            self.ask();
+        }
+        let received = self.poll_round(burst);
+        if received > 0 || !self.ready.may_ask_again() {
+            return received;
+        }
+        self.ask();
+        self.poll_round(burst)
+    }
+
+    fn poll_round(&mut self, burst: usize) -> usize {
+        self.ready.begin();
+        let (mut received, mut polls) = (0, 0);
+        while let Some(index) = self.ready.next() {
+            polls += 1;
+            let queue = &mut self.queues[index];
+            assert_ne!(queue.source, ReadySource::Closed, "a closed queue is polled");
+            let count =
+                if std::mem::take(&mut queue.is_hidden) { 0 } else { queue.packets.min(burst) };
+            queue.packets -= count;
+            queue.waited = 0;
+            received += count;
+            self.ready.polled(index, count > 0);
+        }
+        assert!(polls <= POLLS_PER_ITERATION);
+        received
+    }
+
+    fn apply(&mut self, event: Event) {
+        let count = self.queues.len();
+        match event {
+            Event::Add(source) => {
+                self.added += 1;
+                let name = self.added;
+                self.ready.add(source);
+                let queue = ModelQueue { name, source, packets: 0, is_hidden: false, waited: 0 };
+                self.queues.push(queue);
+            }
+            Event::Iterate(burst) => {
+                self.iterate(burst);
+            }
+            Event::Interrupt => {
+                self.is_interrupted = true;
+                self.queues.iter_mut().for_each(|queue| queue.waited = 0);
+            }
+            _ if count == 0 => {}
+            Event::Arrive(queue, packets) => self.queues[queue % count].packets += packets,
+            Event::Hide(queue) => self.queues[queue % count].is_hidden = true,
+            Event::Close(queue) => {
+                self.ready.close(queue % count);
+                let closed = &mut self.queues[queue % count];
+                (closed.source, closed.packets) = (ReadySource::Closed, 0);
+            }
+            Event::Remove(queue) => {
+                self.ready.swap_remove(queue % count);
+                self.queues.swap_remove(queue % count);
+            }
+        }
+        for queue in &mut self.queues {
+            if queue.source == ReadySource::Closed {
+                queue.packets = 0;
+            }
+        }
+        self.check();
+    }
+
+    /// Checks what holds between all steps.
+    fn check(&self) {
+        let has_polled = self.queues.iter().any(|queue| queue.source == ReadySource::Polling);
+        assert!(!(has_polled && self.ready.is_empty()), "a thread sleeps that must poll");
+        let mut listed: Vec<u32> = self.ready.order.iter().copied().collect();
+        listed.sort_unstable();
+        listed.dedup();
+        assert_eq!(listed.len(), self.ready.order.len(), "a queue is listed twice");
+        assert!(listed.iter().all(|index| (*index as usize) < self.queues.len()));
+        for (queue, state) in self.queues.iter().zip(&self.ready.queues) {
+            assert_eq!(queue.source, state.source, "queue {} has changed", queue.name);
+        }
+        // The kernel names a queue at the latest when all others were named, and the list is polled
+        // in order.
+        let bound = 4 + POLLS_PER_QUESTION + 4 * self.queues.len() / POLLS_PER_ITERATION;
+        assert!(self.queues.iter().all(|queue| queue.waited <= bound), "a queue starves");
+    }
+}
+
+proptest! {
+    /// A queue with packets wakes a thread that sleeps, which receives all of them.
+    #[test]
+    fn every_packet_is_received_or_wakes_the_thread(events in vec(event(), 0..200)) {
+        let mut model = Model::default();
+        events.into_iter().for_each(|event| model.apply(event));
+        let (packets, queues) = (
+            model.queues.iter().map(|queue| queue.packets).sum::<usize>(),
+            model.queues.len(),
+        );
+        // Each iteration receives a packet or finds an end. A hidden queue costs one more.
+        let mut left = packets + 4 * queues + 8;
+        while model.queues.iter().any(|queue| queue.packets > 0) {
+            prop_assert!(left > 0, "{:?} keep packets", model.queues);
+            left -= 1;
+            if model.ready.is_empty() {
+                // The thread sleeps: the kernel wakes it with what is there.
+                model.ask();
+            }
+            model.iterate(BURST);
+            model.check();
+        }
+    }
+}
+
+/// Each queue is polled once before any queue is polled again.
+#[test]
+fn a_hundred_busy_queues_take_turns() {
+    let mut model = Model::default();
+    for _ in 0..100 {
+        model.apply(Event::Add(ReadySource::Descriptor));
+    }
+    (0..100).for_each(|queue| model.apply(Event::Arrive(queue, 1_000_000)));
+    let left =
+        |model: &Model| -> Vec<usize> { model.queues.iter().map(|queue| queue.packets).collect() };
+    for _ in 0..1000 {
+        model.iterate(BURST);
+        let left = left(&model);
+        let (least, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
+        // The kernel names the queues in two parts, so some begin one question later.
+        assert!(most - least <= 3 * BURST, "{least} to {most}");
+    }
+    let received: usize = left(&model).iter().map(|left| 1_000_000 - left).sum();
+    assert_eq!(received, 1000 * POLLS_PER_ITERATION * BURST, "each iteration uses its polls");
+}
+
+#[test]
+fn one_busy_queue_costs_few_questions() {
+    let mut ready = ReadyList::default();
+    ready.add(ReadySource::Descriptor);
+    ready.list(0);
+    let mut questions = 0;
+    for _ in 0..POLLS_PER_QUESTION * 10 {
+        if ready.must_ask() {
+            questions += 1;
+            ready.asked();
+        }
+        ready.begin();
+        assert_eq!(ready.next(), Some(0));
+        ready.polled(0, true);
+    }
+    assert_eq!(questions, 9);
+}
