@@ -4,8 +4,8 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, generation, gigaflow, live, megaflows, misses,
-    nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
+    characterisation, classifier, forwarding, generation, gigaflow, idle_ports, live, megaflows,
+    misses, nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -73,6 +73,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[],
         prepare: NOTHING,
         run: forwarding::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "ports-idle",
+        title: "Idle ports",
+        what: "CPU, memory and wake-up latency of a switch with 1 to 1,000 idle ports",
+        source: "own experiment, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: idle_ports::run,
         run_part: NO_PARTS,
     },
     Experiment {

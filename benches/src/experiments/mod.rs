@@ -8,6 +8,7 @@ pub(crate) mod flow_mods;
 pub(crate) mod forwarding;
 pub(crate) mod generation;
 pub(crate) mod gigaflow;
+pub(crate) mod idle_ports;
 pub(crate) mod live;
 mod loaded;
 pub(crate) mod megaflows;

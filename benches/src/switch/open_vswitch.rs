@@ -123,20 +123,12 @@ impl OpenVSwitch {
         }
         let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
         self.run("ovs-vsctl", &[&bridge[..], &["fail_mode=secure"]].concat());
-        for (port, number) in setup.ports.iter().zip(1..) {
-            let request = format!("ofport_request={number}");
-            let (name, options) = match port {
-                PortSpec::Device(name) => (name.clone(), Vec::new()),
-                PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
-                PortSpec::Capture(file) => {
-                    let file = format!("rx_pcap={},infinite_rx=1", file.display());
-                    (format!("port{number}"), dpdk(number, "net_pcap", &file))
-                }
-            };
-            let mut words = vec!["add-port", "br0", &name, "--", "set", "interface", &name];
-            words.push(&request);
-            words.extend(options.iter().map(String::as_str));
-            self.run("ovs-vsctl", &words);
+        // One command for many ports: each one is a transaction.
+        let ports: Vec<Vec<String>> =
+            setup.ports.iter().zip(1..).map(|(port, number)| port_words(port, number)).collect();
+        for some in ports.chunks(PORTS_PER_COMMAND) {
+            let words = some.join(&"--".to_owned());
+            self.run("ovs-vsctl", &words.iter().map(String::as_str).collect::<Vec<_>>());
         }
         if let Some(controller) = setup.controller {
             self.run("ovs-vsctl", &["set-controller", "br0", controller]);
@@ -206,6 +198,26 @@ fn caches(setup: &Setup) -> Vec<String> {
         settings.push(format!("other_config:flow-limit={room}"));
     }
     settings
+}
+
+/// Number of ports that are added by one command.
+const PORTS_PER_COMMAND: usize = 100;
+
+/// Returns the words of `ovs-vsctl` that add a port.
+fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
+    let (name, options) = match port {
+        PortSpec::Device(name) => (name.clone(), Vec::new()),
+        // With the userspace datapath, this is a TAP device.
+        PortSpec::Tap(name) => (name.clone(), vec!["type=internal".to_owned()]),
+        PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
+        PortSpec::Capture(file) => {
+            let file = format!("rx_pcap={},infinite_rx=1", file.display());
+            (format!("port{number}"), dpdk(number, "net_pcap", &file))
+        }
+    };
+    let words = ["add-port", "br0", &name, "--", "set", "interface", &name].map(str::to_owned);
+    let request = format!("ofport_request={number}");
+    words.into_iter().chain([request]).chain(options).collect()
 }
 
 /// Returns the options of a DPDK port.

@@ -68,7 +68,7 @@ impl Shunt {
             .unwrap_or_else(|error| panic!("{}: {error}", daemon.display()));
         let (program, run_dir) = (binaries.join("shuntctl"), folder.to_path_buf());
         let shunt = Self { process, control: ShuntCtl { program, run_dir } };
-        let answers = (0..100).any(|_| {
+        let answers = (0..1200).any(|_| {
             sleep(Duration::from_millis(50));
             shunt.control.ask(&["show"]).is_some()
         });
@@ -160,6 +160,7 @@ fn configuration(setup: &Setup) -> String {
                 format!("type = \"pcap\"\nrx = \"{}\"\nrepeat = \"endless\"", file.display())
             }
             PortSpec::Null => "type = \"null\"".to_owned(),
+            PortSpec::Tap(name) => format!("type = \"tap\"\ndevice = \"{name}\""),
             PortSpec::Device(name) => format!("type = \"af_packet\"\ndevice = \"{name}\""),
         };
         let _ =

@@ -61,6 +61,8 @@ pub enum PortSpec {
     Null,
     /// A network device.
     Device(String),
+    /// A TAP device that the switch creates.
+    Tap(String),
 }
 
 /// A running switch; it ends when dropped.
