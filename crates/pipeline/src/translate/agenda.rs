@@ -25,8 +25,8 @@ use std::{ops::ControlFlow, slice, vec};
 use shunt_flow::PortNo;
 
 use super::{
-    action_state::ActionState,
     actions::{normal::NormalFlood, output::Flood},
+    nesting::Saved,
     rule_context::{RuleContext, RunningRule},
     working_packet::SavedPacket,
 };
@@ -80,15 +80,6 @@ pub(super) enum AgendaStep<'a> {
     Restore(Box<Saved<'a>>),
     /// Put packet and state back after the peer bridge, or after a bucket.
     Leave(Box<Saved<'a>>),
-}
-
-/// The packet and the state that a clone, a bucket or a patch port puts back.
-pub(super) struct Saved<'a> {
-    pub(super) packet: SavedPacket,
-    pub(super) state: ActionState<'a>,
-    pub(super) depth: u16,
-    /// True if it is put back after a bucket.
-    pub(super) is_bucket: bool,
 }
 
 impl<'a> Agenda<'a> {

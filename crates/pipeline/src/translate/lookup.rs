@@ -12,9 +12,11 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseMask};
 use super::{
     bridge_view::BridgeView,
     limits::LimitCounters,
-    record::recorder::{
-        CONJ_ID, CONJ_ID_BITS, FRAGMENT, ForeignBits, IN_PORT_BITS, LookupInput, PORTS_BITS,
-        Recorder, TRANSPORT,
+    record::{
+        foreign_bits::{
+            CONJ_ID, CONJ_ID_BITS, FRAGMENT, ForeignBits, IN_PORT_BITS, PORTS_BITS, TRANSPORT,
+        },
+        recorder::{LookupInput, Recorder},
     },
     working_packet::WorkingPacket,
 };

@@ -5,6 +5,7 @@
 //! decide           decisions about single packets, without a record
 //! translation      the parts of a translation, and the loop that runs its agenda
 //! agenda           the steps that are still to do
+//! nesting          clones, buckets and peer bridges: steps on a copy of the packet
 //! working_packet   the packet: key, consulted bits, emitted actions
 //! action_state     the bridge, the rule, the action set and the stack of the running actions
 //! bridge_view      the bridge that the packet is in, at one version
@@ -30,6 +31,7 @@ mod entry;
 mod learn_requests;
 mod limits;
 mod lookup;
+mod nesting;
 mod partition;
 mod pause;
 mod recirculation;

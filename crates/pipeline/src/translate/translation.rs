@@ -3,16 +3,15 @@
 //! A [`Translation`] consists of parts with their own fields: the [`WorkingPacket`], the
 //! [`ActionState`], the [`Agenda`], the [`LimitCounters`], the [`LearnRequests`] and the
 //! [`Partitioner`]. An action is a method of one part, or a function of the parts that it needs. Only
-//! an action that saves, ends or resumes the translation as a whole is a method here.
+//! an action that ends or resumes the translation as a whole is a method here.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word, rewrite::TtlCopy};
 
 use super::{
     action_state::ActionState,
     actions::{
-        action_set::ActionSet,
         bundle::bundle,
         fin_timeout::fin_timeout,
         group::{self, meter},
@@ -21,13 +20,16 @@ use super::{
         normal::normal_flood,
         output::Egress,
         packet_in::{self, PacketInRequest},
+        packet_length::check_length,
+        ttl::{dec_mpls_ttl, dec_ttl},
     },
-    agenda::{Agenda, AgendaStep, Saved},
+    agenda::{Agenda, AgendaStep},
     bridge_view::{BridgeView, TablesAtVersion},
     decide::TranslationBuffers,
     learn_requests::LearnRequests,
     limits::LimitCounters,
     lookup::{KnownVisits, look_up, skip_known_table},
+    nesting::Nesting,
     partition::{
         live_state::{LookupState, freeze_live},
         partitioner::{Partitioner, SubTraversalEnd},
@@ -43,9 +45,8 @@ use super::{
 use crate::{
     action::{Action, Subfield},
     bridges::port::PortInfo,
-    continuations::continuation::{Continuation, FrozenState, FrozenStep},
+    continuations::continuation::{Continuation, FrozenState},
     decisions::hit_counts::HitCounts,
-    groups::group::Bucket,
     id::{BridgeId, GroupId, TableId},
     tables::rule::{Instructions, Rule},
     traversals::{
@@ -229,7 +230,7 @@ impl<'a> Translation<'a> {
             match self.run_step(step) {
                 // As in Open vSwitch, the steps after the bucket are run.
                 Err(TraversalError::TooManyMplsLabels(_)) if self.agenda.is_in_bucket() => {
-                    self.unwind(|saved| saved.is_bucket)?;
+                    self.nesting().unwind(|saved| saved.is_bucket)?;
                 }
                 result => result?,
             }
@@ -263,7 +264,7 @@ impl<'a> Translation<'a> {
             AgendaStep::Buckets(mut rest) => {
                 if let Some(bucket) = rest.next() {
                     self.agenda.push(AgendaStep::Buckets(rest));
-                    self.run_bucket(bucket)?;
+                    self.nesting().run_bucket(bucket)?;
                 }
             }
             AgendaStep::Flood(flood) => self.egress().flood(flood)?,
@@ -277,7 +278,9 @@ impl<'a> Translation<'a> {
             }
             AgendaStep::EnterPeer { bridge, port } => self.enter_peer_bridge(bridge, port)?,
             AgendaStep::RestorePacket(saved) => self.packet.restore(*saved)?,
-            AgendaStep::Restore(saved) | AgendaStep::Leave(saved) => self.restore(*saved)?,
+            AgendaStep::Restore(saved) | AgendaStep::Leave(saved) => {
+                self.nesting().restore(*saved)?;
+            }
         }
         Ok(())
     }
@@ -304,14 +307,17 @@ impl<'a> Translation<'a> {
             Action::Move { source, target } => packet.move_bits(*source, *target),
             Action::PushVlan { ethertype } => packet.push_vlan(*ethertype),
             Action::PopVlan => packet.pop_vlan(),
-            Action::DecTtl { controllers } => self.dec_ttl(controllers)?,
+            Action::DecTtl { controllers } => {
+                let flow = dec_ttl(packet, &self.state, controllers)?;
+                self.agenda.apply_flow(flow);
+            }
             Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
             Action::SetQueue(queue) => packet.set_queue(*queue),
             Action::PopQueue => packet.set_queue(0),
-            Action::Clone(actions) => self.run_clone(actions),
+            Action::Clone(actions) => self.nesting().run_clone(actions),
             Action::Note(_) => {}
             // Up to the nearest patch port or bucket.
-            Action::Exit => self.unwind(|_| true)?,
+            Action::Exit => self.nesting().unwind(|_| true)?,
             Action::SetNwTtl(ttl) => packet.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
             Action::SetTpSrc(port) => packet.set_port(SOURCE_PORTS, *port),
             Action::SetTpDst(port) => packet.set_port(DESTINATION_PORTS, *port),
@@ -326,7 +332,10 @@ impl<'a> Translation<'a> {
             Action::SetMplsTtl(ttl) => {
                 packet.set_field(FieldId::MplsTtl, u128::from(*ttl), u128::MAX);
             }
-            Action::DecMplsTtl => self.dec_mpls_ttl()?,
+            Action::DecMplsTtl => {
+                let flow = dec_mpls_ttl(packet, &self.state)?;
+                self.agenda.apply_flow(flow);
+            }
             Action::Push(source) => stack.push_bits(packet, *source)?,
             Action::Pop(target) => stack.pop_bits(packet, *target),
             Action::Learn(action) => learn(packet, requests, *bridge, rule.rule, action)?,
@@ -348,39 +357,20 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// `dec_ttl`: with a TTL that is used up, notifies controllers and drops the rest
-    /// of the list.
-    fn dec_ttl(&mut self, controllers: &[u16]) -> Result<(), TraversalError> {
-        let flow = self.packet.dec_ttl();
-        if flow.is_break() {
-            self.note(NotedDecision::TtlExpired);
-            for controller in controllers {
-                self.punt(PacketInRequest::invalid_ttl(*controller))?;
-            }
-        }
-        self.agenda.apply_flow(flow);
-        Ok(())
-    }
-
-    /// `dec_mpls_ttl`: as `dec_ttl`, for the outermost label.
-    ///
-    /// Without a label the rest of the list is dropped too, as in Open vSwitch.
-    fn dec_mpls_ttl(&mut self) -> Result<(), TraversalError> {
-        if self.packet.has_field(FieldId::MplsTtl) {
-            if self.packet.dec_mpls_ttl().is_continue() {
-                return Ok(());
-            }
-            self.note(NotedDecision::TtlExpired);
-            self.punt(PacketInRequest::invalid_ttl(0))?;
-        }
-        self.agenda.apply_flow(ControlFlow::Break(()));
-        Ok(())
-    }
-
     /// `copy_ttl_in` and `copy_ttl_out`: only the frame shows the TTL after the last
     /// label.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
         if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate(Some(copy)) }
+    }
+
+    /// Returns the parts that nested steps save and restore.
+    const fn nesting(&mut self) -> Nesting<'_, 'a> {
+        Nesting {
+            packet: &mut self.packet,
+            state: &mut self.state,
+            agenda: &mut self.agenda,
+            limits: &mut self.limits,
+        }
     }
 
     /// Returns the parts that outputs use.
@@ -418,13 +408,8 @@ impl<'a> Translation<'a> {
     /// `check_pkt_larger`: ends the entry, with one continuation for each result.
     fn check_length(&mut self, length: u16, target: Subfield) -> Result<(), TraversalError> {
         let frozen = self.freeze(None, self.limits.recirculated()?);
-        let with_bit = |value| {
-            let mut frozen = frozen.clone();
-            frozen.steps.push(FrozenStep::Actions(vec![Action::Load { target, value }]));
-            self.tables.continuations.intern(frozen, None)
-        };
-        let (larger, other) = (with_bit(1), with_bit(0));
-        self.end_entry(DatapathAction::CheckLength { length, larger, other })
+        let action = check_length(self.tables.continuations, &frozen, length, target);
+        self.end_entry(action)
     }
 
     /// Ends the entry: the packet is parsed again, perhaps after a TTL copy.
@@ -558,13 +543,7 @@ impl<'a> Translation<'a> {
             recorder.note(bridge, NotedDecision::IngressPortDisabled(port));
             return Ok(());
         }
-        let saved = self.save();
-        self.limits.count_lookup(true)?;
-        self.agenda.push(AgendaStep::Leave(Box::new(saved)));
-        self.state.enter_bridge(peer);
-        self.packet.enter_bridge(bridge, port);
-        self.agenda.push(AgendaStep::Walk);
-        Ok(())
+        self.nesting().enter_bridge(peer, port)
     }
 
     /// `group`: runs buckets, each on a copy of the packet.
@@ -576,56 +555,6 @@ impl<'a> Translation<'a> {
             }
             None => self.note(NotedDecision::NoLiveBucket(id)),
         }
-    }
-
-    /// Runs a bucket, on a copy of the packet.
-    fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
-        let saved = Saved { is_bucket: true, ..self.save() };
-        self.limits.count_lookup(true)?;
-        self.agenda.push(AgendaStep::Leave(Box::new(saved)));
-        let mut set = ActionSet::default();
-        set.write(&bucket.actions)?;
-        self.state.rule.context.in_bucket = true;
-        self.agenda.push(AgendaStep::Set(set.take().into_iter()));
-        Ok(())
-    }
-
-    /// Runs actions and the action set on a copy of the packet, and drops the copy.
-    fn run_clone(&mut self, actions: &'a [Action]) {
-        let saved = self.save();
-        self.agenda.push(AgendaStep::Restore(Box::new(saved)));
-        self.agenda.push(AgendaStep::ActionSet(self.state.rule.context));
-        self.agenda.push(AgendaStep::Actions(actions.iter()));
-    }
-
-    /// Drops all steps up to the nearest patch port or bucket that `ends` accepts.
-    fn unwind(&mut self, ends: fn(&Saved<'_>) -> bool) -> Result<(), TraversalError> {
-        while let Some(step) = self.agenda.pop() {
-            match step {
-                AgendaStep::EndVisit => self.packet.recorder.end_visit(),
-                AgendaStep::RestorePacket(saved) => self.packet.restore(*saved)?,
-                AgendaStep::Restore(saved) => self.restore(*saved)?,
-                AgendaStep::Leave(saved) => {
-                    let is_end = ends(&saved);
-                    self.restore(*saved)?;
-                    if is_end {
-                        break;
-                    }
-                }
-                AgendaStep::Actions(_)
-                | AgendaStep::Set(_)
-                | AgendaStep::Instructions(_)
-                | AgendaStep::ActionSet(_)
-                | AgendaStep::Buckets(_)
-                | AgendaStep::Flood(_)
-                | AgendaStep::NormalFlood(_)
-                | AgendaStep::Walk
-                | AgendaStep::LookUp { .. }
-                | AgendaStep::Return { .. }
-                | AgendaStep::EnterPeer { .. } => {}
-            }
-        }
-        Ok(())
     }
 
     /// Runs the instructions that follow the actions of a rule.
@@ -653,20 +582,5 @@ impl<'a> Translation<'a> {
         self.agenda.push(AgendaStep::Actions(instructions.apply.iter()));
         let (packet, bridge) = (&mut self.packet, self.state.bridge);
         instructions.meter.map_or(Ok(()), |id| meter(packet, bridge, id))
-    }
-
-    fn save(&mut self) -> Saved<'a> {
-        Saved {
-            packet: self.packet.save(),
-            state: self.state.clone(),
-            depth: self.limits.depth(),
-            is_bucket: false,
-        }
-    }
-
-    fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
-        self.state = saved.state;
-        self.limits.return_to(saved.depth);
-        self.packet.restore(saved.packet)
     }
 }

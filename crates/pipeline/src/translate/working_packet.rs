@@ -20,7 +20,10 @@ use shunt_flow::{
 };
 
 use self::action_builder::{ActionBuilder, Uncommitted};
-use super::record::recorder::{IN_PORT_BITS, Recorder, RewrittenBits, words};
+use super::record::{
+    foreign_bits::IN_PORT_BITS,
+    recorder::{Recorder, RewrittenBits, words},
+};
 use crate::{
     action::Subfield,
     continuations::hidden_state::is_naming,

@@ -1,17 +1,19 @@
 //! Checks of a configuration beyond its syntax: ranges, names, exclusive devices and patch ports.
 
+mod bridge;
+mod port;
+
 use std::collections::HashMap;
 
-use shunt_datapath::{metrics::CHAIN_MAX, port::af_packet::AfPacket};
+use shunt_datapath::metrics::CHAIN_MAX;
 use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
     config::{
-        BridgeOptions, Config, ConfigError, LocalPort, NAME_BYTES_MAX, PortOptions, PortType,
-        PortVlanMode, Repeat, THREADS_MAX, XdpMode, switch::SLEEP_MS_MAX,
+        Config, ConfigError, NAME_BYTES_MAX, PortOptions, PortType, THREADS_MAX,
+        switch::SLEEP_MS_MAX,
     },
     error::SwitchError,
-    openflow::endpoint::EndpointList,
     ports::{exclusive::ExclusiveResource, registry::listed},
 };
 
@@ -20,9 +22,6 @@ const EXACT_ENTRIES_MAX: usize = 1 << 24;
 
 /// Maximum number of entries in a megaflow cache.
 const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
-
-/// The highest VLAN id: 12 bits.
-const VLAN_MAX: u16 = 0xfff;
 
 /// Maximum number of entries in a stage.
 ///
@@ -228,191 +227,6 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
     })
 }
 
-impl BridgeOptions {
-    /// Checks the options that concern this bridge alone.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
-        self.check_addresses(EndpointList::Controllers, &self.controllers)?;
-        self.check_addresses(EndpointList::Listen, &self.listen)?;
-        // The datapath id is derived from the MAC address unless it is given.
-        self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
-        self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
-        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
-        if self.mtu > 0 && self.local == LocalPort::None {
-            let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");
-            let problem = SwitchError::Range { setting: "mtu", value, range };
-            return Err(ConfigError::at("mtu", problem));
-        }
-        let mut numbers = HashMap::new();
-        for (index, port) in self.ports.iter().enumerate() {
-            port.mistake().map_err(|error| error.within("ports", index))?;
-            let number = port.number;
-            if let Some(other) = numbers.insert(number, &port.name).filter(|_| number > 0) {
-                let problem = SwitchError::NumberTaken { number, port: other.clone() };
-                return Err(ConfigError::at("number", problem).within("ports", index));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the options of the local port.
-    pub(crate) fn local_port(&self) -> PortOptions {
-        let kind = match self.local {
-            LocalPort::None => PortType::Unbound,
-            LocalPort::Tap => PortType::Tap,
-        };
-        PortOptions { name: self.name.clone(), kind, mtu: self.mtu, ..PortOptions::default() }
-    }
-
-    /// Returns the datapath id: as configured, or derived from the MAC address.
-    ///
-    /// # Errors
-    ///
-    /// If it is not sixteen hexadecimal digits.
-    pub fn datapath_id(&self) -> Result<u64, SwitchError> {
-        if self.datapath_id.is_empty() {
-            let [a, b, c, d, e, f] = self.mac()?;
-            return Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
-        }
-        let digits = self.datapath_id.len() == 16 && is_hexadecimal(&self.datapath_id);
-        let number = u64::from_str_radix(&self.datapath_id, 16).ok().filter(|_| digits);
-        number.ok_or_else(|| SwitchError::Range {
-            setting: "datapath_id",
-            value: self.datapath_id.clone(),
-            range: "sixteen hexadecimal digits",
-        })
-    }
-
-    /// Returns the hardware address of the local port.
-    ///
-    /// As configured, or derived from the name.
-    ///
-    /// # Errors
-    ///
-    /// If it is not six octets with colons.
-    pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
-        if self.mac.is_empty() {
-            return Ok(mac_of_name(&self.name));
-        }
-        let octet = |text| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
-        let octets: Vec<u8> = self.mac.split(':').filter_map(octet).collect();
-        let exact = self.mac.split(':').count() == 6;
-        <[u8; 6]>::try_from(octets).ok().filter(|_| exact).ok_or_else(|| SwitchError::Range {
-            setting: "mac",
-            value: self.mac.clone(),
-            range: "six octets like 02:00:00:00:00:01",
-        })
-    }
-}
-
-impl PortOptions {
-    /// Checks that every key is allowed for the type of port.
-    ///
-    /// # Errors
-    ///
-    /// The first key that is not.
-    pub fn check(&self) -> Result<(), SwitchError> {
-        self.mistake().map_err(|error| *error.problem)
-    }
-
-    /// Checks like [`Self::check`], and returns the place of the mistake.
-    fn mistake(&self) -> Result<(), ConfigError> {
-        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
-        if self.number > shunt_flow::PortNo::MAX.number() {
-            return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
-        }
-        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
-        if self.rx_slots != 0 && !RX_SLOTS.contains(&self.rx_slots) {
-            let (setting, range) = ("rx_slots", "32 to 16384, or 0 for the default");
-            let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
-            return Err(ConfigError::at(setting, problem));
-        }
-        let vlans = self.tag.iter().map(|tag| ("tag", *tag));
-        for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
-            if vlan > VLAN_MAX {
-                let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
-                return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
-            }
-        }
-        let Some((field, problem)) = self.vlan_problem().or_else(|| self.problem()) else {
-            return Ok(());
-        };
-        let port = self.name.clone();
-        Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
-    }
-
-    /// Returns the first field that the VLAN mode does not allow, and the reason.
-    fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
-        let tag = "a port of mode `trunk` has no `tag`: use native-tagged or native-untagged, or remove `tag`";
-        match self.effective_vlan_mode() {
-            PortVlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
-            PortVlanMode::Access if !self.trunks.is_empty() => {
-                Some(("trunks", "an `access` port has no `trunks`: its VLAN is `tag`"))
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the first field that the type of port does not allow, and the reason.
-    fn problem(&self) -> Option<(&'static str, &'static str)> {
-        if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
-            return Some(("repeat", "only a pcap port has `repeat`: remove it"));
-        }
-        if self.xdp_mode != XdpMode::default() && self.kind != PortType::AfXdp {
-            return Some(("xdp_mode", "only an af_xdp port has `xdp_mode`: remove it"));
-        }
-        let given = [
-            ("device", !self.device.is_empty()),
-            ("mtu", self.mtu > 0),
-            ("rx_slots", self.rx_slots > 0),
-            ("rx", !self.rx.as_os_str().is_empty()),
-            ("tx", !self.tx.as_os_str().is_empty()),
-            ("peer", !self.peer.is_empty()),
-        ];
-        let has = |field| given.contains(&(field, true));
-        let (known, excess): (&[&str], _) = match self.kind {
-            PortType::Patch if !has("peer") => {
-                return Some(("peer", "a patch port needs `peer`, the port at its other end"));
-            }
-            PortType::Pcap if !has("rx") && !has("tx") => {
-                return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
-            }
-            PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
-            PortType::Pcap => {
-                (&["rx", "tx"], "a pcap port has no keys but `rx`, `tx` and `repeat`")
-            }
-            PortType::Null | PortType::Unbound => {
-                (&[], "a null port has no further keys: remove them, or set `type`")
-            }
-            PortType::AfPacket => (
-                &["device", "mtu", "rx_slots"],
-                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`",
-            ),
-            PortType::AfXdp => (
-                &["device", "mtu"],
-                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
-            ),
-            PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
-        };
-        let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
-        excessive.next().map(|(field, _)| (field, excess))
-    }
-
-    /// Returns the name of the network device, for ports that have one.
-    #[must_use]
-    pub fn device(&self) -> &str {
-        if self.device.is_empty() { &self.name } else { &self.device }
-    }
-
-    /// Returns the MTU to set, if one is configured.
-    pub(crate) fn mtu(&self) -> Option<u32> {
-        (self.mtu > 0).then_some(self.mtu)
-    }
-}
-
-/// Range of the slots of a receive ring.
-const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
-
 /// Range of an MTU.
 ///
 /// Every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535.
@@ -440,54 +254,10 @@ fn check_name(name: &str) -> Result<(), SwitchError> {
     }
 }
 
-/// Returns whether the text has only hexadecimal digits.
-///
-/// Number parsing would also accept a sign.
-fn is_hexadecimal(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Returns a locally administered MAC address derived from the name (FNV-1a).
-fn mac_of_name(name: &str) -> [u8; 6] {
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let [a, b, c, d, e, ..] = name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
-    [0x02, a, b, c, d, e]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn error_text(port: PortOptions) -> String {
-        let port = PortOptions { name: "p1".into(), ..port };
-        port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
-    }
-
-    #[test]
-    fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
-        let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
-        let expected = "port p1: a patch port needs `peer`, the port at its other end";
-        assert_eq!(error_text(patch), expected);
-        let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
-        assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
-        let null =
-            PortOptions { kind: PortType::Null, device: "eth0".into(), ..PortOptions::default() };
-        assert_eq!(
-            error_text(null),
-            "port p1: a null port has no further keys: remove them, or set `type`"
-        );
-        let tap =
-            PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
-        assert_eq!(error_text(tap), "fine");
-        let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
-        assert!(error_text(number).contains("1 to 65279"));
-        let slots =
-            |kind, rx_slots| error_text(PortOptions { kind, rx_slots, ..Default::default() });
-        assert_eq!(slots(PortType::AfPacket, 16_384), "fine");
-        let expected = "rx_slots = 16385: it must be 32 to 16384, or 0 for the default";
-        assert_eq!(slots(PortType::AfPacket, 16_385), expected);
-        assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));
-    }
+    use crate::config::BridgeOptions;
 
     #[test]
     fn a_value_out_of_range_has_one_position() {
@@ -515,24 +285,6 @@ mod tests {
             assert_eq!(check_name(name).is_ok(), ok, "{name}");
         }
         assert!(check_name("br 0").is_err() && check_name("../x").is_err());
-    }
-
-    #[test]
-    fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
-        let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
-        assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
-        assert_eq!(bridge.mac().unwrap()[0], 2);
-        assert_ne!(bridge.datapath_id().unwrap(), 0);
-        let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
-        assert_eq!(given.datapath_id().unwrap(), 0xc1);
-    }
-
-    #[test]
-    fn entry_ids_have_no_sign() {
-        let datapath_id =
-            BridgeOptions { datapath_id: "+0000000000000c1".into(), ..BridgeOptions::default() };
-        let mac = BridgeOptions { mac: "02:00:00:00:00:+1".into(), ..BridgeOptions::default() };
-        assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
     }
 
     fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {

@@ -10,4 +10,6 @@ pub(super) mod multipath;
 pub(super) mod normal;
 pub(super) mod output;
 pub(super) mod packet_in;
+pub(super) mod packet_length;
 pub(super) mod stack;
+pub(super) mod ttl;

@@ -42,9 +42,11 @@ use crate::{
         bridge_view::TablesAtVersion,
         lookup::is_fragment,
         record::{
+            foreign_bits::{CONJ_ID, CONJ_ID_BITS},
             growing_mask::GrowingMask,
             reads::TailReads,
-            recorder::{CONJ_ID, CONJ_ID_BITS, mask_of, words},
+            recorder::words,
+            scratch::mask_of,
         },
     },
     traversals::{

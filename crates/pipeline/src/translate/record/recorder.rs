@@ -25,7 +25,7 @@
 //! Consecutive visits share equal keys and masks. The dense masks lie in a [`Scratch`] that each
 //! thread reuses from one translation to the next.
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, SparseKey, SparseMask, WordMap,
@@ -33,8 +33,11 @@ use shunt_flow::{
 };
 
 use super::{
+    foreign_bits::{FRAGMENT, ForeignBits, PORTS_BITS, TRANSPORT},
     growing_mask::GrowingMask,
-    reads::{Reads, TailReads},
+    reads::TailReads,
+    scratch::Scratch,
+    tail::TailState,
 };
 use crate::{
     id::{BridgeId, TableId},
@@ -66,66 +69,6 @@ pub(in crate::translate) struct Recorder {
     scratch: Box<Scratch>,
 }
 
-/// The state of the tail: the first visit that does more than lead to another
-/// table, and all after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TailState {
-    /// The tail is not recorded.
-    Off,
-    /// There has been no such visit yet.
-    Awaited,
-    /// The tail began at the visit with this index.
-    Begun(usize),
-}
-
-/// The buffers of a translation, which are empty between two translations.
-struct Scratch {
-    /// Consulted bits of the packet as it arrived.
-    mask: Box<GrowingMask>,
-    /// The bits of `mask` before the tail, which begins with an empty mask.
-    mask_before: Box<GrowingMask>,
-    /// Bits that were rewritten since the packet arrived.
-    written: GrowingMask,
-    /// The visits with running actions, each inside the one before it. Behind them come
-    /// the visit that is being looked up, and frames for reuse.
-    frames: Vec<VisitFrame>,
-    /// Number of frames with running actions.
-    depth: usize,
-    /// All visits; each has the empty mask until it ends.
-    visits: Vec<Visit>,
-    empty: SparseMask,
-    masks: Masks,
-    reads: Reads,
-}
-
-/// Recent sparse masks, by hash.
-///
-/// Lookups in one table consult the same few sets of bits for most packets. So stored traversals
-/// share these masks.
-struct Masks(Box<[Option<SparseMask>]>);
-
-/// A visit that has not ended.
-#[derive(Default)]
-struct VisitFrame {
-    visit: usize,
-    /// Consulted bits of the packet as it entered the table.
-    mask: GrowingMask,
-    /// Bits that were rewritten since the packet entered the table.
-    written: GrowingMask,
-    foreign: ForeignBits,
-}
-
-/// Bits of a lookup key that are not the packet's.
-#[derive(Clone, Copy, Default)]
-pub(in crate::translate) struct ForeignBits {
-    /// [`IN_PORT_BITS`] or none.
-    pub(in crate::translate) in_port: u64,
-    /// [`PORTS_BITS`] or none.
-    pub(in crate::translate) ports: u64,
-    /// [`CONJ_ID_BITS`] or none.
-    pub(in crate::translate) conj_id: u64,
-}
-
 /// The rewritten bits, which a clone restores.
 pub(in crate::translate) struct RewrittenBits {
     since_ingress: GrowingMask,
@@ -144,32 +87,10 @@ pub(in crate::translate) struct LookupInput<'k> {
     pub(in crate::translate) is_own: bool,
 }
 
-thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-}
-
-/// The most visits that the buffers of a thread keep capacity for.
-const VISITS_KEPT: usize = 256;
-/// Number of masks that a thread keeps.
-const MASKS_KEPT: usize = 512;
 /// Initial capacity of the list of lookups.
 pub(in crate::translate) const LOOKUPS_EXPECTED: usize = 16;
 /// The hidden words before the bridge.
 const HIDDEN_COUNT: usize = word::BRIDGE as usize;
-const IN_PORT: usize = word::IN_PORT as usize;
-/// The word of `nw_frag`, and the bit in it that fragments have.
-pub(in crate::translate) const FRAGMENT: (usize, u64) = {
-    let slot = FieldId::NwFrag.slot();
-    (slot.word as usize, 1 << slot.shift)
-};
-pub(in crate::translate) const TRANSPORT: usize = word::TRANSPORT as usize;
-pub(in crate::translate) const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
-/// The bits of `in_port` in its word.
-pub(in crate::translate) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;
-/// The bits of transport ports, or of ICMP type and code, in their word.
-pub(in crate::translate) const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
-/// The bits of `conj_id` in its word.
-pub(in crate::translate) const CONJ_ID_BITS: u64 = 0x0000_0000_ffff_ffff;
 
 impl Recorder {
     /// Makes a recorder for a packet that arrives with this key.
@@ -183,7 +104,6 @@ impl Recorder {
     }
 
     fn unused() -> Self {
-        let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
         Self {
             is_off: false,
             key: None,
@@ -192,7 +112,7 @@ impl Recorder {
             tail: TailState::Off,
             drop_cause: DropCause::default(),
             notes: None,
-            scratch,
+            scratch: Scratch::of_thread(),
         }
     }
 
@@ -205,7 +125,7 @@ impl Recorder {
     pub(in crate::translate) fn discard(mut self) {
         debug_assert!(self.is_off, "a record is finished");
         self.scratch.written.clear();
-        SCRATCH.set(Some(self.scratch));
+        self.scratch.keep();
     }
 
     /// Records the read of an object.
@@ -313,36 +233,13 @@ impl Recorder {
     /// Takes the record of the tail: its first visit, its consulted bits, and its
     /// reads.
     pub(in crate::translate) fn take_tail(&mut self) -> Option<(usize, SparseMask, TailReads)> {
-        let TailState::Begun(visit) = self.tail else { return None };
-        let Scratch { mask, masks, reads, .. } = &mut *self.scratch;
-        let (mask, tail) = (masks.of(mask), reads.tail());
-        self.join_tail();
-        Some((visit, mask, tail?))
+        self.tail.take(&mut self.scratch)
     }
 
     /// Returns whether a tail is requested and has not begun: all visits so far only
     /// led to others.
     pub(in crate::translate) fn awaits_tail(&self) -> bool {
         self.tail == TailState::Awaited
-    }
-
-    fn begin_tail(&mut self) {
-        if self.tail == TailState::Awaited {
-            self.tail = TailState::Begun(self.visits_count());
-            let Scratch { mask, mask_before, reads, .. } = &mut *self.scratch;
-            std::mem::swap(mask, mask_before);
-            reads.begin_tail();
-        }
-    }
-
-    /// Merges the mask of the tail into that of the translation.
-    fn join_tail(&mut self) {
-        if let TailState::Begun(_) = std::mem::replace(&mut self.tail, TailState::Off) {
-            let Scratch { mask, mask_before, .. } = &mut *self.scratch;
-            std::mem::swap(mask, mask_before);
-            mask.add_all(mask_before);
-            mask_before.clear();
-        }
     }
 
     /// Requests the decisions that rules do not show, for [`Self::take_notes`].
@@ -403,7 +300,7 @@ impl Recorder {
     ) {
         let goto_only = rule.is_some_and(|rule| rule.instructions.goto_only().is_some());
         if !goto_only {
-            self.begin_tail();
+            self.tail.begin(&mut self.scratch);
         }
         self.drop_cause = match rule {
             Some(_) => DropCause::RuleWithoutOutput,
@@ -446,7 +343,7 @@ impl Recorder {
         if self.is_off {
             return;
         }
-        self.begin_tail();
+        self.tail.begin(&mut self.scratch);
         self.enter(entering.foreign);
         self.note_lookup(false);
         let Scratch { frames, depth, masks, .. } = &mut *self.scratch;
@@ -529,82 +426,16 @@ impl Recorder {
         while self.scratch.depth > 0 {
             self.end_visit();
         }
-        self.join_tail();
+        self.tail.join(&mut self.scratch);
         let mut scratch = self.scratch;
         let mask = scratch.masks.of(&scratch.mask);
         let visits = scratch.visits.drain(..).collect();
         let reads = scratch.reads.take();
-        scratch.visits.shrink_to(VISITS_KEPT);
         scratch.mask.clear();
         scratch.written.clear();
-        SCRATCH.set(Some(scratch));
+        scratch.keep();
         (mask, visits, reads)
     }
-}
-
-impl Masks {
-    fn new() -> Self {
-        Self(vec![None; MASKS_KEPT].into_boxed_slice())
-    }
-
-    /// Returns a sparse mask: the last one if it is equal.
-    fn shared(&mut self, last: &mut Option<SparseMask>, mask: &GrowingMask) -> SparseMask {
-        match last {
-            Some(last) if mask.is(last) => last.clone(),
-            last => last.insert(self.of(mask)).clone(),
-        }
-    }
-
-    /// Returns a sparse mask: a stored one if it is equal.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
-    fn of(&mut self, mask: &GrowingMask) -> SparseMask {
-        match &mut self.0[mask.hash() as usize % MASKS_KEPT] {
-            Some(kept) if mask.is(kept) => kept.clone(),
-            slot => slot.insert(mask.sparse()).clone(),
-        }
-    }
-}
-
-impl Scratch {
-    fn new() -> Self {
-        let empty = SparseMask::from(&FlowMask::EMPTY);
-        Self {
-            mask: Box::new(GrowingMask::EMPTY),
-            mask_before: Box::new(GrowingMask::EMPTY),
-            written: GrowingMask::EMPTY,
-            frames: Vec::new(),
-            depth: 0,
-            visits: Vec::new(),
-            empty,
-            masks: Masks::new(),
-            reads: Reads::default(),
-        }
-    }
-
-    /// Returns the frame of the next visit.
-    fn next(&mut self) -> &mut VisitFrame {
-        if self.frames.len() == self.depth {
-            self.frames.push(VisitFrame::default());
-        }
-        &mut self.frames[self.depth]
-    }
-
-    /// Returns the innermost visit with running actions.
-    fn innermost(&mut self) -> Option<&mut VisitFrame> {
-        let last = self.depth.checked_sub(1)?;
-        self.frames.get_mut(last)
-    }
-}
-
-/// Returns the mask that `fill` makes, shared with equal masks.
-pub(in crate::translate) fn mask_of(fill: impl FnOnce(&mut GrowingMask)) -> SparseMask {
-    let mut scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    let Scratch { mask, masks, .. } = &mut *scratch;
-    fill(mask);
-    let made = masks.of(mask);
-    mask.clear();
-    SCRATCH.set(Some(scratch));
-    made
 }
 
 /// Returns the words of a field, with its bits that are set in `bits`.
@@ -635,15 +466,4 @@ fn is_disabled() -> bool {
 #[cfg(not(test))]
 const fn is_disabled() -> bool {
     false
-}
-
-impl ForeignBits {
-    const fn bits(self, word: usize) -> u64 {
-        match word {
-            IN_PORT => self.in_port,
-            TRANSPORT => self.ports,
-            CONJ_ID => self.conj_id,
-            _ => 0,
-        }
-    }
 }

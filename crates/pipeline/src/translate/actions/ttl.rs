@@ -1,0 +1,56 @@
+//! `dec_ttl` and `dec_mpls_ttl`: a TTL that is used up ends the list of actions.
+
+use std::ops::ControlFlow;
+
+use shunt_flow::FieldId;
+
+use super::packet_in::{PacketInRequest, punt};
+use crate::{
+    translate::{action_state::ActionState, working_packet::WorkingPacket},
+    traversals::{drop_cause::NotedDecision, traversal::TraversalError},
+};
+
+/// `dec_ttl`: with a TTL that is used up, notifies controllers.
+///
+/// On `Break`, the rest of the list is dropped.
+pub(in crate::translate) fn dec_ttl(
+    packet: &mut WorkingPacket,
+    state: &ActionState<'_>,
+    controllers: &[u16],
+) -> Result<ControlFlow<()>, TraversalError> {
+    let flow = packet.dec_ttl();
+    if flow.is_break() {
+        expire(packet, state, controllers)?;
+    }
+    Ok(flow)
+}
+
+/// `dec_mpls_ttl`: as `dec_ttl`, for the outermost label.
+///
+/// Without a label the rest of the list is dropped too, as in Open vSwitch.
+pub(in crate::translate) fn dec_mpls_ttl(
+    packet: &mut WorkingPacket,
+    state: &ActionState<'_>,
+) -> Result<ControlFlow<()>, TraversalError> {
+    if packet.has_field(FieldId::MplsTtl) {
+        if packet.dec_mpls_ttl().is_continue() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        expire(packet, state, &[0])?;
+    }
+    Ok(ControlFlow::Break(()))
+}
+
+/// Notes that the TTL is used up, and sends the packet to these controllers.
+fn expire(
+    packet: &mut WorkingPacket,
+    state: &ActionState<'_>,
+    controllers: &[u16],
+) -> Result<(), TraversalError> {
+    packet.recorder.note(state.bridge.id(), NotedDecision::TtlExpired);
+    for controller in controllers {
+        let request = PacketInRequest::invalid_ttl(*controller);
+        punt(packet, state.bridge, state.rule.context, request, None)?;
+    }
+    Ok(())
+}

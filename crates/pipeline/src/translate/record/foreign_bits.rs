@@ -1,0 +1,41 @@
+//! Bits of a lookup key that are not the packet's, and the words of the key that have them.
+
+use shunt_flow::{FieldId, layout::word};
+
+/// Bits of a lookup key that are not the packet's.
+#[derive(Clone, Copy, Default)]
+pub(in crate::translate) struct ForeignBits {
+    /// [`IN_PORT_BITS`] or none.
+    pub(in crate::translate) in_port: u64,
+    /// [`PORTS_BITS`] or none.
+    pub(in crate::translate) ports: u64,
+    /// [`CONJ_ID_BITS`] or none.
+    pub(in crate::translate) conj_id: u64,
+}
+
+const IN_PORT: usize = word::IN_PORT as usize;
+/// The word of `nw_frag`, and the bit in it that fragments have.
+pub(in crate::translate) const FRAGMENT: (usize, u64) = {
+    let slot = FieldId::NwFrag.slot();
+    (slot.word as usize, 1 << slot.shift)
+};
+pub(in crate::translate) const TRANSPORT: usize = word::TRANSPORT as usize;
+pub(in crate::translate) const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
+/// The bits of `in_port` in its word.
+pub(in crate::translate) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;
+/// The bits of transport ports, or of ICMP type and code, in their word.
+pub(in crate::translate) const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
+/// The bits of `conj_id` in its word.
+pub(in crate::translate) const CONJ_ID_BITS: u64 = 0x0000_0000_ffff_ffff;
+
+impl ForeignBits {
+    /// Returns the foreign bits of a word.
+    pub(super) const fn bits(self, word: usize) -> u64 {
+        match word {
+            IN_PORT => self.in_port,
+            TRANSPORT => self.ports,
+            CONJ_ID => self.conj_id,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Checks of the options of a bridge, and the identifiers that are derived from them.
+
+use std::collections::HashMap;
+
+use super::{check_mtu, check_name};
+use crate::{
+    config::{BridgeOptions, ConfigError, LocalPort, PortOptions, PortType},
+    error::SwitchError,
+    openflow::endpoint::EndpointList,
+};
+
+impl BridgeOptions {
+    /// Checks the options that concern this bridge alone.
+    pub(in crate::config) fn check(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        self.check_addresses(EndpointList::Controllers, &self.controllers)?;
+        self.check_addresses(EndpointList::Listen, &self.listen)?;
+        // The datapath id is derived from the MAC address unless it is given.
+        self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
+        self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
+        if self.mtu > 0 && self.local == LocalPort::None {
+            let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");
+            let problem = SwitchError::Range { setting: "mtu", value, range };
+            return Err(ConfigError::at("mtu", problem));
+        }
+        let mut numbers = HashMap::new();
+        for (index, port) in self.ports.iter().enumerate() {
+            port.mistake().map_err(|error| error.within("ports", index))?;
+            let number = port.number;
+            if let Some(other) = numbers.insert(number, &port.name).filter(|_| number > 0) {
+                let problem = SwitchError::NumberTaken { number, port: other.clone() };
+                return Err(ConfigError::at("number", problem).within("ports", index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the options of the local port.
+    pub(crate) fn local_port(&self) -> PortOptions {
+        let kind = match self.local {
+            LocalPort::None => PortType::Unbound,
+            LocalPort::Tap => PortType::Tap,
+        };
+        PortOptions { name: self.name.clone(), kind, mtu: self.mtu, ..PortOptions::default() }
+    }
+
+    /// Returns the datapath id: as configured, or derived from the MAC address.
+    ///
+    /// # Errors
+    ///
+    /// If it is not sixteen hexadecimal digits.
+    pub fn datapath_id(&self) -> Result<u64, SwitchError> {
+        if self.datapath_id.is_empty() {
+            let [a, b, c, d, e, f] = self.mac()?;
+            return Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        }
+        let digits = self.datapath_id.len() == 16 && is_hexadecimal(&self.datapath_id);
+        let number = u64::from_str_radix(&self.datapath_id, 16).ok().filter(|_| digits);
+        number.ok_or_else(|| SwitchError::Range {
+            setting: "datapath_id",
+            value: self.datapath_id.clone(),
+            range: "sixteen hexadecimal digits",
+        })
+    }
+
+    /// Returns the hardware address of the local port.
+    ///
+    /// As configured, or derived from the name.
+    ///
+    /// # Errors
+    ///
+    /// If it is not six octets with colons.
+    pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
+        if self.mac.is_empty() {
+            return Ok(mac_of_name(&self.name));
+        }
+        let octet = |text| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
+        let octets: Vec<u8> = self.mac.split(':').filter_map(octet).collect();
+        let exact = self.mac.split(':').count() == 6;
+        <[u8; 6]>::try_from(octets).ok().filter(|_| exact).ok_or_else(|| SwitchError::Range {
+            setting: "mac",
+            value: self.mac.clone(),
+            range: "six octets like 02:00:00:00:00:01",
+        })
+    }
+}
+
+/// Returns whether the text has only hexadecimal digits.
+///
+/// Number parsing would also accept a sign.
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns a locally administered MAC address derived from the name (FNV-1a).
+fn mac_of_name(name: &str) -> [u8; 6] {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let [a, b, c, d, e, ..] = name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
+    [0x02, a, b, c, d, e]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
+        let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
+        assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
+        assert_eq!(bridge.mac().unwrap()[0], 2);
+        assert_ne!(bridge.datapath_id().unwrap(), 0);
+        let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
+        assert_eq!(given.datapath_id().unwrap(), 0xc1);
+    }
+
+    #[test]
+    fn entry_ids_have_no_sign() {
+        let datapath_id =
+            BridgeOptions { datapath_id: "+0000000000000c1".into(), ..BridgeOptions::default() };
+        let mac = BridgeOptions { mac: "02:00:00:00:00:+1".into(), ..BridgeOptions::default() };
+        assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
+    }
+}

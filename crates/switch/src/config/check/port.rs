@@ -1,0 +1,156 @@
+//! Checks of the options of a port: its keys, and the ranges of their values.
+
+use shunt_datapath::port::af_packet::AfPacket;
+
+use super::{check_mtu, check_name};
+use crate::{
+    config::{ConfigError, PortOptions, PortType, PortVlanMode, Repeat, XdpMode},
+    error::SwitchError,
+};
+
+/// The highest VLAN id: 12 bits.
+const VLAN_MAX: u16 = 0xfff;
+
+/// Range of the slots of a receive ring.
+const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
+
+impl PortOptions {
+    /// Checks that every key is allowed for the type of port.
+    ///
+    /// # Errors
+    ///
+    /// The first key that is not.
+    pub fn check(&self) -> Result<(), SwitchError> {
+        self.mistake().map_err(|error| *error.problem)
+    }
+
+    /// Checks like [`Self::check`], and returns the place of the mistake.
+    pub(super) fn mistake(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        if self.number > shunt_flow::PortNo::MAX.number() {
+            return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
+        }
+        check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
+        if self.rx_slots != 0 && !RX_SLOTS.contains(&self.rx_slots) {
+            let (setting, range) = ("rx_slots", "32 to 16384, or 0 for the default");
+            let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
+            return Err(ConfigError::at(setting, problem));
+        }
+        let vlans = self.tag.iter().map(|tag| ("tag", *tag));
+        for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
+            if vlan > VLAN_MAX {
+                let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
+                return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
+            }
+        }
+        let Some((field, problem)) = self.vlan_problem().or_else(|| self.problem()) else {
+            return Ok(());
+        };
+        let port = self.name.clone();
+        Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// Returns the first field that the VLAN mode does not allow, and the reason.
+    fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
+        let tag = "a port of mode `trunk` has no `tag`: use native-tagged or native-untagged, or remove `tag`";
+        match self.effective_vlan_mode() {
+            PortVlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
+            PortVlanMode::Access if !self.trunks.is_empty() => {
+                Some(("trunks", "an `access` port has no `trunks`: its VLAN is `tag`"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the first field that the type of port does not allow, and the reason.
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
+            return Some(("repeat", "only a pcap port has `repeat`: remove it"));
+        }
+        if self.xdp_mode != XdpMode::default() && self.kind != PortType::AfXdp {
+            return Some(("xdp_mode", "only an af_xdp port has `xdp_mode`: remove it"));
+        }
+        let given = [
+            ("device", !self.device.is_empty()),
+            ("mtu", self.mtu > 0),
+            ("rx_slots", self.rx_slots > 0),
+            ("rx", !self.rx.as_os_str().is_empty()),
+            ("tx", !self.tx.as_os_str().is_empty()),
+            ("peer", !self.peer.is_empty()),
+        ];
+        let has = |field| given.contains(&(field, true));
+        let (known, excess): (&[&str], _) = match self.kind {
+            PortType::Patch if !has("peer") => {
+                return Some(("peer", "a patch port needs `peer`, the port at its other end"));
+            }
+            PortType::Pcap if !has("rx") && !has("tx") => {
+                return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
+            }
+            PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
+            PortType::Pcap => {
+                (&["rx", "tx"], "a pcap port has no keys but `rx`, `tx` and `repeat`")
+            }
+            PortType::Null | PortType::Unbound => {
+                (&[], "a null port has no further keys: remove them, or set `type`")
+            }
+            PortType::AfPacket => (
+                &["device", "mtu", "rx_slots"],
+                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`",
+            ),
+            PortType::AfXdp => (
+                &["device", "mtu"],
+                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
+            ),
+            PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
+        };
+        let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
+        excessive.next().map(|(field, _)| (field, excess))
+    }
+
+    /// Returns the name of the network device, for ports that have one.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        if self.device.is_empty() { &self.name } else { &self.device }
+    }
+
+    /// Returns the MTU to set, if one is configured.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        (self.mtu > 0).then_some(self.mtu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_text(port: PortOptions) -> String {
+        let port = PortOptions { name: "p1".into(), ..port };
+        port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
+    #[test]
+    fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
+        let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
+        let expected = "port p1: a patch port needs `peer`, the port at its other end";
+        assert_eq!(error_text(patch), expected);
+        let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
+        assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
+        let null =
+            PortOptions { kind: PortType::Null, device: "eth0".into(), ..PortOptions::default() };
+        assert_eq!(
+            error_text(null),
+            "port p1: a null port has no further keys: remove them, or set `type`"
+        );
+        let tap =
+            PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
+        assert_eq!(error_text(tap), "fine");
+        let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
+        assert!(error_text(number).contains("1 to 65279"));
+        let slots =
+            |kind, rx_slots| error_text(PortOptions { kind, rx_slots, ..Default::default() });
+        assert_eq!(slots(PortType::AfPacket, 16_384), "fine");
+        let expected = "rx_slots = 16385: it must be 32 to 16384, or 0 for the default";
+        assert_eq!(slots(PortType::AfPacket, 16_385), expected);
+        assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));
+    }
+}
