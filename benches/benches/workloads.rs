@@ -45,7 +45,8 @@ fn filled_pipelines(criterion: &mut Criterion) {
                 populate(
                     &pipeline,
                     black_box(&filters),
-                    (TraversalSelection::Forwarding, RuleForm::Plain),
+                    TraversalSelection::Forwarding,
+                    RuleForm::Plain,
                     Seed::new(1),
                     &Progress::hidden(),
                 )

@@ -65,12 +65,12 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{name}, {}", contender.name());
                 measured.push(run.step(&what, |folder| {
-                    Testbed::new((contender, None), folder, &traffic).measure(&traffic, sizes)
+                    Testbed::new(contender, None, folder, &traffic).measure(&traffic, sizes)
                 }));
             }
             iterative.push(run.step(&format!("{name}, iterative engine"), |folder| {
                 let engine = Some("iterative");
-                Testbed::new((&contenders[0], engine), folder, &traffic).measure(&traffic, sizes)
+                Testbed::new(&contenders[0], engine, folder, &traffic).measure(&traffic, sizes)
             }));
         }
         measured.push(iterative);
@@ -156,7 +156,8 @@ struct AtSize {
 
 impl Testbed {
     fn new(
-        (contender, engine): (&Contender, Option<&'static str>),
+        contender: &Contender,
+        engine: Option<&'static str>,
         folder: &Path,
         traffic: &Traffic,
     ) -> Self {

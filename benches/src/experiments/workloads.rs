@@ -44,7 +44,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             if locality == LOCALITIES[0] {
                 rows.extend(of_rules(pipeline, &workload));
             }
-            rows.extend(of_flows((pipeline, locality), &workload, run.is_quick));
+            rows.extend(of_flows(pipeline, locality, &workload, run.is_quick));
         }
     }
     for set in BuiltinSet::ALL {
@@ -122,7 +122,7 @@ fn of_rules(pipeline: &str, workload: &Workload) -> Vec<Row> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-fn of_flows((pipeline, locality): (&str, &str), workload: &Workload, is_quick: bool) -> Vec<Row> {
+fn of_flows(pipeline: &str, locality: &str, workload: &Workload, is_quick: bool) -> Vec<Row> {
     let name = format!("{pipeline}:{locality}");
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
     let fates = FlowTraversals::of(rules, workload.flows(), &Progress::hidden());
@@ -133,7 +133,7 @@ fn of_flows((pipeline, locality): (&str, &str), workload: &Workload, is_quick: b
         found.map_or(0.0, |row| row.value)
     };
     let entry_of = fates.entry_of_flows();
-    let cached = characterisation::of_packets((pipeline, locality), workload, entry_of, is_quick);
+    let cached = characterisation::of_packets(pipeline, locality, workload, entry_of, is_quick);
     let mut rows = vec![
         row(&name, FLOWS, workload.flows().len() as f64, None),
         row(&name, PACKETS, workload.packets().count() as f64, None),

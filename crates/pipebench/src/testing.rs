@@ -85,7 +85,8 @@ pub fn fuzz_pipeline(data: &[u8]) {
             if let Ok(population) = populate(
                 &pipeline,
                 &filters,
-                (TraversalSelection::All, RuleForm::Real),
+                TraversalSelection::All,
+                RuleForm::Real,
                 Seed::new(1),
                 &Progress::hidden(),
             ) {

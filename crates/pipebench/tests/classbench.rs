@@ -38,7 +38,7 @@ fn original(file: &str) -> Option<String> {
     text.ok()
 }
 
-fn assert_near(what: &str, set: &PublishedSet, (ours, theirs): (f64, f64), tolerance: f64) {
+fn assert_near(what: &str, set: &PublishedSet, ours: f64, theirs: f64, tolerance: f64) {
     let away = (ours - theirs).abs();
     assert!(away <= tolerance, "{} {}: {what} {ours}, not {theirs}", set.seed, set.requested);
 }
@@ -65,9 +65,9 @@ fn sets_from_the_original_parameters_are_like_the_original_sets() {
             ("expansion", ours.expansion, set.expansion),
         ];
         for (what, ours, theirs) in pairs {
-            assert_near(what, set, (ours, theirs), part * theirs);
+            assert_near(what, set, ours, theirs, part * theirs);
         }
-        assert_near("independent", set, (ours.independent, set.independent), points);
+        assert_near("independent", set, ours.independent, set.independent, points);
     }
 }
 
@@ -82,8 +82,8 @@ fn statistics_of_the_original_sets_are_the_published_ones() {
         let counts = [statistics.rules, statistics.address_pairs, statistics.masks];
         let published = [set.rules, set.address_pairs, set.masks].map(|count| count as usize);
         assert_eq!(counts, published, "{}", set.seed);
-        assert_near("expansion", set, (statistics.expansion, set.expansion), 0.006);
-        assert_near("independent", set, (statistics.independent, set.independent), 0.0006);
+        assert_near("expansion", set, statistics.expansion, set.expansion, 0.006);
+        assert_near("independent", set, statistics.independent, set.independent, 0.0006);
     }
 }
 

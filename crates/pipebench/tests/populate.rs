@@ -25,7 +25,8 @@ fn filled(name: &str, count: u32, filling: TraversalSelection) -> Population {
     populate(
         &pipeline,
         &filters(count),
-        (filling, RuleForm::Plain),
+        filling,
+        RuleForm::Plain,
         Seed::new(1),
         &Progress::hidden(),
     )
@@ -42,7 +43,8 @@ fn as_published(name: &str) -> Population {
     populate(
         &pipeline,
         &filters,
-        (TraversalSelection::Forwarding, RuleForm::Plain),
+        TraversalSelection::Forwarding,
+        RuleForm::Plain,
         Seed::new(1),
         &Progress::hidden(),
     )
@@ -69,8 +71,9 @@ fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
             "steps": [{"table": 0, "match": ["ip_src"]}]}]}"#;
     let pipeline = PipelineFile::parse(pipeline).unwrap();
     let filters = read_filters(text).unwrap();
-    let filling = (TraversalSelection::Forwarding, RuleForm::Plain);
-    let filled = populate(&pipeline, &filters, filling, Seed::new(1), &Progress::hidden()).unwrap();
+    let (filling, form) = (TraversalSelection::Forwarding, RuleForm::Plain);
+    let filled =
+        populate(&pipeline, &filters, filling, form, Seed::new(1), &Progress::hidden()).unwrap();
     let priority = |prefix: &str| {
         let rule = filled.rules().iter().find(|rule| rule.matching.contains(prefix));
         rule.unwrap_or_else(|| panic!("{prefix}: {}", self::text(&filled))).priority
@@ -137,7 +140,8 @@ fn real(name: &str, count: u32) -> Population {
     populate(
         &pipeline,
         &filters(count),
-        (TraversalSelection::Forwarding, RuleForm::Real),
+        TraversalSelection::Forwarding,
+        RuleForm::Real,
         Seed::new(1),
         &Progress::hidden(),
     )

@@ -63,12 +63,12 @@ fn continuous_rule_changes_keep_the_invariants() {
     log.with_writer(std::io::stderr).init();
     for kind in [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows] {
         eprintln!("{kind:?}");
-        soak(kind, (packets, seed), is_asked_for);
+        soak(kind, packets, seed, is_asked_for);
     }
 }
 
 /// Runs a switch with this kind of cache and this many packets.
-fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
+fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
     let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
     let mut progress = Progress::new(packets, is_asked_for);

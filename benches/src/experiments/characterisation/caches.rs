@@ -39,7 +39,8 @@ pub(super) fn entries(loaded: &Loaded) -> Vec<u32> {
 
 /// Returns hits, misses and entries for caches of all capacities.
 pub(in crate::experiments) fn of_packets(
-    (pipeline, locality): (&str, &str),
+    pipeline: &str,
+    locality: &str,
     workload: &Workload,
     entry_of: &[u32],
     is_quick: bool,

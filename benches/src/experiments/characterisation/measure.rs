@@ -45,7 +45,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let is_quick = run.is_quick;
             rows.extend(run.step(&format!("{name}, packets"), |_| {
                 let mut rows =
-                    of_packets((pipeline, locality), &workload, &entries(&loaded), is_quick);
+                    of_packets(pipeline, locality, &workload, &entries(&loaded), is_quick);
                 if locality == LOCALITIES[0] {
                     let rounds = if is_quick { 3 } else { 5 };
                     rows.extend(of_set_up(pipeline, &workload, &loaded, rounds));

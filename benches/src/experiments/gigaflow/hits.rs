@@ -204,8 +204,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let name = format!("{title} {}", cache_case.name);
                 let outcome = run.step(&name, |_| replay(&testbed, cache_case, scale));
                 let entries_max = 4 * STAGE_ENTRIES / scale;
-                let of = (pipeline, locality, cache_case.name);
-                summaries.push(Summary::of(of, &outcome, entries_max));
+                summaries.push(Summary::of(
+                    pipeline,
+                    locality,
+                    cache_case.name,
+                    &outcome,
+                    entries_max,
+                ));
                 let size = cache_case.published.filter(|_| scale == 1);
                 let published =
                     |metric: &str| Some(Figure::find(metric, pipeline, locality, size?)?.value);

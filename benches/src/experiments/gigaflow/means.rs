@@ -55,7 +55,9 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn of(
-        (pipeline, locality, cache_case): (&'static str, &'static str, &'static str),
+        pipeline: &'static str,
+        locality: &'static str,
+        cache_case: &'static str,
         outcome: &Outcome,
         entries_max: usize,
     ) -> Self {

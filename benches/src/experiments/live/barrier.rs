@@ -138,10 +138,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for _ in 0..rounds {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{size} entries, {}", contender.name());
-                let (size, setup) = ((*flows, pairs), Setup::default());
-                measured.push(
-                    run.step(&what, |folder| measure_barriers(contender, folder, setup, size)),
-                );
+                let measure = |folder: &Path| {
+                    measure_barriers(contender, folder, Setup::default(), *flows, pairs)
+                };
+                measured.push(run.step(&what, measure));
             }
         }
         let rival = contenders.get(1).map(Contender::name);
@@ -168,7 +168,8 @@ pub(super) fn measure_barriers(
     contender: &Contender,
     folder: &Path,
     setup: Setup,
-    (flows, pairs): (u32, usize),
+    flows: u32,
+    pairs: usize,
 ) -> Round {
     let setup = Setup { entries_max: Some(flows + flows / 4), ..setup };
     measure(&Testbed::new(contender, folder, &setup), flows, pairs)
@@ -189,7 +190,7 @@ fn measure(testbed: &Testbed, flows: u32, pairs: usize) -> Round {
             for (change, exit) in std::iter::repeat_n(&changes, pairs).flatten() {
                 testbed.cache(0..kind.flows());
                 controller.rest(TAKE_IN);
-                let took = one(&mut controller, traffic, (kind, change, *exit));
+                let took = one(&mut controller, traffic, kind, change, *exit);
                 round.replies[kind as usize].0.push(took.0.as_secs_f64() * 1e6);
                 if let Some(packets) = took.1 {
                     round.packets[kind as usize].0.push(packets.as_secs_f64() * 1e6);
@@ -227,7 +228,9 @@ fn shares(before: &[f64], after: &[f64]) -> Vec<f64> {
 fn one(
     controller: &mut Controller,
     traffic: &Traffic<'_>,
-    (kind, change, exit): (Kind, &FlowMod, Exit),
+    kind: Kind,
+    change: &FlowMod,
+    exit: Exit,
 ) -> (Duration, Option<Duration>) {
     traffic.arrivals().for_each(drop);
     let changed = controller.change(std::slice::from_ref(change));

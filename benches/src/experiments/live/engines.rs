@@ -37,9 +37,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let setup = Setup { engine: Some(*engine), ..Setup::default() };
                 let what = format!("{size} entries, {engine}");
                 measured.push(
-                    run.step(&what, |folder| {
-                        measure_barriers(shunt, folder, setup, (*flows, pairs))
-                    }),
+                    run.step(&what, |folder| measure_barriers(shunt, folder, setup, *flows, pairs)),
                 );
             }
         }

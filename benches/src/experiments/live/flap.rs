@@ -92,7 +92,8 @@ pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnc
 /// After each reply, `stands_by` returns whether the switch guarantees it. The next guaranteed
 /// reply then also covers the changes before it.
 pub(crate) fn flap(
-    (testbed, flapper): (&Testbed, &mut impl Flapper),
+    testbed: &Testbed,
+    flapper: &mut impl Flapper,
     flapping: Flapping,
     mut stands_by: impl FnMut() -> bool,
 ) -> Window {
@@ -148,7 +149,7 @@ fn await_idle(
 /// Adding it replaces the previous one, or modifies it.
 fn change(number: u32) -> FlowMod {
     let command = if is_new(number) { Add } else { ModifyStrict };
-    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), exit_of(number))))
+    flow_mod(command, &rule_with(PRIORITY, WATCHED, &label(number), exit_of(number)))
 }
 
 /// Returns whether a change adds its rule; otherwise it modifies the previous one.

@@ -89,7 +89,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let what = format!("{}, window {window}, {}", kind.name(), contender.name());
                 let flapping = Flapping { flows: FLOWS, time, seed: window as u64 };
                 let python = python.as_deref().filter(|_| kind == ControllerKind::OsKen);
-                let shown = run.step(&what, |folder| watch(contender, folder, (python, flapping)));
+                let shown = run.step(&what, |folder| watch(contender, folder, python, flapping));
                 measured.push(shown);
             }
         }
@@ -102,7 +102,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 fn watch(
     contender: &Contender,
     folder: &Path,
-    (python, flapping): (Option<&Path>, Flapping),
+    python: Option<&Path>,
+    flapping: Flapping,
 ) -> WindowResult {
     let setup = Setup { threads: Some(THREADS), entries_max: Some(2 * FLOWS), ..Setup::default() };
     let testbed = Testbed::new(contender, folder, &setup);
@@ -119,7 +120,7 @@ fn flapped<F: Flapper>(
 ) -> WindowResult {
     let mut flapper = begin(testbed, FLOWS, start);
     let cached = testbed.switch.cached() as f64;
-    (flap((testbed, &mut flapper), flapping, || true), cached)
+    (flap(testbed, &mut flapper, flapping, || true), cached)
 }
 
 fn rows_of(kind: ControllerKind, measured: &[Vec<WindowResult>], rival: Option<&str>) -> Vec<Row> {

@@ -115,7 +115,7 @@ fn watch(testbed: &Testbed, flapping: Flapping, case: Case) -> WindowResult {
         if case == Case::Disturbed {
             scope.spawn(|| disturb(control, &stop, &disturbances));
         }
-        let window = flap((testbed, &mut controller), flapping, stands_by);
+        let window = flap(testbed, &mut controller, flapping, stands_by);
         stop.store(true, Ordering::Relaxed);
         window
     });

@@ -111,7 +111,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let mut controller = testbed.controller();
                 let shown = CASES.map(|(_, flows)| {
                     (0..changes)
-                        .map(|turn| change(&testbed, &mut controller, (flows, turn)))
+                        .map(|turn| change(&testbed, &mut controller, flows, turn))
                         .collect()
                 });
                 if let Some(shuntctl) = testbed.switch.shuntctl().filter(|_| *repair == Some("on"))
@@ -143,11 +143,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Changes the rule under traffic, and counts the output.
-fn change(
-    testbed: &Testbed,
-    controller: &mut Controller,
-    (flows, turn): (u32, usize),
-) -> ChangeResult {
+fn change(testbed: &Testbed, controller: &mut Controller, flows: u32, turn: usize) -> ChangeResult {
     // All flows are cached by the rule that will be replaced.
     let exit = |turn: usize| if turn.is_multiple_of(2) { Exit::A } else { Exit::B };
     controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn)))]);

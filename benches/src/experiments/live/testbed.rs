@@ -131,7 +131,7 @@ pub(crate) fn rule(priority: u16, flows: u32, exit: Exit) -> String {
 }
 
 /// Returns the same rule with an action before the output.
-pub(crate) fn rule_with(priority: u16, flows: u32, (action, exit): (&str, Exit)) -> String {
+pub(crate) fn rule_with(priority: u16, flows: u32, action: &str, exit: Exit) -> String {
     format!("{},actions={READ},{action},output:{}", rule_match(priority, flows), port(exit))
 }
 

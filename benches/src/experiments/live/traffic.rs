@@ -82,7 +82,7 @@ pub(crate) fn under_traffic<T>(
     let exits: &[Exit] = if rates.numbered.is_some() { &[Exit::A, Exit::B] } else { &[] };
     let receivers: Vec<_> = exits.iter().map(|exit| (*exit, testbed.receiver(*exit))).collect();
     scope(|scope| {
-        scope.spawn(|| send(testbed, rates, (start, &stop), (&next, &sent)));
+        scope.spawn(|| send(testbed, rates, start, &stop, &next, &sent));
         for (exit, receiver) in receivers {
             let (arrived, stop) = (arrived.clone(), &stop);
             scope.spawn(move || receive(&receiver, exit, &arrived, stop));
@@ -104,8 +104,10 @@ impl Drop for StopAtEnd<'_> {
 fn send(
     testbed: &Testbed,
     rates: Rates<'_>,
-    (start, stop): (Instant, &AtomicBool),
-    (next, sent): (&AtomicU64, &AtomicU64),
+    start: Instant,
+    stop: &AtomicBool,
+    next: &AtomicU64,
+    sent: &AtomicU64,
 ) {
     let mut numbered = rates.numbered.map(|stream| (Due::new(stream.rate), stream.flows));
     let others = rates.others.iter().map(|stream| (Due::new(stream.rate), stream.flows));

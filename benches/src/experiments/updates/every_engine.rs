@@ -54,13 +54,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let (scene, rival) = run.step(&format!("{title} iterative"), |_| {
                 let scene = Scene::of(&name);
                 let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
-                let rival = measure(&scene, (iterative, Clock::Thread), rounds);
+                let rival = measure(&scene, iterative, Clock::Thread, rounds);
                 (scene, rival)
             });
             for engine in ENGINES {
                 let title = format!("{title} {}", engine.name);
                 let ours = run.step(&title, |_| {
-                    measure(&scene, ((engine.new)(&scene.pipeline), engine.clock), rounds)
+                    measure(&scene, (engine.new)(&scene.pipeline), engine.clock, rounds)
                 });
                 let [change, stale, evicted] =
                     rows_of(&title, &ours, &rival, scene.keys.len() as f64);
@@ -70,7 +70,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                     fewer: stale.ratio().map_or(1.0, |ratio| ratio.middle),
                 });
                 let kind = format!("Kairo, {}", update.to_uppercase());
-                let published = published_us(pipeline, &kind, (engine.name, run.is_quick));
+                let published = published_us(pipeline, &kind, engine.name, run.is_quick);
                 let change = match published {
                     Some(_) => change.beside_published(published, WHY_PUBLISHED),
                     None => change,
@@ -79,9 +79,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             }
         }
         rows.extend(
-            ENGINES
-                .iter()
-                .flat_map(|engine| means((pipeline, engine.name), &outcomes, run.is_quick)),
+            ENGINES.iter().flat_map(|engine| means(pipeline, engine.name, &outcomes, run.is_quick)),
         );
     }
     let metrics = [FASTER, FEWER, MEAN, CHANGE, STALE, EVICTED];
@@ -99,7 +97,7 @@ struct Outcome {
 }
 
 /// Returns the published microseconds of the published design.
-fn published_us(pipeline: &str, kind: &str, (engine, is_quick): (&str, bool)) -> Option<f64> {
+fn published_us(pipeline: &str, kind: &str, engine: &str, is_quick: bool) -> Option<f64> {
     let is_of_it = engine == PUBLISHED && !is_quick;
     let figure = Figure::find("tte", pipeline, "-", kind).filter(|_| is_of_it);
     figure.map(|figure| figure.value * 1e3)
@@ -109,7 +107,7 @@ fn published_us(pipeline: &str, kind: &str, (engine, is_quick): (&str, bool)) ->
 ///
 /// The speed-up is the ratio of mean times, so that expensive changes weigh most, as in the
 /// published ratio.
-fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool) -> [Row; 3] {
+fn means(pipeline: &str, engine: &str, outcomes: &[Outcome], is_quick: bool) -> [Row; 3] {
     let mean = |of: fn(&Outcome) -> f64| {
         let own = outcomes.iter().filter(|outcome| outcome.engine == engine);
         own.map(of).sum::<f64>() / PATTERNS.len() as f64
@@ -133,14 +131,15 @@ fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool)
     [
         times(FASTER, theirs / ours, "tte_speedup"),
         times(FEWER, mean(|own| own.fewer), "stale_reduction"),
-        us.beside_published(published_us(pipeline, &kinds, (engine, is_quick)), WHY_PUBLISHED),
+        us.beside_published(published_us(pipeline, &kinds, engine, is_quick), WHY_PUBLISHED),
     ]
 }
 
 /// Number of times that the rules of a scene are added and removed.
 pub(super) fn measure(
     scene: &Scene,
-    (engine, clock): (Box<dyn Evictor>, Clock),
+    engine: Box<dyn Evictor>,
+    clock: Clock,
     rounds: usize,
 ) -> Watched {
     let mut watched = Watched::new(engine, scene.keys.len(), clock);

@@ -113,7 +113,7 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
         let (scene, theirs) = run.step(&format!("{title} iterative"), |_| {
             let scene = Scene::of(&name);
             let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
-            let theirs = measure(&scene, (iterative, Clock::Thread), rounds);
+            let theirs = measure(&scene, iterative, Clock::Thread, rounds);
             (scene, theirs)
         });
         let entries = scene.keys.len();
@@ -121,7 +121,7 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
             let ours = run.step(&format!("{title} {variant}"), |_| {
                 let published_kairo =
                     published_kairo(&scene.pipeline, settings(has_gates, has_timer));
-                measure(&scene, (Box::new(published_kairo), Clock::Circuit), rounds)
+                measure(&scene, Box::new(published_kairo), Clock::Circuit, rounds)
             });
             let title =
                 format!("{title} {variant}, {} rules, {entries} entries", scene.changing.len());

@@ -69,9 +69,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let flows = run.either(FLOWS_OF_RIVAL, FLOWS_OF_RIVAL / 20);
             let [without, with] = measured(run, pipeline, flows);
             let title = format!("{pipeline} {flows}K, {}", rival.name());
-            let bytes = run.step(&title, |folder| memory_of(rival, (pipeline, flows), folder));
+            let bytes = run.step(&title, |folder| memory_of(rival, pipeline, flows, folder));
             let engine = with.resident - without.resident;
-            rows.extend(rows_of_rival(pipeline, engine, (rival.name(), bytes), run.is_quick));
+            rows.extend(rows_of_rival(pipeline, engine, &rival.name(), bytes, run.is_quick));
         }
     }
     let metrics = [SET_UP, OF_RIVAL, ENGINE, MEMORY, CPU, RESIDENT];
@@ -89,7 +89,7 @@ fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
 /// Returns the memory of a switch with the rules and flows of a pipeline.
 ///
 /// It includes huge pages.
-fn memory_of(rival: &Contender, (pipeline, flows): (&str, usize), folder: &Path) -> f64 {
+fn memory_of(rival: &Contender, pipeline: &str, flows: usize, folder: &Path) -> f64 {
     // One packet per flow.
     let files = Files::of(&format!("{pipeline}:low:{flows}k:packets={flows}k"), folder);
     let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
@@ -100,12 +100,7 @@ fn memory_of(rival: &Contender, (pipeline, flows): (&str, usize), folder: &Path)
     cpu::resident_bytes(switch.id()) + cpu::huge_bytes(switch.id())
 }
 
-fn rows_of_rival(
-    pipeline: &str,
-    engine: f64,
-    (rival, bytes): (String, f64),
-    is_quick: bool,
-) -> [Row; 2] {
+fn rows_of_rival(pipeline: &str, engine: f64, rival: &str, bytes: f64, is_quick: bool) -> [Row; 2] {
     let published = Figure::find("memory_overhead", pipeline, "-", "P2 every 10 s");
     let published = published.filter(|_| !is_quick).map(|figure| figure.value);
     let mebibytes = |bytes: f64| Samples::from(bytes / f64::from(1 << 20));

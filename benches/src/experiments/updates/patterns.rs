@@ -91,7 +91,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
             let name = format!("{pipeline}:low:{}k:updates={update}@100ms", run.either(100, 10));
             let is_flap = update == FLAP;
             let rounds = if is_flap { run.either(100, 10) } else { run.either(4, 2) };
-            let outcome = run.step(&name, |_| measure(&name, (pipeline, update), rounds));
+            let outcome = run.step(&name, |_| measure(&name, pipeline, update, rounds));
             let kind = update.to_uppercase();
             let figure = Figure::find("stale_packets", pipeline, "-", &format!("Kairo, {kind}"));
             let published_stale = figure.filter(|_| !run.is_quick).map(|figure| figure.value);
@@ -102,16 +102,14 @@ fn rows(run: &mut Run) -> Vec<Row> {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
                 // A single kind has its own mean row only if it was published.
-                let row =
-                    compared((pipeline, &kind), FEWER, &fewer[fewer.len() - 1..], run.is_quick);
+                let row = compared(pipeline, &kind, FEWER, &fewer[fewer.len() - 1..], run.is_quick);
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
             rows.extend(outcome.rows());
         }
         let [ours, theirs] = [0, 1].map(|at| times.iter().map(|own| own[at]).sum::<f64>());
-        let all = (*pipeline, ALL_KINDS);
-        rows.push(compared(all, MEAN, &[theirs / ours], run.is_quick));
-        rows.push(compared(all, FEWER, &fewer, run.is_quick));
+        rows.push(compared(pipeline, ALL_KINDS, MEAN, &[theirs / ours], run.is_quick));
+        rows.push(compared(pipeline, ALL_KINDS, FEWER, &fewer, run.is_quick));
     }
     let metrics = [MEAN, FEWER, CHANGE, STALE, EVICTED, KEPT, LOAD, LOAD_OF_EIGHT];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
@@ -122,7 +120,8 @@ fn rows(run: &mut Run) -> Vec<Row> {
 ///
 /// The published speed-up is the ratio of mean times, so that expensive updates weigh most.
 fn compared(
-    (pipeline, kinds): (&str, &str),
+    pipeline: &str,
+    kinds: &str,
     metric: &'static str,
     ratios: &[f64],
     is_quick: bool,
@@ -138,7 +137,7 @@ fn compared(
     row.beside_published(published.map(|figure| figure.value), WHY_MEAN)
 }
 
-fn measure(workload: &str, (pipeline, update): (&str, &str), rounds: usize) -> Outcome {
+fn measure(workload: &str, pipeline: &str, update: &str, rounds: usize) -> Outcome {
     let scene = Scene::of(workload);
     let mut visits = 0.0;
     let mut loaded = |load: &mut [Samples; 2]| {

@@ -70,7 +70,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let name =
                 format!("{pipeline}:low:{thousands}k:packets={thousands}k:updates={update}@1ms");
             run.step(&name, |folder| {
-                measure(&rival, (&name, &format!("{pipeline} {update}")), rounds, folder)
+                measure(&rival, &name, &format!("{pipeline} {update}"), rounds, folder)
             })
         });
         rows.extend(means(pipeline, &measured, run.is_quick));
@@ -83,7 +83,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 fn measure(
     rival: &Contender,
-    (workload, title): (&str, &str),
+    workload: &str,
+    title: &str,
     rounds: usize,
     folder: &Path,
 ) -> Outcome {

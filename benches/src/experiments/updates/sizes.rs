@@ -87,9 +87,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let rules = (scene.changing.len() * share / 10).max(1);
             let measured = run.step(&title, |_| measure(&scene, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
-            rows.push(faster((title.clone(), FASTER), times_faster(&measured), published));
+            rows.push(faster(title.clone(), FASTER, times_faster(&measured), published));
             let metrics = [BY_SHARE, EVICTED_BY_SHARE];
-            rows.extend(rows_of(title, metrics, (measured, scene.keys.len() as f64)));
+            rows.extend(rows_of(title, metrics, measured, scene.keys.len() as f64));
         }
         drop(scene);
         let mut curves = [Curve::default(), Curve::default()];
@@ -109,10 +109,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             of_mean.extend(OF_MEAN.contains(&thousands).then_some(times));
             let published = published(pipeline, &format!("P2, {thousands}K entries"));
             let title = format!("{pipeline} {}K", thousands / scale);
-            rows.push(faster((title, FASTER_BY_FLOWS), times, published));
+            rows.push(faster(title, FASTER_BY_FLOWS, times, published));
             let (title, metrics) =
                 (format!("{pipeline} {entries} entries"), [BY_ENTRIES, EVICTED_BY_ENTRIES]);
-            rows.extend(rows_of(title, metrics, (measured, entries as f64)));
+            rows.extend(rows_of(title, metrics, measured, entries as f64));
         }
         for (rate, ratios) in RATES.iter().zip(&mut larger) {
             let [ours, theirs] = curves.each_ref().map(|curve| curve.largest(*rate));
@@ -130,7 +130,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mean = of_mean.iter().sum::<f64>() / of_mean.len().max(1) as f64;
     let title =
         format!("mean of the pipelines, {}K and {}K", OF_MEAN[0] / scale, OF_MEAN[1] / scale);
-    rows.push(faster((title, FASTER_BY_FLOWS), mean, published));
+    rows.push(faster(title, FASTER_BY_FLOWS, mean, published));
     rows.extend(larger_rows(&larger, scale == 1));
     rows.sort_by_key(|row: &Row| ORDER.iter().position(|metric| *metric == row.metric));
     rows
@@ -153,7 +153,7 @@ fn times_faster([ours, theirs]: &[Watched; 2]) -> f64 {
     theirs.spent.in_pairs().median() / ours.spent.in_pairs().median()
 }
 
-fn faster((name, metric): (String, &'static str), times: f64, published: Option<f64>) -> Row {
+fn faster(name: String, metric: &'static str, times: f64, published: Option<f64>) -> Row {
     Row { better: Better::More, ours: times.into(), ..Row::new(name, metric, "x") }
         .beside_published(published, WHY)
 }
@@ -162,7 +162,8 @@ fn faster((name, metric): (String, &'static str), times: f64, published: Option<
 fn rows_of(
     name: String,
     [cost, evicted]: [&'static str; 2],
-    ([ours, theirs], entries): ([Watched; 2], f64),
+    [ours, theirs]: [Watched; 2],
+    entries: f64,
 ) -> [Row; 2] {
     let rival = |samples| Some((RIVAL.to_owned(), samples));
     let share =

@@ -372,7 +372,7 @@ impl EvictionCoordinator {
         let evictions = self.evictor.apply(deltas, version);
         let now = self.clock.now();
         self.record.to_list.add(now.since(received));
-        self.record.note_evicted((version, now), deltas, &evictions, self.evictor.causes());
+        self.record.note_evicted(version, now, deltas, &evictions, self.evictor.causes());
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;

@@ -228,7 +228,8 @@ impl EvictionHistory {
     /// Notes that a change evicted these entries, for these causes.
     pub(crate) fn note_evicted(
         &mut self,
-        (version, now): (Version, Time),
+        version: Version,
+        now: Time,
         deltas: &[Delta],
         entries: &[EntryId],
         causes: &[CauseRun],
@@ -353,7 +354,7 @@ mod tests {
             CauseRun { cause: Cause::Delta(1), count: 1500 },
         ];
         let deltas = [object.clone(), object];
-        record.note_evicted((Version::new(7), Time::ZERO), &deltas, &entries, &causes);
+        record.note_evicted(Version::new(7), Time::ZERO, &deltas, &entries, &causes);
         let counts: Vec<_> = record.by_kind().filter(|(_, count)| *count > 0).collect();
         let expected =
             [(EvictedBy::Ports, 1500), (EvictedBy::Bound, 1000), (EvictedBy::Unknown, 500)];

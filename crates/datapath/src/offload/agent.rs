@@ -150,7 +150,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let read = self.read_counters();
         let handed_over = self.send_operations();
         let acked = self.acknowledge();
-        self.drain.run_iteration(self.gigaflow.ltm_mut(), (now, self.config.drain));
+        self.drain.run_iteration(self.gigaflow.ltm_mut(), now, self.config.drain);
         if self.owner.reported() > reported || acked {
             self.coordinator.wake();
         }

@@ -19,7 +19,7 @@ pub(super) struct Drain {
 impl Drain {
     /// Notes tags that were retired since the last iteration.
     /// Also frees those that have drained.
-    pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, (now, time): (Time, Duration)) {
+    pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, now: Time, time: Duration) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {
             self.noted = retired;

@@ -85,8 +85,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
-        let counts = (self.config.operations_per_iteration, self.pace.allowed(self.now));
-        for entry in self.ledger.next(&mut batch, counts) {
+        let operations_max = self.config.operations_per_iteration;
+        let inserting_max = self.pace.allowed(self.now);
+        for entry in self.ledger.next(&mut batch, operations_max, inserting_max) {
             *self.status.refused.entry(OffloadRefusal::NoRoom).or_default() += 1;
             self.to_remove.insert(entry);
         }

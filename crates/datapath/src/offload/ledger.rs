@@ -192,7 +192,8 @@ impl Ledger {
     pub(super) fn next(
         &mut self,
         batch: &mut Batch,
-        (count, inserting_max): (usize, usize),
+        count: usize,
+        inserting_max: usize,
     ) -> Vec<LtmEntryRef> {
         while batch.len() < count
             && let Some((stage, index)) = self.removals.pop_first()
@@ -210,7 +211,7 @@ impl Ledger {
         let mut held_up = BTreeSet::new();
         if self.stale.is_empty() {
             for stage in (0..self.inserts.len()).rev() {
-                if !self.next_inserts(stage, batch, (count, &mut without_room), &mut held_up) {
+                if !self.next_inserts(stage, batch, count, &mut without_room, &mut held_up) {
                     break;
                 }
             }
@@ -228,7 +229,8 @@ impl Ledger {
         &mut self,
         stage: usize,
         batch: &mut Batch,
-        (count, without_room): (usize, &mut Vec<LtmEntryRef>),
+        count: usize,
+        without_room: &mut Vec<LtmEntryRef>,
         held_up: &mut BTreeSet<Tag>,
     ) -> bool {
         let mut behind = Bound::Unbounded;

@@ -167,7 +167,8 @@ pub(super) fn set_tun_offload(fd: BorrowedFd<'_>, offloads: c_uint) -> io::Resul
 /// Sets an option of a socket to a value of the type that the option has.
 pub(super) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
-    (level, option): (c_int, c_int),
+    level: c_int,
+    option: c_int,
     value: &T,
 ) -> io::Result<()> {
     let length = length_of::<T>();
@@ -266,7 +267,7 @@ pub(super) fn make_promiscuous(socket: BorrowedFd<'_>, device: c_uint) -> io::Re
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set_option(socket, (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP), &promiscuous)
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
 }
 
 const ETH_P_ALL: u16 = 3;

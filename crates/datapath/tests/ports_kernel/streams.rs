@@ -36,7 +36,8 @@ impl Host {
     /// `attach` gets the namespace of the device and moves the device there. The host calls `run`
     /// once it gets the start signal.
     fn new(
-        (name, address): (&'static str, &'static str),
+        name: &'static str,
+        address: &'static str,
         attach: impl FnOnce(&str),
         run: impl FnOnce() -> usize + Send + 'static,
     ) -> Self {
@@ -130,7 +131,7 @@ fn switch(
     while seen.answers.len() < 2 && sleeps < 1000 {
         let before = seen.packets;
         for (from, to) in [(0, 1), (1, 0)] {
-            forward(&mut queues, (from, to), &capabilities[to], &mut pool, &mut seen);
+            forward(&mut queues, from, to, &capabilities[to], &mut pool, &mut seen);
         }
         if seen.packets == before {
             sleeps += 1;
@@ -146,7 +147,8 @@ fn switch(
 
 fn forward(
     queues: &mut [Queues; 2],
-    (from, to): (usize, usize),
+    from: usize,
+    to: usize,
     port: &Capabilities,
     pool: &mut Pool,
     seen: &mut Seen,
@@ -174,8 +176,8 @@ fn on_a_cable(device: &'static str, port: &'static str) -> impl FnOnce(&str) {
 fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen {
     let (client, server) = stream();
     let hosts = [
-        Host::new(("g0", "10.0.0.1"), on_a_cable("g0", "p0"), client),
-        Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), server),
+        Host::new("g0", "10.0.0.1", on_a_cable("g0", "p0"), client),
+        Host::new("s0", "10.0.0.2", on_a_cable("s0", "p1"), server),
     ];
     switch([&mut packet_port("p0"), &mut packet_port("p1")], &hosts, limit)
 }
@@ -209,11 +211,12 @@ fn a_tcp_stream_crosses_from_a_tap_to_a_cable() {
         let (client, server) = stream();
         let hosts = [
             Host::new(
-                ("tap0", "10.0.0.1"),
+                "tap0",
+                "10.0.0.1",
                 |place| ip(&format!("link set tap0 netns {place}")),
                 client,
             ),
-            Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), server),
+            Host::new("s0", "10.0.0.2", on_a_cable("s0", "p1"), server),
         ];
         let seen = switch([&mut tap, &mut packet_port("p1")], &hosts, |capabilities| capabilities);
         assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
@@ -268,8 +271,8 @@ fn udp_client() -> usize {
 fn udp_segments_made_in_software_are_the_datagrams() {
     in_namespace(|| {
         let hosts = [
-            Host::new(("g0", "10.0.0.1"), on_a_cable("g0", "p0"), udp_client),
-            Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), udp_server),
+            Host::new("g0", "10.0.0.1", on_a_cable("g0", "p0"), udp_client),
+            Host::new("s0", "10.0.0.2", on_a_cable("s0", "p1"), udp_server),
         ];
         let ports = [&mut packet_port("p0"), &mut packet_port("p1")];
         let seen = switch(ports, &hosts, |capabilities| Capabilities {

@@ -146,7 +146,7 @@ impl Switch {
         engine: Engine,
     ) -> Self {
         let pipeline = pipeline_of(ports);
-        let mut switch = Self::wired(pipeline, threads, config, (sizes, Front::Nothing), engine);
+        let mut switch = Self::wired(pipeline, threads, config, sizes, Front::Nothing, engine);
         (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
         switch.settle();
         switch
@@ -156,7 +156,7 @@ impl Switch {
     pub(crate) fn behind_device(threads: u16, ports: u32, config: ThreadConfig) -> Self {
         let sizes = QueueSizes::default();
         let pipeline = pipeline_of(ports);
-        let mut switch = Self::wired(pipeline, threads, config, (sizes, Front::Target), iterative);
+        let mut switch = Self::wired(pipeline, threads, config, sizes, Front::Target, iterative);
         (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
         switch.settle();
         switch
@@ -170,14 +170,15 @@ impl Switch {
         sizes: QueueSizes,
         engine: Engine,
     ) -> Self {
-        Self::wired(pipeline, threads, config, (sizes, Front::Nothing), engine)
+        Self::wired(pipeline, threads, config, sizes, Front::Nothing, engine)
     }
 
     fn wired(
         pipeline: Arc<Pipeline>,
         threads: u16,
         config: ThreadConfig,
-        (sizes, front): (QueueSizes, Front),
+        sizes: QueueSizes,
+        front: Front,
         engine: Engine,
     ) -> Self {
         let version = pipeline.version();

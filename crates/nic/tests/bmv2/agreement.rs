@@ -74,7 +74,7 @@ proptest! {
             let is_last = usize::from(stage == 2);
             let action = names[is_last][usize::from(is_wide)];
             // Packets that continue keep the first tag.
-            for_all((stage, action, is_last as u16), |field| match field.name {
+            for_all(stage, action, is_last as u16, |field| match field.name {
                 "vlan_tci" => ((tci & 0xefff | u16::from(is_tagged) << 12).into(), u128::MAX),
                 _ => (0, 0),
             })
@@ -121,7 +121,7 @@ proptest! {
     fn checksums_near_zero_are_equal(
         (packet, checksum) in summed(), values in any::<[u128; 18]>(),
     ) {
-        let all = for_all((0, "rewrite_forward", 1), |field| {
+        let all = for_all(0, "rewrite_forward", 1, |field| {
             let mask = if field.name == "vlan_tci" { 0 } else { u128::MAX };
             (values[field.id as usize], mask)
         });

@@ -112,7 +112,9 @@ impl MatchlessEntry {
 
 /// Returns an entry that matches every frame, and writes these values and masks.
 pub(crate) fn for_all(
-    (stage, action, last): (u8, &str, u16),
+    stage: u8,
+    action: &str,
+    last: u16,
     mut written: impl FnMut(&KeyField) -> (u128, u128),
 ) -> TableEntry {
     let spec = actions().iter().find(|spec| spec.name == action).unwrap();

@@ -56,7 +56,8 @@ pub(super) fn capacities(rules: usize) -> impl Iterator<Item = (usize, usize)> {
 /// Returns the settings with a capacity and spare room.
 pub(super) fn with_capacity(
     settings: &PartitionSettings,
-    (bucket_rules, spare_percent): (usize, usize),
+    bucket_rules: usize,
+    spare_percent: usize,
 ) -> PartitionSettings {
     PartitionSettings { bucket_rules, spare_percent, ..*settings }
 }

@@ -344,10 +344,11 @@ fn plan<const N: usize>(
     match settings.capacity {
         BucketCapacity::Fixed => (planner.plan(&partition), partition.bucket_rules),
         BucketCapacity::ByCost => {
-            let plans = capacities(rules.len()).map(|capacity| {
-                let plan = planner.plan(&with_capacity(&partition, capacity));
+            let plans = capacities(rules.len()).map(|(bucket_rules, spare_percent)| {
+                let settings = with_capacity(&partition, bucket_rules, spare_percent);
+                let plan = planner.plan(&settings);
                 let (sets, cost) = cheapest_sets(&plan, widths, rules);
-                (cost, plan, sets, capacity.0)
+                (cost, plan, sets, bucket_rules)
             });
             let best = plans.min_by_key(|(cost, _, _, capacity)| (*cost, *capacity));
             best.map(|(_, mut plan, sets, capacity)| {

@@ -90,7 +90,7 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
         Err(Code::PermissionDenied)
     );
     // The new id must be at least as high as any earlier one.
-    backup.arbitrate((DEVICE, ""), Some(5)).await;
+    backup.arbitrate(DEVICE, "", Some(5)).await;
     assert_eq!(status(&backup.arbitration().await), Code::Ok);
     second.election = Some(id(5));
     assert_eq!(second.set(Action::VerifyAndCommit, Some(config(1))).await, Ok(()));
@@ -100,7 +100,7 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
 async fn a_primary_steps_down_by_a_lower_id() {
     let world = World::new().await;
     let (mut peer, mut stream, _) = joined(&world, "", Some(5)).await;
-    stream.arbitrate((DEVICE, ""), Some(4)).await;
+    stream.arbitrate(DEVICE, "", Some(4)).await;
     let received = stream.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
     assert_eq!(
@@ -128,7 +128,7 @@ async fn the_high_word_of_an_election_id_comes_first() {
 async fn an_unknown_device_ends_the_stream() {
     let world = World::new().await;
     let mut stream = world.peer().await.stream().await;
-    stream.arbitrate((DEVICE + 1, ""), Some(1)).await;
+    stream.arbitrate(DEVICE + 1, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::NotFound));
 }
 
@@ -137,7 +137,7 @@ async fn a_live_election_id_cannot_be_had_twice() {
     let world = World::new().await;
     let (_first, _stream) = world.primary().await;
     let mut stream = world.peer().await.stream().await;
-    stream.arbitrate((DEVICE, ""), Some(1)).await;
+    stream.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::InvalidArgument));
 }
 
@@ -146,7 +146,7 @@ async fn a_later_message_may_not_take_a_live_election_id() {
     let world = World::new().await;
     let (_first, _stream) = world.primary().await;
     let (_second, mut backup, _) = joined(&world, "", Some(0)).await;
-    backup.arbitrate((DEVICE, ""), Some(1)).await;
+    backup.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(backup.next().await, Err(Code::InvalidArgument));
 }
 
@@ -154,7 +154,7 @@ async fn a_later_message_may_not_take_a_live_election_id() {
 async fn a_stream_keeps_its_device() {
     let world = World::new().await;
     let (_peer, mut stream) = world.primary().await;
-    stream.arbitrate((DEVICE + 1, ""), Some(1)).await;
+    stream.arbitrate(DEVICE + 1, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::FailedPrecondition));
 }
 
@@ -162,7 +162,7 @@ async fn a_stream_keeps_its_device() {
 async fn a_stream_keeps_its_role() {
     let world = World::new().await;
     let (_peer, mut stream) = world.primary().await;
-    stream.arbitrate((DEVICE, "other"), Some(1)).await;
+    stream.arbitrate(DEVICE, "other", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::FailedPrecondition));
 }
 
@@ -227,7 +227,7 @@ async fn a_stream_begins_with_arbitration() {
 async fn a_repeated_arbitration_gets_the_same_response() {
     let world = World::new().await;
     let (_peer, mut stream) = world.primary().await;
-    stream.arbitrate((DEVICE, ""), Some(1)).await;
+    stream.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(status(&stream.arbitration().await), Code::Ok);
 }
 

@@ -186,7 +186,7 @@ impl Peer {
     ) -> (Stream, MasterArbitrationUpdate) {
         self.election = election.map(id);
         let mut stream = self.stream().await;
-        stream.arbitrate((DEVICE, role), election).await;
+        stream.arbitrate(DEVICE, role, election).await;
         let reply = stream.arbitration().await;
         (stream, reply)
     }
@@ -274,7 +274,7 @@ impl Stream {
         self.sender.send(StreamMessageRequest { update: Some(update) }).await.unwrap();
     }
 
-    pub(crate) async fn arbitrate(&self, (device, role): (u64, &str), election: Option<u64>) {
+    pub(crate) async fn arbitrate(&self, device: u64, role: &str, election: Option<u64>) {
         let role = (!role.is_empty()).then(|| Role { name: role.to_owned(), ..Role::default() });
         let update = MasterArbitrationUpdate {
             device_id: device,

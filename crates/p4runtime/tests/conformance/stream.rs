@@ -43,7 +43,7 @@ async fn a_packet_in_reaches_only_the_primary() {
     assert!(world.service.packet_in(packet.clone()));
     assert_eq!(stream.next().await, Ok(Reply::Packet(packet)));
     // The next message for the backup is the first one that it receives.
-    other.arbitrate((1, ""), Some(0)).await;
+    other.arbitrate(1, "", Some(0)).await;
     other.arbitration().await;
 }
 
@@ -54,7 +54,7 @@ async fn a_packet_out_of_the_primary_is_sent() {
     let packet = packet_out(&[(1, &[3]), (2, &[0]), (3, &[0])]);
     stream.send(Request::Packet(packet.clone())).await;
     // Later requests get later responses.
-    stream.arbitrate((1, ""), Some(1)).await;
+    stream.arbitrate(1, "", Some(1)).await;
     stream.arbitration().await;
     assert_eq!(world.device.0.lock().sent, [packet]);
 }

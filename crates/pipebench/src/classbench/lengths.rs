@@ -70,7 +70,7 @@ impl Lengths {
                 }
             }
             for (source, weight) in sources {
-                smooth.spread_source((total, source), spread, weight, share);
+                smooth.spread_source(total, source, spread, weight, share);
             }
         }
         smooth.remove_impossible();
@@ -79,28 +79,29 @@ impl Lengths {
 
     fn spread_source(
         &mut self,
-        (total, source): (usize, usize),
+        total: usize,
+        source: usize,
         spread: usize,
         weight: f64,
         share: f64,
     ) {
         let slack = spread / 2;
-        self.add((total, source + SHIFT - slack), slack * 2, weight);
+        self.add(total, source + SHIFT - slack, slack * 2, weight);
         for moved in 1..=spread {
             let slack = (spread - moved) / 2;
             let width = moved + slack * 2;
             // The source has some of the `moved` bits less, or more.
             if let Some(total) = total.checked_sub(moved) {
-                self.add((total, source + SHIFT - moved - slack), width, weight * share);
+                self.add(total, source + SHIFT - moved - slack, width, weight * share);
             }
-            self.add((total + moved, source + SHIFT - slack), width, weight * share);
+            self.add(total + moved, source + SHIFT - slack, width, weight * share);
         }
     }
 
     /// Adds weight around the middle of `width` steps from a source length.
     ///
     /// The length is given with [`SHIFT`] added, so that it cannot be negative.
-    fn add(&mut self, (total, start): (usize, usize), width: usize, weight: f64) {
+    fn add(&mut self, total: usize, start: usize, width: usize, weight: f64) {
         let Some(row) = self.sources.get_mut(total) else { return };
         for (step, part) in binomial(width).into_iter().enumerate() {
             let source = start.saturating_add(step).checked_sub(SHIFT);

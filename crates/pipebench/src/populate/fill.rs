@@ -149,14 +149,14 @@ impl Population {
 
 /// Fills a pipeline with rules from a rule set.
 ///
-///
 /// # Errors
 ///
 /// If there is no filter, no traversal of the requested kind, or too many tables.
 pub fn populate(
     pipeline: &PipelineFile,
     filters: &[Filter],
-    (filling, form): (TraversalSelection, RuleForm),
+    filling: TraversalSelection,
+    form: RuleForm,
     seed: Seed,
     progress: &Progress,
 ) -> Result<Population, PopulateError> {

@@ -21,7 +21,7 @@
 //!     &Progress::hidden(),
 //! )?;
 //! let psc = PipelineFile::parse(Builtin::find("psc").expect("one of the crate's").json)?;
-//! let population = populate(&psc, &filters, (TraversalSelection::Forwarding, RuleForm::Plain), Seed::new(1), &Progress::hidden())?;
+//! let population = populate(&psc, &filters, TraversalSelection::Forwarding, RuleForm::Plain, Seed::new(1), &Progress::hidden())?;
 //!
 //! assert_eq!(population.counts().tables, 7);
 //! let first = population.rules()[0].to_string();

@@ -224,7 +224,7 @@ pub fn place_coflows(
             return Appearance { flow: index, packets: *packets, from: begin, until };
         }
         let room = TrafficLength { ticks: begin.saturating_add(length), active: course.active };
-        room.place((index, *packets), follow, &mut stream)
+        room.place(index, *packets, follow, &mut stream)
     };
     (0..).zip(flows.iter().zip(packets)).map(&mut place).collect()
 }

@@ -93,7 +93,8 @@ impl TrafficLength {
     #[must_use]
     pub fn place(
         &self,
-        (flow, packets): (u32, u32),
+        flow: u32,
+        packets: u32,
         from: u64,
         stream: &mut RandomStream,
     ) -> Appearance {
@@ -246,7 +247,7 @@ mod tests {
         let packets = sizes.iter().map(|size| u64::from(*size)).sum();
         let (course, mut stream) =
             (TrafficLength::of(packets, active), Seed::new(1).stream("place"));
-        (0..).zip(sizes).map(|(flow, size)| course.place((flow, *size), 0, &mut stream)).collect()
+        (0..).zip(sizes).map(|(flow, size)| course.place(flow, *size, 0, &mut stream)).collect()
     }
 
     proptest! {

@@ -67,7 +67,7 @@ impl Workload {
         let gaps = name.gaps.sampler(name.rate_wanted()).map_err(TrafficError::from)?;
         let lengths = name.bytes.sampler().map_err(TrafficError::from)?;
         let updates = match name.updates {
-            Some(updates) => plan(name, updates, &rules, (total, gaps))?,
+            Some(updates) => plan(name, updates, &rules, total, gaps)?,
             None => UpdatePlan::default(),
         };
         progress.advance(1);
@@ -238,7 +238,7 @@ fn place(name: &WorkloadName, flows: &[Flow], packets: &[u32], total: u64) -> Ve
     let later = name.arrival.map_or(0, |arrival| part(course.ticks, arrival.percent));
     let mut place = |(flow, packets): (u32, &u32)| {
         let from = if flow < name.flows { 0 } else { later };
-        course.place((flow, *packets), from, &mut stream)
+        course.place(flow, *packets, from, &mut stream)
     };
     (0..).zip(packets).map(&mut place).collect()
 }
@@ -253,7 +253,8 @@ fn plan(
     name: &WorkloadName,
     updates: RuleUpdates,
     rules: &[RuleLine],
-    (packets, gaps): (u64, GapSampler),
+    packets: u64,
+    gaps: GapSampler,
 ) -> Result<UpdatePlan, WorkloadError> {
     let lasts = gaps.last(packets, schedule_seed(name));
     let period = Duration::from_millis(updates.period_ms.into());

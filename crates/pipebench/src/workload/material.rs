@@ -73,7 +73,7 @@ impl Material {
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         let json = Builtin::find(word).map_or("", |builtin| builtin.json);
-        Self::of_pipeline(word, json, (name, progress))
+        Self::of_pipeline(word, json, name, progress)
     }
 
     /// Creates a pipeline from a file.
@@ -94,14 +94,15 @@ impl Material {
             let instead = "does not end in .json";
             return Err(WorkloadError::Misnamed { path: input.path, what, instead });
         }
-        Self::of_pipeline(path, &input.text, (name, progress))
+        Self::of_pipeline(path, &input.text, name, progress)
     }
 
     /// Creates a filled pipeline, and flows of each of its traversals.
     fn of_pipeline(
         what: &str,
         text: &str,
-        (name, progress): (&WorkloadName, &Progress),
+        name: &WorkloadName,
+        progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         let wrong = |problem| WorkloadError::Pipeline { path: what.to_owned(), problem };
         let pipeline = PipelineFile::parse(text).map_err(|problem| wrong(Box::new(problem)))?;
@@ -114,7 +115,7 @@ impl Material {
             Terminals::All => TraversalSelection::All,
         };
         let seed = name.seed_of().child("populate");
-        let population = populate(&pipeline, &filters, (filling, name.form), seed, progress)?;
+        let population = populate(&pipeline, &filters, filling, name.form, seed, progress)?;
         let tuples: Vec<Tuple> = population.base().iter().map(whole).collect();
         let class = |path: &PopulatedPath| {
             let rules = path.base_rules.iter().filter_map(|rule| tuples.get(*rule));

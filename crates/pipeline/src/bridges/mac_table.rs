@@ -109,7 +109,8 @@ impl MacTable {
         &mut self,
         sighting: &MacSighting,
         entries_max: usize,
-        (version, now): (Version, Time),
+        version: Version,
+        now: Time,
     ) -> Vec<MacKey> {
         let mac_key = (sighting.vlan, sighting.mac);
         match self.find(sighting.vlan, sighting.mac, version) {
@@ -177,7 +178,7 @@ impl UpdateBatch {
         let macs_max = settings.macs_max;
         let port = bridge.ports(self.version).and_then(|ports| ports.find(sighting.port));
         if port.is_some_and(|port| port.vlans.carries(sighting.vlan)) {
-            let changed = bridge.macs.learn(sighting, macs_max, (self.version, self.now));
+            let changed = bridge.macs.learn(sighting, macs_max, self.version, self.now);
             self.push_macs(sighting.bridge, changed);
         }
     }
@@ -213,7 +214,7 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, last];
         let sighting =
             MacSighting { bridge: BridgeId::new(1), vlan: 0, mac, port: PortNo::new(port) };
-        table.learn(&sighting, ROOM, (Version::new(second + 1), at(second))).len()
+        table.learn(&sighting, ROOM, Version::new(second + 1), at(second)).len()
     }
 
     fn at(second: u64) -> Time {

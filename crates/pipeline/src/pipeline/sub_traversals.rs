@@ -60,7 +60,7 @@ impl Pipeline {
     ) -> SubTraversal {
         let tables = self.bridges.read();
         let tables = self.tables(&tables, noted.traversal.version);
-        translate::noted_sub_traversal(tables, (headers, start), noted, visits)
+        translate::noted_sub_traversal(tables, headers, start, noted, visits)
     }
 
     /// Translates the packet of a traversal again, by `version`.

@@ -119,7 +119,7 @@ mod tests {
         ]
     }
 
-    fn request(number: usize, (importance, idle, hard): (u16, u64, u64)) -> FlowMod {
+    fn request(number: usize, importance: u16, idle: u64, hard: u64) -> FlowMod {
         let text = format!(
             "table=0,reg0={number},idle_timeout={idle},hard_timeout={hard},importance={importance},\
              actions=drop"
@@ -152,7 +152,7 @@ mod tests {
                 let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
                 match op {
                     EvictableOp::Add(importance, idle, hard) => {
-                        let add = request(number, (importance, idle, hard));
+                        let add = request(number, importance, idle, hard);
                         let added = pipeline.apply(BRIDGE, &[add], now);
                         let all = pipeline.rules(BRIDGE, &RuleFilter::all());
                         let stay = rules.iter().all(|rule| deadline(rule).is_none());
@@ -178,7 +178,7 @@ mod tests {
                         let delete = FlowMod {
                             command: FlowModCommand::DeleteStrict,
                             matching: rule.matching.clone(),
-                            ..request(0, (0, 0, 0))
+                            ..request(0, 0, 0, 0)
                         };
                         pipeline.apply(BRIDGE, &[delete], now).unwrap();
                     }

@@ -111,8 +111,8 @@ impl<'a> MeterDraft<'a> {
     /// Reads an item before the bands.
     fn setting(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
         match item.name.text() {
-            "kbps" => self.set_unit(item, ("kbps", MeterUnit::Kilobits)),
-            "pktps" => self.set_unit(item, ("pktps", MeterUnit::Packets)),
+            "kbps" => self.set_unit(item, "kbps", MeterUnit::Kilobits),
+            "pktps" => self.set_unit(item, "pktps", MeterUnit::Packets),
             "burst" => {
                 self.burst = true;
                 item.no_argument("burst")
@@ -128,7 +128,8 @@ impl<'a> MeterDraft<'a> {
     fn set_unit(
         &mut self,
         item: Item<'a>,
-        (name, unit): (&'static str, MeterUnit),
+        name: &'static str,
+        unit: MeterUnit,
     ) -> Result<(), RuleTextError> {
         match self.unit.replace(unit) {
             Some(other) if other != unit => Err(item.name.bad("meter", "either kbps or pktps")),

@@ -55,7 +55,7 @@ pub(super) fn look_up<'a>(
     if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {
         return look_up_conjunctions(recorder, limits, with_clauses, version, entering);
     }
-    let rule = match known_visits.at(recorder.visits_count(), (bridge.id(), table)) {
+    let rule = match known_visits.at(recorder.visits_count(), bridge.id(), table) {
         Some((rule, lookup)) => {
             debug_assert!(is_found(found, key, version, rule));
             recorder.look_up_known(lookup);
@@ -79,7 +79,7 @@ pub(super) fn skip_known_table<'a>(
     port: Option<PortNo>,
 ) -> Option<(&'a Arc<Rule>, TableId)> {
     let (key, recorder) = packet.key_and_recorder();
-    let (rule, lookup) = known_visits.at(recorder.visits_count(), (bridge.id(), table))?;
+    let (rule, lookup) = known_visits.at(recorder.visits_count(), bridge.id(), table)?;
     let rule = rule?;
     let next = rule.instructions.goto_only()?;
     let found = bridge.table(table);
@@ -155,11 +155,12 @@ impl<'a> KnownVisits<'a> {
     fn at(
         &self,
         visit: usize,
-        expected: (BridgeId, TableId),
+        bridge: BridgeId,
+        table: TableId,
     ) -> Option<(Option<&'a Arc<Rule>>, &'a SparseMask)> {
         let (visit, lookup) = (self.visits.get(visit)?, self.lookups.get(visit)?);
         let lookup = lookup.as_ref().unwrap_or(&visit.mask);
-        ((visit.bridge, visit.table) == expected).then_some((visit.rule.as_ref(), lookup))
+        (visit.bridge == bridge && visit.table == table).then_some((visit.rule.as_ref(), lookup))
     }
 }
 

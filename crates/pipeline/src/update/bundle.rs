@@ -64,7 +64,7 @@ impl Pipeline {
             let bridge = own(bridges, id)?;
             match step {
                 BundleStep::Modify(request) => batch.modify(id, bridge, request)?,
-                BundleStep::Port(port, config) => batch.set_port(id, bridge, (port, config))?,
+                BundleStep::Port(port, config) => batch.set_port(id, bridge, port, config)?,
                 BundleStep::Packet { key, actions } => {
                     check_actions(bridge, &[&actions], batch.version())?;
                     traversals.push(self.run_actions(bridges, &key, &actions, batch.version()));
@@ -84,7 +84,8 @@ impl UpdateBatch {
         &mut self,
         id: BridgeId,
         bridge: &mut VersionedBridge,
-        (port, config): (PortNo, PortConfig),
+        port: PortNo,
+        config: PortConfig,
     ) -> Result<(), ModificationError> {
         let version = self.version();
         let ports = bridge.ports(version).map(|table| table.ports().to_vec());

@@ -60,7 +60,11 @@ impl AgentSettings {
                 ((handle, ends, candidates), coordinator)
             })
         });
-        Some(joined?.and_then(|joints| self.run(joints, pipeline)))
+        Some(
+            joined?.and_then(|(handle, ends, candidates)| {
+                self.run(handle, ends, candidates, pipeline)
+            }),
+        )
     }
 
     /// Runs a registered agent.
@@ -68,7 +72,9 @@ impl AgentSettings {
     /// Versions wait for it from now on, so it is created in any case, and retires.
     fn run(
         self,
-        (handle, ends, candidates): (OffloadHandle, OffloadEndpoint, Vec<OffloadCandidates>),
+        handle: OffloadHandle,
+        ends: OffloadEndpoint,
+        candidates: Vec<OffloadCandidates>,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<StartedAgent> {
         let Self { config, bridge, seed, epoch, .. } = self;

@@ -161,7 +161,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         }
         let under_way = under_way.into_keys().collect();
         let until = (self.now)().after(DRAIN_TIME_MAX);
-        self.draining.push(DrainingDevice::new((target, self.is_restored), under_way, held, until));
+        self.draining.push(DrainingDevice::new(target, self.is_restored, under_way, held, until));
     }
 
     /// Counts an exchange as complete: the previous device is empty or abandoned.

@@ -39,7 +39,8 @@ impl<T: OffloadDevice> DrainingDevice<T> {
     /// `under_way` are its unacknowledged operations, `held` the entries that it may hold. It is
     /// abandoned at `until`.
     pub(super) fn new(
-        (device, is_connected): (T, bool),
+        device: T,
+        is_connected: bool,
         under_way: BTreeSet<Ticket>,
         held: BTreeSet<LtmIndex>,
         until: Time,

@@ -45,8 +45,9 @@ pub(crate) struct OffloadConnection {
 pub(crate) struct NicFront {
     connection: OffloadConnection,
     layout: OffloadLayout,
-    /// Name and number of the bridge of the NIC; the bridge may be added later.
-    bridge: (String, BridgeId),
+    /// Name of the bridge of the NIC, which may be added later.
+    bridge_name: String,
+    bridge: BridgeId,
     clock: DaemonClock,
     seed: u64,
     state: Mutex<NicState>,
@@ -121,22 +122,23 @@ impl NicFront {
     pub(crate) fn new(
         connection: OffloadConnection,
         layout: OffloadLayout,
-        bridge: (String, BridgeId),
+        bridge_name: String,
+        bridge: BridgeId,
         clock: DaemonClock,
         seed: u64,
     ) -> Self {
         connection.handle.set_ports(Some(BTreeSet::new()));
-        Self { connection, layout, bridge, clock, seed, state: Mutex::default() }
+        Self { connection, layout, bridge_name, bridge, clock, seed, state: Mutex::default() }
     }
 
     /// Returns the name of the bridge of the NIC.
     pub(super) fn bridge_name(&self) -> &str {
-        &self.bridge.0
+        &self.bridge_name
     }
 
     /// Returns the number of the bridge of the NIC.
     pub(crate) const fn bridge_id(&self) -> BridgeId {
-        self.bridge.1
+        self.bridge
     }
 
     /// Returns whether a NIC is configured.
@@ -171,7 +173,8 @@ impl NicFront {
     ///
     /// If the stages or the bridge differ from those of the agent.
     pub(crate) fn check(&self, config: &config::OffloadOptions) -> Result<(), SwitchError> {
-        let is_alike = self.bridge.0 == config.bridge && self.layout == OffloadLayout::of(config);
+        let is_alike =
+            self.bridge_name == config.bridge && self.layout == OffloadLayout::of(config);
         if config.is_none() || is_alike {
             return Ok(());
         }
@@ -226,8 +229,8 @@ impl NicFront {
         };
         // The previous device removes its entries with the previous ports.
         let (ports, error) = (LivePorts::default(), LastError::default());
-        let shared = (ports.clone(), error.clone());
-        let device = address.map(|address| self.device(config, &address, shared));
+        let device =
+            address.map(|address| self.device(config, &address, ports.clone(), error.clone()));
         let old = {
             let state = &mut *self.state.lock();
             (state.config, state.ports, state.error) = (config.clone(), ports, error);
@@ -236,7 +239,7 @@ impl NicFront {
             std::mem::replace(&mut state.embedded, embedded)
         };
         if before.kind != OffloadKind::None {
-            let bridge = &self.bridge.0;
+            let bridge = &self.bridge_name;
             match config.kind {
                 OffloadKind::None => info!("bridge {bridge}: NIC removed by setting"),
                 kind => info!(?kind, "bridge {bridge}: NIC replaced by setting"),
@@ -299,11 +302,12 @@ impl NicFront {
         &self,
         config: &config::OffloadOptions,
         address: &str,
-        (ports, error): (LivePorts, LastError),
+        ports: LivePorts,
+        error: LastError,
     ) -> P4RuntimeDevice {
         let settings = ClientSettings { last_error: error, ..settings(config, address, ports) };
         let handle = self.connection.handle.clone();
-        info!(address, "bridge {}: connecting to its NIC", self.bridge.0);
+        info!(address, "bridge {}: connecting to its NIC", self.bridge_name);
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
     }
 
@@ -319,14 +323,14 @@ impl NicFront {
     ) -> Box<dyn Port> {
         let state = &mut *self.state.lock();
         let Some(own) = self.number(bridge, number, &state.config) else {
-            if bridge == self.bridge.1
+            if bridge == self.bridge
                 && state.config.kind == OffloadKind::P4runtime
                 && state.config.ports.is_empty()
             {
                 warn!(
                     "bridge {}: port {number} is not on the NIC: the NIC has ports 1 to \
                      {EXTERNAL_NUMBER_MAX} unless caches.gigaflow.offload.ports lists others",
-                    self.bridge.0
+                    self.bridge_name
                 );
             }
             return port;
@@ -349,7 +353,7 @@ impl NicFront {
         number: PortNo,
         config: &config::OffloadOptions,
     ) -> Option<u16> {
-        let is_connected = config.kind != OffloadKind::None && bridge == self.bridge.1;
+        let is_connected = config.kind != OffloadKind::None && bridge == self.bridge;
         let number = number.number();
         (is_connected && has_port(config, number)).then(|| u16::try_from(number).ok())?
     }
@@ -385,7 +389,7 @@ impl NicFront {
         let state = &mut *self.state.lock();
         // The datapath number may be reused for a port that the NIC does not have.
         datapath.into_iter().for_each(|datapath| state.ports.remove(datapath));
-        if bridge == self.bridge.1 && state.at_nic.remove(&number) {
+        if bridge == self.bridge && state.at_nic.remove(&number) {
             self.connection.handle.set_ports(Some(state.at_nic.clone()));
         }
     }

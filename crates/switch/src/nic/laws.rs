@@ -163,7 +163,7 @@ fn software_device() -> SoftwareDevice {
 }
 
 impl OffloadWorld {
-    fn new(ops: &[Op], (chaos, restarts): (ChaosSettings, u8)) -> Self {
+    fn new(ops: &[Op], chaos: ChaosSettings, restarts: u8) -> Self {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
@@ -341,9 +341,9 @@ fn exchanged_devices_forward_by_the_acknowledged_version() {
     let events = prop::collection::vec(event(), 1..120);
     let (hits, exchanges, restarted) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = TestRunner::new(config).run(
-        &(generate::world(), (chaos(), restarts()), events),
-        |(ops, chaos, events)| {
-            let mut world = OffloadWorld::new(&ops, chaos);
+        &(generate::world(), chaos(), restarts(), events),
+        |(ops, chaos, restarts, events)| {
+            let mut world = OffloadWorld::new(&ops, chaos, restarts);
             for event in events {
                 let is_exchange = matches!(event, NicEvent::DeviceExchange { .. });
                 exchanges.set(exchanges.get() + u32::from(is_exchange));

@@ -86,8 +86,8 @@ impl NicSlot {
         let version = self.plane.pipeline().version();
         let id = self.bridges.lock().reserve(&name, version)?;
         let connection = self.plane.start_offload(config.clone(), id, self.seed).await?;
-        let (bridge, clock) = ((name, id), self.plane.clock());
-        let nic = Arc::new(NicFront::new(connection, layout, bridge, clock, self.seed));
+        let clock = self.plane.clock();
+        let nic = Arc::new(NicFront::new(connection, layout, name, id, clock, self.seed));
         *self.front.lock() = Some(Arc::clone(&nic));
         Ok(nic)
     }

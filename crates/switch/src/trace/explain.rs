@@ -3,7 +3,7 @@
 //! After a recirculation the trace continues with the packet as it is parsed again. If no frame is
 //! given and its length decides, the trace follows both branches.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use shunt_datapath::DropReason;
 use shunt_flow::{
@@ -13,8 +13,8 @@ use shunt_flow::{
 };
 use shunt_foresight::Forecast;
 use shunt_pipeline::{
-    BridgeId, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector, TranslationNote, Traversal,
-    Visit,
+    BridgeId, Continuation, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector,
+    TranslationNote, Traversal, Visit,
     text::{format_actions, format_meter},
 };
 
@@ -31,7 +31,7 @@ use crate::{
         packet::TracedPacket,
         preload::{AnnouncedTime, Announcement},
         report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
-        sub_traversals::{Ingress, SubTraversalCache, TraceSubTraversals},
+        sub_traversals::{SubTraversalCache, TraceSubTraversals},
     },
 };
 
@@ -122,9 +122,9 @@ impl<'a> Tracer<'a> {
         let (traversal, notes) = self.pipeline.explain_newest(&packet.key, None);
         let mut ahead = VecDeque::new();
         let cache = SubTraversalCache::of_threads(caches.threads);
-        let sub_traversals = self.explain_in(cache.as_ref(), (&packet.key, None), &traversal)?;
+        let sub_traversals = self.explain_in(cache.as_ref(), &packet.key, None, &traversal)?;
         let nic = caches.nic.and_then(|nic| SubTraversalCache::of_nic(nic, &packet.key));
-        let nic_sub_traversals = self.explain_in(nic.as_ref(), (&packet.key, None), &traversal)?;
+        let nic_sub_traversals = self.explain_in(nic.as_ref(), &packet.key, None, &traversal)?;
         let own = self.explain(&traversal, &notes, packet, id, &mut ahead);
         let mut trace = Trace { sub_traversals, nic_sub_traversals, ..own };
         while trace.resumed.len() < RESUMED_MAX
@@ -135,7 +135,7 @@ impl<'a> Tracer<'a> {
             let (traversal, notes) = self.pipeline.explain_newest(&packet.key, Some(&continuation));
             let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
             let sub_traversals =
-                self.explain_in(cache.as_ref(), (&packet.key, Some(&continuation)), &traversal)?;
+                self.explain_in(cache.as_ref(), &packet.key, Some(&continuation), &traversal)?;
             let resumed = self.explain(&traversal, &notes, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, sub_traversals, ..resumed });
         }
@@ -146,11 +146,12 @@ impl<'a> Tracer<'a> {
     fn explain_in(
         &self,
         cache: Option<&SubTraversalCache>,
-        ingress: Ingress<'_>,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
         traversal: &Traversal,
     ) -> Result<Option<TraceSubTraversals>, TablesChanged> {
         let explain = |cache: &SubTraversalCache| {
-            cache.explain(ingress, traversal.version, self.pipeline, self.bridges)
+            cache.explain(key, start, traversal.version, self.pipeline, self.bridges)
         };
         cache.map(explain).transpose()
     }

@@ -37,9 +37,11 @@ const TOO_MANY_POINTS: &str = "the traversal has more partition points than the 
 impl<'a> PartitionReasons<'a> {
     /// Returns the reasons for the partition of `outline` into `parts` by `policy`.
     pub(crate) fn new(
-        (policy, stages): (PolicyName, u8),
+        policy: PolicyName,
+        stages: u8,
         noted: &'a NotedTraversal,
-        (outline, parts): (&'a TraversalOutline, &'a [Placement]),
+        outline: &'a TraversalOutline,
+        parts: &'a [Placement],
     ) -> Self {
         let looked_at = noted.traversal.visits.iter().map(|own| FieldSet::consulted(&own.mask));
         let score =
@@ -77,7 +79,7 @@ impl<'a> PartitionReasons<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.difference(&front.steps, &behind.steps);
-                self.scored(&fields, (&front.steps, &behind.steps))
+                self.scored(&fields, &front.steps, &behind.steps)
             }
         })
     }
@@ -104,7 +106,7 @@ impl<'a> PartitionReasons<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.common(&front, &behind);
-                self.scored(&fields, (&front, &behind))
+                self.scored(&fields, &front, &behind)
             }
         }
     }
@@ -141,7 +143,7 @@ impl<'a> PartitionReasons<'a> {
     }
 
     /// Returns a reason with the scores that decided.
-    fn scored(&self, fields: &str, (front, behind): (&Range<u16>, &Range<u16>)) -> String {
+    fn scored(&self, fields: &str, front: &Range<u16>, behind: &Range<u16>) -> String {
         let whole = front.start..behind.end;
         let scores = [front, behind, &whole].map(|steps| self.score(steps));
         let [Some(first), Some(second), Some(together)] = scores else {

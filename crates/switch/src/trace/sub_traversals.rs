@@ -85,9 +85,6 @@ pub(crate) struct SubTraversalCache {
     nic: Option<OffloadCapabilities>,
 }
 
-/// The key of a packet, and its continuation after a recirculation.
-pub(crate) type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
-
 impl SubTraversalCache {
     /// Returns the caches of the packet threads, if they are Gigaflow caches.
     pub(crate) fn of_threads(caches: &CacheOptions) -> Option<Self> {
@@ -104,9 +101,12 @@ impl SubTraversalCache {
     }
 
     /// Describes the sub-traversals of a packet in this cache.
+    ///
+    /// After a recirculation the packet starts at a continuation.
     pub(crate) fn explain(
         &self,
-        (key, start): Ingress<'_>,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
         version: Version,
         pipeline: &Pipeline,
         bridges: &Bridges,
@@ -115,7 +115,7 @@ impl SubTraversalCache {
         let mut outline = TraversalOutline::new();
         outline_of(&noted, 0, &mut outline);
         let (policy, parts) = self.partition(&outline);
-        let reasons = PartitionReasons::new((policy, self.stages), &noted, (&outline, &parts));
+        let reasons = PartitionReasons::new(policy, self.stages, &noted, &outline, &parts);
         let mut megaflow = reason_for_megaflow(&noted).map(str::to_owned);
         let mut refused = None;
         let visits = if megaflow.is_none() { reasons.visits() } else { Vec::new() };
@@ -147,12 +147,8 @@ impl SubTraversalCache {
         let explained = own.iter().enumerate().map(|(number, part)| {
             let stage = parts.get(number).map_or(0, |part| part.stage.number());
             let names = BridgeNames::new(pipeline, bridge_of(part));
-            let explained = explain_sub_traversal(
-                &bridges,
-                &names,
-                (part, stage),
-                (&reasons, first, is_megaflow),
-            );
+            let explained =
+                explain_sub_traversal(&bridges, &names, part, stage, &reasons, first, is_megaflow);
             let cut = if is_megaflow { None } else { reasons.reason_to_partition(number) };
             first += part.traversal.visits.len();
             TraceSubTraversal { partitioned: cut, ..explained }
@@ -193,8 +189,11 @@ impl SubTraversalCache {
 fn explain_sub_traversal(
     bridges: &BridgeRegistry,
     names: &BridgeNames,
-    (part, stage): (&SubTraversal, u8),
-    (reasons, first, is_megaflow): (&PartitionReasons<'_>, usize, bool),
+    part: &SubTraversal,
+    stage: u8,
+    reasons: &PartitionReasons<'_>,
+    first: usize,
+    is_megaflow: bool,
 ) -> TraceSubTraversal {
     let traversal = &part.traversal;
     let tag_of = |start: &Arc<Continuation>| format!("tag={}", start.id());

@@ -10,7 +10,7 @@ const ADDRESSES: &[&str] = &["10.0.0.1", "10.0.0.2", "10.0.1.1", "192.168.0.1"];
 
 /// Returns an action of a table's rule for packets of a protocol.
 pub(crate) fn action(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> String {
-    nested(dice, theme, (protocol, table), 0)
+    nested(dice, theme, protocol, table, 0)
 }
 
 /// Returns whether an action may be in an action set.
@@ -38,8 +38,7 @@ pub(crate) fn is_settable(action: &str) -> bool {
     kinds.iter().any(|kind| action.starts_with(kind)) && !action.starts_with("output:reg")
 }
 
-fn nested(dice: &mut Dice, theme: Theme, place: (&str, usize), depth: usize) -> String {
-    let (protocol, table) = place;
+fn nested(dice: &mut Dice, theme: Theme, protocol: &str, table: usize, depth: usize) -> String {
     match dice.below(100) {
         0..30 => output(dice, theme),
         30..60 => set(dice, theme, protocol),
@@ -57,8 +56,9 @@ fn nested(dice: &mut Dice, theme: Theme, place: (&str, usize), depth: usize) -> 
             }
         }
         82..87 if depth < CLONES_MAX => {
-            let inner: Vec<_> =
-                (0..1 + dice.below(3)).map(|_| nested(dice, theme, place, depth + 1)).collect();
+            let inner: Vec<_> = (0..1 + dice.below(3))
+                .map(|_| nested(dice, theme, protocol, table, depth + 1))
+                .collect();
             format!("clone({})", inner.join(","))
         }
         87..91 => format!("group:{}", 1 + dice.below(groups::COUNT)),

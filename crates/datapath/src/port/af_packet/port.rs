@@ -99,13 +99,13 @@ impl AfPacket {
     fn queue(&self) -> io::Result<(Arc<Socket>, Ring)> {
         let fd = sys::packet_socket()?;
         let socket = fd.as_fd();
-        let packet = |option| (libc::SOL_PACKET, option);
+        let enable = |option| sys::set_option(socket, libc::SOL_PACKET, option, &1);
         // Set the virtio header option before the ring is created, and create the ring before the
         // socket is bound: every frame must be received through the ring.
-        sys::set_option(socket, packet(libc::PACKET_VNET_HDR), &1)?;
-        sys::set_option(socket, packet(libc::PACKET_IGNORE_OUTGOING), &1)?;
+        enable(libc::PACKET_VNET_HDR)?;
+        enable(libc::PACKET_IGNORE_OUTGOING)?;
         let layout = if has_long_queue(socket) {
-            sys::set_option(socket, packet(libc::PACKET_COPY_THRESH), &1)?;
+            enable(libc::PACKET_COPY_THRESH)?;
             RingLayout::SHORT_SLOTS
         } else {
             RingLayout::LONG_SLOTS
@@ -114,7 +114,7 @@ impl AfPacket {
         let ring = Ring::new(socket, layout)?;
         sys::make_promiscuous(socket, self.index)?;
         // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
-        let _ = sys::set_option(socket, (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), &SEND_BUFFER);
+        let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
         let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
         Ok((Arc::new(socket), ring))
@@ -126,11 +126,11 @@ impl AfPacket {
 /// The size is limited by `net.core.rmem_max`, except with `CAP_NET_ADMIN`. With the usual limit only
 /// a few long frames would fit.
 fn has_long_queue(socket: BorrowedFd<'_>) -> bool {
-    let option = |option| (libc::SOL_SOCKET, option);
-    if sys::set_option(socket, option(libc::SO_RCVBUFFORCE), &RECEIVE_BUFFER).is_ok() {
+    let resize = |option| sys::set_option(socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER);
+    if resize(libc::SO_RCVBUFFORCE).is_ok() {
         return true;
     }
-    let _ = sys::set_option(socket, option(libc::SO_RCVBUF), &RECEIVE_BUFFER);
+    let _ = resize(libc::SO_RCVBUF);
     // The kernel returns the doubled number.
     getsockopt(&socket, RcvBuf).is_ok_and(|bytes| bytes / 2 >= RECEIVE_BUFFER as usize)
 }
@@ -145,7 +145,8 @@ fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
         let mode = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | flags;
         sys::set_option(
             socket.fd.as_fd(),
-            (libc::SOL_PACKET, libc::PACKET_FANOUT),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
             &(mode << 16 | group),
         )
     };
@@ -380,7 +381,7 @@ impl PacketTx {
     /// Opens a packet socket that sends by a device and receives nothing.
     pub(in crate::port) fn open(device: c_uint) -> io::Result<Self> {
         let fd = sys::packet_socket()?;
-        sys::set_option(fd.as_fd(), (libc::SOL_PACKET, libc::PACKET_VNET_HDR), &1)?;
+        sys::set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
         sys::bind_packet_sender(fd.as_fd(), device)?;
         let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
         Ok(Self { socket: Arc::new(socket), end: TxEnd::Full })

@@ -112,8 +112,8 @@ impl Ring {
             tp_frame_nr: layout.slots() as u32,
         };
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
-        sys::set_option(socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
-        sys::set_option(socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
+        sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd());
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.

@@ -119,10 +119,16 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// Returns an instruction with the registers destination and source.
-const fn instruction(operation: u8, registers: (u8, u8), offset: u8, immediate: i32) -> u64 {
+/// Returns an instruction of eBPF.
+const fn instruction(
+    operation: u8,
+    destination: u8,
+    source: u8,
+    offset: u8,
+    immediate: i32,
+) -> u64 {
     let [a, b, c, d] = immediate.to_le_bytes();
-    u64::from_le_bytes([operation, registers.0 | registers.1 << 4, offset, 0, a, b, c, d])
+    u64::from_le_bytes([operation, destination | source << 4, offset, 0, a, b, c, d])
 }
 
 impl XdpProgram {
@@ -144,15 +150,15 @@ impl XdpProgram {
         let redirect_map = 51;
         let program = [
             // r2 = context.rx_queue_index
-            instruction(0x61, (2, 1), rx_queue_index, 0),
+            instruction(0x61, 2, 1, rx_queue_index, 0),
             // r1 = map, in two instructions
-            instruction(0x18, (1, 1), 0, map.as_raw_fd()),
+            instruction(0x18, 1, 1, 0, map.as_raw_fd()),
             0,
             // r3 = the result without a socket
-            instruction(0xb7, (3, 0), 0, xdp_pass),
+            instruction(0xb7, 3, 0, 0, xdp_pass),
             // return bpf_redirect_map(r1, r2, r3)
-            instruction(0x85, (0, 0), 0, redirect_map),
-            instruction(0x95, (0, 0), 0, 0),
+            instruction(0x85, 0, 0, 0, redirect_map),
+            instruction(0x95, 0, 0, 0, 0),
         ];
         let mut attributes = ProgLoad {
             prog_type: PROG_TYPE_XDP,

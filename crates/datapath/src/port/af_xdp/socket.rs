@@ -81,7 +81,7 @@ impl XdpSocket {
         let socket = new_socket()?;
         let fd = socket.as_fd();
         let memory = Umem::new(chunk, 2 * RING_ENTRIES)?;
-        sys::set_option(fd, (libc::SOL_XDP, libc::XDP_UMEM_REG), &memory.registration())?;
+        sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory.registration())?;
         let rings = [
             (libc::XDP_UMEM_FILL_RING, FREE_ENTRIES),
             (libc::XDP_UMEM_COMPLETION_RING, RING_ENTRIES),
@@ -89,10 +89,10 @@ impl XdpSocket {
             (libc::XDP_TX_RING, RING_ENTRIES),
         ];
         for (ring, entries) in rings {
-            sys::set_option(fd, (libc::SOL_XDP, ring), &entries)?;
+            sys::set_option(fd, libc::SOL_XDP, ring, &entries)?;
         }
         // Older kernels have no such option.
-        let _ = sys::set_option(fd, (libc::SOL_XDP, MAX_TX_SKB_BUDGET), &SEND_BUDGET);
+        let _ = sys::set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND_BUDGET);
         let libc::xdp_mmap_offsets { rx, tx, fr, cr } = get_option(fd, libc::XDP_MMAP_OFFSETS)?;
         let free = ProducerRing::new(fd, fr, FREE_ENTRIES, FILL_PAGE)?;
         let sent = ConsumerRing::new(fd, cr, RING_ENTRIES, COMPLETION_PAGE)?;

@@ -37,14 +37,14 @@ pub(crate) fn read(path: &str) -> miette::Result<Content> {
 fn filters(input: &Input) -> miette::Result<Vec<Filter>> {
     read_filters(&input.text).map_err(|error: TextError| {
         let label = format!("expected {}", error.expected);
-        report(input, &error, (error.offset, error.length), &label)
+        report(input, &error, error.offset, error.length, &label)
     })
 }
 
 fn parameters(input: &Input) -> miette::Result<Parameters> {
     Parameters::parse(&input.text).map_err(|error| match &error {
         ParameterError::Text(place) | ParameterError::Section { place, .. } => {
-            report(input, &error, (place.offset, place.length), place.expected)
+            report(input, &error, place.offset, place.length, place.expected)
         }
         _ => miette!("{}: {error}", input.path),
     })
@@ -54,7 +54,7 @@ fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
     PipelineFile::parse(&input.text).map_err(|error| match &error {
         PipelineError::Json { offset, length, .. }
         | PipelineError::Fault { offset, length, .. } => {
-            report(input, &error, (*offset, *length), "here")
+            report(input, &error, *offset, *length, "here")
         }
         _ => miette!("{}: {error}", input.path),
     })
@@ -62,7 +62,7 @@ fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
 
 fn dump(input: &Input) -> miette::Result<SwitchDump> {
     SwitchDump::read(&input.text).map_err(|error| match &error {
-        DumpError::Rule { offset, length, .. } => report(input, &error, (*offset, *length), "here"),
+        DumpError::Rule { offset, length, .. } => report(input, &error, *offset, *length, "here"),
         _ => miette!("{}: {error}", input.path),
     })
 }
@@ -71,7 +71,8 @@ fn dump(input: &Input) -> miette::Result<SwitchDump> {
 fn report(
     input: &Input,
     error: &dyn std::error::Error,
-    (offset, length): (usize, usize),
+    offset: usize,
+    length: usize,
     label: &str,
 ) -> Report {
     let lines = lines_around(&input.text, offset);

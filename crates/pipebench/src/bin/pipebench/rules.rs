@@ -123,8 +123,9 @@ impl RulesCommand {
             Traversals::Forwarding => TraversalSelection::Forwarding,
             Traversals::All => TraversalSelection::All,
         };
-        let (how, progress) = ((filling, self.form.into()), Progress::new("rules", 0));
-        let population = populate(&pipeline, &filters, how, seed, &progress).into_diagnostic()?;
+        let progress = Progress::new("rules", 0);
+        let population = populate(&pipeline, &filters, filling, self.form.into(), seed, &progress)
+            .into_diagnostic()?;
         drop(progress);
         self.write(population.rules())?;
         eprint!("{}", counts(&pipeline, &population, filters.len()));

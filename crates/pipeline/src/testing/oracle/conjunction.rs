@@ -29,17 +29,18 @@ impl World {
     /// Also returns the number of lookups for conjunctions.
     pub(super) fn look_up(
         &self,
-        place: (BridgeId, TableId),
+        bridge: BridgeId,
+        table: TableId,
         key: &FlowKey,
     ) -> (Option<&Arc<Rule>>, u16) {
         let mut passed = Vec::new();
         loop {
-            let met = match self.decide(place, key, &passed) {
+            let met = match self.decide(bridge, table, key, &passed) {
                 LookupStep::Rule(rule) => return (rule, tried(&passed)),
                 LookupStep::Conjunction(met) => met,
             };
             passed.push(met);
-            let rule = self.second(place, key, met.1);
+            let rule = self.second(bridge, table, key, met.1);
             if rule.is_some() {
                 return (rule, tried(&passed));
             }
@@ -50,7 +51,8 @@ impl World {
     #[must_use]
     pub fn decide(
         &self,
-        (bridge, table): (BridgeId, TableId),
+        bridge: BridgeId,
+        table: TableId,
         key: &FlowKey,
         passed: &[Conjunction],
     ) -> LookupStep<'_> {
@@ -81,7 +83,8 @@ impl World {
     #[must_use]
     pub fn second(
         &self,
-        (bridge, table): (BridgeId, TableId),
+        bridge: BridgeId,
+        table: TableId,
         key: &FlowKey,
         id: u32,
     ) -> Option<&Arc<Rule>> {

@@ -223,7 +223,7 @@ impl<'w> Walker<'w> {
             key.set_field(FieldId::TcpSrc, 0);
             key.set_field(FieldId::TcpDst, 0);
         }
-        let (rule, conjunctions) = self.world.look_up((self.id(), table), &key);
+        let (rule, conjunctions) = self.world.look_up(self.id(), table, &key);
         self.resubmits += conjunctions;
         if self.resubmits > 4096 {
             return Err(TraversalError::TooManyResubmits(4096));

@@ -88,7 +88,7 @@ pub(crate) fn sub_traversals(
     for before in ends.iter().map(Some).chain([None]) {
         let count = before.map(|before| before.saturating_sub(visits_before));
         let (sub_traversal, next) =
-            sub_traversal(tables, (&key, start.as_ref()), count, KnownVisits::default());
+            sub_traversal(tables, &key, start.as_ref(), count, KnownVisits::default());
         visits_before += sub_traversal.traversal.visits.len();
         sub_traversals.push(sub_traversal);
         let Some(next) = next else { break };
@@ -107,7 +107,7 @@ pub(crate) fn sub_traversal_until(
     start: Option<&Arc<Continuation>>,
     count: Option<usize>,
 ) -> SubTraversal {
-    sub_traversal(tables, (key, start), count, KnownVisits::default()).0
+    sub_traversal(tables, key, start, count, KnownVisits::default()).0
 }
 
 /// Returns the sub-traversal of a range of the visits of a traversal.
@@ -115,7 +115,8 @@ pub(crate) fn sub_traversal_until(
 /// The packet has these headers at its beginning. The result is composed if possible.
 pub(crate) fn noted_sub_traversal(
     tables: TablesAtVersion<'_>,
-    (headers, start): (&FlowKey, Option<&Arc<Continuation>>),
+    headers: &FlowKey,
+    start: Option<&Arc<Continuation>>,
     noted: &NotedTraversal,
     range: Range<usize>,
 ) -> SubTraversal {
@@ -128,7 +129,7 @@ pub(crate) fn noted_sub_traversal(
     let known = KnownVisits::behind(noted, first);
     let entered = start.filter(|_| first > 0).map(|start| start.entering(headers));
     let key = entered.as_ref().unwrap_or(headers);
-    let (sub_traversal, _) = sub_traversal(tables, (key, start), count, known);
+    let (sub_traversal, _) = sub_traversal(tables, key, start, count, known);
     if let Some(next) = &sub_traversal.traversal.next {
         keep_continuation(tables, start, noted, first..end, next);
     }
@@ -138,7 +139,8 @@ pub(crate) fn noted_sub_traversal(
 /// Translates one sub-traversal, which ends before visit `count`.
 fn sub_traversal<'a>(
     tables: TablesAtVersion<'a>,
-    (key, start): (&FlowKey, Option<&'a Arc<Continuation>>),
+    key: &FlowKey,
+    start: Option<&'a Arc<Continuation>>,
     count: Option<usize>,
     known: KnownVisits<'a>,
 ) -> (SubTraversal, Option<Box<SubTraversalEnd>>) {

@@ -95,13 +95,13 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
         if !sibling.agrees_with(&key, &mask) {
             return Ok(());
         }
-        let place = (visit.bridge, visit.table);
+        let (bridge, table) = (visit.bridge, visit.table);
         let id = u32::try_from(visit.key.field(FieldId::ConjId)).unwrap_or_default();
         let is_second = index > 0 && !visits[index - 1].clauses.is_empty();
         let found = if is_second {
-            LookupStep::Rule(twin.world.second(place, &sibling, id))
+            LookupStep::Rule(twin.world.second(bridge, table, &sibling, id))
         } else {
-            twin.world.decide(place, &sibling, &passed)
+            twin.world.decide(bridge, table, &sibling, &passed)
         };
         match found {
             LookupStep::Rule(rule) => {
