@@ -1,5 +1,7 @@
 //! `shuntctl`: the command-line client of a running daemon.
 
+mod preload;
+
 use std::{
     env,
     fs::File,
@@ -13,17 +15,19 @@ use std::{
 use clap::{Parser, Subcommand, error::ErrorKind};
 use serde_json::Value;
 
+use self::preload::{PreloadRequest, preload};
 use crate::{
+    daemon::state_file::write_whole,
     open_vswitch,
-    preload::{PreloadRequest, preload},
-    render, render_caches,
-    render_drops::drops,
-    render_evict,
-    render_forecast::forecast,
-    render_top::{self, TopSnapshot},
+    render::{
+        self, caches,
+        drops::drops,
+        evict,
+        forecast::forecast,
+        top::{self, TopSnapshot},
+    },
     rpc::{CallError, RpcClient},
     run_dir, setting,
-    state_file::write_whole,
 };
 
 /// Control a running shuntd.
@@ -386,24 +390,19 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Settings { json } => shown(client, "shunt/settings", &[], *json, render::settings),
         Command::Caches { metrics: true, .. } => printed(client, "shunt/metrics", &["caches"]),
         Command::Caches { json, line, metrics: false } => {
-            let (table, parameters): (fn(&Value) -> String, &[&str]) = if *line {
-                (render_caches::caches_line, &[])
-            } else {
-                (render_caches::caches, &["rule-space"])
-            };
+            let (table, parameters): (fn(&Value) -> String, &[&str]) =
+                if *line { (caches::caches_line, &[]) } else { (caches::caches, &["rule-space"]) };
             shown(client, "shunt/caches", parameters, *json, table)
         }
         Command::Entries { count, json } => {
-            let table = render_evict::entries;
+            let table = evict::entries;
             shown(client, "shunt/entries", &[&count.to_string()], *json, table)
         }
         Command::Evict { metrics: true, .. } => printed(client, "shunt/metrics", &["evict"]),
         Command::Evict { json, metrics: false } => {
-            shown(client, "shunt/evict", &[], *json, render_evict::evict)
+            shown(client, "shunt/evict", &[], *json, evict::evict)
         }
-        Command::Why { entry, json } => {
-            shown(client, "shunt/why", &[entry], *json, render_evict::why)
-        }
+        Command::Why { entry, json } => shown(client, "shunt/why", &[entry], *json, evict::why),
         Command::Trace { bridge, flow, frame, json } => {
             let method = if *json { "shunt/trace" } else { "ofproto/trace" };
             let frame = frame.as_deref();
@@ -538,7 +537,7 @@ fn top(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallErro
             drops: value(&client.call("shunt/drops", &[])?),
         };
         if let Some(before) = &before {
-            print(&format!("{clear}{}", render_top::top(before, &now, interval)));
+            print(&format!("{clear}{}", top::top(before, &now, interval)));
             looks += 1;
         }
         if count > 0 && looks >= count {

@@ -9,7 +9,7 @@ use shunt_switch::{Config, ConfigStep};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::{open_vswitch, trace_log};
+use crate::{daemon::trace_log, open_vswitch};
 
 /// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]

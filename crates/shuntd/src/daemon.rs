@@ -1,5 +1,12 @@
 //! `shuntd`: the switch as a daemon.
 
+mod limits;
+mod methods;
+mod nic;
+pub(crate) mod reload;
+pub(crate) mod state_file;
+pub(crate) mod trace_log;
+
 use std::{
     hash::{BuildHasher, Hasher},
     io,
@@ -20,16 +27,16 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use self::{
+    methods::DaemonMethods,
+    nic::NicArguments,
+    reload::Reloader,
+    state_file::{Resumed, StateFile, StateKeeper},
+};
 use crate::{
     config::{self, ConfigFile, ConfigFileError},
-    limits,
-    methods::DaemonMethods,
-    nic::{self, NicArguments},
-    reload::Reloader,
     rpc,
     run_dir::{ClaimError, RunDir},
-    state_file::{Resumed, StateFile, StateKeeper},
-    trace_log,
 };
 
 /// Run a virtual switch for hypervisors and container hosts.

@@ -20,7 +20,7 @@ use self::{
     },
     text::{MetricsText, seconds},
 };
-use crate::render_evict::ITERATIONS;
+use crate::render::evict::ITERATIONS;
 
 /// Returns the metrics of cache evictions.
 pub(crate) fn evict(status: &EvictionStatus) -> String {

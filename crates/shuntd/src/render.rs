@@ -1,11 +1,18 @@
 //! Tables for the values of the daemon.
 
+pub(crate) mod caches;
+pub(crate) mod drops;
+pub(crate) mod evict;
+pub(crate) mod forecast;
+pub(crate) mod nic;
+pub(crate) mod top;
+
 use std::fmt::Write;
 
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
-use crate::render_nic::nic_line;
+use crate::render::nic::nic_line;
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =

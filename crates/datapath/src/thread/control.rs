@@ -9,9 +9,8 @@ use shunt_pipeline::DatapathPort;
 use super::{
     PacketThread,
     receive::{RxPort, RxPorts, RxState},
-    stall_budget::StallBudget,
+    translations::{stall_budget::StallBudget, waiting::WaitingPackets},
     upkeep::{DirtyCounts, dumped_entry},
-    waiting::WaitingPackets,
 };
 use crate::{
     command::{Command, DumpedEntry, Injection, ThreadPort},

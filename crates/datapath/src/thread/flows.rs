@@ -18,8 +18,8 @@ use shunt_pipeline::{
 
 use super::{
     PacketThread,
+    translations::waiting::{WaitingPacket, flow_of},
     verify::CacheMismatch,
-    waiting::{WaitingPacket, flow_of},
 };
 use crate::{
     metrics::DropReason,
@@ -155,7 +155,7 @@ impl PacketThread {
         decision: &PacketDecision,
     ) -> PendingWork {
         if self.verifier.chooses() && !self.is_right_decision(&parsed, start, decision) {
-            let missed = super::upcall_queue::Missed::uncached(packet, parsed);
+            let missed = super::translations::upcall_queue::Missed::uncached(packet, parsed);
             return self.translate_and_execute(missed, start);
         }
         self.decisions.decided += u64::from(start.is_none());

@@ -22,24 +22,19 @@
 //! until the next version is adopted.
 
 mod control;
-mod dry_run;
 mod endpoints;
 pub(crate) mod execute;
 mod flows;
-mod forecasts;
 mod packet_in;
 mod packet_thread;
 mod readiness;
 mod receive;
-mod repair;
 pub(crate) mod runner;
-mod stall_budget;
 mod tally;
+mod translations;
 mod tx_port;
-mod upcall_queue;
 mod upkeep;
 mod verify;
-mod waiting;
 
 pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
 pub use packet_in::PacketInReceiver;

@@ -11,7 +11,7 @@ use super::{
     endpoints::{ThreadEnds, Wakers},
     flows::TableDecisions,
     receive::{Disposition, MissedFlows, RxPorts},
-    repair::Repairer,
+    translations::repair::Repairer,
     upkeep::UpkeepJobs,
     verify::Verifier,
 };

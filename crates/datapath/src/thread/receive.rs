@@ -10,8 +10,10 @@ use shunt_pipeline::{
 use super::{
     PacketThread, RxBatch,
     readiness::{PortEvents, ReadyList},
-    stall_budget::StallBudget,
-    waiting::{WaitingPacket, WaitingPackets, flow_of},
+    translations::{
+        stall_budget::StallBudget,
+        waiting::{WaitingPacket, WaitingPackets, flow_of},
+    },
 };
 use crate::{
     cache::ActionLists,

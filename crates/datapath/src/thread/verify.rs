@@ -12,12 +12,15 @@
 //! Verification allocates and takes the lock of the tables, which a hit otherwise never does. That is
 //! the price of the setting.
 
+mod dry_run;
+
 use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_pipeline::Traversal;
 
-use super::{PacketThread, dry_run::DryRun};
+use self::dry_run::DryRun;
+use super::PacketThread;
 use crate::{
     cache::{HitSlots, split_mix},
     packet::buffer::Packet,

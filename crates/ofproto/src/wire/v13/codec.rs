@@ -1,8 +1,9 @@
 //! Encoding and decoding of a message by its type.
 
 use super::{
-    VERSION, experimenter, flow_mod, flow_removed, group, kind, length, meter, multipart, packet,
-    port, role, switch,
+    VERSION,
+    body::{experimenter, flow_mod, flow_removed, group, meter, packet, port, role, switch},
+    kind, length, multipart,
 };
 use crate::{
     error::{ErrorCode, TooLong},

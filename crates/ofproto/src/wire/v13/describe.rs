@@ -12,8 +12,12 @@ use shunt_pipeline::{
 };
 
 use super::{
-    action::find_bad_action, bundle::bundled_bytes, codec::decode, flow_mod::read_command,
-    instruction::find_bad_instruction, kind, oxm::read_match,
+    action::find_bad_action,
+    body::{bundle::bundled_bytes, flow_mod::read_command},
+    codec::decode,
+    instruction::find_bad_instruction,
+    kind,
+    oxm::read_match,
 };
 use crate::{
     message::{Message, RoleName},

@@ -23,41 +23,32 @@
 //! * Reserved bits of `learn` specifications are refused.
 
 mod action;
-mod bundle;
+mod body;
 mod codec;
 mod describe;
-mod experimenter;
-mod flow_mod;
-mod flow_removed;
-mod group;
 mod instruction;
 mod kind;
 mod length;
-mod meter;
 pub mod multipart;
 mod oxm;
-mod packet;
-mod port;
 mod port_no;
 mod property;
 mod reason;
-mod role;
-mod switch;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub(crate) use action::STANDARD as STANDARD_ACTIONS;
-pub(crate) use bundle::bundled_message;
+pub(crate) use body::bundle::bundled_message;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use body::flow_mod::COOKIE_UNCHANGED;
+pub(crate) use body::flow_removed::reason_number as flow_removed_reason;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use body::meter::empty_config as empty_meter_config;
+pub(crate) use body::port::reason_number as port_status_reason;
 pub use codec::{decode, encode};
 pub(crate) use describe::describe;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use flow_mod::COOKIE_UNCHANGED;
-pub(crate) use flow_removed::reason_number as flow_removed_reason;
 pub(crate) use kind::{MULTIPART_REQUEST, is_from_switch, is_lasting_change};
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use meter::empty_config as empty_meter_config;
-pub(crate) use port::reason_number as port_status_reason;
 pub(crate) use reason::of_packet_in as packet_in_reason;
 
 /// The wire version of OpenFlow 1.3.

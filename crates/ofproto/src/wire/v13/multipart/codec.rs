@@ -164,7 +164,9 @@ pub(in crate::wire::v13) fn read_reply_message(
         at::METER_CONFIG => MultipartReply::MeterConfig(entries(reader, meter::read_description)?),
         at::METER_FEATURES => MultipartReply::MeterFeatures(meter::read_features(reader)?),
         at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table::read_features)?),
-        at::PORT_DESC => MultipartReply::PortDescription(entries(reader, v13::port::read_port)?),
+        at::PORT_DESC => {
+            MultipartReply::PortDescription(entries(reader, v13::body::port::read_port)?)
+        }
         _ => return Err(ErrorCode::BadMultipart),
     };
     Ok(Message::MultipartReply { more, reply })
@@ -208,7 +210,7 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
             tables.iter().for_each(|table| table::put_features(out, *table));
         }
         MultipartReply::PortDescription(ports) => {
-            ports.iter().for_each(|port| v13::port::put_port(out, port));
+            ports.iter().for_each(|port| v13::body::port::put_port(out, port));
         }
     }
 }

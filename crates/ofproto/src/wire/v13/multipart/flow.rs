@@ -12,8 +12,10 @@ use crate::{
     wire::{
         ByteReader, Short,
         v13::{
-            flow_mod::{flags_bits, read_flags, seconds, table_number, table_selector},
-            flow_removed::{put_duration, read_duration},
+            body::{
+                flow_mod::{flags_bits, read_flags, seconds, table_number, table_selector},
+                flow_removed::{put_duration, read_duration},
+            },
             instruction::{put_instructions, read_instructions},
             length,
             oxm::{put_match, read_match},

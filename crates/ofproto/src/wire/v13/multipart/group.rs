@@ -9,8 +9,10 @@ use crate::{
     wire::{
         ByteReader, Short,
         v13::{
-            flow_removed::{put_duration, read_duration},
-            group::{kind_number, put_buckets, read_buckets, read_kind},
+            body::{
+                flow_removed::{put_duration, read_duration},
+                group::{kind_number, put_buckets, read_buckets, read_kind},
+            },
             length,
         },
     },

@@ -10,9 +10,11 @@ use crate::{
     wire::{
         ByteReader, Short,
         v13::{
-            flow_removed::{put_duration, read_duration},
+            body::{
+                flow_removed::{put_duration, read_duration},
+                meter::{flags_bits, put_bands, read_config},
+            },
             length,
-            meter::{flags_bits, put_bands, read_config},
         },
     },
 };

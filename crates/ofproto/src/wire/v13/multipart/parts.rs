@@ -110,7 +110,7 @@ fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
         ReplyEntry::Meter(entry) => meter::put(out, entry),
         ReplyEntry::MeterConfig(entry) => meter::put_description(out, entry),
         ReplyEntry::TableFeatures(table) => table::put_features(out, table),
-        ReplyEntry::PortDescription(port) => v13::port::put_port(out, port),
+        ReplyEntry::PortDescription(port) => v13::body::port::put_port(out, port),
     }
 }
 

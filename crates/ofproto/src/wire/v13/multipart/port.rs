@@ -8,7 +8,7 @@ use crate::{
     message::{PortStatistics, ReportedPortCounters},
     wire::{
         ByteReader,
-        v13::flow_removed::{put_duration, read_duration},
+        v13::body::flow_removed::{put_duration, read_duration},
     },
 };
 

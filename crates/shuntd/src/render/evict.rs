@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, counter_line, list, percent, table, word};
+use super::{count, counter_line, list, percent, table, word};
 
 /// Returns cache entries, one line each.
 pub(crate) fn entries(entries: &Value) -> String {

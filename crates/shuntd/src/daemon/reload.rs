@@ -6,10 +6,8 @@ use shunt_switch::{Config, ReloadReport, Switch};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use crate::{
-    config::{self, ConfigFile},
-    trace_log,
-};
+use super::trace_log;
+use crate::config::{self, ConfigFile};
 
 /// The configuration file of a running daemon, as it was loaded last.
 pub(crate) struct Reloader {

@@ -9,12 +9,17 @@ use shunt_pipeline::{
     TableSelector,
 };
 
-use super::{
-    NO_BUFFER,
-    instruction::{put_instructions, read_instructions},
-    oxm::{put_match, read_match},
+use crate::{
+    error::ErrorCode,
+    wire::{
+        ByteReader,
+        v13::{
+            NO_BUFFER,
+            instruction::{put_instructions, read_instructions},
+            oxm::{put_match, read_match},
+        },
+    },
 };
-use crate::{error::ErrorCode, wire::ByteReader};
 
 /// The table number for all tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 255;
@@ -37,7 +42,7 @@ const FLAGS: [Flag; 5] = [
 ];
 
 /// Reads the body.
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
+pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
     let (cookie, cookie_mask) = (Cookie::new(reader.u64()?), reader.u64()?);
     let (table, command) = (reader.u8()?, reader.u8()?);
     let (idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?);
@@ -76,7 +81,7 @@ const fn is_modify(command: FlowModCommand) -> bool {
     matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict)
 }
 
-pub(super) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
+pub(in crate::wire::v13) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
     Ok(match number {
         0 => FlowModCommand::Add,
         1 => FlowModCommand::Modify,
@@ -97,7 +102,7 @@ const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorC
 }
 
 /// Reads the flags of a rule.
-pub(super) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode> {
+pub(in crate::wire::v13) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode> {
     let mut flags = FlowFlags::default();
     let mut rest = bits;
     for (bit, flag) in FLAGS {
@@ -108,17 +113,17 @@ pub(super) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode> {
 }
 
 /// Writes the flags of a rule.
-pub(super) fn flags_bits(mut flags: FlowFlags) -> u16 {
+pub(in crate::wire::v13) fn flags_bits(mut flags: FlowFlags) -> u16 {
     FLAGS.iter().fold(0, |bits, (bit, flag)| if *flag(&mut flags) { bits | bit } else { bits })
 }
 
 /// Returns a timeout in whole seconds.
-pub(super) fn seconds(timeout: Duration) -> u16 {
+pub(in crate::wire::v13) fn seconds(timeout: Duration) -> u16 {
     u16::try_from(timeout.as_secs()).unwrap_or(u16::MAX)
 }
 
 /// Returns the wire number of a table selector.
-pub(super) const fn table_number(table: TableSelector) -> u8 {
+pub(in crate::wire::v13) const fn table_number(table: TableSelector) -> u8 {
     match table {
         TableSelector::One(table) => table.number(),
         TableSelector::All => TABLE_ALL,
@@ -126,7 +131,7 @@ pub(super) const fn table_number(table: TableSelector) -> u8 {
 }
 
 /// Returns the tables that a request selects; `None` for the reserved table.
-pub(super) const fn table_selector(number: u8) -> Option<TableSelector> {
+pub(in crate::wire::v13) const fn table_selector(number: u8) -> Option<TableSelector> {
     match TableId::new(number) {
         Some(table) => Some(TableSelector::One(table)),
         None if number == TABLE_ALL => Some(TableSelector::All),
@@ -135,7 +140,7 @@ pub(super) const fn table_selector(number: u8) -> Option<TableSelector> {
 }
 
 /// Writes the body.
-pub(super) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
+pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
     let is_unchanged = flow_mod.cookie == COOKIE_UNCHANGED && is_modify(flow_mod.command);
     // An unchanged cookie is zero on the wire, as ovs-ofctl sends it.
     out.put_u64(if is_unchanged && flow_mod.cookie_mask == 0 {

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::{
-    render::{count, counted, counter_line, list, percent, table, word},
-    render_nic::{lookups_count, nic},
+use super::{
+    count, counted, counter_line, list,
+    nic::{lookups_count, nic},
+    percent, table, word,
 };
 
 /// Returns the counters of all caches, one line each.

@@ -5,14 +5,18 @@ use std::time::Duration;
 use bytes::BufMut;
 use shunt_pipeline::{Cookie, Priority, RemovedReason, TableId};
 
-use super::{
-    flow_mod::seconds,
-    oxm::{put_match, read_match},
+use super::flow_mod::seconds;
+use crate::{
+    error::ErrorCode,
+    message::FlowRemoved,
+    wire::{
+        ByteReader,
+        v13::oxm::{put_match, read_match},
+    },
 };
-use crate::{error::ErrorCode, message::FlowRemoved, wire::ByteReader};
 
 /// Reads the body.
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
+pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
     let cookie = Cookie::new(reader.u64()?);
     let priority = Priority::new(reader.u16()?);
     let (reason, table) = (reader.u8()?, reader.u8()?);
@@ -55,7 +59,7 @@ pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
 }
 
 /// Writes the body.
-pub(super) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
+pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
     out.put_u64(removed.cookie.number());
     out.put_u16(removed.priority.number());
     out.put_u8(reason_number(removed.reason));
@@ -69,7 +73,7 @@ pub(super) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
 }
 
 /// Writes seconds and nanoseconds.
-pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+pub(in crate::wire::v13) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
     out.put_u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
     out.put_u32(duration.subsec_nanos());
 }
@@ -78,7 +82,9 @@ pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
 const NANOSECONDS_MAX: u32 = 999_999_999;
 
 /// Reads seconds and nanoseconds.
-pub(super) fn read_duration(reader: &mut ByteReader<'_>) -> Result<Duration, ErrorCode> {
+pub(in crate::wire::v13) fn read_duration(
+    reader: &mut ByteReader<'_>,
+) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
     // A larger number is not a fraction of a second and could not be encoded again.
     Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))

@@ -9,14 +9,15 @@ use shunt_switch::{Announcer, Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 use tracing::info;
 
-use crate::{
-    metrics,
+use super::{
     reload::{self, Reloader},
-    render,
-    rpc::Methods,
-    setting::{self, unknown},
     state_file::StateFile,
     trace_log,
+};
+use crate::{
+    metrics, render,
+    rpc::Methods,
+    setting::{self, unknown},
 };
 
 /// The methods of a running daemon.

@@ -9,17 +9,19 @@ use bytes::BufMut;
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{Cookie, PacketInReason, TableId};
 
-use super::{
-    NO_BUFFER,
-    action::{put_actions, read_actions},
-    length,
-    oxm::{put_match, read_match},
-    property, reason,
-};
 use crate::{
     error::ErrorCode,
     message::{PacketIn, PacketOut},
-    wire::ByteReader,
+    wire::{
+        ByteReader,
+        v13::{
+            NO_BUFFER,
+            action::{put_actions, read_actions},
+            length,
+            oxm::{put_match, read_match},
+            property, reason,
+        },
+    },
 };
 
 /// The cookie of packet-ins that no rule sent.
@@ -38,7 +40,7 @@ mod at {
 }
 
 /// Reads the body of a packet-in.
-pub(super) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(in crate::wire::v13) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     reader.skip(4)?;
     let (length, reason, table) = (reader.u16()?, reader.u8()?, reader.u8()?);
     let cookie = Cookie::new(reader.u64()?);
@@ -57,7 +59,7 @@ pub(super) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode
 }
 
 /// Writes the body of a packet-in; truncates a packet that does not fit.
-pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
+pub(in crate::wire::v13) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.put_u32(NO_BUFFER);
     out.put_u16(u16::try_from(packet.length).unwrap_or(u16::MAX));
     out.put_u8(reason::of_packet_in(packet.reason));
@@ -70,7 +72,7 @@ pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
-pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(in crate::wire::v13) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = PacketIn {
         reason: PacketInReason::Action,
         table: TableId::FIRST,
@@ -115,7 +117,7 @@ pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCod
 /// Writes the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
 ///
 /// A packet that does not fit is truncated.
-pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
+pub(in crate::wire::v13) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
     property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);
     if packet.cookie != NO_COOKIE {
@@ -147,7 +149,7 @@ pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the body of a packet-out.
-pub(super) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
+pub(in crate::wire::v13) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
     let (buffer, in_port) = (reader.u32()?, PortNo::new(reader.u32()?));
     if in_port > PortNo::MAX && in_port < PortNo::RESERVED_MIN {
         return Err(ErrorCode::ActionOutPort);
@@ -177,7 +179,7 @@ const fn can_be_in_port(port: PortNo) -> bool {
 }
 
 /// Writes the body of a packet-out.
-pub(super) fn put_out(out: &mut Vec<u8>, packet: &PacketOut) {
+pub(in crate::wire::v13) fn put_out(out: &mut Vec<u8>, packet: &PacketOut) {
     out.put_u32(NO_BUFFER);
     out.put_u32(packet.in_port.number());
     let length_at = length::reserve(out);

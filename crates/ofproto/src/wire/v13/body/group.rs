@@ -4,11 +4,16 @@ use bytes::BufMut;
 use shunt_flow::PortNo;
 use shunt_pipeline::{Bucket, GroupCommand, GroupId, GroupKind, GroupMod, Selection};
 
-use super::{
-    action::{put_actions, read_actions},
-    length,
+use crate::{
+    error::ErrorCode,
+    wire::{
+        ByteReader,
+        v13::{
+            action::{put_actions, read_actions},
+            length,
+        },
+    },
 };
-use crate::{error::ErrorCode, wire::ByteReader};
 
 /// Length of a bucket without actions, in bytes.
 const BUCKET_LEN: usize = 16;
@@ -28,12 +33,12 @@ const KINDS: [GroupKind; 4] =
     [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
 
 /// Returns the group type of a number.
-pub(super) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
+pub(in crate::wire::v13) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
     KINDS.get(usize::from(number)).copied().ok_or(ErrorCode::GroupType)
 }
 
 /// Returns the number of a group type.
-pub(super) const fn kind_number(kind: GroupKind) -> u8 {
+pub(in crate::wire::v13) const fn kind_number(kind: GroupKind) -> u8 {
     match kind {
         GroupKind::All => 0,
         GroupKind::Select => 1,
@@ -43,7 +48,7 @@ pub(super) const fn kind_number(kind: GroupKind) -> u8 {
 }
 
 /// Reads the body.
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
+pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
     let (number, kind) = (reader.u16()?, reader.u8()?);
     reader.skip(1)?;
     let group = GroupId::new(reader.u32()?);
@@ -71,7 +76,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
 }
 
 /// Writes the body. OpenFlow 1.3 cannot express the selection method.
-pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
+pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     out.put_u16(match group_mod.command {
         GroupCommand::Add => command::ADD,
         GroupCommand::Modify => command::MODIFY,
@@ -85,7 +90,9 @@ pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
 }
 
 /// Reads buckets to the end of the message.
-pub(super) fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Box<[Bucket]>, ErrorCode> {
+pub(in crate::wire::v13) fn read_buckets(
+    reader: &mut ByteReader<'_>,
+) -> Result<Box<[Bucket]>, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
     }
@@ -131,7 +138,7 @@ const fn can_be_watched(port: PortNo) -> bool {
 }
 
 /// Writes buckets in the order of their numbers.
-pub(super) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
+pub(in crate::wire::v13) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
     for bucket in buckets {
         let start = out.len();
         let length_at = length::reserve(out);

@@ -17,7 +17,7 @@ use crate::evict::owner::LearnSeq;
 
 /// The learn request that a receive queue waits for, and the time left to stall.
 #[derive(Debug)]
-pub(super) struct StallBudget {
+pub(in crate::thread) struct StallBudget {
     /// The learn request that the queue waits for, and the start of the stall.
     awaited: Option<(LearnSeq, Time)>,
     /// Nanoseconds left to stall; negative if a stall took longer.
@@ -29,18 +29,18 @@ pub(super) struct StallBudget {
 
 impl StallBudget {
     /// Creates a full budget for a queue that does not stall.
-    pub(super) fn new(max: Duration, now: Time) -> Self {
+    pub(in crate::thread) fn new(max: Duration, now: Time) -> Self {
         let max = nanoseconds(max);
         Self { awaited: None, left: max, left_max: max, resumed_at: now }
     }
 
     /// Returns whether the queue stalls.
-    pub(super) const fn is_stalled(&self) -> bool {
+    pub(in crate::thread) const fn is_stalled(&self) -> bool {
         self.awaited.is_some()
     }
 
     /// Returns whether a packet may learn and stall the queue.
-    pub(super) fn allows(&mut self, now: Time) -> bool {
+    pub(in crate::thread) fn allows(&mut self, now: Time) -> bool {
         if self.awaited.is_none() {
             let running = nanoseconds(now.since(self.resumed_at));
             self.left = self.left.saturating_add(running).min(self.left_max);
@@ -49,14 +49,18 @@ impl StallBudget {
         self.left >= 0
     }
 
-    pub(super) fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
+    pub(in crate::thread) fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
         // A recirculated packet may learn while its queue already stalls.
         let since = self.awaited.map_or(now, |(_, since)| since);
         self.awaited = Some((learn_request, since));
     }
 
     /// Ends the stall if the awaited request has been learned.
-    pub(super) fn resume_if(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
+    pub(in crate::thread) fn resume_if(
+        &mut self,
+        has_learned: impl Fn(LearnSeq) -> bool,
+        now: Time,
+    ) {
         if let Some((learn_request, since)) = self.awaited
             && has_learned(learn_request)
         {

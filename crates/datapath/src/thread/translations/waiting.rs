@@ -14,65 +14,65 @@ use crate::packet::buffer::Packet;
 const FLOWS: usize = 1024;
 
 /// The packets of a port that wait for a translation, oldest first.
-pub(super) struct WaitingPackets {
+pub(in crate::thread) struct WaitingPackets {
     packets: VecDeque<WaitingPacket>,
     /// Number of packets by the low bits of [`WaitingPacket::flow`].
     flows: Box<[u32]>,
 }
 
 /// A packet that waits for a translation, with its original headers.
-pub(super) struct WaitingPacket {
-    pub(super) packet: Packet,
+pub(in crate::thread) struct WaitingPacket {
+    pub(in crate::thread) packet: Packet,
     /// Number of frames that its port had received before its burst.
-    pub(super) received_before: u64,
+    pub(in crate::thread) received_before: u64,
     /// The hash of its flow.
-    pub(super) flow: u32,
+    pub(in crate::thread) flow: u32,
 }
 
 impl WaitingPackets {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(in crate::thread) fn new(capacity: usize) -> Self {
         let flows = vec![0; FLOWS].into_boxed_slice();
         Self { packets: VecDeque::with_capacity(capacity), flows }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::thread) fn len(&self) -> usize {
         self.packets.len()
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::thread) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    pub(super) fn oldest(&self) -> Option<&WaitingPacket> {
+    pub(in crate::thread) fn oldest(&self) -> Option<&WaitingPacket> {
         self.packets.front()
     }
 
     /// Adds a packet after all others.
-    pub(super) fn push(&mut self, waiting: WaitingPacket) {
+    pub(in crate::thread) fn push(&mut self, waiting: WaitingPacket) {
         self.insert(self.packets.len(), waiting);
     }
 
     /// Adds a packet at the position from which it was taken.
-    pub(super) fn insert(&mut self, position: usize, waiting: WaitingPacket) {
+    pub(in crate::thread) fn insert(&mut self, position: usize, waiting: WaitingPacket) {
         self.flows[waiting.flow as usize % FLOWS] += 1;
         self.packets.insert(position, waiting);
     }
 
     /// Takes the packet at a position; 0 is the oldest.
-    pub(super) fn take(&mut self, position: usize) -> Option<WaitingPacket> {
+    pub(in crate::thread) fn take(&mut self, position: usize) -> Option<WaitingPacket> {
         let taken = self.packets.remove(position)?;
         self.flows[taken.flow as usize % FLOWS] -= 1;
         Some(taken)
     }
 
     /// Returns whether a packet of a flow waits, or of another flow with the same hash.
-    pub(super) fn has_flow(&self, flow: u32) -> bool {
+    pub(in crate::thread) fn has_flow(&self, flow: u32) -> bool {
         self.position_of(flow).is_some()
     }
 
     /// Returns the position of the oldest packet of a flow.
-    pub(super) fn position_of(&self, flow: u32) -> Option<usize> {
+    pub(in crate::thread) fn position_of(&self, flow: u32) -> Option<usize> {
         if self.flows[flow as usize % FLOWS] == 0 {
             return None;
         }
@@ -80,7 +80,7 @@ impl WaitingPackets {
     }
 
     /// Takes all packets.
-    pub(super) fn into_packets(self) -> impl Iterator<Item = Packet> {
+    pub(in crate::thread) fn into_packets(self) -> impl Iterator<Item = Packet> {
         self.packets.into_iter().map(|waiting| waiting.packet)
     }
 }
@@ -89,7 +89,7 @@ impl WaitingPackets {
 ///
 /// A flow has the same addresses, tags and ports. Of fragments only the first has ports, so
 /// theirs do not count.
-pub(super) fn flow_of(key: &FlowKey) -> u32 {
+pub(in crate::thread) fn flow_of(key: &FlowKey) -> u32 {
     let ports =
         if key.field(FieldId::NwFrag) == 0 { word_of(key, word::TRANSPORT) >> 32 } else { 0 };
     let link = word::ETH_DST..=word::VLAN;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, list, number, table, word};
+use super::{count, list, number, table, word};
 
 /// Returns packet counters, and losses by reason and by port.
 pub(crate) fn drops(drops: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::render::{count, counted, counter_line, list, percent, word};
+use super::{count, counted, counter_line, list, percent, word};
 
 /// Returns the NIC of a bridge and its state in one line.
 pub(crate) fn nic_line(nic: &Value) -> String {

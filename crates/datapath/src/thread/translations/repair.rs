@@ -27,7 +27,7 @@ use crate::{
 
 /// The budget of repairs.
 #[derive(Debug, Default)]
-pub(super) struct Repairer {
+pub(in crate::thread) struct Repairer {
     mode: Repair,
     /// Translations left for repairs in this iteration.
     left: usize,
@@ -47,21 +47,21 @@ const SAVED_MAX: Duration = Duration::from_millis(10);
 const ABANDONED_PER_ITERATION: usize = 64;
 
 impl Repairer {
-    pub(super) fn new(mode: Repair) -> Self {
+    pub(in crate::thread) fn new(mode: Repair) -> Self {
         Self { mode, ..Self::default() }
     }
 
     /// Changes the mode.
-    pub(super) const fn set(&mut self, mode: Repair) {
+    pub(in crate::thread) const fn set(&mut self, mode: Repair) {
         self.mode = mode;
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(in crate::thread) fn is_on(&self) -> bool {
         self.mode != Repair::Off
     }
 
     /// Starts an iteration with `translations`; `is_pressed` if packets wait.
-    pub(super) const fn begin(&mut self, translations: usize, is_pressed: bool) {
+    pub(in crate::thread) const fn begin(&mut self, translations: usize, is_pressed: bool) {
         self.left = translations.div_ceil(if is_pressed { 8 } else { 2 });
     }
 
@@ -80,7 +80,7 @@ impl Repairer {
     /// Repairs some entries at the expense of `translations_left`.
     ///
     /// Returns whether there was one.
-    pub(super) fn run(
+    pub(in crate::thread) fn run(
         &mut self,
         caches: &mut Caches,
         pipeline: &Pipeline,
@@ -111,7 +111,7 @@ impl Repairer {
     }
 
     /// Abandons repairs that have waited for too long. Returns whether there was one.
-    pub(super) fn abandon_late(
+    pub(in crate::thread) fn abandon_late(
         &self,
         caches: &mut Caches,
         counters: &ThreadCounters,
@@ -128,7 +128,11 @@ impl Repairer {
 }
 
 /// Abandons some repairs: those evicted at `until` or before, or else any.
-pub(super) fn abandon(caches: &mut Caches, counters: &ThreadCounters, until: Option<Time>) -> bool {
+pub(in crate::thread) fn abandon(
+    caches: &mut Caches,
+    counters: &ThreadCounters,
+    until: Option<Time>,
+) -> bool {
     let given_up = caches.give_up(ABANDONED_PER_ITERATION, until);
     counters.repair_dropped.add(given_up as u64);
     given_up > 0

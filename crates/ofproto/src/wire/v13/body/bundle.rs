@@ -2,15 +2,18 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::{
-    VERSION,
-    codec::{decode, encode},
-    kind,
-};
 use crate::{
     error::ErrorCode,
     message::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, Xid},
-    wire::{ByteReader, header::Header},
+    wire::{
+        ByteReader,
+        header::Header,
+        v13::{
+            VERSION,
+            codec::{decode, encode},
+            kind,
+        },
+    },
 };
 
 /// Commands in the order of their numbers.
@@ -26,7 +29,9 @@ const COMMANDS: [BundleCommand; 8] = [
 ];
 
 /// Reads the body of a bundle control message; ignores its properties.
-pub(super) fn read_control(reader: &mut ByteReader<'_>) -> Result<BundleControl, ErrorCode> {
+pub(in crate::wire::v13) fn read_control(
+    reader: &mut ByteReader<'_>,
+) -> Result<BundleControl, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     let (command, flags) = (reader.u16()?, reader.u16()?);
     *reader = ByteReader::new(&[]);
@@ -46,7 +51,7 @@ fn flags_bits(flags: BundleFlags) -> u16 {
 }
 
 /// Writes the body of a bundle control message.
-pub(super) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
+pub(in crate::wire::v13) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
     out.put_u32(control.bundle.0);
     let number = COMMANDS.iter().position(|command| *command == control.command);
     out.put_u16(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(u16::MAX));
@@ -62,7 +67,7 @@ pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
 }
 
 /// Like [`bundled_message`], for borrowed bytes.
-pub(super) fn bundled_bytes(addition: &[u8]) -> &[u8] {
+pub(in crate::wire::v13) fn bundled_bytes(addition: &[u8]) -> &[u8] {
     let inside = addition.get(BUNDLED_AT..).unwrap_or_default();
     let length = Header::parse(inside).map_or(0, |header| usize::from(header.length));
     inside.get(..length).unwrap_or(inside)
@@ -74,7 +79,10 @@ const fn is_bundlable(kind: u8) -> bool {
 }
 
 /// Reads the body of a bundle-add message; ignores its properties.
-pub(super) fn read_add(xid: Xid, reader: &mut ByteReader<'_>) -> Result<BundleAdd, ErrorCode> {
+pub(in crate::wire::v13) fn read_add(
+    xid: Xid,
+    reader: &mut ByteReader<'_>,
+) -> Result<BundleAdd, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     reader.skip(2)?;
     let flags = reader.u16()?;
@@ -98,7 +106,7 @@ pub(super) fn read_add(xid: Xid, reader: &mut ByteReader<'_>) -> Result<BundleAd
 /// Writes the body of a bundle-add message.
 ///
 /// An inner message that is not allowed or too long is left out; no switch accepts the result.
-pub(super) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
+pub(in crate::wire::v13) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
     out.put_u32(add.bundle.0);
     out.put_u16(0);
     out.put_u16(flags_bits(add.flags));

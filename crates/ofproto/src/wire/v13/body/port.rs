@@ -45,7 +45,9 @@ fn config_bits(mut config: PortConfig) -> u32 {
 }
 
 /// Reads an `ofp_port`.
-pub(super) fn read_port(reader: &mut ByteReader<'_>) -> Result<PortDescription, ErrorCode> {
+pub(in crate::wire::v13) fn read_port(
+    reader: &mut ByteReader<'_>,
+) -> Result<PortDescription, ErrorCode> {
     let number = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     let mac = reader.array()?;
@@ -66,12 +68,12 @@ pub(super) fn read_port(reader: &mut ByteReader<'_>) -> Result<PortDescription, 
 }
 
 /// Writes an `ofp_port`.
-pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
+pub(in crate::wire::v13) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
     out.put_u32(port.number.number());
     out.put_u32(0);
     out.extend_from_slice(&port.mac);
     out.put_u16(0);
-    super::text::put_text(out, &port.name, NAME_LEN);
+    super::super::text::put_text(out, &port.name, NAME_LEN);
     out.put_u32(config_bits(port.config));
     out.put_u32(match (port.link_up, port.config.port_down) {
         (false, _) => LINK_DOWN,
@@ -87,7 +89,9 @@ pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
 }
 
 /// Reads the body of a port-status.
-pub(super) fn read_status(reader: &mut ByteReader<'_>) -> Result<PortStatus, ErrorCode> {
+pub(in crate::wire::v13) fn read_status(
+    reader: &mut ByteReader<'_>,
+) -> Result<PortStatus, ErrorCode> {
     let reason = match reader.u8()? {
         0 => PortStatusReason::Add,
         1 => PortStatusReason::Delete,
@@ -108,14 +112,14 @@ pub(crate) const fn reason_number(reason: PortStatusReason) -> u8 {
 }
 
 /// Writes the body of a port-status.
-pub(super) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
+pub(in crate::wire::v13) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
     out.put_u8(reason_number(status.reason));
     out.put_bytes(0, 7);
     put_port(out, &status.port);
 }
 
 /// Reads the body of a port-mod.
-pub(super) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode> {
+pub(in crate::wire::v13) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     let mac = reader.array()?;
@@ -127,7 +131,7 @@ pub(super) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode
 }
 
 /// Writes the body of a port-mod.
-pub(super) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
+pub(in crate::wire::v13) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
     out.put_u32(port_mod.port.number());
     out.put_u32(0);
     out.extend_from_slice(&port_mod.mac);
@@ -139,14 +143,16 @@ pub(super) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
 }
 
 /// Reads the body of a queue configuration request or (empty) reply.
-pub(super) fn read_queue_config(reader: &mut ByteReader<'_>) -> Result<PortNo, ErrorCode> {
+pub(in crate::wire::v13) fn read_queue_config(
+    reader: &mut ByteReader<'_>,
+) -> Result<PortNo, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     Ok(port)
 }
 
 /// Writes the body of a queue configuration request or (empty) reply.
-pub(super) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
+pub(in crate::wire::v13) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
     out.put_u32(port.number());
     out.put_u32(0);
 }

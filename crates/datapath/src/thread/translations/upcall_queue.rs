@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, Layers, PortNo, SparseKey, extract::extract};
 use shunt_pipeline::{Continuation, Traversal};
 
-use super::{PacketThread, receive::drop_reason, repair::abandon, waiting::WaitingPacket};
+use super::{repair::abandon, waiting::WaitingPacket};
 use crate::{
     cache::{
         ActionLists, Entries, HitSlots,
@@ -25,7 +25,11 @@ use crate::{
     forecast::FlowObservation,
     metrics::DropReason,
     packet::buffer::{BURST, Packet},
-    thread::execute::{ParsedPacket, Pending, PendingWork},
+    thread::{
+        PacketThread,
+        execute::{ParsedPacket, Pending, PendingWork},
+        receive::drop_reason,
+    },
 };
 
 /// Maximum number of packets served in an iteration, translated or not.
@@ -37,7 +41,7 @@ const SERVED_PER_ITERATION: usize = 4 * BURST;
 const RECIRCULATIONS_MAX: usize = 256;
 
 /// A packet that missed, with the state of its lookup.
-pub(super) struct Missed<'k> {
+pub(in crate::thread) struct Missed<'k> {
     packet: Packet,
     parsed: ParsedPacket<'k>,
     partial: PartialLookup,
@@ -45,7 +49,7 @@ pub(super) struct Missed<'k> {
 
 impl PacketThread {
     /// Serves the upcall queues. Returns the number of packets served.
-    pub(super) fn serve_upcalls(&mut self) -> usize {
+    pub(in crate::thread) fn serve_upcalls(&mut self) -> usize {
         let mut served = 0;
         while served < SERVED_PER_ITERATION {
             let Some((input, waiting)) = self.rx_ports.next_upcall() else { break };
@@ -64,7 +68,7 @@ impl PacketThread {
     /// Serves all waiting packets of a flow, in order, before others of their port.
     ///
     /// Stops at a packet that needs a translation if none is left.
-    pub(super) fn serve_flow(&mut self, input: usize, flow: u32) {
+    pub(in crate::thread) fn serve_flow(&mut self, input: usize, flow: u32) {
         let mut key = FlowKey::ZERO;
         while let Some(position) = self.rx_ports.list[input].waiting.position_of(flow) {
             let Some(waiting) = self.rx_ports.take_waiting(input, position) else { return };
@@ -96,7 +100,12 @@ impl PacketThread {
     }
 
     /// Parses a packet of an upcall queue.
-    pub(super) fn parse_waiting(&self, input: usize, packet: &Packet, key: &mut FlowKey) -> Layers {
+    pub(in crate::thread) fn parse_waiting(
+        &self,
+        input: usize,
+        packet: &Packet,
+        key: &mut FlowKey,
+    ) -> Layers {
         let layers = extract(packet.frame(), self.config.vlan_limit, key);
         let port = &self.rx_ports.list[input];
         key.set_bridge(u64::from(port.bridge.number()));
@@ -105,7 +114,7 @@ impl PacketThread {
     }
 
     /// Finishes all pending work of recirculated packets.
-    pub(super) fn finish(&mut self, pending: PendingWork) {
+    pub(in crate::thread) fn finish(&mut self, pending: PendingWork) {
         pending.leave_to_loop();
         let mut count = 0;
         while let Some(pending) = self.outputs.pop_pending() {
@@ -211,7 +220,7 @@ impl PacketThread {
     }
 
     /// Passes a sampled packet of the burst, which hit, to the wildcard index.
-    pub(super) fn observe(&mut self, position: usize) {
+    pub(in crate::thread) fn observe(&mut self, position: usize) {
         if self.translations_left > 0 {
             self.translations_left -= 1;
             let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
@@ -223,7 +232,7 @@ impl PacketThread {
     /// Translates a packet that missed, and executes its actions.
     ///
     /// Adds entries or sends the learn request, and counts the packet once.
-    pub(super) fn translate_and_execute(
+    pub(in crate::thread) fn translate_and_execute(
         &mut self,
         missed: Missed<'_>,
         start: Option<&Arc<Continuation>>,
@@ -282,7 +291,7 @@ impl PacketThread {
     }
 
     /// Executes the actions of the sub-traversals of a packet.
-    pub(super) fn execute_traversals(
+    pub(in crate::thread) fn execute_traversals(
         &mut self,
         packet: Packet,
         traversals: &[Arc<Traversal>],
@@ -307,7 +316,7 @@ fn traversals<'a>(
 
 impl<'k> Missed<'k> {
     /// Returns a packet that no cache was asked for.
-    pub(super) fn uncached(packet: Packet, parsed: ParsedPacket<'k>) -> Self {
+    pub(in crate::thread) fn uncached(packet: Packet, parsed: ParsedPacket<'k>) -> Self {
         Self { packet, parsed, partial: PartialLookup::default() }
     }
 }

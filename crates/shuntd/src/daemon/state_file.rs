@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use shunt_switch::{Config, ReloadReport, SavedState, Switch};
 use tracing::{error, info, warn};
 
-use crate::reload::Reloader;
+use super::reload::Reloader;
 
 /// The content of a state file.
 #[derive(Debug, Deserialize, Serialize)]

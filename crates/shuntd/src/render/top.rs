@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::{
-    render::{count, list, number, ports_of, table, word},
-    render_caches::caches_in_interval,
-    render_drops::{losses, total},
-    render_nic::nic_rates,
+use super::{
+    caches::caches_in_interval,
+    count,
+    drops::{losses, total},
+    list,
+    nic::nic_rates,
+    number, ports_of, table, word,
 };
 
 /// The values that `top` compares.

@@ -24,7 +24,10 @@ mod nicira {
 }
 
 /// Reads the body of an experimenter message with transaction id `xid`.
-pub(super) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
+pub(in crate::wire::v13) fn read(
+    xid: Xid,
+    reader: &mut ByteReader<'_>,
+) -> Result<Message, ErrorCode> {
     let (experimenter, kind) = (reader.u32()?, reader.u32()?);
     match (experimenter, kind) {
         (ONF_EXPERIMENTER, onf::BUNDLE_CONTROL) => {
@@ -52,7 +55,7 @@ pub(super) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Message, Err
 }
 
 /// Writes the body of an experimenter message; writes nothing for other messages.
-pub(super) fn put(out: &mut Vec<u8>, message: &Message) {
+pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: &Message) {
     let mut begin = |experimenter: u32, kind: u32| {
         out.put_u32(experimenter);
         out.put_u32(kind);

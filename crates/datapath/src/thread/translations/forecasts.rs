@@ -9,10 +9,10 @@ use shunt_flow::{FlowKey, PortNo, layout::word};
 use shunt_foresight::{Forecast, ForecastRefusal};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, InstallNo, Time};
 
-use super::{PacketThread, receive::RxPorts};
 use crate::{
     cache::index::Upcall,
     forecast::{FlowObservation, Preloaded, Settled, Settlement, SpeculativeFlow, ThreadForecasts},
+    thread::{PacketThread, receive::RxPorts},
 };
 
 /// Maximum number of installed forecasts examined in an iteration, busy or idle.
@@ -24,7 +24,7 @@ const EVICTED_AT_ONCE: usize = 16;
 
 impl PacketThread {
     /// Takes new forecasts, before packets of this iteration install entries.
-    pub(super) fn take_forecasts(&mut self) {
+    pub(in crate::thread) fn take_forecasts(&mut self) {
         if let Some(own) = &mut self.forecasts {
             own.take_incoming(self.caches.owner.last_install());
         }
@@ -34,7 +34,7 @@ impl PacketThread {
     ///
     /// Returns whether there was work.
     /// `is_pressed` is set if packets wait, or may wait.
-    pub(super) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
+    pub(in crate::thread) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
         let Some(mut own) = self.forecasts.take() else { return false };
         let is_settled = self.settle(&mut own, is_idle);
         let mut count = 0;
@@ -130,7 +130,7 @@ impl PacketThread {
     }
 
     /// Evicts speculative entries if a miss would find no room.
-    pub(super) fn make_room_for_miss(&mut self) {
+    pub(in crate::thread) fn make_room_for_miss(&mut self) {
         if self.forecasts.is_some() && self.caches.is_short_of_room() {
             self.make_room();
         }
@@ -139,7 +139,7 @@ impl PacketThread {
     /// Evicts speculative entries while the cache is crowded.
     ///
     /// Entries with traffic would expire sooner because of them.
-    pub(super) fn make_room_if_crowded(&mut self) {
+    pub(in crate::thread) fn make_room_if_crowded(&mut self) {
         if self.forecasts.is_some() && self.caches.is_crowded() {
             self.make_room();
         }
@@ -184,7 +184,7 @@ impl RxPorts {
     /// Returns the bridge and the number of the only port of an output.
     ///
     /// `None` if there is no output, or several.
-    pub(super) fn egress_of<'a>(
+    pub(in crate::thread) fn egress_of<'a>(
         &self,
         lists: impl Iterator<Item = &'a Arc<[DatapathAction]>>,
     ) -> Option<(BridgeId, PortNo)> {

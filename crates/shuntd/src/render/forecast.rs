@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, list, table, word};
+use super::{count, list, table, word};
 
 /// Returns the outcomes of forecasts by origin, and the reasons of refusals.
 pub(crate) fn forecast(status: &Value) -> String {

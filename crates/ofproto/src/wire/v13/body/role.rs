@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Reads the body of a role request or reply.
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
+pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
     let role = reader.u32()?;
     reader.skip(4)?;
     let generation = Generation(reader.u64()?);
@@ -24,7 +24,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode
 }
 
 /// Writes the body of a role request or reply.
-pub(super) fn put(out: &mut Vec<u8>, message: RoleMessage) {
+pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: RoleMessage) {
     out.put_u32(match message.role {
         RoleName::NoChange => 0,
         RoleName::Equal => 1,
@@ -36,7 +36,9 @@ pub(super) fn put(out: &mut Vec<u8>, message: RoleMessage) {
 }
 
 /// Reads an asynchronous configuration.
-pub(super) fn read_async(reader: &mut ByteReader<'_>) -> Result<AsyncConfig, ErrorCode> {
+pub(in crate::wire::v13) fn read_async(
+    reader: &mut ByteReader<'_>,
+) -> Result<AsyncConfig, ErrorCode> {
     let [packet_in, port_status, flow_removed] = [pair(reader)?, pair(reader)?, pair(reader)?];
     Ok(AsyncConfig {
         master: AsyncMasks {
@@ -58,7 +60,7 @@ fn pair(reader: &mut ByteReader<'_>) -> Result<(u32, u32), ErrorCode> {
 }
 
 /// Writes an asynchronous configuration.
-pub(super) fn put_async(out: &mut Vec<u8>, config: &AsyncConfig) {
+pub(in crate::wire::v13) fn put_async(out: &mut Vec<u8>, config: &AsyncConfig) {
     let AsyncConfig { master, slave } = config;
     out.put_u32(master.packet_in);
     out.put_u32(slave.packet_in);
