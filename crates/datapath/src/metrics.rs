@@ -22,6 +22,8 @@ use crate::reasons::reasons;
 /// Maximum number of stages of a chain.
 pub const CHAIN_MAX: usize = 16;
 
+const _: () = assert!(CHAIN_MAX <= u8::MAX as usize, "stages are counted with 8 bits");
+
 /// A counter that one thread adds to and any thread reads.
 ///
 /// An addition is a load and a store, twenty times cheaper than an atomic addition. It is right because

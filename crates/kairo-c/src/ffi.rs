@@ -2,9 +2,9 @@
 //! The C interface: the structures and functions of `include/shunt_kairo.h`, which documents them.
 //!
 //! The caller guarantees its pointers: a pointer that is not null refers to what the header says,
-//! to as many elements as counted, during the call. Three helper functions turn them into
-//! references and slices. Memory that is only written is accessed through the pointer, because it
-//! may be uninitialised. All other code is in the module `engine`. A panic ends the process, as
+//! to as many elements as counted, during the call. `as_ref`, `as_mut` and one
+//! helper for arrays turn them into references and slices. Memory that is only written is accessed
+//! through the pointer, because it may be uninitialised. All other code is in the module `engine`. A panic ends the process, as
 //! Rust requires at a C interface.
 
 use std::{
@@ -180,9 +180,9 @@ pub unsafe extern "C" fn kairo_installed(
     traversal: *const KairoTraversal,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let Some(engine) = (unsafe { write(engine) }) else { return -1 };
+    let Some(engine) = (unsafe { engine.as_mut() }) else { return -1 };
     // SAFETY: guaranteed by the caller.
-    let Some(traversal) = (unsafe { read(traversal) }) else { return -1 };
+    let Some(traversal) = (unsafe { traversal.as_ref() }) else { return -1 };
     // SAFETY: guaranteed by the caller, for all that it points to.
     let Some(traversal) = (unsafe { traversal_of(&mut engine.0, traversal) }) else { return -1 };
     c_int::from(engine.0.installed(entry.id(), traversal))
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn kairo_installed(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
     // SAFETY: guaranteed by the caller.
-    if let Some(engine) = unsafe { write(engine) } {
+    if let Some(engine) = unsafe { engine.as_mut() } {
         engine.0.removed(entry.id());
     }
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
     // SAFETY: guaranteed by the caller.
-    if let Some(engine) = unsafe { write(engine) } {
+    if let Some(engine) = unsafe { engine.as_mut() } {
         engine.0.forget(owner);
     }
 }
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn kairo_apply(
     version: u64,
 ) -> i64 {
     // SAFETY: guaranteed by the caller.
-    let Some(engine) = (unsafe { write(engine) }) else { return -1 };
+    let Some(engine) = (unsafe { engine.as_mut() }) else { return -1 };
     // SAFETY: guaranteed by the caller.
     let Some(deltas) = (unsafe { all(deltas, count) }) else { return -1 };
     // SAFETY: guaranteed by the caller, for all that they point to.
@@ -238,6 +238,7 @@ pub unsafe extern "C" fn kairo_apply(
     let deltas: Option<Vec<Delta>> = deltas.collect();
     let Some(deltas) = deltas else { return -1 };
     let Some(evicted) = engine.0.apply(&deltas, version) else { return -1 };
+    // The count is at most the number of entries in memory.
     i64::try_from(evicted).unwrap_or(i64::MAX)
 }
 
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn kairo_evicted(
     count: usize,
 ) -> usize {
     // SAFETY: guaranteed by the caller.
-    let engine = unsafe { read(engine) };
+    let engine = unsafe { engine.as_ref() };
     let Some(engine) = engine.filter(|_| !entries.is_null()) else { return 0 };
     let mut written = 0;
     for id in engine.0.evicted.iter().take(count) {
@@ -276,7 +277,7 @@ pub unsafe extern "C" fn kairo_evicted(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_run_maintenance(engine: *mut Kairo) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let engine = unsafe { write(engine) };
+    let engine = unsafe { engine.as_mut() };
     engine.map_or(0, |engine| c_int::from(engine.0.run_maintenance()))
 }
 
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn kairo_run_maintenance(engine: *mut Kairo) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
     // SAFETY: guaranteed by the caller.
-    let engine = unsafe { read(engine) };
+    let engine = unsafe { engine.as_ref() };
     engine.map_or(0, |engine| engine.0.len())
 }
 
@@ -302,9 +303,9 @@ unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option
     let visits = visits.iter().map(|visit| unsafe { visit_of(engine, visit) });
     let visits: Option<Vec<Visit>> = visits.collect();
     // SAFETY: guaranteed by the caller.
-    let packet = unsafe { read(own.packet) }?;
+    let packet = unsafe { own.packet.as_ref() }?;
     // SAFETY: guaranteed by the caller.
-    let consulted = unsafe { read(own.consulted) }?;
+    let consulted = unsafe { own.consulted.as_ref() }?;
     // SAFETY: guaranteed by the caller.
     let reads = unsafe { all(own.reads, own.reads_count) }?;
     Some(engine::traversal(own.version, packet, consulted, visits?, reads))
@@ -315,15 +316,15 @@ unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option
 /// All pointers are as the header says.
 unsafe fn visit_of(engine: &mut CacheEngine, own: &KairoVisit) -> Option<Visit> {
     // SAFETY: guaranteed by the caller.
-    let rule = match unsafe { read(own.rule) } {
+    let rule = match unsafe { own.rule.as_ref() } {
         // SAFETY: guaranteed by the caller, for all that it points to.
         Some(rule) => Some(unsafe { rule_of(rule) }?),
         None => None,
     };
     // SAFETY: guaranteed by the caller.
-    let packet = unsafe { read(own.packet) }?;
+    let packet = unsafe { own.packet.as_ref() }?;
     // SAFETY: guaranteed by the caller.
-    let consulted = unsafe { read(own.consulted) }?;
+    let consulted = unsafe { own.consulted.as_ref() }?;
     engine.visit(own.table, packet, consulted, rule.as_ref())
 }
 
@@ -336,9 +337,9 @@ unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
         return None;
     }
     // SAFETY: guaranteed by the caller.
-    let key = unsafe { read(key) }?;
+    let key = unsafe { key.as_ref() }?;
     // SAFETY: guaranteed by the caller.
-    let mask = unsafe { read(mask) }?;
+    let mask = unsafe { mask.as_ref() }?;
     Some(RuleText { id, revision, priority, table, key, mask })
 }
 
@@ -354,33 +355,10 @@ unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
         _ => return None,
     };
     // SAFETY: guaranteed by the caller.
-    let rule = unsafe { read(own.rule) }?;
+    let rule = unsafe { own.rule.as_ref() }?;
     // SAFETY: guaranteed by the caller, for all that it points to.
     let rule = unsafe { rule_of(rule) }?;
     engine::rule_delta(&rule, event)
-}
-
-/// Returns a reference to the value behind the caller's pointer.
-/// `None` if the pointer is null.
-///
-/// # Safety
-///
-/// If it is not null, it refers to a `T` that does not change while the result is used: until the
-/// call of the caller ends.
-const unsafe fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: the contract of this function.
-    unsafe { pointer.as_ref() }
-}
-
-/// Returns a mutable reference to the value behind the caller's pointer.
-/// `None` if the pointer is null.
-///
-/// # Safety
-///
-/// As for [`read`], and nothing else accesses it meanwhile.
-const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: the contract of this function.
-    unsafe { pointer.as_mut() }
 }
 
 /// Returns the elements of an array of the caller.
@@ -390,7 +368,8 @@ const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
 ///
 /// # Safety
 ///
-/// If it is not null, as for [`read`], for `count` elements.
+/// If it is not null, it refers to `count` elements that do not change while the result is used:
+/// until the call of the caller ends.
 const unsafe fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if first.is_null() {
         return if count == 0 { Some(&[]) } else { None };

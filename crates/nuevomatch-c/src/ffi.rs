@@ -2,9 +2,9 @@
 //! The structures and functions of `include/shunt_nuevomatch.h`, which documents them.
 //!
 //! The caller guarantees its pointers: a pointer that is not null refers to what the header says,
-//! to as many elements as counted, during the call. Three helper functions turn them into
-//! references and slices. Memory that is only written is accessed through the pointer, because it
-//! may be uninitialised. All other code is in the module `five_tuple`. A panic ends the process, as
+//! to as many elements as counted, during the call. `as_ref`, `as_mut` and one
+//! helper for arrays turn them into references and slices. Memory that is only written is accessed
+//! through the pointer, because it may be uninitialised. All other code is in the module `five_tuple`. A panic ends the process, as
 //! Rust requires at a C interface.
 
 use std::{ffi::c_int, slice};
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn nuevomatch_lookup_batch(
     best: *mut NuevoMatchResult,
 ) -> usize {
     // SAFETY: guaranteed by the caller.
-    let Some(classifier) = (unsafe { read(classifier) }) else { return 0 };
+    let Some(classifier) = (unsafe { classifier.as_ref() }) else { return 0 };
     // SAFETY: guaranteed by the caller.
     let Some(keys) = (unsafe { all(keys, count) }) else { return 0 };
     if best.is_null() {
@@ -193,9 +193,9 @@ pub unsafe extern "C" fn nuevomatch_insert(
     own: *const NuevoMatchRule,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let Some(classifier) = (unsafe { write(classifier) }) else { return -1 };
+    let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
     // SAFETY: guaranteed by the caller.
-    let Some(rule) = (unsafe { read(own) }).and_then(rule) else { return -1 };
+    let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
     c_int::from(classifier.0.insert(&rule))
 }
 
@@ -212,9 +212,9 @@ pub unsafe extern "C" fn nuevomatch_remove(
     own: *const NuevoMatchRule,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let Some(classifier) = (unsafe { write(classifier) }) else { return -1 };
+    let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
     // SAFETY: guaranteed by the caller.
-    let Some(rule) = (unsafe { read(own) }).and_then(rule) else { return -1 };
+    let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
     c_int::from(classifier.0.remove(&rule))
 }
 
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn nuevomatch_get_statistics(
     sizes: *mut NuevoMatchSizes,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let Some(classifier) = (unsafe { read(classifier) }) else { return 0 };
+    let Some(classifier) = (unsafe { classifier.as_ref() }) else { return 0 };
     if sizes.is_null() {
         return 0;
     }
@@ -248,29 +248,6 @@ pub unsafe extern "C" fn nuevomatch_get_statistics(
     1
 }
 
-/// Returns a reference to the value behind the caller's pointer.
-/// `None` if the pointer is null.
-///
-/// # Safety
-///
-/// If it is not null, it refers to a `T` that does not change while the result is used: until the
-/// call of the caller ends.
-const unsafe fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: the contract of this function.
-    unsafe { pointer.as_ref() }
-}
-
-/// Returns a mutable reference to the value behind the caller's pointer.
-/// `None` if the pointer is null.
-///
-/// # Safety
-///
-/// As for [`read`], and nothing else accesses it meanwhile.
-const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: the contract of this function.
-    unsafe { pointer.as_mut() }
-}
-
 /// Returns the elements of an array of the caller.
 ///
 /// Returns `None` if the array is null but the count is not zero, or if it would be larger than
@@ -278,7 +255,8 @@ const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
 ///
 /// # Safety
 ///
-/// If it is not null, as for [`read`], for `count` elements.
+/// If it is not null, it refers to `count` elements that do not change while the result is used:
+/// until the call of the caller ends.
 const unsafe fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if first.is_null() {
         return if count == 0 { Some(&[]) } else { None };

@@ -15,8 +15,8 @@ use super::{
     Trainer, Wildcard,
     chain::CoverageLink,
     index::{
-        AnyIndex, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup, RepairOutcome,
-        Upcall, UpcallResult,
+        AnyIndex, ForecastUpcall, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup,
+        RepairOutcome, Upcall, UpcallResult,
     },
 };
 use crate::{
@@ -281,7 +281,8 @@ impl Caches {
     ) -> Preloaded {
         let before = self.owner.last_install();
         let has_room = self.has_room_for_forecast();
-        match self.index.preload(&mut self.owner, upcall, known, has_room) {
+        let forecast = ForecastUpcall { upcall, known, has_room };
+        match self.index.preload(&mut self.owner, &forecast) {
             Preload::Covered(entry) => {
                 let is_new = self.owner.entries().is_installed_after(entry, last);
                 Preloaded::Covered { is_new }

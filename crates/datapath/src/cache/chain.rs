@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, SparseMask};
+use shunt_flow::FlowKey;
 use shunt_foresight::ForecastRefusal;
 pub(super) use shunt_gigaflow::cache::Config as GigaflowConfig;
 pub use shunt_gigaflow::ltm::CoverageLink;
@@ -24,8 +24,8 @@ use shunt_pipeline::{Pipeline, Time, Traversal};
 use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,
     index::{
-        IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall, UpcallResult,
-        WildcardIndex, room_refusal,
+        ForecastUpcall, IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall,
+        UpcallResult, WildcardIndex, room_refusal,
     },
 };
 use crate::{
@@ -179,13 +179,8 @@ impl WildcardIndex for GigaflowIndex {
     }
 
     /// Translates a forecast as a miss, but does not train set duelling.
-    fn preload(
-        &mut self,
-        owner: &mut Owner,
-        upcall: Upcall<'_>,
-        known: Option<&SparseMask>,
-        has_room: bool,
-    ) -> Preload {
+    fn preload(&mut self, owner: &mut Owner, forecast: &ForecastUpcall<'_>) -> Preload {
+        let ForecastUpcall { upcall, known, has_room } = *forecast;
         let mut walk = Walk::default();
         if self.gigaflow.find(owner, upcall.key, &mut walk) {
             let first = self.gigaflow.ltm().names(walk.slots()).next();
@@ -371,6 +366,7 @@ impl From<LtmEntryRef> for EntryRef {
 
 /// Limits a config to the number of stages that one walk can have.
 fn bounded(config: GigaflowConfig) -> GigaflowConfig {
+    // A constant that fits: it is asserted where it is defined.
     let stages_max = u8::try_from(CHAIN_MAX).unwrap_or(u8::MAX);
     let stages_count = config.capacity.stages_count.clamp(1, stages_max);
     let stage_entries_max = config.capacity.stage_entries_max.max(1);

@@ -101,14 +101,8 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// Translates a forecast, and adds entries for it if no entry covers it.
     ///
-    /// Adds none without `has_room`. Counts no packet. The default refuses: the index has no entries.
-    fn preload(
-        &mut self,
-        _owner: &mut Owner,
-        _upcall: Upcall<'_>,
-        _known: Option<&SparseMask>,
-        _has_room: bool,
-    ) -> Preload {
+    /// Counts no packet. The default refuses: the index has no entries.
+    fn preload(&mut self, _owner: &mut Owner, _forecast: &ForecastUpcall<'_>) -> Preload {
         Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 }
     }
 
@@ -153,6 +147,15 @@ pub(crate) struct IngressBurst<'a> {
     pub(crate) keys: &'a [FlowKey],
     /// The hashes of the keys, if [`WildcardIndex::uses_hashes`] returned true.
     pub(crate) hashes: &'a [u64; BURST],
+}
+
+/// A forecast that needs a translation.
+pub(crate) struct ForecastUpcall<'a> {
+    pub(crate) upcall: Upcall<'a>,
+    /// The bits of the key that the forecast knows; `None`: all.
+    pub(crate) known: Option<&'a SparseMask>,
+    /// True if entries may be added.
+    pub(crate) has_room: bool,
 }
 
 /// A packet that needs a translation.
@@ -373,12 +376,10 @@ macro_rules! wildcard_indexes {
             pub(super) fn preload(
                 &mut self,
                 owner: &mut Owner,
-                upcall: Upcall<'_>,
-                known: Option<&SparseMask>,
-                has_room: bool,
+                forecast: &ForecastUpcall<'_>,
             ) -> Preload {
                 match self {
-                    $(Self::$name(index) => index.preload(owner, upcall, known, has_room),)*
+                    $(Self::$name(index) => index.preload(owner, forecast),)*
                 }
             }
 

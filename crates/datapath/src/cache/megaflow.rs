@@ -21,7 +21,7 @@ mod tuple_space;
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, SparseMask};
+use shunt_flow::FlowKey;
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
 pub(crate) use self::learned::Trainer;
@@ -35,8 +35,8 @@ pub use self::{
 use super::{
     EntryRef, HitSlots, PositionSet, Reclaimed,
     index::{
-        IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall, UpcallResult,
-        WildcardIndex, room_refusal,
+        ForecastUpcall, IndexCapacity, IndexSeeds, IngressBurst, Lookup, RepairOutcome, Upcall,
+        UpcallResult, WildcardIndex, room_refusal,
     },
 };
 use crate::{
@@ -311,13 +311,8 @@ impl WildcardIndex for MegaflowIndex {
         (outcome, 1)
     }
 
-    fn preload(
-        &mut self,
-        owner: &mut Owner,
-        upcall: Upcall<'_>,
-        known: Option<&SparseMask>,
-        has_room: bool,
-    ) -> Preload {
+    fn preload(&mut self, owner: &mut Owner, forecast: &ForecastUpcall<'_>) -> Preload {
+        let ForecastUpcall { upcall, known, has_room } = *forecast;
         let entries = owner.entries();
         if let Some(entry) = self.megaflows.find(upcall.key, |entry| entries.is_live(entry)) {
             return Preload::Covered(entry);

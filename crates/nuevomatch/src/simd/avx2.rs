@@ -20,6 +20,7 @@ use std::arch::x86_64::{
 };
 
 use super::{
+    kernels::vector_kernels,
     line::{Line, MatchJob},
     scalar::{best_rank, for_best, for_blocks, step},
     vector::{Vector, VectorWork},
@@ -38,71 +39,9 @@ impl Avx2 {
             && is_x86_feature_detected!("popcnt");
         has.then_some(Self(()))
     }
-
-    #[inline]
-    pub(super) fn descend(self, nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { descend(nodes, last, keys, positions) }
-    }
-
-    #[inline]
-    pub(super) fn run<W: VectorWork>(self, work: W) {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { run(self, work) }
-    }
-
-    #[inline]
-    pub(super) fn match_blocks<const N: usize>(
-        self,
-        layout: &BlockLayout<N>,
-        lines: &[Line],
-        keys: &[[u32; N]],
-        jobs: &[MatchJob],
-        masks: &mut [u64],
-    ) {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { match_blocks(layout, lines, keys, jobs, masks) }
-    }
-
-    #[inline]
-    pub(super) fn best_ranks<const N: usize, const B: usize>(
-        self,
-        layout: &BlockLayout<N>,
-        lines: &[Line],
-        keys: &[[u32; N]],
-        jobs: &[MatchJob],
-        ranks: &mut [u64; B],
-    ) {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { best_ranks(layout, lines, keys, jobs, ranks) }
-    }
 }
 
-impl Vector for Avx2 {
-    #[inline(always)]
-    fn count8(self, bounds: &[u32; 8], key: u32) -> u32 {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { count8(bounds, key) }
-    }
-
-    #[inline(always)]
-    fn count16(self, bounds: &[u32; 16], key: u32) -> u32 {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { count16(bounds, key) }
-    }
-
-    #[inline(always)]
-    fn truncate(self, value: f32) -> u32 {
-        // SAFETY: `self` exists only where `detect` found these features.
-        unsafe { truncate(value) }
-    }
-}
-
-/// Does work that uses the functions below.
-#[target_feature(enable = "avx2,fma,popcnt")]
-fn run<W: VectorWork>(vector: Avx2, work: W) {
-    work.run(vector);
-}
+vector_kernels!(Avx2, "avx2,fma,popcnt");
 
 #[inline]
 #[target_feature(enable = "avx2,fma,popcnt")]
@@ -143,101 +82,6 @@ fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     }
 }
 
-#[target_feature(enable = "avx2,popcnt")]
-fn match_blocks<const N: usize>(
-    layout: &BlockLayout<N>,
-    lines: &[Line],
-    keys: &[[u32; N]],
-    jobs: &[MatchJob],
-    masks: &mut [u64],
-) {
-    for_blocks(layout.lines(), lines, keys, jobs, masks, |block, key| {
-        if let Some(block) = layout.five_tuples(block) {
-            return match_five_tuples(block, &packed_key(key));
-        }
-        match_block(layout, block, key)
-    });
-}
-
-#[target_feature(enable = "avx2,popcnt")]
-fn best_ranks<const N: usize, const B: usize>(
-    layout: &BlockLayout<N>,
-    lines: &[Line],
-    keys: &[[u32; N]],
-    jobs: &[MatchJob],
-    ranks: &mut [u64; B],
-) {
-    match (layout.is_five_tuple(), layout.lines()) {
-        (true, 6) => best_five_tuples::<N, B, 6>(lines, keys, jobs, ranks),
-        (true, 7) => best_five_tuples::<N, B, 7>(lines, keys, jobs, ranks),
-        _ => for_best(layout.lines(), jobs, ranks, |job| {
-            let block = job.block(lines, layout.lines());
-            let mask = match_block(layout, block, &keys[usize::from(job.key)]);
-            best_rank(layout, block, mask)
-        }),
-    }
-}
-
-/// Finds the best ranks in blocks of `L` lines.
-#[inline]
-#[target_feature(enable = "avx2,popcnt")]
-fn best_five_tuples<const N: usize, const B: usize, const L: usize>(
-    lines: &[Line],
-    keys: &[[u32; N]],
-    jobs: &[MatchJob],
-    ranks: &mut [u64; B],
-) {
-    let mut packed = [[0; 4]; B];
-    for (packed, key) in packed.iter_mut().zip(keys) {
-        *packed = packed_key(key);
-    }
-    for_best(L, jobs, ranks, |job| {
-        let block = lines[job.first as usize..].first_chunk::<L>();
-        block.map_or(u64::MAX, |block| {
-            let ranges = block.first_chunk();
-            let key = &packed[usize::from(job.key) % B];
-            let mask = ranges.map_or(0, |block| match_five_tuples(block, key));
-            let rank = five_tuple_rank(block, mask.trailing_zeros() as usize);
-            if mask == 0 { u64::MAX } else { rank }
-        })
-    });
-}
-
-#[inline]
-#[target_feature(enable = "avx2,popcnt")]
-fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
-    let mut mask = u16::MAX;
-    for (slot, key) in layout.slots().iter().zip(key) {
-        let key = key & slot.max;
-        let (low, high) = (slot.low, slot.high);
-        mask &= match slot.kind {
-            LaneKind::Absent => u16::MAX,
-            LaneKind::Prefix => prefixes(low.line(block), load_quarter(high.quarter(block)), key),
-            LaneKind::Word => words(low.line(block), high.line(block), key),
-            LaneKind::Half => halves(load_half(low.pair(block)), load_half(high.pair(block)), key),
-            LaneKind::Byte => {
-                bytes(load_quarter(low.quarter(block)), load_quarter(high.quarter(block)), key)
-            }
-        };
-        if let Some(bits) = slot.mask {
-            mask &= match slot.kind {
-                LaneKind::Absent => u16::MAX,
-                LaneKind::Prefix | LaneKind::Word => {
-                    masked_words(low.line(block), bits.line(block), key)
-                }
-                LaneKind::Half => {
-                    masked_halves(load_half(low.pair(block)), load_half(bits.pair(block)), key)
-                }
-                LaneKind::Byte => {
-                    let values = load_quarter(low.quarter(block));
-                    masked_bytes(values, load_quarter(bits.quarter(block)), key)
-                }
-            };
-        }
-    }
-    mask
-}
-
 /// Compares a key with a block of 5-tuples, as described in `blocks/five_tuple.rs`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
@@ -270,7 +114,8 @@ fn match_eight_tuples(block: &[[&[u32; 8]; 2]; 6], half: usize, key: &[u32; 4]) 
 /// Compares a key with 16 values of which the lowest `shifts` bits do not count.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn prefixes(values: &Line, shifts: __m128i, key: u32) -> u16 {
+fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
+    let shifts = load_quarter(shifts);
     let key = _mm256_set1_epi32(key.cast_signed());
     let [first, second] = Quarter::pairs(values);
     let equal = |values, shifts| {
@@ -297,7 +142,8 @@ fn words(low: &Line, high: &Line, key: u32) -> u16 {
 
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn halves(low: __m256i, high: __m256i, key: u32) -> u16 {
+fn halves(low: &[u32; 8], high: &[u32; 8], key: u32) -> u16 {
+    let (low, high) = (load_half(low), load_half(high));
     let key = _mm256_set1_epi16((key as u16).cast_signed());
     let from = _mm256_cmpeq_epi16(_mm256_max_epu16(low, key), key);
     let to = _mm256_cmpeq_epi16(_mm256_min_epu16(high, key), key);
@@ -307,7 +153,8 @@ fn halves(low: __m256i, high: __m256i, key: u32) -> u16 {
 
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn bytes(low: __m128i, high: __m128i, key: u32) -> u16 {
+fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {
+    let (low, high) = (load_quarter(low), load_quarter(high));
     let key = _mm_set1_epi8((key as u8).cast_signed());
     let from = _mm_cmpeq_epi8(_mm_max_epu8(low, key), key);
     let to = _mm_cmpeq_epi8(_mm_min_epu8(high, key), key);
@@ -332,7 +179,8 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
 /// Compares a key with 16 values in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn masked_halves(values: __m256i, masks: __m256i, key: u32) -> u16 {
+fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
+    let (values, masks) = (load_half(values), load_half(masks));
     let differ = _mm256_xor_si256(_mm256_set1_epi16((key as u16).cast_signed()), values);
     half_mask(_mm256_cmpeq_epi16(_mm256_and_si256(differ, masks), _mm256_setzero_si256()))
 }
@@ -340,7 +188,8 @@ fn masked_halves(values: __m256i, masks: __m256i, key: u32) -> u16 {
 /// Compares a key with 16 values in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn masked_bytes(values: __m128i, masks: __m128i, key: u32) -> u16 {
+fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {
+    let (values, masks) = (load_quarter(values), load_quarter(masks));
     let differ = _mm_xor_si128(_mm_set1_epi8((key as u8).cast_signed()), values);
     _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_and_si128(differ, masks), _mm_setzero_si128())) as u16
 }

@@ -6,6 +6,7 @@
 mod avx2;
 mod avx512;
 mod instruction_set;
+mod kernels;
 mod line;
 mod prefetch;
 mod scalar;
