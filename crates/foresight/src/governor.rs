@@ -117,6 +117,7 @@ impl Governor {
             GovernorState::On => budget,
             GovernorState::Paused { .. } => 0,
             GovernorState::Trial { left, .. } => {
+                // A larger number than a `usize` is no limit: the budget is one.
                 usize::try_from(left).unwrap_or(usize::MAX).min(budget)
             }
         }

@@ -122,6 +122,8 @@ impl OutcomeCounts {
     /// Returns the mean time from installation to first hit; `None` without hits.
     #[must_use]
     pub fn mean_lead(&self) -> Option<Duration> {
+        // A `Duration` is divided by 32 bits: beyond 4 billion hits the mean is too large, which is
+        // better than none.
         let hits = u32::try_from(self.hits).unwrap_or(u32::MAX);
         self.lead.checked_div(hits)
     }

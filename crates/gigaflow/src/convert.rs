@@ -51,6 +51,7 @@ pub fn rule_of(
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
+        // The assertion excludes it; in production the longest length is the closest one.
         length: length.unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,

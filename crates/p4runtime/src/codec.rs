@@ -451,6 +451,7 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeEr
     let rule = LtmRule {
         tag,
         matching,
+        // See `Decoded::priority`: the length is limited.
         length: u16::try_from(priority).unwrap_or(u16::MAX),
         actions: set.into_iter().chain(output).collect(),
         rewrite,

@@ -33,6 +33,7 @@ impl Time {
     /// Returns the point `duration` after this one.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
+        // A time beyond 584 years is the end of time: `Duration::MAX` never ends.
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanoseconds))
     }

@@ -570,6 +570,7 @@ fn capture(
     while count == 0 || written < count {
         let packets = value(&client.call("shunt/capture-read", &[id])?);
         let packets = packets.as_array().map_or(&[][..], Vec::as_slice);
+        // More than a `usize` is no limit.
         let left = usize::try_from(count - written).unwrap_or(usize::MAX);
         let wanted = if count == 0 { packets.len() } else { packets.len().min(left) };
         for packet in &packets[..wanted] {

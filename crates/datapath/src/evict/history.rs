@@ -153,6 +153,7 @@ impl fmt::Debug for CoordinatorClock {
 impl Histogram {
     /// Counts a duration.
     pub fn add(&mut self, time: Duration) {
+        // 64 bits of nanoseconds last for 584 years; longer times belong to the last bucket.
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - nanoseconds.leading_zeros()) as usize;
         self.counts[bucket.min(BUCKETS - 1)] += 1;

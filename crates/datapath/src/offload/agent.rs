@@ -85,6 +85,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     ) -> Self {
         let capabilities = device.capabilities().clone();
         let stage_entries_max = capabilities.stage_entries.iter().copied().min().unwrap_or(0);
+        // A device that reports more stages is used with 255, which no walk reaches.
         let stages_count = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         let mut gigaflow = Gigaflow::of_device(Config {
             capacity: Capacity { stages_count, stage_entries_max },

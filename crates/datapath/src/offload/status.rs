@@ -226,6 +226,7 @@ impl fmt::Display for OffloadRefusal {
 impl LatencyHistogram {
     /// Counts a time.
     pub fn add(&mut self, time: Duration) {
+        // 64 bits of microseconds last for 584,000 years; longer times belong to the last bucket.
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bits = (u64::BITS - microseconds.leading_zeros()) as usize;
         self.buckets[bits.min(LATENCY_BUCKETS - 1)] += 1;

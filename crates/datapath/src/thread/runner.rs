@@ -195,5 +195,6 @@ impl EpollSleeper {
 /// Returns the current time since `epoch`.
 pub(crate) fn time_since(epoch: Instant) -> Time {
     Time::ZERO
+        // 64 bits of nanoseconds last for 584 years.
         .after(Duration::from_nanos(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)))
 }

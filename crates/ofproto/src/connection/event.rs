@@ -111,6 +111,7 @@ fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::Pack
         metadata: punt.metadata.clone(),
         userdata: punt.userdata.to_vec(),
         continuation: token.map_or_else(Vec::new, |token| token.bytes().to_vec()),
+        // A frame is at most 64 KiB.
         length: u32::try_from(frame.len()).unwrap_or(u32::MAX),
         data: frame.clone(),
     }

@@ -108,6 +108,11 @@ fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
     meters.iter().map(|own| MeterStatistics::of(own, flows(own), now)).collect()
 }
 
+// The fields of the features hold these limits.
+const _: () = assert!(Group::COUNT_MAX <= u32::MAX as usize);
+const _: () = assert!(Meter::COUNT_MAX <= u32::MAX as usize);
+const _: () = assert!(Meter::BANDS_MAX <= u8::MAX as usize);
+
 /// Returns the group features, which are the same for all types.
 fn group_features(codec: Codec) -> GroupFeatures {
     let actions = codec.standard_actions().iter().fold(0, |bits, number| bits | 1 << number);
@@ -137,6 +142,7 @@ fn meter_features() -> MeterFeatures {
 fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
     let rules = host.rules(filter);
     let mut totals = AggregateStatistics {
+        // The field has 32 bits, and a larger number is not representable.
         flows: u32::try_from(rules.len()).unwrap_or(u32::MAX),
         ..AggregateStatistics::default()
     };

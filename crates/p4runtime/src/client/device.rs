@@ -227,6 +227,7 @@ impl OffloadDevice for P4RuntimeDevice {
     }
 
     fn room(&self, stage: StageId) -> usize {
+        // A stage that the program lacks has no room.
         let entry_count = self.entry_counts.get(stage.index()).copied().unwrap_or(usize::MAX);
         (self.settings.program.size() as usize).saturating_sub(entry_count)
     }

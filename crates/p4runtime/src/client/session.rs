@@ -125,6 +125,7 @@ impl Session {
             .map_err(SessionError::Connect)?
             .tcp_nodelay(true)
             .connect_timeout(settings.request_timeout)
+            // The largest limit of HTTP/2 is enough for any batch.
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
         let stub = EncodedClient::new(channel.clone(), RESPONSE_BYTES_MAX);

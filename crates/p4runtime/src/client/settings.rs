@@ -212,6 +212,7 @@ impl ClientSettings {
     /// Returns the idle timeout of entries.
     pub(super) fn idle_timeout_ns(&self) -> i64 {
         let idle = self.idle.unwrap_or_default().as_nanos();
+        // A timeout beyond 292 years is none in practice.
         i64::try_from(idle).unwrap_or(i64::MAX)
     }
 

@@ -210,6 +210,7 @@ impl EntryStore {
         }
         let time_since_last_hit = times.then(|| {
             let idle = now.saturating_sub(stored.idle_since(hits));
+            // 63 bits of nanoseconds last for 292 years.
             let elapsed_ns = i64::try_from(idle.as_nanos()).unwrap_or(i64::MAX);
             table_entry::IdleTimeout { elapsed_ns }
         });

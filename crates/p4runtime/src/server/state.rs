@@ -249,6 +249,7 @@ impl ServiceState {
         if due.entries.is_empty() {
             return;
         }
+        // 63 bits of nanoseconds since 1970 last until the year 2262.
         let timestamp = i64::try_from(now.day.as_nanos()).unwrap_or(i64::MAX);
         let mut is_sent = false;
         for stream in receivers.iter().filter_map(|id| self.streams.get(id)) {

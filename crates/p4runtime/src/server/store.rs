@@ -89,6 +89,7 @@ impl From<DeviceError> for EntityError {
 impl StoredEntry {
     pub(super) fn counter(&self, hits: EntryHits) -> CounterData {
         let (set, then) = &self.counter_set;
+        // The counters of P4Runtime are signed: they stay at their maximum.
         let increment =
             |now: u64, then: u64| i64::try_from(now.saturating_sub(then)).unwrap_or(i64::MAX);
         CounterData {

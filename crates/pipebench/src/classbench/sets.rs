@@ -137,6 +137,7 @@ struct LinearTrend {
 
 impl LinearTrend {
     fn at(&self, length: usize, last: usize) -> f64 {
+        // Prefix lengths are at most 32.
         let part = |length: usize| f64::from(u32::try_from(length).unwrap_or(u32::MAX));
         self.first + (self.last - self.first) * part(length) / part(last.max(1))
     }

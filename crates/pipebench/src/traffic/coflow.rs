@@ -168,6 +168,7 @@ impl Maker {
         // A used source port is replaced by the next one; there are as many tries as ports.
         for step in 0..ports {
             let port = SOURCE_PORTS.start + (first + step) % ports;
+            // The range has ports of 16 bits.
             let port = u16::try_from(port).unwrap_or(u16::MAX);
             if self.seen.insert((endpoints, port)) {
                 let mut flow = Flow::new(&key(endpoints, port), 0);

@@ -107,6 +107,7 @@ impl Mixture {
 /// Returns shares by rank, in random order.
 fn zipf(flows: usize, hundredths: u16, stream: &mut RandomStream) -> Vec<u32> {
     let exponent = f64::from(hundredths) / 100.0;
+    // Flows are numbered with 32 bits.
     let ranks = 1..=u32::try_from(flows).unwrap_or(u32::MAX);
     let share = |rank: u32| whole(f64::from(u32::MAX) * pow(f64::from(rank), -exponent));
     let mut sizes: Vec<u32> = ranks.map(share).collect();

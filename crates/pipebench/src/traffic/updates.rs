@@ -87,6 +87,7 @@ impl UpdateKind {
             None if self == Self::Burst => BURST_RULES.into(),
             None => 1,
         };
+        // A rule set is in memory, so its size fits.
         usize::try_from(rules).unwrap_or(usize::MAX)
     }
 }

@@ -259,6 +259,7 @@ fn plan(
     let lasts = gaps.last(packets, schedule_seed(name));
     let period = Duration::from_millis(updates.period_ms.into());
     if period > lasts {
+        // 64 bits of milliseconds last for 584 million years.
         let lasts_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
         let period_ms = updates.period_ms;
         let instead = instead(name, updates, lasts_ms);

@@ -36,6 +36,7 @@ pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Statistic
         let next = u32::try_from(flows.len()).expect("fewer than 2^32 flows");
         let flow = *flows.entry(flow_of(packet.frame)).or_insert(next);
         let bytes = packet.frame.len().saturating_add(CHECK_SEQUENCE);
+        // A frame is at most FRAME_BYTES_MAX long.
         statistics.add(packet.time_ns, flow, u32::try_from(bytes).unwrap_or(u32::MAX));
     }
     let caida = &published().traces.caida;

@@ -53,6 +53,7 @@ impl BridgeSettings {
     /// Returns the most rules that `table` may hold.
     #[must_use]
     pub fn rules_max(&self, table: TableId) -> usize {
+        // Without an entry there is no limit.
         self.rules_max.get(&table).copied().unwrap_or(usize::MAX)
     }
 }

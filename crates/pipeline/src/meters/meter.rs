@@ -251,6 +251,7 @@ impl MeterConfig {
                 u128::from(burst) * u128::from(TICKS_PER_SECOND) / u128::from(band.rate.max(1))
             }
         };
+        // A larger burst than the limit is the limit in any case.
         u64::try_from(whole).unwrap_or(u64::MAX).min(BURST_MAX)
     }
 }

@@ -43,6 +43,7 @@ impl Default for ForesightOptions {
         Self {
             predictors: Vec::new(),
             forecasts_per_iteration: per_iteration,
+            // 64 bits of milliseconds last for 584 million years.
             idle_ms: u64::try_from(idle.as_millis()).unwrap_or(u64::MAX),
             entries: speculative_max,
         }

@@ -167,6 +167,7 @@ impl NicFront {
             entries: *entries as u64,
             entries_max: *entries_max as u64,
         };
+        // 64 bits of microseconds last for 584,000 years.
         let quantile =
             |q| u64::try_from(status.latency.quantile(q).as_micros()).unwrap_or(u64::MAX);
         let refused = status.refused.iter().map(|(reason, count)| (reason.to_string(), *count));

@@ -220,6 +220,7 @@ impl BridgeServer {
         let endpoint = target.parse::<ControllerEndpoint>().ok()?;
         let waiting = |reason: &str, until: Time| {
             let retry_in_s = until.since(now).as_millis().div_ceil(1000);
+            // 64 bits of seconds do not end.
             let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
             ControllerState::Waiting { reason: reason.to_owned(), retry_in_s }
         };

@@ -160,6 +160,7 @@ impl Host for BridgeHost {
         let tables = self.plane.pipeline().table_stats(self.bridge);
         let statistics = |table: &shunt_pipeline::TableTotals| TableStatistics {
             table: table.table,
+            // The field of OpenFlow has 32 bits, and a larger number is not representable.
             active: u32::try_from(table.rules_count).unwrap_or(u32::MAX),
             lookups: table.lookups,
             matches: table.matches,

@@ -87,6 +87,7 @@ impl PortAttacher {
         };
         let failed = |source| SwitchError::Port { name: name.to_owned(), source };
         let threads = self.plane.living();
+        // There are at most `THREADS_MAX` threads.
         let count = u16::try_from(threads.len()).unwrap_or(u16::MAX);
         if count == 0 {
             return Err(SwitchError::NoThreads);

@@ -84,6 +84,7 @@ impl RuleSpaceStatus {
     fn of(entries: &[DumpedEntry]) -> Self {
         let links: Vec<CoverageLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);
+        // JSON numbers have 64 bits at most; products of many stages may be larger.
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         Self { exact: small(chains), pairwise: small(pairs), published: small(published) }
     }

@@ -100,6 +100,7 @@ impl ForecastSourceStatus {
             coverage: counts.coverage(upcalls),
             lead_us: counts
                 .mean_lead()
+                // 64 bits of microseconds last for 584,000 years.
                 .map(|lead| u64::try_from(lead.as_micros()).unwrap_or(u64::MAX)),
         }
     }

@@ -91,6 +91,7 @@ impl<'a> PartitionReasons<'a> {
         if self.noted.points.binary_search_by_key(&visit, |point| point.visit).is_err() {
             return NOT_A_PARTITION_POINT.to_owned();
         }
+        // A traversal has a few thousand lookups at most.
         let at = u16::try_from(visit).unwrap_or(u16::MAX);
         let inside = |part: &&Placement| part.steps.start < at && at < part.steps.end;
         let Some(part) = self.parts.iter().find(inside).filter(|_| !is_megaflow) else {

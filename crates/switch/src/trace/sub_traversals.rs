@@ -96,6 +96,7 @@ impl SubTraversalCache {
     pub(crate) fn of_nic(nic: &NicFront, key: &FlowKey) -> Option<Self> {
         let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
         let capabilities = nic.holds(bridge, key.in_port())?;
+        // A device that reports more stages is used with 255, as by its agent.
         let stages = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         Some(Self { policy: nic.policy(), stages, nic: Some(capabilities) })
     }
@@ -205,6 +206,7 @@ fn explain_sub_traversal(
         table: visit.table.number(),
         joined: (number < last).then(|| reasons.reason_to_join(first + number + 1, is_megaflow)),
     };
+    // A traversal has a few thousand lookups at most.
     let [from, to] = [first, first + traversal.visits.len()]
         .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
     let mut mask = FlowMask::from(&traversal.mask);

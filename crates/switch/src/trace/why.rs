@@ -287,6 +287,7 @@ impl<'a> EntryReader<'a> {
 
     fn milliseconds_since(&self, then: Time) -> u64 {
         let passed = self.plane.now().since(then).as_millis();
+        // 64 bits of milliseconds last for 584 million years.
         u64::try_from(passed).unwrap_or(u64::MAX)
     }
 }

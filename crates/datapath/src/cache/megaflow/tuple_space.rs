@@ -353,6 +353,7 @@ impl MegaflowCache {
         let missed = u64::from(self.missed);
         let (all, probes) = (all + missed, probes + missed * self.order.len() as u64);
         if let Some(mean) = u64::checked_div(probes, all) {
+            // A mean is at most the number of subtables.
             self.probes_per_packet = u32::try_from(mean).unwrap_or(u32::MAX);
         }
         self.missed /= 2;

@@ -238,5 +238,6 @@ impl Drop for Writer {
 #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
 fn nanoseconds_since_1970() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // 64 bits of nanoseconds last until the year 2554.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

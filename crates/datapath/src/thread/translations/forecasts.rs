@@ -104,6 +104,7 @@ impl PacketThread {
                 translations
             }
         };
+        // More translations than the budget spend all of it.
         let spent = usize::try_from(spent).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
     }
@@ -159,6 +160,7 @@ impl PacketThread {
         match settlement {
             Settlement::Hit(lead) => {
                 counters.hits.add(1);
+                // 64 bits of nanoseconds last for 584 years.
                 counters.lead_ns.add(u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX));
                 let entries = self.caches.owner.entries();
                 let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));

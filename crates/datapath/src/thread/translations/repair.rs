@@ -71,6 +71,7 @@ impl Repairer {
         if self.next > now || rate == 0 {
             return false;
         }
+        // The constant is a part of a second.
         let saved = u64::try_from(SAVED_MAX.as_nanos()).unwrap_or(u64::MAX);
         let earliest = Time::from_nanoseconds(now.nanoseconds().saturating_sub(saved));
         self.next = self.next.max(earliest).after(Duration::from_secs(1) / rate);

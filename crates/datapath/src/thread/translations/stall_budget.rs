@@ -72,6 +72,7 @@ impl StallBudget {
 }
 
 fn nanoseconds(duration: Duration) -> i64 {
+    // A budget beyond 292 years is no limit, and `Duration::MAX` means none.
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 

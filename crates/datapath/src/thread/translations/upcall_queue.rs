@@ -244,6 +244,7 @@ impl PacketThread {
         let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
         let UpcallResult { traversals, entry, translations } =
             self.caches.handle_miss(upcall, partial);
+        // More translations than the budget spend all of it.
         let spent = usize::try_from(translations).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
         // An offload device looks up no packet that was recirculated.

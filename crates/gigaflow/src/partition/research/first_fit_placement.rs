@@ -21,6 +21,7 @@ pub(super) fn place_first_fit(
     out.clear();
     let (mut first, mut next_stage) = (0, 0);
     for (at, end) in ends.iter().enumerate() {
+        // With more than 255 successors no stage is left: there are at most 255.
         let following = u8::try_from(ends.len() - at - 1).unwrap_or(u8::MAX);
         let last = stages.count().saturating_sub(following);
         let open = StageSet::first_of(last).since(next_stage);

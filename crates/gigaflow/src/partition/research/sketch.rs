@@ -37,6 +37,7 @@ impl Sketch {
         let index = (hash >> (64 - INDEX_BITS)) as usize;
         // The lowest bit bounds the run, so that a rank fits into a register.
         let run = (hash << INDEX_BITS | 1 << (INDEX_BITS - 1)).leading_zeros();
+        // A run is at most 64.
         let rank = u8::try_from(run + 1).unwrap_or(u8::MAX);
         let Some(register) = self.registers.get_mut(index).filter(|register| **register < rank)
         else {

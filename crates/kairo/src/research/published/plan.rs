@@ -118,6 +118,7 @@ impl CircuitPlan {
                 let target = if component_of(to) == Some(*number) {
                     (*number, depth + 1, to)
                 } else {
+                    // No component has this number, so the position is not found.
                     (first.get(&to).copied().unwrap_or(usize::MAX), 0, to)
                 };
                 if let Some(target) = at.get(&target) {

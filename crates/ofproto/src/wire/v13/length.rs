@@ -20,6 +20,7 @@ pub(crate) fn reserve(out: &mut Vec<u8>) -> usize {
 ///
 /// A length beyond 16 bits is detected when the whole message is finished.
 pub(crate) fn fill(out: &mut [u8], at: usize, start: usize) {
+    // The largest length marks a message that is too long.
     let length = u16::try_from(out.len().saturating_sub(start)).unwrap_or(u16::MAX);
     if let Some(field) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *field = length.to_be_bytes();

@@ -102,6 +102,7 @@ pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     let length = if id.is_some() { value_len.saturating_add(4) } else { value_len };
     out.put_u16(oxm.class.number());
     out.put_u8(oxm.number << 1);
+    // No field is longer than 124 bytes.
     out.put_u8(u8::try_from(length).unwrap_or(u8::MAX));
     if let Some(id) = id {
         out.put_u32(id);

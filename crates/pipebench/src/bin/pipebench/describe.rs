@@ -113,6 +113,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
         let [acl, fw, ipc] = ranges;
         table.row([what, &short(ours), &acl, &fw, &ipc]);
     };
+    // Numbers beyond 4 billion do not occur: filters are in memory.
     let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     line("filters", count(statistics.rules), |set| set.rules.into());
     line("pairs of prefix lengths", count(statistics.address_pairs), |set| {

@@ -49,6 +49,7 @@ impl LiveCommand {
                 updates.kind
             );
         }
+        // Without a count, all packets are taken.
         let packets = workload.packets().take(count.unwrap_or(usize::MAX));
         if count.is_some_and(|count| packets.size_hint().0 < count) {
             let there = packets.size_hint().0;

@@ -162,5 +162,6 @@ fn output(value: u128) -> Option<Action> {
 }
 
 fn widened(port: u128) -> PortNo {
+    // A number beyond 32 bits is no port, and 2^32 - 1 is `ANY`, which no packet has.
     PortNo::widened(u32::try_from(port).unwrap_or(u32::MAX))
 }

@@ -53,6 +53,7 @@ fn read_choice<T: Copy>(choices: &[T], number: u16) -> Result<T, ErrorCode> {
 
 fn put_choice<T: PartialEq>(out: &mut Vec<u8>, choices: &[T], choice: &T) {
     let number = choices.iter().position(|known| known == choice);
+    // Every choice is in its list, and each list has a few.
     out.put_u16(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(u16::MAX));
 }
 
@@ -137,6 +138,7 @@ pub(super) fn put_bundle(out: &mut Vec<u8>, action: &BundleAction) {
         put_choice(out, &FIELDS, &action.fields);
         out.put_u16(action.basis);
         out.put_u32(MEMBERS_ARE_PORTS);
+        // An action of 64 KiB or more fails when the message is finished: see `length::fill`.
         out.put_u16(u16::try_from(action.members.len()).unwrap_or(u16::MAX));
         match action.target {
             Some(target) => {

@@ -177,6 +177,7 @@ pub(super) fn put_output_truncated(out: &mut Vec<u8>, port: PortNo, max_len: u32
 /// Writes `NXAST_DEC_TTL_CNT_IDS`.
 pub(super) fn put_dec_ttl(out: &mut Vec<u8>, controllers: &[u16]) {
     experimenter(out, nx::DEC_TTL_CNT_IDS, |out| {
+        // An action of 64 KiB or more fails when the message is finished: see `length::fill`.
         out.put_u16(u16::try_from(controllers.len()).unwrap_or(u16::MAX));
         out.put_bytes(0, 4);
         controllers.iter().for_each(|id| out.put_u16(*id));

@@ -54,6 +54,7 @@ fn flags_bits(flags: BundleFlags) -> u16 {
 pub(in crate::wire::v13) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
     out.put_u32(control.bundle.0);
     let number = COMMANDS.iter().position(|command| *command == control.command);
+    // Every command is in the list.
     out.put_u16(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(u16::MAX));
     out.put_u16(flags_bits(control.flags));
 }

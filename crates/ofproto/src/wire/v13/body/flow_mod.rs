@@ -119,6 +119,7 @@ pub(in crate::wire::v13) fn flags_bits(mut flags: FlowFlags) -> u16 {
 
 /// Returns a timeout in whole seconds.
 pub(in crate::wire::v13) fn seconds(timeout: Duration) -> u16 {
+    // The field has 16 bits; a longer timeout is the longest that it can show.
     u16::try_from(timeout.as_secs()).unwrap_or(u16::MAX)
 }
 

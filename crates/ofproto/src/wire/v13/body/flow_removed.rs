@@ -74,6 +74,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
 
 /// Writes seconds and nanoseconds.
 pub(in crate::wire::v13) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+    // 32 bits of seconds last for 136 years.
     out.put_u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
     out.put_u32(duration.subsec_nanos());
 }

@@ -98,6 +98,7 @@ pub(in crate::wire::v13) fn read_buckets(
     }
     let mut buckets = Vec::new();
     while !reader.is_empty() {
+        // A message of 64 KiB has fewer buckets.
         let id = u32::try_from(buckets.len()).unwrap_or(u32::MAX);
         buckets.push(read_bucket(reader, id)?);
     }

@@ -61,6 +61,7 @@ pub(in crate::wire::v13) fn read_in(reader: &mut ByteReader<'_>) -> Result<Packe
 /// Writes the body of a packet-in; truncates a packet that does not fit.
 pub(in crate::wire::v13) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.put_u32(NO_BUFFER);
+    // The field has 16 bits; a longer packet is truncated anyway.
     out.put_u16(u16::try_from(packet.length).unwrap_or(u16::MAX));
     out.put_u8(reason::of_packet_in(packet.reason));
     out.put_u8(packet.table.number());
@@ -110,6 +111,7 @@ pub(in crate::wire::v13) fn read_in2(reader: &mut ByteReader<'_>) -> Result<Pack
             _ => return Err(ErrorCode::PropertyType),
         }
     }
+    // The packet is a part of a message of at most 64 KiB.
     packet.length = length.unwrap_or_else(|| u32::try_from(packet.data.len()).unwrap_or(u32::MAX));
     Ok(packet)
 }
