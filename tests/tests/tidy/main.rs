@@ -7,3 +7,4 @@ mod files;
 mod names;
 mod pages;
 mod prose;
+mod status_keys;
