@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     schema::Schema,
@@ -24,6 +25,8 @@ pub struct DeviceMemory {
     pub defaults: BTreeMap<u32, Option<Action>>,
     /// Packets that were sent.
     pub sent: Vec<PacketOut>,
+    /// Signals a sent packet.
+    pub news: Arc<Notify>,
     /// Number of further entries that it accepts; `None` means unlimited.
     pub capacity_left: Option<usize>,
     /// True if the device claims to apply changes atomically.
@@ -81,7 +84,9 @@ impl Device for MemoryDevice {
     }
 
     fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError> {
-        self.0.lock().sent.push(packet.clone());
+        let memory = &mut *self.0.lock();
+        memory.sent.push(packet.clone());
+        memory.news.notify_one();
         Ok(())
     }
 

@@ -37,6 +37,7 @@ async fn the_device_configuration_is_read_from_its_file() {
         ClientSettings { device_config: DeviceConfig::File(path.clone()), ..world.settings() };
     let (last_error, news) = (settings.last_error.clone(), Arc::clone(&world.news));
     let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
+    // The client sends no event for an error before its first session.
     let is_missing = async {
         while last_error.text().is_none() {
             sleep(Duration::from_millis(1)).await;

@@ -336,14 +336,9 @@ async fn packets_go_both_ways() {
     assert_eq!((packet.ingress_port, packet.miss_tag, packet.last_stage), (3, 9, 1));
     assert_eq!(packet.payload, b"frame");
     target.send(PacketToSend::Direct { port: 2, payload: b"back".to_vec() }).unwrap();
-    for _ in 0..1000 {
-        if let Some(sent) = world.device.0.lock().sent.pop() {
-            assert_eq!(sent.payload, b"back");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("the packet did not arrive");
+    let sent = Arc::clone(&world.device.0.lock().news);
+    timeout(TEST_TIMEOUT, sent.notified()).await.unwrap();
+    assert_eq!(world.device.0.lock().sent.pop().unwrap().payload, b"back");
 }
 
 #[tokio::test]
@@ -401,6 +396,13 @@ async fn a_client_takes_over_from_another_controller() {
     assert_eq!(world.entry_names(), [2]);
 }
 
+/// Waits a moment for events.
+///
+/// Only a moment, because [`Chaos`] delays events by a number of polls.
+async fn next_poll(world: &World) {
+    let _ = timeout(Duration::from_millis(1), world.news.notified()).await;
+}
+
 #[tokio::test]
 async fn a_faulty_connection_loses_no_result_or_entry() {
     let world = World::new().await;
@@ -425,12 +427,12 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
             batch.splice(..0, part);
         }
         target.poll(&mut events);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        next_poll(&world).await;
     }
     // An update with a lost result is undone before the device is restored.
     while !target.is_connected() {
         target.poll(&mut events);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        next_poll(&world).await;
     }
     let mut confirmed: Vec<u64> = events
         .iter()

@@ -13,6 +13,7 @@ use shunt_p4runtime::client::ClientSettings;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Notify,
     time::timeout,
 };
 
@@ -25,6 +26,8 @@ struct FrameCounts {
     requests: AtomicUsize,
     /// Set: nothing passes the proxy any more.
     is_cut: AtomicBool,
+    /// Signals a request.
+    requested: Notify,
 }
 
 /// Forwards one connection to a server, and counts the frames of the client.
@@ -56,6 +59,7 @@ async fn proxied(world: &World, counts: &Arc<FrameCounts>) -> ClientSettings {
             match header[3] {
                 1 => {
                     counts.requests.fetch_add(1, Ordering::Relaxed);
+                    counts.requested.notify_one();
                 }
                 6 if !is_reply => {
                     counts.pings.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +85,7 @@ async fn an_idle_client_probes_without_pings() {
     let before = counts.requests.load(Ordering::Relaxed);
     let probed = async {
         while counts.requests.load(Ordering::Relaxed) < before + 10 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            counts.requested.notified().await;
         }
     };
     assert!(timeout(TEST_TIMEOUT, probed).await.is_ok(), "{counts:?}");

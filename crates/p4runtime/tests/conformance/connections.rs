@@ -38,6 +38,7 @@ async fn connections_above_the_limit_are_closed() {
     assert!(!is_served(&world).await);
     assert!(first.client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok());
     drop(second);
+    // No event tells a client that the server has room again.
     let freed = async {
         while !is_served(&world).await {
             sleep(Duration::from_millis(5)).await;
