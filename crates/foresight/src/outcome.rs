@@ -30,7 +30,7 @@ pub struct OutcomeCounts {
     pub lead: Duration,
 }
 
-/// The reason for which a switch refused a forecast.
+/// The reason why a switch refused a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ForecastRefusal {

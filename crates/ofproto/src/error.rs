@@ -50,7 +50,7 @@ const fn nicira(code: u16) -> ErrorNumber {
 
 macro_rules! error_codes {
     ($($variant:ident = $number:expr, $name:literal, $text:literal;)+) => {
-        /// The reason for which a peer's message is refused.
+        /// The reason why a peer's message is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
         #[non_exhaustive]
         pub enum ErrorCode {
@@ -308,7 +308,7 @@ pub struct TooLong {
     pub length: usize,
 }
 
-/// The reason for which a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {

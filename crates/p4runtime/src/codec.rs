@@ -392,7 +392,7 @@ fn first_field(mask: &FlowMask) -> Option<FieldId> {
     FieldId::all().find(|field| mask.field(*field) != 0)
 }
 
-/// The reason for which an entry cannot be decoded.
+/// The reason why an entry cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The entry is in a table that is not a stage.

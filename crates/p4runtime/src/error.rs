@@ -18,7 +18,7 @@ use crate::{
 /// The type URL of a `p4.v1.Error` in status details.
 const ERROR_TYPE: &str = "type.googleapis.com/p4.v1.Error";
 
-/// The reason for which one update or read entity is refused.
+/// The reason why one update or read entity is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntityError {
@@ -206,7 +206,7 @@ impl EntityError {
     }
 }
 
-/// The reason for which a whole request is refused.
+/// The reason why a whole request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {

@@ -23,7 +23,7 @@ const OBJECTS_MAX: usize = 4096;
 /// Maximum width of a field or parameter in bits.
 const WIDTH_MAX: i32 = 2048;
 
-/// The reason for which a P4Info is invalid.
+/// The reason why a P4Info is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {

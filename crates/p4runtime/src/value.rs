@@ -6,7 +6,7 @@
 
 use prost::bytes::{Buf, Bytes};
 
-/// The reason for which a binary string is not a value of a field.
+/// The reason why a binary string is not a value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// The string is empty.

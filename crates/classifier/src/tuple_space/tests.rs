@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A table, its oracle, and every rule that is not reclaimed.
-struct Life {
+struct TableWithOracle {
     table: TupleSpace<u64>,
     oracle: Linear<u64>,
     rules: Vec<(Match, Rank, Lifetime)>,
@@ -22,13 +22,13 @@ struct Life {
     rules_made: u64,
 }
 
-impl Life {
+impl TableWithOracle {
     fn of(ops: &[TableOp]) -> Self {
         Self::with(TupleSpace::new(7), ops)
     }
 
     fn with(table: TupleSpace<u64>, ops: &[TableOp]) -> Self {
-        let mut life = Self {
+        let mut tested = Self {
             table,
             oracle: Linear::new(),
             rules: Vec::new(),
@@ -36,8 +36,8 @@ impl Life {
             oldest: Version::ZERO,
             rules_made: 0,
         };
-        ops.iter().for_each(|op| life.apply(op));
-        life
+        ops.iter().for_each(|op| tested.apply(op));
+        tested
     }
 
     fn apply(&mut self, op: &TableOp) {
@@ -143,13 +143,13 @@ proptest! {
 
     #[test]
     fn every_result_equals_the_oracle(ops in testing::ops(60), keys in keys()) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
             for key in &keys {
-                let answer = life.oracle.lookup(key, version);
-                prop_assert_eq!(life.table.lookup(key, version), answer);
+                let answer = tested.oracle.lookup(key, version);
+                prop_assert_eq!(tested.table.lookup(key, version), answer);
                 let mut mask = FlowMask::EMPTY;
-                prop_assert_eq!(life.table.lookup_masked(key, version, &mut mask), answer);
+                prop_assert_eq!(tested.table.lookup_masked(key, version, &mut mask), answer);
             }
         }
     }
@@ -160,14 +160,14 @@ proptest! {
         keys in keys(),
         noise in testing::noise(),
     ) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
             for key in &keys {
                 let mut mask = FlowMask::EMPTY;
-                let answer = life.table.lookup_masked(key, version, &mut mask);
+                let answer = tested.table.lookup_masked(key, version, &mut mask);
                 for other in keys.iter().chain([&noise]) {
                     let other = outside(key, &mask, other);
-                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                    prop_assert_eq!(tested.oracle.lookup(&other, version), answer);
                 }
             }
         }
@@ -177,34 +177,34 @@ proptest! {
     fn equal_hashes_change_no_result(ops in testing::ops(60), keys in keys()) {
         let mut table = TupleSpace::new(7);
         table.hashing = Hashing::colliding();
-        let life = Life::with(table, &ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::with(table, &ops);
+        for version in tested.versions() {
             for key in &keys {
-                let answer = life.oracle.lookup(key, version);
+                let answer = tested.oracle.lookup(key, version);
                 let mut mask = FlowMask::EMPTY;
-                prop_assert_eq!(life.table.lookup_masked(key, version, &mut mask), answer);
+                prop_assert_eq!(tested.table.lookup_masked(key, version, &mut mask), answer);
                 for other in &keys {
                     let other = outside(key, &mask, other);
-                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                    prop_assert_eq!(tested.oracle.lookup(&other, version), answer);
                 }
             }
-            for (matching, rank, _) in &life.rules {
-                let found = life.table.find_exact(matching, rank.priority, version);
-                prop_assert_eq!(found, life.oracle.find_exact(matching, rank.priority, version));
+            for (matching, rank, _) in &tested.rules {
+                let found = tested.table.find_exact(matching, rank.priority, version);
+                prop_assert_eq!(found, tested.oracle.find_exact(matching, rank.priority, version));
             }
         }
     }
 
     #[test]
     fn the_mask_of_the_oracle_is_uniform(ops in testing::ops(40), keys in keys()) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
             for key in &keys {
                 let mut mask = FlowMask::EMPTY;
-                let answer = life.oracle.lookup_masked(key, version, &mut mask);
+                let answer = tested.oracle.lookup_masked(key, version, &mut mask);
                 for other in &keys {
                     let other = outside(key, &mask, other);
-                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                    prop_assert_eq!(tested.oracle.lookup(&other, version), answer);
                 }
             }
         }
@@ -215,27 +215,27 @@ proptest! {
         ops in testing::ops(60),
         keys in keys(),
     ) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
             for key in &keys {
                 let mut mask = FlowMask::EMPTY;
-                let answer = life.table.lookup_masked(key, version, &mut mask);
-                let rank = answer.map(|rule| life.rank(*rule, version));
-                prop_assert!(mask.is_subset_of(&life.mask_widest(rank)));
+                let answer = tested.table.lookup_masked(key, version, &mut mask);
+                let rank = answer.map(|rule| tested.rank(*rule, version));
+                prop_assert!(mask.is_subset_of(&tested.mask_widest(rank)));
             }
         }
     }
 
     #[test]
     fn strict_find_and_listing_equal_the_oracle(ops in testing::ops(60)) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
-            for (matching, rank, _) in &life.rules {
-                let found = life.table.find_exact(matching, rank.priority, version);
-                prop_assert_eq!(found, life.oracle.find_exact(matching, rank.priority, version));
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
+            for (matching, rank, _) in &tested.rules {
+                let found = tested.table.find_exact(matching, rank.priority, version);
+                prop_assert_eq!(found, tested.oracle.find_exact(matching, rank.priority, version));
             }
-            let mut listed: Vec<_> = life.table.rules(version).map(|(m, r, id)| (id, r, m)).collect();
-            let mut expected: Vec<_> = life.oracle.rules(version).map(|(m, r, id)| (id, r, m)).collect();
+            let mut listed: Vec<_> = tested.table.rules(version).map(|(m, r, id)| (id, r, m)).collect();
+            let mut expected: Vec<_> = tested.oracle.rules(version).map(|(m, r, id)| (id, r, m)).collect();
             listed.sort_by_key(|(id, ..)| **id);
             expected.sort_by_key(|(id, ..)| **id);
             prop_assert_eq!(listed, expected);
@@ -244,34 +244,34 @@ proptest! {
 
     #[test]
     fn reclaimed_rules_leave_no_trace(ops in testing::ops(60), keys in keys()) {
-        let mut life = Life::of(&ops);
-        life.apply(&TableOp::Reclaim(0));
+        let mut tested = TableWithOracle::of(&ops);
+        tested.apply(&TableOp::Reclaim(0));
         let mut fresh = TupleSpace::new(7);
-        for (matching, rank, rule) in life.oracle.rules(life.version) {
-            fresh.insert(matching.clone(), rank, life.version, *rule);
+        for (matching, rank, rule) in tested.oracle.rules(tested.version) {
+            fresh.insert(matching.clone(), rank, tested.version, *rule);
         }
         for key in &keys {
             let (mut mask, mut expected) = (FlowMask::EMPTY, FlowMask::EMPTY);
-            let answer = life.table.lookup_masked(key, life.version, &mut mask);
-            prop_assert_eq!(answer, fresh.lookup_masked(key, life.version, &mut expected));
+            let answer = tested.table.lookup_masked(key, tested.version, &mut mask);
+            prop_assert_eq!(answer, fresh.lookup_masked(key, tested.version, &mut expected));
             prop_assert_eq!(mask, expected);
         }
     }
 
     #[test]
     fn all_matches_come_in_the_total_order(ops in testing::ops(60), keys in keys()) {
-        let life = Life::of(&ops);
-        let floors = vec![Priority::new(0); life.rules.len() + 1];
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        let floors = vec![Priority::new(0); tested.rules.len() + 1];
+        for version in tested.versions() {
             for key in &keys {
-                let rules = life.oracle.rules(version);
+                let rules = tested.oracle.rules(version);
                 let mut expected: Vec<_> = rules
                     .filter(|(matching, ..)| matching.matches(key))
                     .map(|(_, rank, rule)| Some((rank, *rule)))
                     .collect();
                 expected.sort_by(|a, b| b.cmp(a));
                 expected.resize(floors.len(), None);
-                prop_assert_eq!(answers(&life.table, key, version, &floors).0, expected);
+                prop_assert_eq!(answers(&tested.table, key, version, &floors).0, expected);
             }
         }
     }
@@ -282,14 +282,14 @@ proptest! {
         keys in keys(),
         floors in prop::collection::vec(testing::priority(), 1..8),
     ) {
-        let life = Life::of(&ops);
-        for version in life.versions() {
+        let tested = TableWithOracle::of(&ops);
+        for version in tested.versions() {
             for key in &keys {
-                let (found, mask) = answers(&life.table, key, version, &floors);
-                let (expected, of_oracle) = answers(&life.oracle, key, version, &floors);
+                let (found, mask) = answers(&tested.table, key, version, &floors);
+                let (expected, of_oracle) = answers(&tested.oracle, key, version, &floors);
                 prop_assert_eq!(&found, &expected);
                 for other in &keys {
-                    let answers_of = |mask| answers(&life.oracle, &outside(key, mask, other), version, &floors).0;
+                    let answers_of = |mask| answers(&tested.oracle, &outside(key, mask, other), version, &floors).0;
                     prop_assert_eq!(&answers_of(&mask), &found);
                     prop_assert_eq!(&answers_of(&of_oracle), &found);
                 }
@@ -302,15 +302,15 @@ proptest! {
         ops in testing::ops(60),
         filters in prop::collection::vec((testing::matching(), testing::priority()), 1..12),
     ) {
-        let life = Life::of(&ops);
-        let stored = life.rules.iter().map(|(matching, rank, _)| (matching, rank.priority));
+        let tested = TableWithOracle::of(&ops);
+        let stored = tested.rules.iter().map(|(matching, rank, _)| (matching, rank.priority));
         let filters = filters.iter().map(|(matching, priority)| (matching, *priority)).chain(stored);
         for (matching, priority) in filters {
-            for version in life.versions() {
-                let overlaps = life.table.overlaps(matching, priority, version);
-                prop_assert_eq!(overlaps, life.oracle.overlaps(matching, priority, version));
-                let mut within: Vec<_> = life.table.rules_within(matching, version).collect();
-                let mut expected: Vec<_> = life.oracle.rules_within(matching, version).collect();
+            for version in tested.versions() {
+                let overlaps = tested.table.overlaps(matching, priority, version);
+                prop_assert_eq!(overlaps, tested.oracle.overlaps(matching, priority, version));
+                let mut within: Vec<_> = tested.table.rules_within(matching, version).collect();
+                let mut expected: Vec<_> = tested.oracle.rules_within(matching, version).collect();
                 within.sort_by_key(|(.., rule)| **rule);
                 expected.sort_by_key(|(.., rule)| **rule);
                 prop_assert_eq!(within, expected);

@@ -268,7 +268,7 @@ impl Switch {
         self.doorbells.insert(port, doorbells);
     }
 
-    /// Connects every thread to predictors, which the test plays.
+    /// Connects every thread to predictors: the test itself sends the forecasts.
     pub(crate) fn attach_forecasts(&mut self, config: ForecastConfig) -> Vec<ForecastSender> {
         let predictors = Arc::new(Waker::new().unwrap());
         let attach = |control: &mut ControlEnds| {

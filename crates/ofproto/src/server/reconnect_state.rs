@@ -14,7 +14,7 @@ pub enum ReconnectState {
     Connected,
     /// There is no connection; the next attempt is scheduled.
     Waiting {
-        /// The reason for which the last attempt or connection ended.
+        /// The reason why the last attempt or connection ended.
         reason: String,
         /// Time of the next attempt.
         until: Time,

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::server::ElectionId;
 
-/// The reason for which a session cannot continue.
+/// The reason why a session cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {

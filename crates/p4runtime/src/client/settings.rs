@@ -42,7 +42,7 @@ pub struct ClientSettings {
     pub start_tag: u16,
     /// The ports of the device. Clones share the list and can change it.
     pub ports: LivePorts,
-    /// The reason for which the device is lost. Clones share it.
+    /// The reason why the device is lost. Clones share it.
     pub last_error: LastError,
     /// Idle timeout of entries; `None` disables it.
     pub idle: Option<Duration>,
@@ -82,7 +82,7 @@ struct PortList {
     changes: u64,
 }
 
-/// The reason for which a client has no session. Clones share it.
+/// The reason why a client has no session. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct LastError(Arc<RwLock<SessionEnd>>);
 

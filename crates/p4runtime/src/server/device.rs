@@ -25,7 +25,7 @@ pub struct EntryHits {
     pub last: Option<Duration>,
 }
 
-/// The reason for which a device refuses an entry.
+/// The reason why a device refuses an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
     /// The table is full.
@@ -40,7 +40,7 @@ pub enum DeviceError {
     Refused(&'static str),
 }
 
-/// The reason for which a device refuses a program.
+/// The reason why a device refuses a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// The device runs another program; this is the first difference.
@@ -51,7 +51,7 @@ pub enum ProgramError {
     Config,
 }
 
-/// The reason for which a device refuses to send a packet.
+/// The reason why a device refuses to send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The payload is empty or too long.
@@ -71,7 +71,7 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     ///
-    /// The reason for which it cannot.
+    /// The reason why the device cannot run the program.
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError>;
 
     /// Runs a verified program, without entries.
@@ -108,7 +108,7 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     ///
-    /// The reason for which it is not sent.
+    /// The reason why it is not sent.
     fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError>;
 
     /// Returns whether changes under one lock take effect atomically for packets.

@@ -255,7 +255,7 @@ impl P4Runtime for Service {
     }
 }
 
-/// The reason for which a server cannot run.
+/// The reason why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve P4Runtime on {address}")]
 pub struct ServerError {

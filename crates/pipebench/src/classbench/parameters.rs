@@ -71,7 +71,7 @@ pub(super) struct Branching {
     pub(super) levels: [BranchLevel; 33],
 }
 
-/// Branching of the addresses after one bit.
+/// The shape of the prefix tree of the addresses after one bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct BranchLevel {
     /// Probability that all continue with the same bit.

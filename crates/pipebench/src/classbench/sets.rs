@@ -118,7 +118,7 @@ struct Profile {
 /// Pairs of port classes by name, with their shares.
 type PairShares = &'static [(&'static str, f64)];
 
-/// Branching of the addresses.
+/// The shape of the prefix tree of the addresses.
 struct Branches {
     nesting: u32,
     /// Number of leading bits at which addresses always split.

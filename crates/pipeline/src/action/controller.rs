@@ -19,7 +19,7 @@ pub struct ControllerAction {
     pub pause: bool,
 }
 
-/// The reason for which a packet is sent to a controller (OpenFlow 1.3.5, 7.4.1).
+/// The reason why a packet is sent to a controller (OpenFlow 1.3.5, 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketInReason {
     /// The table-miss rule sent it.

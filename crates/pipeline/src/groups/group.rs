@@ -121,7 +121,7 @@ pub enum GroupCommand {
     Delete,
 }
 
-/// The reason for which a group-mod was refused. Nothing was changed.
+/// The reason why a group-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupModError {

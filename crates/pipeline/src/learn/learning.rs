@@ -60,7 +60,7 @@ impl PartialEq for LearnedRule {
 
 impl Eq for LearnedRule {}
 
-/// The reason for which a learn request was refused.
+/// The reason why a learn request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LearnError {
     /// The table refuses the rule.

@@ -104,7 +104,7 @@ pub enum MeterCommand {
     Delete,
 }
 
-/// The reason for which a meter-mod was refused. Nothing was changed.
+/// The reason why a meter-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeterModError {

@@ -67,7 +67,7 @@ pub enum TableSelector {
     All,
 }
 
-/// The reason for which a flow-mod was refused. Nothing was changed.
+/// The reason why a flow-mod was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowModError {

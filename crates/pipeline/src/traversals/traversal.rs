@@ -231,7 +231,7 @@ impl Refresh {
     }
 }
 
-/// The reason for which a translation stopped. The packet is dropped, and no output
+/// The reason why a translation stopped. The packet is dropped, and no output
 /// is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {

@@ -20,7 +20,7 @@ pub enum Modification {
     Meter(MeterMod),
 }
 
-/// The reason for which a request was refused. Nothing was changed.
+/// The reason why a request was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModificationError {

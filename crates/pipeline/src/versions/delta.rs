@@ -38,7 +38,7 @@ pub enum RuleChange {
     Modified(Arc<Rule>),
 }
 
-/// The reason for which a rule was removed (`ofp_flow_removed_reason`).
+/// The reason why a rule was removed (`ofp_flow_removed_reason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedReason {
     /// No packet hit the rule within its idle timeout.

@@ -1,8 +1,7 @@
 //! Exclusive resources of ports: a network device, or a capture file that is written.
 //!
 //! Two sockets on one device would each receive all packets, and two writers of one file would
-//! overwrite each other. Any number of ports may read one file. Any number may write to `/dev/null`
-//! or a pipe.
+//! overwrite each other. Any number of ports may read one file, or write to `/dev/null` or a pipe.
 
 use std::{
     fmt,

@@ -515,7 +515,7 @@ mod tests {
                 let is_live = self.entries[entry.slot as usize].2;
                 assert!(!is_live || covering.contains(&entry.slot), "{address:?}");
             }
-            // The address of a live entry leads to it.
+            // Each entry that covers the key is found at its address.
             for slot in &covering {
                 let address = self.cache.addresses[*slot as usize];
                 let found = self.cache.confirm(address, key).map(|entry| entry.slot);

@@ -18,7 +18,7 @@ use crate::{
 pub struct PacketEffects {
     /// Packets that leave, in order; empty after an error.
     pub outcomes: Vec<Outcome>,
-    /// The reason for which the switch itself dropped the packet.
+    /// The reason why the switch itself dropped the packet.
     pub error: Option<TraversalError>,
     /// The drop reasons of copies of the packet that had been parsed again.
     pub later_errors: Vec<TraversalError>,
