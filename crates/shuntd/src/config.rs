@@ -9,7 +9,7 @@ use shunt_switch::{Config, ConfigStep};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::{daemon::trace_log, open_vswitch};
+use crate::{daemon::trace_log, open_vswitch, ovsdb::OvsdbOptions};
 
 /// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +17,8 @@ use crate::{daemon::trace_log, open_vswitch};
 pub(crate) struct ConfigFile {
     /// Logging.
     pub(crate) logging: Logging,
+    /// The embedded OVSDB server.
+    pub(crate) ovsdb: OvsdbOptions,
     threads: shunt_switch::config::ThreadOptions,
     caches: shunt_switch::config::CacheOptions,
     eviction: shunt_switch::config::EvictionOptions,

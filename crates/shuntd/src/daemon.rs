@@ -24,6 +24,7 @@ use tokio::{
     net::UnixListener,
     signal::unix,
     sync::{Notify, Semaphore},
+    task::JoinHandle,
 };
 use tracing::{info, warn};
 
@@ -35,6 +36,7 @@ use self::{
 };
 use crate::{
     config::{self, ConfigFile, ConfigFileError},
+    ovsdb::{OvsdbService, OvsdbStartError},
     rpc,
     run_dir::{ClaimError, RunDir},
 };
@@ -93,6 +95,8 @@ enum DaemonError {
     State(String),
     #[error("{0}")]
     Nic(String),
+    #[error(transparent)]
+    Ovsdb(#[from] OvsdbStartError),
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
@@ -109,7 +113,9 @@ impl DaemonError {
         match self {
             Self::Config(_) | Self::Logging(_) | Self::State(_) => ExitCode::from(2),
             Self::Running(..) => ExitCode::from(3),
-            Self::Switch(_) | Self::Nic(_) | Self::System { .. } => ExitCode::FAILURE,
+            Self::Switch(_) | Self::Nic(_) | Self::Ovsdb(_) | Self::System { .. } => {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -150,6 +156,11 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     };
     if arguments.check {
         return Ok(());
+    }
+    if arguments.state.is_some() && file.ovsdb.is_enabled() {
+        // Both would restore the same bridges.
+        let problem = "--state cannot be used with [ovsdb]: its log keeps the bridges; remove one";
+        return Err(DaemonError::Switch(problem.to_owned()));
     }
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
     limits::raise_open_files();
@@ -252,6 +263,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         }
         _ => Resumed { may_write: true, loaded: file.switch() },
     };
+    let ovsdb = OvsdbService::start(&file.ovsdb, &switch).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
@@ -298,14 +310,20 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         }
     }
     info!("shuntd: stopping");
+    OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
-        // The last write must not meet another one.
-        keeping.abort();
-        let _ = keeping.await;
-        keeper.write().await;
+        write_last_state(&keeper, keeping).await;
     }
     switch.stop().await;
     Ok(())
+}
+
+/// Writes the state file at the end.
+async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
+    // The last write must not meet another one.
+    keeping.abort();
+    let _ = keeping.await;
+    keeper.write().await;
 }
 
 /// Logs that the daemon serves clients, with its version, file, ports and threads.

@@ -9,6 +9,7 @@ mod config;
 pub mod daemon;
 mod metrics;
 mod open_vswitch;
+mod ovsdb;
 mod render;
 mod rpc;
 mod run_dir;

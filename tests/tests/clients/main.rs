@@ -1,7 +1,8 @@
 //! Real clients against the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send
 //! garbage.
 //!
-//! The tests need no privileges: all ports are null ports.
+//! The tests need no privileges, because all ports are null ports. Only those of `vsctl` need a
+//! namespace for the local port of a bridge.
 
 #![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
@@ -10,6 +11,7 @@ mod bad_input;
 mod ofctl;
 mod ovn;
 mod shuntctl;
+mod vsctl;
 
 use shunt_tests::daemon::Daemon;
 

@@ -56,6 +56,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "shuntd",
         &[
             "shunt-pcap",
+            "shunt-ovsdb",
             "shunt-flow",
             "shunt-pipeline",
             "shunt-p4runtime",

@@ -1,0 +1,15 @@
+//! Bridges and ports from the embedded OVSDB server, which `ovs-vsctl` configures.
+//!
+//! [`DesiredBridges`](desired::DesiredBridges) is the meaning of the rows, [`Reconciler`](reconciler::Reconciler)
+//! changes the switch to it and keeps the difference small, and [`report`] writes the results into the
+//! rows. `cur_cfg` is written in the same transaction as `ofport` and `error`, because clients wait
+//! for it.
+
+mod desired;
+mod options;
+mod reconciler;
+mod report;
+mod service;
+
+pub(crate) use options::OvsdbOptions;
+pub(crate) use service::{OvsdbService, OvsdbStartError};

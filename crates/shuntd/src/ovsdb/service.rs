@@ -1,0 +1,139 @@
+//! The task that keeps the switch and the database equal.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use shunt_ovsdb::{
+    DatabaseSnapshot, OvsdbHandle, OvsdbServerError, Server, ServerConfig, schema, value::Datum,
+};
+use shunt_switch::{Switch, with_causes};
+use thiserror::Error;
+use tokio::{task::JoinHandle, time::MissedTickBehavior};
+use tracing::{info, warn};
+
+use super::{OvsdbOptions, desired::DesiredBridges, reconciler::Reconciler, report::RowReport};
+
+/// The embedded OVSDB server of the daemon.
+pub(crate) struct OvsdbService {
+    handle: OvsdbHandle,
+    task: JoinHandle<()>,
+}
+
+/// The reason why the server did not start.
+#[derive(Debug, Error)]
+#[error("the OVSDB server does not start: {0}")]
+pub(crate) struct OvsdbStartError(#[from] OvsdbServerError);
+
+/// Time between reports of counters, and between attempts to open missing devices.
+const REFRESH_PERIOD: Duration = Duration::from_secs(2);
+
+impl OvsdbService {
+    /// Starts the server if the options name a socket, and applies the rows of its log.
+    ///
+    /// # Errors
+    ///
+    /// If the log or the socket cannot be used.
+    pub(crate) async fn start(
+        options: &OvsdbOptions,
+        switch: &Arc<Switch>,
+    ) -> Result<Option<Self>, OvsdbStartError> {
+        if !options.is_enabled() {
+            return Ok(None);
+        }
+        let log = Some(options.log.as_path()).filter(|log| *log != Path::new(""));
+        let server = Server::open(schema::open_vswitch(), log, ServerConfig::default())?;
+        let handle = server.listen(&options.socket)?.start()?;
+        initialize(&handle).await?;
+        info!(socket = %options.socket.display(), "ovsdb: ready");
+        let task = tokio::spawn(run(
+            handle.clone(),
+            Reconciler::new(Arc::clone(switch)),
+            Arc::clone(switch),
+        ));
+        Ok(Some(Self { handle, task }))
+    }
+
+    /// Stops the server if there is one. Bridges and ports stay until the switch stops.
+    pub(crate) async fn stop(service: Option<Self>) {
+        let Some(Self { handle, task }) = service else { return };
+        task.abort();
+        // An aborted task has no result.
+        let _ = task.await;
+        handle.stop().await;
+    }
+}
+
+/// Adds the row of `Open_vSwitch`, or fills the columns of the daemon in it.
+async fn initialize(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
+    let snapshot = handle.snapshot().await?;
+    let mut transaction = handle.transaction("shuntd: started");
+    let root = snapshot.rows("Open_vSwitch").next().map(|row| row.uuid());
+    let root = root.unwrap_or_else(|| transaction.insert("Open_vSwitch", []));
+    let types = ["system", "internal", "tap", "afxdp", "patch", "null"];
+    transaction.update(
+        "Open_vSwitch",
+        root,
+        [
+            ("iface_types", Datum::strings(types)),
+            ("datapath_types", Datum::strings(["netdev", "system"])),
+            ("db_version", Datum::string(snapshot.schema().version())),
+            ("ovs_version", Datum::string(env!("CARGO_PKG_VERSION"))),
+            ("dpdk_initialized", Datum::boolean(false)),
+        ],
+    );
+    handle.transact(transaction).await
+}
+
+async fn run(handle: OvsdbHandle, mut reconciler: Reconciler, switch: Arc<Switch>) {
+    let result = follow(&handle, &mut reconciler, &switch).await;
+    if let Err(error) = result {
+        warn!("ovsdb: bridges no longer follow the database: {}", with_causes(&error));
+    }
+}
+
+async fn follow(
+    handle: &OvsdbHandle,
+    reconciler: &mut Reconciler,
+    switch: &Switch,
+) -> Result<(), OvsdbServerError> {
+    let mut changes = handle.subscribe().await?;
+    let mut ticks = tokio::time::interval(REFRESH_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        // The first tick is at once: it applies the rows of the log.
+        let snapshot = tokio::select! {
+            changed = changes.next() => changed?.snapshot,
+            _ = ticks.tick() => handle.snapshot().await?,
+        };
+        update(handle, reconciler, switch, &snapshot).await?;
+    }
+}
+
+/// Applies the rows, and writes the results into them.
+async fn update(
+    handle: &OvsdbHandle,
+    reconciler: &mut Reconciler,
+    switch: &Switch,
+    snapshot: &DatabaseSnapshot,
+) -> Result<(), OvsdbServerError> {
+    let desired = DesiredBridges::of(snapshot);
+    let errors = reconciler.apply(&desired).await;
+    let own = reconciler.bridges();
+    let mut bridges = switch.bridges();
+    bridges.retain(|bridge| own.contains(bridge.name.as_str()));
+    let mut transaction = handle.transaction("shuntd: state of the switch");
+    let mut report =
+        RowReport { snapshot, bridges: &bridges, errors: &errors, transaction: &mut transaction };
+    report.write();
+    report.finish();
+    if transaction.is_empty() {
+        return Ok(());
+    }
+    match handle.transact(transaction).await {
+        // The log says why. The next report tries again.
+        Err(OvsdbServerError::Transaction(error)) => {
+            warn!("ovsdb: the state of the switch was not written: {error}");
+            Ok(())
+        }
+        result => result,
+    }
+}
