@@ -4,8 +4,8 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, generation, gigaflow, idle_ports, live, megaflows,
-    misses, nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
+    characterisation, classifier, foresight, forwarding, generation, gigaflow, idle_ports, live,
+    megaflows, misses, nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -255,6 +255,65 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[],
         prepare: NOTHING,
         run: nuevomatch::forwarding::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "nuevomatch-lookup",
+        title: "NuevoMatch: lookups of the classifier alone",
+        what: "CPU of a lookup in rule sets of ClassBench, compared with tuple space search",
+        source: "A. Rashelbach et al., A Computational Approach to Packet Classification, Fig 9, \
+                 with our own rival",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: nuevomatch::lookups::run,
+        run_part: nuevomatch::lookups::run_part,
+    },
+    Experiment {
+        name: "nuevomatch-build",
+        title: "NuevoMatch: build of the classifier",
+        what: "CPU to build with a tree, linear segments and a trained RQ-RMI, and bytes of a rule",
+        source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 7 and \
+                 12, on our own rule sets",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: nuevomatch::building::run,
+        run_part: nuevomatch::building::run_part,
+    },
+    Experiment {
+        name: "nuevomatch-updates",
+        title: "NuevoMatch: changes of rules under lookups",
+        what: "Changes per second, coverage, and the tail of lookups while rules change",
+        source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 15, \
+                 on our own rule sets",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: nuevomatch::rule_updates::run,
+        run_part: nuevomatch::rule_updates::run_part,
+    },
+    Experiment {
+        name: "foresight-coflows",
+        title: "Foresight: coflows with a share of flows preloaded",
+        what: "Latency of first and all packets, and CPU, by the share of flows with a forecast",
+        source: "E. Stahl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
+                 Fig 4 and 5, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: foresight::coflows::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "foresight-predictors",
+        title: "Foresight: predictors at run time",
+        what: "First packets that miss, their latency, and CPU, by predictor, for four workloads",
+        source: "own experiment",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: foresight::predictors::run,
         run_part: NO_PARTS,
     },
     Experiment {

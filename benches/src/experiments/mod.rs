@@ -5,6 +5,7 @@ mod captures;
 pub(crate) mod characterisation;
 pub(crate) mod classifier;
 pub(crate) mod flow_mods;
+pub(crate) mod foresight;
 pub(crate) mod forwarding;
 pub(crate) mod generation;
 pub(crate) mod gigaflow;

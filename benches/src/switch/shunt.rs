@@ -133,11 +133,22 @@ fn caches(setup: &Setup) -> String {
         let room = setup.entries_max.unwrap_or(1_000_000);
         let _ = writeln!(text, "megaflow_entries = {room}\nidle_ms = 600000");
     }
+    if let Some(idle_ms) = setup.idle_ms {
+        let _ = writeln!(text, "idle_ms = {idle_ms}");
+    }
     if let Some(room) = setup.ltm_entries_max {
         let _ = writeln!(text, "kind = \"gigaflow\"\n[caches.gigaflow]\nstage_entries = {room}");
     }
     if setup.nic {
         text.push_str("[caches.gigaflow.offload]\nkind = \"embedded\"\n");
+    }
+    text
+}
+
+fn foresight(setup: &Setup) -> String {
+    let mut text = format!("predictors = {:?}\n", setup.predictors);
+    if setup.forecasts {
+        text.push_str("entries = 1000000\n");
     }
     text
 }
@@ -149,9 +160,10 @@ fn configuration(setup: &Setup) -> String {
     let controller = setup.controller.map(|name| format!("controllers = [\"{name}\"]\n"));
     let mut text = format!(
         "[logging]\nfilter = \"warn\"\n[threads]\npacket = {}\ncpus = [{cpus}]\n\
-         [caches]\n{}[eviction]\n{engine}{repair}[[bridge]]\nname = \"br0\"\n{}",
+         [caches]\n{}[foresight]\n{}[eviction]\n{engine}{repair}[[bridge]]\nname = \"br0\"\n{}",
         setup.threads.unwrap_or(1),
         caches(setup),
+        foresight(setup),
         controller.unwrap_or_default(),
     );
     for (port, number) in setup.ports.iter().zip(1..) {

@@ -32,6 +32,12 @@ pub struct Setup {
     pub nic: bool,
     /// Entries of each of Shunt's four LTM stages; `None` for a megaflow cache.
     pub ltm_entries_max: Option<u32>,
+    /// Shunt's predictors of flows.
+    pub predictors: &'static [&'static str],
+    /// True if Shunt has room for forecasts of all flows.
+    pub forecasts: bool,
+    /// Milliseconds after which Shunt's entries expire without hits; `None` for the default.
+    pub idle_ms: Option<u32>,
 }
 
 /// The caches in front of the wildcard cache.

@@ -1,12 +1,13 @@
 //! The rule that pauses a predictor that does not pay.
 //!
 //! A forecast that becomes an entry costs one translation. A hit saves one, for which a packet would have
-//! waited. A forecast that is late, covered or refused costs a part of a translation. The governor sums
-//! costs and hits over a window of [`GovernorConfig::window`] forecasts. If fewer hits than
-//! [`GovernorConfig::hits_per_cent_min`] per hundred translations were saved, it pauses the predictor.
+//! waited. A predictor spends a token for each forecast, and earns [`GovernorConfig::tokens_per_hit`] for
+//! each hit. With two tokens for a hit it must save at least one miss for two translations, or its tokens
+//! run out. A forecast that is late, covered or refused costs a quarter of a token.
 //!
-//! After the pause the predictor may make [`GovernorConfig::trial`] forecasts. If these pay, it runs
-//! again. Otherwise the next pause is twice as long.
+//! A predictor starts in a trial with few tokens, and is on once it has earned more than it spent. It is
+//! paused when its tokens have run out and none of its forecasts can earn more. After the pause it gets a
+//! new trial. Each pause after a failed trial is twice as long.
 
 use std::time::Duration;
 
@@ -15,29 +16,29 @@ use crate::outcome::OutcomeCounts;
 /// Settings of a [`Governor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorConfig {
-    /// Cost of the forecasts of a window, in translations.
-    pub window: u64,
-    /// Minimum number of hits per hundred translations.
-    pub hits_per_cent_min: u64,
+    /// Number of tokens of a trial.
+    pub trial: u64,
+    /// Number of tokens for a hit.
+    pub tokens_per_hit: u64,
+    /// Maximum number of tokens, and of forecasts wasted when the traffic changes.
+    pub tokens_max: u64,
+    /// Time to wait for outcomes after the tokens have run out.
+    pub outcome_time: Duration,
     /// The first pause.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// Number of forecasts of a trial.
-    pub trial: u64,
-    /// Time until a trial ends, also without outcomes.
-    pub trial_time: Duration,
 }
 
 impl Default for GovernorConfig {
     fn default() -> Self {
         Self {
-            window: 64,
-            hits_per_cent_min: 50,
+            trial: 64,
+            tokens_per_hit: 2,
+            tokens_max: 16_384,
+            outcome_time: Duration::from_secs(6),
             pause: Duration::from_secs(10),
             pause_max: Duration::from_secs(600),
-            trial: 64,
-            trial_time: Duration::from_secs(20),
         }
     }
 }
@@ -45,7 +46,7 @@ impl Default for GovernorConfig {
 /// The state of a predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GovernorState {
-    /// It forecasts.
+    /// It has shown that it pays.
     On,
     /// It is paused: it did not pay.
     Paused {
@@ -53,12 +54,7 @@ pub enum GovernorState {
         until: Duration,
     },
     /// It makes a few forecasts, which are judged.
-    Trial {
-        /// Time at which the trial started.
-        since: Duration,
-        /// Number of forecasts left.
-        left: u64,
-    },
+    Trial,
 }
 
 /// Pauses a predictor that does not pay.
@@ -66,8 +62,10 @@ pub enum GovernorState {
 pub struct Governor {
     config: GovernorConfig,
     state: GovernorState,
-    /// The counts at the start of the window.
-    start: OutcomeCounts,
+    /// Tokens left, in quarters.
+    quarters: u64,
+    /// Time at which the tokens ran out.
+    out_since: Option<Duration>,
     /// The newest counts.
     counts: OutcomeCounts,
     /// The next pause.
@@ -75,17 +73,21 @@ pub struct Governor {
     pauses: u64,
 }
 
-/// Late, covered and refused forecasts per translation of the same cost.
-const LOOKUPS_PER_TRANSLATION: u64 = 4;
+/// Quarters of a token: late, covered and refused forecasts cost one.
+const QUARTERS: u64 = 4;
+
+/// Time in which packet threads receive all forecasts that were made.
+const DELIVERY_TIME: Duration = Duration::from_secs(1);
 
 impl Governor {
-    /// Creates a governor of a predictor that is on.
+    /// Creates a governor of a predictor in its first trial.
     #[must_use]
     pub fn new(config: GovernorConfig) -> Self {
         Self {
             config,
-            state: GovernorState::On,
-            start: OutcomeCounts::default(),
+            state: GovernorState::Trial,
+            quarters: config.trial * QUARTERS,
+            out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
             pauses: 0,
@@ -114,64 +116,61 @@ impl Governor {
     #[must_use]
     pub fn allowance(&self, budget: usize) -> usize {
         match self.state {
-            GovernorState::On => budget,
             GovernorState::Paused { .. } => 0,
-            GovernorState::Trial { left, .. } => {
+            GovernorState::On | GovernorState::Trial => {
                 // A larger number than a `usize` is no limit: the budget is one.
-                usize::try_from(left).unwrap_or(usize::MAX).min(budget)
+                usize::try_from(self.quarters / QUARTERS).unwrap_or(usize::MAX).min(budget)
             }
         }
     }
 
     /// Counts forecasts that the predictor made.
     pub const fn spend(&mut self, forecasts: u64) {
-        if let GovernorState::Trial { left, .. } = &mut self.state {
-            *left = left.saturating_sub(forecasts);
-        }
+        self.quarters = self.quarters.saturating_sub(forecasts * QUARTERS);
     }
 
-    /// Takes the counts so far, and judges the predictor if the window is full.
+    /// Takes the counts so far, and judges the predictor.
     pub fn update(&mut self, counts: &OutcomeCounts, now: Duration) {
+        let earned = self.earned(counts);
         self.counts = *counts;
-        let cost = cost_of(counts).saturating_sub(cost_of(&self.start));
-        let hits = counts.hits.saturating_sub(self.start.hits);
-        let pays = hits * 100 >= cost * self.config.hits_per_cent_min && hits > 0;
-        match self.state {
-            GovernorState::On if cost >= self.config.window => {
-                self.start = *counts;
-                if !pays {
-                    self.suspend(now);
-                }
+        if let GovernorState::Paused { until } = self.state {
+            if until <= now {
+                self.state = GovernorState::Trial;
+                (self.quarters, self.out_since) = (self.config.trial * QUARTERS, None);
             }
-            GovernorState::On => {}
-            GovernorState::Paused { until } if until <= now => {
-                self.start = *counts;
-                self.state = GovernorState::Trial { since: now, left: self.config.trial };
-            }
-            GovernorState::Paused { .. } => {}
-            GovernorState::Trial { since, .. } => {
-                let is_over = now.saturating_sub(since) >= self.config.trial_time;
-                if cost >= self.config.trial / 2 || is_over {
-                    self.start = *counts;
-                    if pays {
-                        (self.state, self.pause) = (GovernorState::On, self.config.pause);
-                    } else {
-                        self.suspend(now);
-                    }
-                }
-            }
+            return;
+        }
+        self.quarters = (self.quarters + earned).min(self.config.tokens_max * QUARTERS);
+        if self.quarters > self.config.trial * QUARTERS {
+            (self.state, self.pause) = (GovernorState::On, self.config.pause);
+        }
+        if self.quarters >= QUARTERS {
+            self.out_since = None;
+            return;
+        }
+        let out_for = now.saturating_sub(*self.out_since.get_or_insert(now));
+        let is_settled = out_for >= DELIVERY_TIME && pending(counts) == 0;
+        if is_settled || out_for >= self.config.outcome_time {
+            self.state = GovernorState::Paused { until: now + self.pause };
+            self.pause = (self.pause * 2).min(self.config.pause_max);
+            self.pauses += 1;
         }
     }
 
-    fn suspend(&mut self, now: Duration) {
-        self.state = GovernorState::Paused { until: now + self.pause };
-        self.pause = (self.pause * 2).min(self.config.pause_max);
-        self.pauses += 1;
+    /// Returns the quarters that the outcomes since the last update earned.
+    fn earned(&self, counts: &OutcomeCounts) -> u64 {
+        let hits = counts.hits.saturating_sub(self.counts.hits);
+        let lookups = lookups(counts).saturating_sub(lookups(&self.counts));
+        hits * self.config.tokens_per_hit * QUARTERS + lookups * (QUARTERS - 1)
     }
 }
 
-/// Returns the cost of settled forecasts, in translations.
-fn cost_of(counts: &OutcomeCounts) -> u64 {
-    let lookups = counts.late + counts.covered + counts.refused_total();
-    counts.settled() + lookups / LOOKUPS_PER_TRANSLATION
+/// Returns the number of forecasts that cost a lookup, and no translation.
+fn lookups(counts: &OutcomeCounts) -> u64 {
+    counts.late + counts.covered + counts.refused_total()
+}
+
+/// Returns the number of forecasts without an outcome yet.
+fn pending(counts: &OutcomeCounts) -> u64 {
+    counts.received.saturating_sub(counts.settled() + lookups(counts))
 }

@@ -1,3 +1,7 @@
 //! NuevoMatch experiments: classification by learned indexes.
 
+pub(crate) mod building;
 pub(crate) mod forwarding;
+pub(crate) mod lookups;
+mod rule_sets;
+pub(crate) mod rule_updates;

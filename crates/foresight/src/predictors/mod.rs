@@ -1,8 +1,10 @@
 //! The predictors, in the order of their cost.
 
 mod due;
+mod flow_ends;
 pub(crate) mod oracle;
 pub(crate) mod periodic;
 pub(crate) mod reply;
 pub(crate) mod siblings;
+mod source_ports;
 pub(crate) mod successor;

@@ -5,6 +5,9 @@
 //! between the two flows, and not the flows themselves. "The server of the base flow opens a flow from
 //! any port to port 5432 of 10.0.0.9" holds for all clients of that server.
 //!
+//! Each client chooses source ports of its own, and some count them up for each server (RFC 6056, section
+//! 3.3.4). [`SourcePortTable`] finds the next one of such a client.
+//!
 //! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. It counts
 //! up to [`STRENGTH_MAX`] while flows follow it, and down when a base flow is not followed. A forecast
 //! needs [`STRENGTH_MIN`].
@@ -17,7 +20,11 @@ use std::{
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 
-use super::due::DueForecasts;
+use super::{
+    due::DueForecasts,
+    flow_ends::{FlowEnds, FlowService},
+    source_ports::SourcePortTable,
+};
 use crate::{
     event::{FlowEvent, NewFlow},
     forecast::{Confidence, Forecast, ForecastSource},
@@ -30,19 +37,11 @@ pub struct SuccessorTable {
     services: BTreeMap<FlowService, Followers>,
     /// The last flows, which a new flow may follow.
     recent: VecDeque<(Duration, FlowEnds)>,
+    source_ports: SourcePortTable,
     due: DueForecasts,
     capacity: usize,
     /// The last service that was considered for removal.
     hand: Option<FlowService>,
-}
-
-/// The destination of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FlowService {
-    bridge: u64,
-    protocol: u128,
-    address: u128,
-    port: u128,
 }
 
 /// The flows that follow those to one service.
@@ -93,18 +92,6 @@ enum PortRule {
     Unknown,
 }
 
-/// The addresses and ports of a flow.
-#[derive(Clone, Copy, Debug)]
-struct FlowEnds {
-    bridge: u64,
-    is_ipv4: bool,
-    protocol: u128,
-    source: u128,
-    destination: u128,
-    source_port: u128,
-    destination_port: u128,
-}
-
 /// Number of recent flows that a new flow is compared with.
 const RECENT_MAX: usize = 8;
 
@@ -137,6 +124,7 @@ impl SuccessorTable {
         Self {
             services: BTreeMap::new(),
             recent: VecDeque::with_capacity(RECENT_MAX),
+            source_ports: SourcePortTable::new(capacity),
             due: DueForecasts::new(DUE_MAX),
             capacity: capacity.max(1),
             hand: None,
@@ -145,6 +133,7 @@ impl SuccessorTable {
 
     fn start(&mut self, flow: &NewFlow, now: Duration) {
         let Some(ends) = FlowEnds::of(&flow.key) else { return };
+        self.source_ports.observe(&ends);
         self.learn(flow, &ends, now);
         self.expect_followers(&ends, now);
         if self.recent.len() >= RECENT_MAX {
@@ -181,7 +170,7 @@ impl SuccessorTable {
                 relation.strength = relation.strength.saturating_sub(1);
             }
             if relation.strength >= STRENGTH_MIN {
-                self.due.push(relation.forecast(base, now));
+                self.due.push(relation.forecast(base, &mut self.source_ports, now));
             }
         }
         followers.relations.retain(|relation| relation.strength > 0);
@@ -234,18 +223,27 @@ impl Followers {
 }
 
 impl Relation {
-    fn forecast(&self, base: &FlowEnds, now: Duration) -> Forecast {
+    fn forecast(
+        &self,
+        base: &FlowEnds,
+        source_ports: &mut SourcePortTable,
+        now: Duration,
+    ) -> Forecast {
         let mut key = FlowKey::from(&self.template);
         let [source, destination] = FlowEnds::address_fields(base.is_ipv4);
         key.set_field(source, self.rule.source.of(base));
         key.set_field(destination, self.rule.destination.of(base));
+        let valid_until = now + (self.delay * 4).max(WINDOW);
+        let destination_port = self.rule.destination_port.of(base);
+        let source_port = self.rule.source_port.of(base).or_else(|| {
+            let follower = FlowEnds::of(&key)?;
+            let follower = FlowEnds { destination_port: destination_port?, ..follower };
+            source_ports.next(&follower, now, now + self.delay * 2)
+        });
         let mut known = None;
-        for (field, rule) in [
-            (FieldId::UdpSrc, self.rule.source_port),
-            (FieldId::UdpDst, self.rule.destination_port),
-        ] {
+        for (field, port) in [(FieldId::UdpSrc, source_port), (FieldId::UdpDst, destination_port)] {
             // The ports of all protocols share their bits.
-            match rule.of(base) {
+            match port {
                 Some(port) => key.set_field(field, port),
                 None => all_but(field, known.get_or_insert_with(full_mask)),
             }
@@ -255,7 +253,7 @@ impl Relation {
             known: known.as_ref().map(SparseMask::from),
             confidence: Confidence::of_percent(25 * self.strength.min(STRENGTH_MAX)),
             made: now,
-            valid_until: now + (self.delay * 4).max(WINDOW),
+            valid_until,
             thread: Some(self.thread),
             source: ForecastSource::Successor,
         }
@@ -326,48 +324,6 @@ impl PortRule {
     }
 }
 
-impl FlowEnds {
-    /// Returns the ends of a flow of TCP, UDP or SCTP; `None` for another flow.
-    fn of(key: &FlowKey) -> Option<Self> {
-        let is_ipv4 = match key.eth_type() {
-            0x0800 => true,
-            0x86dd => false,
-            _ => return None,
-        };
-        let protocol = key.field(FieldId::IpProto);
-        if ![6, 17, 132].contains(&protocol) || key.field(FieldId::NwFrag) != 0 {
-            return None;
-        }
-        let [source, destination] = Self::address_fields(is_ipv4);
-        Some(Self {
-            bridge: key.bridge(),
-            is_ipv4,
-            protocol,
-            source: key.field(source),
-            destination: key.field(destination),
-            source_port: key.field(FieldId::UdpSrc),
-            destination_port: key.field(FieldId::UdpDst),
-        })
-    }
-
-    const fn address_fields(is_ipv4: bool) -> [FieldId; 2] {
-        if is_ipv4 {
-            [FieldId::Ipv4Src, FieldId::Ipv4Dst]
-        } else {
-            [FieldId::Ipv6Src, FieldId::Ipv6Dst]
-        }
-    }
-
-    const fn service(&self) -> FlowService {
-        FlowService {
-            bridge: self.bridge,
-            protocol: self.protocol,
-            address: self.destination,
-            port: self.destination_port,
-        }
-    }
-}
-
 impl Predictor for SuccessorTable {
     fn source(&self) -> ForecastSource {
         ForecastSource::Successor
@@ -388,10 +344,10 @@ impl Predictor for SuccessorTable {
     }
 
     fn len(&self) -> usize {
-        self.services.len() + self.recent.len() + self.due.len()
+        self.services.len() + self.recent.len() + self.source_ports.len() + self.due.len()
     }
 
     fn capacity(&self) -> usize {
-        self.capacity + RECENT_MAX + self.due.capacity()
+        2 * self.capacity + RECENT_MAX + self.due.capacity()
     }
 }

@@ -110,6 +110,6 @@ const fn state_name(state: GovernorState) -> &'static str {
     match state {
         GovernorState::On => "on",
         GovernorState::Paused { .. } => "paused",
-        GovernorState::Trial { .. } => "trial",
+        GovernorState::Trial => "trial",
     }
 }

@@ -1,0 +1,112 @@
+//! Coflows with a perfect forecast of a share of their flows: figures 4 and 5 of the paper.
+//!
+//! E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits of Predictable Traffic in Virtual
+//! Switches*. The predictable flows have entries before traffic starts, and both switches get the same
+//! packets. The published figures are from kernel ports at a million packets per second, so only the
+//! relative change by coflowiness is comparable.
+
+use super::{
+    lab::{Lab, Measured},
+    traffic::Coflows,
+};
+use crate::{
+    experiment::{Row, Run, Samples},
+    switch::{Contender, Setup},
+};
+
+/// Shares of the associated flows that are predicted, in percent.
+const COFLOWINESS: [u32; 7] = [0, 10, 25, 50, 75, 90, 100];
+
+/// A distribution of flow sizes: title, name in a workload, flows, packets, and nanoseconds per packet.
+struct SizeDistribution {
+    title: &'static str,
+    name: &'static str,
+    flows: u32,
+    packets: u32,
+    gap_ns: u64,
+}
+
+const DISTRIBUTIONS: [SizeDistribution; 2] = [
+    SizeDistribution {
+        title: "Google search",
+        name: "search",
+        flows: 193_000,
+        packets: 194_000,
+        gap_ns: 30_000,
+    },
+    SizeDistribution {
+        title: "Facebook Hadoop",
+        name: "hadoop",
+        flows: 19_300,
+        packets: 390_000,
+        gap_ns: 15_000,
+    },
+];
+
+const FIRST: &str = "mean latency of the first packet of a flow";
+const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
+const ALL: &str = "mean latency of a packet";
+const CPU: &str = "CPU of the switch for a packet";
+const LOST: &str = "packets lost";
+
+/// Ports: the clients, and eight pods.
+const PORTS: u32 = 9;
+
+/// Runs both distributions with all shares.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let contenders = Contender::both_on_devices();
+    let shares: &[u32] = if run.is_quick { &[0, 50, 100] } else { &COFLOWINESS };
+    let rounds = run.either(3, 1);
+    run.begin(DISTRIBUTIONS.len() * shares.len() * rounds * contenders.len());
+    let mut rows = Vec::new();
+    for distribution in &DISTRIBUTIONS {
+        for share in shares {
+            let scale = if run.is_quick { 10 } else { 1 };
+            let name = format!(
+                "coflow:low:{}:coflowiness={}:sizes={}:packets={}",
+                distribution.flows / scale,
+                f64::from(*share) / 100.0,
+                distribution.name,
+                distribution.packets / scale,
+            );
+            let coflows = Coflows::new(&name, distribution.gap_ns);
+            let title = format!("{}, {share} % predicted", distribution.title);
+            let mut measured: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
+            for _ in 0..rounds {
+                for (contender, measured) in contenders.iter().zip(&mut measured) {
+                    let what = format!("{title}, {}", contender.name());
+                    measured.push(run.step(&what, |folder| measure(contender, folder, &coflows)));
+                }
+            }
+            rows.extend(rows_of(&title, &contenders, &measured));
+        }
+    }
+    // The main metric first.
+    rows.sort_by_key(|row| row.metric != FIRST);
+    rows
+}
+
+fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -> Measured {
+    let setup = Setup { keeps_entries: true, forecasts: true, ..Setup::default() };
+    let lab = Lab::new(contender, folder, PORTS, &coflows.rules, &setup);
+    let predicted: Vec<_> =
+        coflows.predicted.iter().map(|index| coflows.plan.flows[*index].clone()).collect();
+    lab.preload(&predicted);
+    lab.measure(&coflows.plan)
+}
+
+fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) -> [Row; 5] {
+    let row = |metric, unit, value: fn(&Measured) -> f64| {
+        let mut samples = measured.iter().map(|own| Samples(own.iter().map(value).collect()));
+        let ours = samples.next().unwrap_or_default();
+        let rival = contenders.get(1).map(Contender::name).zip(samples.next());
+        Row { ours, rival, ..Row::new(title, metric, unit) }
+    };
+    [
+        row(FIRST, "us", Measured::first_mean),
+        row(FIRST_MEDIAN, "us", Measured::first_median),
+        row(ALL, "us", Measured::mean),
+        row(CPU, "ns", Measured::cpu),
+        row(LOST, "%", |own| 100.0 * own.lost()),
+    ]
+}

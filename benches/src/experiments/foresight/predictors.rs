@@ -1,0 +1,161 @@
+//! Predictors at run time, on traffic with and without structure.
+//!
+//! Each workload runs without predictors, with each, and with a forecast of every flow. The last is the
+//! bound. All runs of a round have the same packets.
+
+use std::path::Path;
+
+use super::{
+    lab::{Lab, Measured, source},
+    traffic::{Coflows, HOSTS, Plan, call_graph, collectives, host_rules, random},
+};
+use crate::{
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, Setup},
+};
+
+/// The predictors of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PredictorChoice {
+    title: &'static str,
+    names: &'static [&'static str],
+    /// True if every flow is preloaded.
+    is_perfect: bool,
+}
+
+const CHOICES: [PredictorChoice; 5] = [
+    PredictorChoice { title: "none", names: &[], is_perfect: false },
+    PredictorChoice { title: "reply", names: &["reply"], is_perfect: false },
+    PredictorChoice { title: "successor", names: &["successor"], is_perfect: false },
+    PredictorChoice {
+        title: "all",
+        names: &["reply", "siblings", "successor", "periodic"],
+        is_perfect: false,
+    },
+    PredictorChoice { title: "perfect", names: &[], is_perfect: true },
+];
+
+/// A workload.
+struct ForesightWorkload {
+    title: &'static str,
+    ports: u32,
+    rules: Vec<String>,
+    plan: Plan,
+    /// Milliseconds after which an entry without hits expires.
+    idle_ms: u32,
+}
+
+const MISSES: &str = "packets that missed";
+const SAVED: &str = "misses saved by predictors";
+const FIRST: &str = "median latency of the first packet of a flow";
+const CPU: &str = "CPU of the switch for a packet";
+const HITS: &str = "forecasts that were hit, of those settled";
+const LOST: &str = "packets lost";
+
+/// Runs all workloads with all predictors.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    if Contender::both_on_devices().is_empty() {
+        return Vec::new();
+    }
+    let workloads = workloads(run);
+    let rounds = run.either(3, 1);
+    run.begin(workloads.len() * rounds * CHOICES.len());
+    let mut rows = Vec::new();
+    for workload in &workloads {
+        let mut measured: Vec<Vec<Measured>> = CHOICES.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for (choice, measured) in CHOICES.iter().zip(&mut measured) {
+                let what = format!("{}, {}", workload.title, choice.title);
+                measured.push(run.step(&what, |folder| measure(folder, workload, *choice)));
+            }
+        }
+        rows.extend(rows_of(workload.title, &measured));
+    }
+    // The main metric first.
+    rows.sort_by_key(|row| row.metric != SAVED);
+    rows
+}
+
+fn workloads(run: &Run) -> Vec<ForesightWorkload> {
+    let scale = if run.is_quick { 10 } else { 1 };
+    let coflows = Coflows::new(
+        &format!(
+            "coflow:low:{}:coflowiness=1:sizes=search:packets={}",
+            50_000 / scale,
+            50_000 / scale
+        ),
+        60_000,
+    );
+    let of = |title, plan, idle_ms| ForesightWorkload {
+        title,
+        ports: HOSTS,
+        rules: host_rules(),
+        plan,
+        idle_ms,
+    };
+    vec![
+        of("service calls", call_graph(10_000 / scale, 400_000), 10_000),
+        of("collectives", collectives(30 / scale + 3, 500_000_000), 200),
+        ForesightWorkload {
+            title: "coflows",
+            ports: HOSTS + 1,
+            rules: coflows.rules,
+            plan: coflows.plan,
+            idle_ms: 10_000,
+        },
+        of("no structure", random(150_000 / scale, 60_000), 10_000),
+    ]
+}
+
+fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice) -> Measured {
+    let setup = Setup {
+        forecasts: choice.is_perfect,
+        predictors: choice.names,
+        idle_ms: Some(workload.idle_ms),
+        ..Setup::default()
+    };
+    let lab = Lab::new(&Contender::ours(), folder, workload.ports, &workload.rules, &setup);
+    if choice.is_perfect {
+        lab.preload(&workload.plan.with_replies());
+    }
+    lab.measure(&workload.plan)
+}
+
+fn rows_of(workload: &str, measured: &[Vec<Measured>]) -> Vec<Row> {
+    let samples =
+        |own: &[Measured], value: fn(&Measured) -> f64| Samples(own.iter().map(value).collect());
+    let row = |choice: usize, metric, unit, value: fn(&Measured) -> f64| {
+        let title = format!("{workload}, {}", CHOICES[choice].title);
+        let rival =
+            (choice > 0).then(|| ("without predictors".to_owned(), samples(&measured[0], value)));
+        Row { ours: samples(&measured[choice], value), rival, ..Row::new(title, metric, unit) }
+    };
+    let mut rows = Vec::new();
+    for choice in 0..CHOICES.len() {
+        if choice > 0 {
+            let saved = measured[0]
+                .iter()
+                .zip(&measured[choice])
+                .map(|(none, own)| 100.0 * (1.0 - own.misses() / none.misses().max(1.0)));
+            let title = format!("{workload}, {}", CHOICES[choice].title);
+            let (ours, better) = (Samples(saved.collect()), Better::More);
+            rows.push(Row { ours, better, ..Row::new(title, SAVED, "%") });
+        }
+        rows.push(row(choice, MISSES, "packets", Measured::misses));
+        rows.push(row(choice, FIRST, "us", Measured::first_median));
+        rows.push(row(choice, CPU, "ns", Measured::cpu));
+        rows.push(row(choice, LOST, "%", |own| 100.0 * own.lost()));
+        for name in CHOICES[choice].names {
+            let precision = measured[choice].iter().map(|own| {
+                let counts = source(&own.forecasts, name);
+                let count = |name: &str| counts[name].as_f64().unwrap_or_default();
+                let settled = count("hits") + count("wrong") + count("evicted");
+                100.0 * count("hits") / settled.max(1.0)
+            });
+            let title = format!("{workload}, {}: {name}", CHOICES[choice].title);
+            let (ours, better) = (Samples(precision.collect()), Better::More);
+            rows.push(Row { ours, better, ..Row::new(title, HITS, "%") });
+        }
+    }
+    rows
+}

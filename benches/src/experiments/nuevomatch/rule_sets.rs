@@ -1,0 +1,218 @@
+//! Rule sets and packets of the classifier experiments.
+//!
+//! `SHUNT_CLASSBENCH` names a folder with rule sets of ClassBench in `rules/`, such as `acl1_10k`.
+//! Without it, rule sets come from [`shunt_pipebench`], which generates the same kinds.
+
+use std::{env, fs, path::PathBuf};
+
+use shunt_classifier::{
+    Classifier as _, Priority, Rank, TupleSpace, Version, testing::workload::SplitMix64,
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_nuevomatch::{PriorityRule, parse_classbench};
+use shunt_pipebench::{
+    Progress, Seed,
+    classbench::{BuiltinSet, FilterRequest, generate},
+};
+
+/// Variable with the folder of rule sets.
+const FOLDER: &str = "SHUNT_CLASSBENCH";
+
+/// Sizes of generated rule sets.
+const SIZES: [(&str, u32); 4] =
+    [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("500k", 500_000)];
+
+/// Fields of a rule in the order of lanes.
+const FIELDS: [FieldId; 5] =
+    [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
+
+/// A protocol number that no rule names.
+const UNUSED_PROTOCOL: u32 = 253;
+
+/// A rule set with its name.
+pub(super) struct RuleSet {
+    pub(super) name: String,
+    pub(super) rules: Vec<PriorityRule<5>>,
+}
+
+/// Returns the names of all rule sets, those with few rules first.
+pub(super) fn names(is_quick: bool) -> Vec<String> {
+    let mut names = files().unwrap_or_else(|| {
+        let sizes = SIZES.iter();
+        sizes
+            .flat_map(|(size, _)| ["acl", "fw", "ipc"].map(|set| format!("{set}_{size}")))
+            .collect()
+    });
+    names.retain(|name| !is_quick || name.ends_with("_1k"));
+    names
+}
+
+fn folder() -> Option<PathBuf> {
+    Some(PathBuf::from(env::var_os(FOLDER)?).join("rules"))
+}
+
+fn files() -> Option<Vec<String>> {
+    let entries = fs::read_dir(folder()?).ok()?;
+    let mut names: Vec<(u64, String)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            (!name.contains('.')).then(|| (entry.metadata().map_or(0, |data| data.len()), name))
+        })
+        .collect();
+    names.sort();
+    Some(names.into_iter().map(|(_, name)| name).collect())
+}
+
+impl RuleSet {
+    /// Reads or generates a rule set.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such set.
+    pub(super) fn new(name: &str) -> Self {
+        let text = match folder() {
+            Some(folder) => fs::read_to_string(folder.join(name))
+                .unwrap_or_else(|error| panic!("{FOLDER}: {name}: {error}")),
+            None => generated(name),
+        };
+        let rules = parse_classbench(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self { name: format!("{name}: {} rules", rules.len()), rules }
+    }
+
+    /// Returns packets in ranges of random rules, uniform over the rules.
+    pub(super) fn packets(&self, count: usize) -> Vec<[u32; 5]> {
+        let mut random = SplitMix64(1);
+        let mut packet = || {
+            let rule = self.rules[random.below(self.rules.len())].as_box();
+            std::array::from_fn(|lane| {
+                let values = u64::from(rule.high[lane] - rule.low[lane]) + 1;
+                let offset = u32::try_from(random.draw() % values).unwrap_or_default();
+                rule.low[lane] + offset
+            })
+        };
+        std::iter::repeat_with(&mut packet).take(count).collect()
+    }
+
+    /// Returns packets of a protocol that only wildcards match.
+    pub(super) fn strangers(&self, count: usize) -> Vec<[u32; 5]> {
+        let mut packets = self.packets(count);
+        let mut random = SplitMix64(2);
+        for packet in &mut packets {
+            let word = random.draw();
+            packet[0] = u32::try_from(word >> 32).unwrap_or_default();
+            packet[1] = u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default();
+            packet[4] = UNUSED_PROTOCOL;
+        }
+        packets
+    }
+
+    /// Returns tuple space search with the same rules.
+    ///
+    /// A range of ports becomes the prefixes that cover it.
+    pub(super) fn tuple_space(&self) -> TupleSpace<u32> {
+        let mut table = TupleSpace::new(1);
+        let mut age = 0;
+        for rule in &self.rules {
+            let bounds = rule.as_box();
+            let prefixes = |lane: usize| prefixes(bounds.low[lane], bounds.high[lane]);
+            for source in prefixes(2) {
+                for destination in prefixes(3) {
+                    let mut masks = [0, 1, 4].map(|lane| !(bounds.low[lane] ^ bounds.high[lane]));
+                    masks[2] &= 0xff;
+                    let words = [
+                        (bounds.low[0], masks[0]),
+                        (bounds.low[1], masks[1]),
+                        source,
+                        destination,
+                        (bounds.low[4], masks[2]),
+                    ];
+                    // The older of two rules wins, as in the rule set.
+                    let rank = Rank { priority: Priority::new(1), age };
+                    table.insert(matching(&words), rank, Version::ZERO, rule.value());
+                    age += 1;
+                }
+            }
+        }
+        table
+    }
+}
+
+fn generated(name: &str) -> String {
+    let known = name.split_once('_').and_then(|(set, size)| {
+        let rules = SIZES.iter().find(|(known, _)| *known == size)?.1;
+        Some((set.parse::<BuiltinSet>().ok()?, rules))
+    });
+    let Some((set, rules)) = known else { panic!("there is no rule set {name}") };
+    let request = FilterRequest::new(rules);
+    let filters = generate(&set.parameters(), &request, Seed::new(1), &Progress::hidden());
+    let filters = filters.unwrap_or_else(|error| panic!("{name}: {error}"));
+    filters.iter().map(|filter| format!("{filter}\n")).collect()
+}
+
+fn matching(words: &[(u32, u32); 5]) -> Match {
+    let mut mask = FlowMask::EMPTY;
+    mask.add_field(FieldId::EthType);
+    for (field, (_, bits)) in FIELDS.into_iter().zip(words) {
+        mask.add_bits(field, (*bits).into());
+    }
+    Match::new(&key(&words.map(|(value, _)| value)), &mask)
+}
+
+/// Returns a packet as a flow key.
+pub(super) fn key(packet: &[u32; 5]) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::EthType, 0x0800);
+    for (field, value) in FIELDS.into_iter().zip(packet) {
+        key.set_field(field, (*value).into());
+    }
+    key
+}
+
+/// Returns the values and masks of prefixes that cover a range of ports.
+fn prefixes(low: u32, high: u32) -> Vec<(u32, u32)> {
+    let (mut next, mut prefixes) = (low, Vec::new());
+    while next <= high {
+        let mut free = next.trailing_zeros().min(16);
+        while next + (1 << free) - 1 > high {
+            free -= 1;
+        }
+        prefixes.push((next, 0xffff & !((1 << free) - 1)));
+        next += 1 << free;
+    }
+    prefixes
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings};
+
+    use super::*;
+
+    #[test]
+    fn prefixes_cover_exactly_the_range() {
+        for (low, high) in [(0, 65535), (1024, 65535), (80, 80), (1, 65534), (7, 9)] {
+            let prefixes = prefixes(low, high);
+            for port in 0..=65535 {
+                let covers = prefixes.iter().filter(|(value, mask)| port & mask == *value).count();
+                assert_eq!(
+                    covers,
+                    usize::from((low..=high).contains(&port)),
+                    "{low} {high} {port}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn both_classifiers_have_the_same_winners() {
+        let set = RuleSet::new("fw_1k");
+        let table = set.tuple_space();
+        let (schema, settings) = (KeySchema::five_tuple(), NuevoMatchSettings::default());
+        let ours = NuevoMatch::<5>::build(&schema, &set.rules, &settings).unwrap();
+        for packet in set.packets(2000).into_iter().chain(set.strangers(500)) {
+            let expected = table.lookup(&key(&packet), Version::ZERO).copied();
+            assert_eq!(ours.lookup(&packet).map(|best| best.value), expected, "{packet:?}");
+        }
+    }
+}

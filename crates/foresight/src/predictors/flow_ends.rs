@@ -1,0 +1,66 @@
+//! The addresses and ports of a flow.
+
+use shunt_flow::{FieldId, FlowKey};
+
+/// The addresses and ports of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowEnds {
+    pub(crate) bridge: u64,
+    pub(crate) is_ipv4: bool,
+    pub(crate) protocol: u128,
+    pub(crate) source: u128,
+    pub(crate) destination: u128,
+    pub(crate) source_port: u128,
+    pub(crate) destination_port: u128,
+}
+
+/// The destination of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowService {
+    bridge: u64,
+    protocol: u128,
+    address: u128,
+    port: u128,
+}
+
+impl FlowEnds {
+    /// Returns the ends of a flow of TCP, UDP or SCTP; `None` for another flow.
+    pub(crate) fn of(key: &FlowKey) -> Option<Self> {
+        let is_ipv4 = match key.eth_type() {
+            0x0800 => true,
+            0x86dd => false,
+            _ => return None,
+        };
+        let protocol = key.field(FieldId::IpProto);
+        if ![6, 17, 132].contains(&protocol) || key.field(FieldId::NwFrag) != 0 {
+            return None;
+        }
+        let [source, destination] = Self::address_fields(is_ipv4);
+        Some(Self {
+            bridge: key.bridge(),
+            is_ipv4,
+            protocol,
+            source: key.field(source),
+            destination: key.field(destination),
+            source_port: key.field(FieldId::UdpSrc),
+            destination_port: key.field(FieldId::UdpDst),
+        })
+    }
+
+    pub(crate) const fn address_fields(is_ipv4: bool) -> [FieldId; 2] {
+        if is_ipv4 {
+            [FieldId::Ipv4Src, FieldId::Ipv4Dst]
+        } else {
+            [FieldId::Ipv6Src, FieldId::Ipv6Dst]
+        }
+    }
+
+    pub(crate) const fn service(&self) -> FlowService {
+        FlowService {
+            bridge: self.bridge,
+            protocol: self.protocol,
+            address: self.destination,
+            port: self.destination_port,
+        }
+    }
+}

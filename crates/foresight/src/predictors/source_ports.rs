@@ -1,0 +1,213 @@
+//! Source ports of clients that count them up.
+//!
+//! A client that follows algorithm 3 or 4 of RFC 6056 adds a constant to the source port of its last flow
+//! to the same server. The table remembers the last port and the step of such clients. A step is certain
+//! once two flows in a row have had it.
+//!
+//! Linux was such a client until version 5.17, with a step of 2. Since then it adds a random number for
+//! TCP, so its ports are not certain.
+
+use std::{collections::BTreeMap, ops::Bound, time::Duration};
+
+use super::flow_ends::FlowEnds;
+
+/// The last source port of each client to each service.
+#[derive(Debug)]
+pub(super) struct SourcePortTable {
+    sequences: BTreeMap<ClientService, PortSequence>,
+    capacity: usize,
+    /// The last sequence that was considered for removal.
+    hand: Option<ClientService>,
+}
+
+/// A client and the service that it calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ClientService {
+    bridge: u64,
+    protocol: u128,
+    source: u128,
+    destination: u128,
+    port: u128,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PortSequence {
+    last: u128,
+    step: u128,
+    is_certain: bool,
+    /// The last port of a forecast, and the time until which its flow is expected.
+    forecast: Option<(u128, Duration)>,
+    /// Set when the client opens a flow. Removal clears it first.
+    is_used: bool,
+}
+
+/// Largest step of a client.
+const STEP_MAX: u128 = 16;
+
+/// Maximum number of flows ahead of the last one.
+const AHEAD_MAX: u128 = 8;
+
+/// Number of sequences compared when one must go.
+const CANDIDATES_MAX: usize = 8;
+
+impl SourcePortTable {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { sequences: BTreeMap::new(), capacity: capacity.max(1), hand: None }
+    }
+
+    /// Returns the number of remembered clients.
+    pub(super) fn len(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// Learns from a new flow.
+    pub(super) fn observe(&mut self, flow: &FlowEnds) {
+        let client = ClientService::of(flow);
+        if let Some(sequence) = self.sequences.get_mut(&client) {
+            sequence.advance(flow.source_port);
+            return;
+        }
+        self.make_room();
+        self.sequences.insert(client, PortSequence::new(flow.source_port));
+    }
+
+    /// Returns the source port of the next flow like `flow`; `None` if it is not certain.
+    ///
+    /// The next call before `expected_until` returns the port after it, unless the flow has come by then.
+    pub(super) fn next(
+        &mut self,
+        flow: &FlowEnds,
+        now: Duration,
+        expected_until: Duration,
+    ) -> Option<u128> {
+        let sequence = self.sequences.get_mut(&ClientService::of(flow))?;
+        if !sequence.is_certain {
+            return None;
+        }
+        let pending = sequence.forecast.filter(|(_, until)| now < *until);
+        let from = pending.map_or(sequence.last, |(port, _)| port.max(sequence.last));
+        let port = from + sequence.step;
+        let is_near = port - sequence.last <= sequence.step * AHEAD_MAX;
+        let is_port = port <= u128::from(u16::MAX);
+        (is_near && is_port).then(|| {
+            sequence.forecast = Some((port, expected_until));
+            port
+        })
+    }
+
+    /// Removes a sequence that was not used lately, if there are too many.
+    fn make_room(&mut self) {
+        if self.sequences.len() < self.capacity {
+            return;
+        }
+        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.sequences.range((from, Bound::Unbounded)).map(|(client, _)| *client);
+        let candidates: Vec<ClientService> =
+            after.chain(self.sequences.keys().copied()).take(CANDIDATES_MAX).collect();
+        for client in &candidates {
+            self.hand = Some(*client);
+            let sequence = self.sequences.get_mut(client);
+            if sequence.is_some_and(|own| !std::mem::take(&mut own.is_used)) {
+                self.sequences.remove(client);
+                return;
+            }
+        }
+        if let Some(first) = candidates.first() {
+            self.sequences.remove(first);
+        }
+    }
+}
+
+impl ClientService {
+    const fn of(flow: &FlowEnds) -> Self {
+        Self {
+            bridge: flow.bridge,
+            protocol: flow.protocol,
+            source: flow.source,
+            destination: flow.destination,
+            port: flow.destination_port,
+        }
+    }
+}
+
+impl PortSequence {
+    const fn new(port: u128) -> Self {
+        Self { last: port, step: 0, is_certain: false, forecast: None, is_used: false }
+    }
+
+    fn advance(&mut self, port: u128) {
+        self.is_used = true;
+        let step = port.checked_sub(self.last).filter(|step| (1..=STEP_MAX).contains(step));
+        match step {
+            Some(step) => {
+                // Several flows at once can skip ports, and keep the step.
+                self.is_certain = step == self.step || self.is_certain && step % self.step == 0;
+                if !self.is_certain {
+                    self.step = step;
+                }
+            }
+            // An older flow came late. It says nothing about the next one.
+            None if port <= self.last && self.last - port <= STEP_MAX => return,
+            None => (self.step, self.is_certain) = (0, false),
+        }
+        self.last = port;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(1);
+
+    fn flow(source: u128, source_port: u128) -> FlowEnds {
+        FlowEnds {
+            bridge: 1,
+            is_ipv4: true,
+            protocol: 17,
+            source,
+            destination: 2,
+            source_port,
+            destination_port: 53,
+        }
+    }
+
+    fn table(ports: &[u128]) -> SourcePortTable {
+        let mut table = SourcePortTable::new(8);
+        ports.iter().for_each(|port| table.observe(&flow(1, *port)));
+        table
+    }
+
+    #[test]
+    fn a_step_is_certain_after_two_flows() {
+        let next = |ports: &[u128]| table(ports).next(&flow(1, 0), Duration::ZERO, SOON);
+        assert_eq!(next(&[40_000]), None);
+        assert_eq!(next(&[40_000, 40_002]), None);
+        assert_eq!(next(&[40_000, 40_002, 40_004]), Some(40_006));
+        assert_eq!(next(&[40_000, 40_002, 40_004, 40_008]), Some(40_010));
+        assert_eq!(next(&[40_000, 40_002, 40_004, 51_000]), None);
+        assert_eq!(next(&[40_000, 40_002, 40_004, 40_002]), Some(40_006));
+        assert_eq!(next(&[65_530, 65_532, 65_534]), None);
+    }
+
+    #[test]
+    fn forecasts_in_a_row_name_successive_ports() {
+        let mut table = table(&[40_000, 40_002, 40_004]);
+        let flow = flow(1, 0);
+        assert_eq!(table.next(&flow, Duration::ZERO, SOON), Some(40_006));
+        assert_eq!(table.next(&flow, Duration::ZERO, SOON), Some(40_008));
+        // The flows have not come in time.
+        assert_eq!(table.next(&flow, SOON, SOON * 2), Some(40_006));
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_used_clients() {
+        let mut table = table(&[40_000, 40_002, 40_004]);
+        for source in 2..1000 {
+            table.observe(&flow(source, 50_000));
+            table.observe(&flow(1, 40_004));
+            assert!(table.len() <= 8);
+        }
+        assert_eq!(table.next(&flow(1, 0), Duration::ZERO, SOON), Some(40_006));
+    }
+}
