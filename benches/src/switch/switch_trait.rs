@@ -36,7 +36,7 @@ pub struct Setup {
     pub predictors: &'static [&'static str],
     /// True if Shunt has room for forecasts of all flows.
     pub forecasts: bool,
-    /// Milliseconds after which Shunt's entries expire without hits; `None` for the default.
+    /// Shunt's `caches.idle_ms`; `None` for the default.
     pub idle_ms: Option<u32>,
 }
 

@@ -237,7 +237,7 @@ fn a_predictor_needs_a_hit_for_two_translations() {
     }
 }
 
-/// A predictor that was good cannot spend without bound after its traffic has changed.
+/// A predictor that was good wastes few forecasts when its traffic changes.
 #[test]
 fn the_tokens_of_a_good_predictor_are_bounded() {
     let config = GovernorConfig::default();

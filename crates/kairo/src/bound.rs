@@ -102,10 +102,10 @@ impl ChangeBound {
     pub(crate) fn flush_tables(&mut self, deltas: &[Delta], evict_visitors: impl FnMut(TableKey)) {
         self.overflows += 1;
         let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();
-        tracing::warn!(
+        tracing::info!(
             rules = deltas.iter().filter_map(table).count(),
             tables = tables.len(),
-            "too many changes at once: all entries of these tables are evicted"
+            "many rules changed at once: all entries of their tables are evicted"
         );
         tables.into_iter().for_each(evict_visitors);
     }

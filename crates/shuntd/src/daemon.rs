@@ -246,8 +246,7 @@ fn random_seed() -> u64 {
 
 async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(system("wait for signals"))?;
-    let saved = arguments.state.as_deref().map(StateFile::read).transpose();
-    let saved = saved.map_err(DaemonError::State)?.flatten();
+    let saved = read_state(arguments, &file)?;
     let config = match &saved {
         // The state has the bridges, with all changes of the last run.
         Some(saved) => saved.start_config(&file.switch()),
@@ -324,6 +323,17 @@ async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
     keeping.abort();
     let _ = keeping.await;
     keeper.write().await;
+}
+
+/// Reads the state file, and sets its log filter.
+fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFile>, DaemonError> {
+    let saved = arguments.state.as_deref().map(StateFile::read).transpose();
+    let saved = saved.map_err(DaemonError::State)?.flatten();
+    if let Some(saved) = &saved {
+        let filter = saved.start_filter(&file.logging.filter);
+        trace_log::set(filter).map_err(DaemonError::Logging)?;
+    }
+    Ok(saved)
 }
 
 /// Logs that the daemon serves clients, with its version, file, ports and threads.

@@ -7,7 +7,10 @@
 //! A start with a saved state compares the configuration file in the same way with the file of the
 //! last run (`resumed`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -29,6 +32,8 @@ pub struct ReloadReport {
     pub at_restart: Vec<String>,
     /// The steps behind `refused`.
     refused_steps: Vec<ReloadStep>,
+    /// The keys behind `at_restart`.
+    keys_at_restart: Vec<KeyAtRestart>,
 }
 
 impl ReloadReport {
@@ -38,17 +43,70 @@ impl ReloadReport {
         self.applied.is_empty() && self.refused.is_empty() && self.at_restart.is_empty()
     }
 
-    /// Returns the configuration `after` without the changes that were refused.
+    /// Returns the configuration `after` without the changes that are not in force.
     ///
+    /// These were refused, or wait for the next start.
     /// `before` and `after` are the configurations of the reload. A later reload from the result
     /// tries the refused changes again, and no others.
     #[must_use]
-    pub fn without_refused(&self, before: &Config, after: &Config) -> Config {
+    pub fn in_force(&self, before: &Config, after: &Config) -> Config {
         let mut result = after.clone();
         for step in &self.refused_steps {
             step.undo(before, &mut result);
         }
+        for key in &self.keys_at_restart {
+            key.undo(before, &mut result);
+        }
         result
+    }
+}
+
+/// A changed key that takes effect at the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyAtRestart {
+    /// Name of the bridge; `None` for a key of the switch.
+    bridge: Option<String>,
+    key: String,
+}
+
+impl KeyAtRestart {
+    /// Gives the key its old value.
+    fn undo(&self, before: &Config, result: &mut Config) {
+        match &self.bridge {
+            None => restore_key(before, result, &self.key),
+            Some(name) => {
+                let is_named = |own: &&BridgeOptions| own.name == *name;
+                let Some(old) = before.bridges.iter().find(is_named) else { return };
+                let new = result.bridges.iter_mut().find(|own| own.name == *name);
+                if let Some(new) = new {
+                    restore_key(old, new, &self.key);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for KeyAtRestart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.bridge {
+            None => f.write_str(&self.key),
+            Some(name) => write!(f, "bridge {name}: {}", self.key),
+        }
+    }
+}
+
+/// Copies the value of a key with dots.
+fn restore_key<T: Serialize + DeserializeOwned>(from: &T, to: &mut T, key: &str) {
+    // The options are plain values with text keys, which JSON can always hold.
+    let old = serde_json::to_value(from).unwrap_or_default();
+    let mut new = serde_json::to_value(&*to).unwrap_or_default();
+    let pointer = format!("/{}", key.replace('.', "/"));
+    let old = old.pointer(&pointer).cloned().unwrap_or_default();
+    if let Some(value) = new.pointer_mut(&pointer) {
+        *value = old;
+    }
+    if let Ok(restored) = serde_json::from_value(new) {
+        *to = restored;
     }
 }
 
@@ -69,7 +127,7 @@ enum ReloadStep {
 struct ReloadPlan {
     steps: Vec<ReloadStep>,
     /// Keys that no step can change.
-    at_restart: Vec<String>,
+    at_restart: Vec<KeyAtRestart>,
 }
 
 /// Applies the differences between two configurations.
@@ -77,7 +135,11 @@ struct ReloadPlan {
 /// A port that cannot be opened is added all the same: no later reload would add it.
 pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
     let ReloadPlan { steps, at_restart } = plan(before, after);
-    let mut report = ReloadReport { at_restart, ..ReloadReport::default() };
+    let mut report = ReloadReport {
+        at_restart: at_restart.iter().map(ToString::to_string).collect(),
+        keys_at_restart: at_restart,
+        ..ReloadReport::default()
+    };
     for step in steps {
         let done = step.description();
         match step.clone().run(structure).await {
@@ -317,7 +379,9 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
                     |own: &BridgeOptions| BridgeOptions { ports: Vec::new(), ..own.clone() };
                 let [old, new] = [*old, *bridge].map(without_ports);
                 let (settings, at_restart) = keys_that_differ(&old, &new, setting::BRIDGE_KEYS);
-                let named = at_restart.into_iter().map(|key| format!("bridge {name}: {key}"));
+                let named = at_restart
+                    .into_iter()
+                    .map(|key| KeyAtRestart { bridge: Some((*name).to_owned()), key });
                 plan.at_restart.extend(named);
                 if !settings.is_empty() {
                     plan.steps.push(ReloadStep::SetBridge((*name).to_owned(), settings));
@@ -339,7 +403,8 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
     let without_bridges = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
     let [before, after] = [before, after].map(without_bridges);
     let (settings, at_restart) = keys_that_differ(&before, &after, setting::KEYS);
-    plan.at_restart.extend(at_restart);
+    let named = at_restart.into_iter().map(|key| KeyAtRestart { bridge: None, key });
+    plan.at_restart.extend(named);
     if !settings.is_empty() {
         plan.steps.push(ReloadStep::Set(settings));
     }

@@ -17,7 +17,7 @@ use crate::{
 /// Shares of the associated flows that are predicted, in percent.
 const COFLOWINESS: [u32; 7] = [0, 10, 25, 50, 75, 90, 100];
 
-/// A distribution of flow sizes: title, name in a workload, flows, packets, and nanoseconds per packet.
+/// A distribution of flow sizes, with the traffic that has it.
 struct SizeDistribution {
     title: &'static str,
     name: &'static str,

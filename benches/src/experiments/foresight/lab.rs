@@ -229,7 +229,7 @@ struct Generator<'a> {
     start: Instant,
     /// Replies by the time at which they are due.
     replies: BinaryHeap<Reverse<(u64, usize, Frame)>>,
-    /// Whether a request and a reply of a flow have arrived.
+    /// Set when a request, or a reply, of a flow has arrived.
     has_arrived: Vec<[bool; 2]>,
     measured: Measured,
 }

@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-/// Coflows of a workload of pipebench, at a constant rate, and the flows that can be predicted.
+/// Coflows at a constant rate, and the flows that can be predicted.
 pub(super) struct Coflows {
     pub(super) plan: Plan,
     pub(super) rules: Vec<String>,
@@ -183,7 +183,7 @@ const fn address(host: u32) -> u32 {
     0x0a00_0001 + host
 }
 
-/// Clients that each count their source ports up for each service (RFC 6056, algorithm 4).
+/// Clients that count their source ports up (RFC 6056, algorithm 4).
 ///
 /// The step is 2, as in Linux until version 5.17. Later versions add a random number for TCP.
 #[derive(Debug, Default)]
@@ -207,10 +207,10 @@ impl SourcePorts {
     }
 }
 
-/// The traffic of a service graph: each call of a service makes calls of other services.
+/// Traffic of a service graph: a call of a service makes calls of others.
 ///
-/// Published graphs are trees whose number of calls of a service has a heavy tail: most services call
-/// none or one, few call many (S. Luo et al., *Characterizing Microservice Dependency and Performance:
+/// The number of calls of a service has a heavy tail in published graphs: most services call none or one,
+/// few call many (S. Luo et al., *Characterizing Microservice Dependency and Performance:
 /// Alibaba Trace Analysis*, section 4). Here the shares are a half, a quarter, an eighth, and so on.
 pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
     const SERVICES: usize = 24;
@@ -246,7 +246,7 @@ pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
     Plan::of(flows, packets)
 }
 
-/// Collective operations of training: each round every host sends to the next, and then to all others.
+/// Rounds of a collective operation, in which each host sends to all others.
 ///
 /// Each round uses the same addresses and ports, because training keeps its queue pairs.
 pub(super) fn collectives(rounds: u32, round_ns: u64) -> Plan {

@@ -71,8 +71,9 @@ impl SourcePortTable {
         self.sequences.insert(client, PortSequence::new(flow.source_port));
     }
 
-    /// Returns the source port of the next flow like `flow`; `None` if it is not certain.
+    /// Returns the next source port of a client; `None` if it is not certain.
     ///
+    /// The addresses and the destination port are those of `flow`.
     /// The next call before `expected_until` returns the port after it, unless the flow has come by then.
     pub(super) fn next(
         &mut self,

@@ -27,6 +27,18 @@ pub(crate) enum WarningKind {
     Connection,
 }
 
+impl WarningKind {
+    /// Returns the shortest time between two warnings.
+    ///
+    /// A loss goes on for long, and each line has the total so far.
+    const fn spacing(self) -> Duration {
+        match self {
+            Self::PacketInsDropped => Duration::from_secs(12),
+            Self::Refused | Self::PeerError | Self::Connection => Duration::ZERO,
+        }
+    }
+}
+
 /// Number of kinds of warnings.
 const KINDS: usize = WarningKind::Connection as usize + 1;
 
@@ -38,20 +50,28 @@ pub struct WarningRate([Mutex<RateWindow>; KINDS]);
 struct RateWindow {
     began: Time,
     count: u32,
+    /// Time of the last warning.
+    last: Option<Time>,
+    /// Number of warnings suppressed since then.
+    suppressed: u32,
 }
 
 impl WarningRate {
-    /// Returns the number of suppressed warnings; `None` if the limit is reached.
+    /// Returns the number of warnings suppressed before; `None` to suppress this one.
     pub(crate) fn admit(&self, kind: WarningKind, now: Time) -> Option<u32> {
         let window = self.0.get(kind as usize)?;
         let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut suppressed = 0;
         if now.since(window.began) >= WINDOW {
-            suppressed = window.count.saturating_sub(WARNINGS_MAX);
-            *window = RateWindow { began: now, count: 0 };
+            (window.began, window.count) = (now, 0);
         }
-        window.count = window.count.saturating_add(1);
-        (window.count <= WARNINGS_MAX).then_some(suppressed)
+        let is_early = window.last.is_some_and(|last| now.since(last) < kind.spacing());
+        if is_early || window.count >= WARNINGS_MAX {
+            window.suppressed = window.suppressed.saturating_add(1);
+            return None;
+        }
+        window.count += 1;
+        window.last = Some(now);
+        Some(std::mem::take(&mut window.suppressed))
     }
 }
 
@@ -71,5 +91,17 @@ mod tests {
         let later = Time::ZERO.after(WINDOW);
         assert_eq!(rate.admit(WarningKind::Refused, later), Some(1000 - WARNINGS_MAX));
         assert_eq!(rate.admit(WarningKind::Refused, later), Some(0));
+    }
+
+    #[test]
+    fn a_loss_that_goes_on_is_logged_all_the_time() {
+        let rate = WarningRate::default();
+        let logged = |second| {
+            let now = Time::ZERO.after(Duration::from_secs(second));
+            rate.admit(WarningKind::PacketInsDropped, now)
+        };
+        let lines: Vec<u64> = (0..120).filter(|second| logged(*second).is_some()).collect();
+        assert_eq!(lines, [0, 12, 24, 36, 48, 60, 72, 84, 96, 108]);
+        assert_eq!(logged(120), Some(11));
     }
 }

@@ -94,7 +94,7 @@ pub enum NotedDecision {
     /// NORMAL: bridges do not forward frames to this address.
     ReservedDestination([u8; 6]),
     /// NORMAL: the source address is the destination too.
-    SourceIsDestination,
+    SourceIsDestination([u8; 6]),
     /// NORMAL: the destination was learned on the ingress port.
     LearnedOnIngressPort {
         /// The ingress port.
@@ -134,7 +134,7 @@ impl NotedDecision {
             Self::VlanNotAllowed { .. } => DropCause::VlanNotAllowed,
             Self::UnparsedVlanTag => DropCause::UnparsedVlanTag,
             Self::ReservedDestination(_) => DropCause::ReservedDestination,
-            Self::SourceIsDestination | Self::LearnedOnIngressPort { .. } => {
+            Self::SourceIsDestination(_) | Self::LearnedOnIngressPort { .. } => {
                 DropCause::LearnedOnIngressPort
             }
             Self::Flood { .. } => DropCause::FloodWithoutPorts,

@@ -340,7 +340,10 @@ fn announce(
     announcer: Announcer,
 ) -> Result<String, String> {
     let valid = seconds.parse().map(Duration::from_secs);
-    let valid = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+    let valid: Duration = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+    if valid.is_zero() {
+        return Err("the flows would be over at once: give at least 1 second".to_owned());
+    }
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
     let count = switch.announce(bridge, &flows, valid, announcer);
     count.map(|count| count.to_string()).map_err(|error| error.to_string())

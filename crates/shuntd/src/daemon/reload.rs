@@ -18,13 +18,14 @@ pub(crate) struct Reloader {
 }
 
 /// The last content of the configuration file.
-struct LoadedFile {
+#[derive(Clone)]
+pub(crate) struct LoadedFile {
     /// The value of `logging.filter`.
-    filter: String,
-    /// Configuration of the switch without the changes that were refused.
+    pub(crate) filter: String,
+    /// Configuration of the switch without the changes that are not in force.
     ///
     /// The next reload or start tries them again.
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl Reloader {
@@ -41,9 +42,9 @@ impl Reloader {
         Self { path, loaded: Mutex::new(loaded), switch }
     }
 
-    /// Returns the configuration that was loaded last, without refused changes.
-    pub(crate) async fn loaded(&self) -> Config {
-        self.loaded.lock().await.config.clone()
+    /// Returns the file as it was loaded last, without changes that are not in force.
+    pub(crate) async fn loaded(&self) -> LoadedFile {
+        self.loaded.lock().await.clone()
     }
 
     /// Reads the file again and applies what differs from the last load.
@@ -71,7 +72,7 @@ impl Reloader {
         let file = config::read(path).map_err(|error| error.in_one_line())?;
         let config = file.switch();
         let mut report = self.switch.reload(&loaded.config, &config).await;
-        loaded.config = report.without_refused(&loaded.config, &config);
+        loaded.config = report.in_force(&loaded.config, &config);
         if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;
             report.applied.push(format!("logging.filter={}", file.logging.filter));

@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 use shunt_switch::{Config, ReloadReport, SavedState, Switch};
 use tracing::{error, info, warn};
 
-use super::reload::Reloader;
+use super::{
+    reload::{LoadedFile, Reloader},
+    trace_log,
+};
 
 /// The content of a state file.
 #[derive(Debug, Deserialize, Serialize)]
@@ -32,6 +35,31 @@ pub(crate) struct StateFile {
     ///
     /// A file that differs from it changes the restored state, as a reload does.
     loaded: Config,
+    /// `logging.filter`.
+    #[serde(default)]
+    filter: SavedFilter,
+}
+
+/// The log filter in a state file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SavedFilter {
+    /// The filter in force.
+    in_force: String,
+    /// The filter of the configuration file as it was loaded last.
+    loaded: String,
+}
+
+impl SavedFilter {
+    /// Returns the filter in force; `loaded` is that of the configuration file.
+    fn of(loaded: String) -> Self {
+        Self { in_force: trace_log::filter(), loaded }
+    }
+
+    /// Returns the filter of a start; `file` is that of the configuration file.
+    fn start<'a>(&'a self, file: &'a str) -> &'a str {
+        if self.in_force.is_empty() || self.loaded != file { file } else { &self.in_force }
+    }
 }
 
 /// The result of a start with a state file.
@@ -55,8 +83,14 @@ const REFUSED_LOGGED_MAX: usize = 32;
 
 impl StateFile {
     /// Returns the state of a switch; `loaded` is its configuration file.
-    pub(crate) fn of(switch: &Switch, loaded: Config) -> Self {
-        Self { state: switch.save(), loaded }
+    pub(crate) fn of(switch: &Switch, loaded: LoadedFile) -> Self {
+        let LoadedFile { filter, config } = loaded;
+        Self { state: switch.save(), loaded: config, filter: SavedFilter::of(filter) }
+    }
+
+    /// Returns the log filter of a start; `file` is that of the configuration file.
+    pub(crate) fn start_filter<'a>(&'a self, file: &'a str) -> &'a str {
+        self.filter.start(file)
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -87,7 +121,16 @@ impl StateFile {
     ///
     /// If the state is not valid; then nothing changes.
     pub(crate) async fn restore(&self, switch: &Switch) -> Result<ReloadReport, String> {
-        switch.restore(&self.state).await.map_err(|error| shunt_switch::with_causes(&error))
+        let restored = switch.restore(&self.state).await;
+        let mut report = restored.map_err(|error| shunt_switch::with_causes(&error))?;
+        let filter = &self.filter.in_force;
+        if !filter.is_empty() && *filter != trace_log::filter() {
+            match trace_log::set(filter) {
+                Ok(()) => report.applied.push(format!("logging.filter={filter}")),
+                Err(problem) => report.refused.push(problem),
+            }
+        }
+        Ok(report)
     }
 
     /// Returns the configuration with which a switch starts that resumes this state.
@@ -118,7 +161,7 @@ impl StateFile {
         let applied = restored.applied.len() + changed.applied.len();
         info!(changes = applied, "state file {}: restored", path.display());
         let may_write = restored.refused.is_empty() || keep_copy(path);
-        Ok(Resumed { may_write, loaded: changed.without_refused(&self.loaded, file) })
+        Ok(Resumed { may_write, loaded: changed.in_force(&self.loaded, file) })
     }
 }
 
@@ -165,7 +208,7 @@ fn keep_copy(path: &Path) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// The new file is not in place.
-    #[error("{0}; the old file is unchanged")]
+    #[error("{0}; nothing was written")]
     OldFile(#[source] io::Error),
     /// The new file is in place, but its name is not on disk yet.
     #[error(
@@ -258,7 +301,7 @@ impl StateKeeper {
         let mut pause = WRITE_INTERVAL;
         loop {
             tokio::time::sleep(pause).await;
-            let now = (self.switch.version(), self.switch.running_config());
+            let now = (self.switch.version(), self.switch.running_config(), trace_log::filter());
             if written.as_ref() == Some(&now) {
                 continue;
             }
@@ -328,7 +371,7 @@ mod tests {
         assert_eq!(fs::read_link(&link).unwrap(), path);
         symlink("round", folder.path().join("round")).unwrap();
         let error = write_whole(&folder.path().join("round"), "one").unwrap_err().to_string();
-        assert!(error.contains("symbolic links in a row; the old file is unchanged"), "{error}");
+        assert!(error.contains("symbolic links in a row; nothing was written"), "{error}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn forecast(status: &Value) -> String {
         let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
         row.extend(counts.map(|key| count(&own[key]).to_string()));
         row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
-        row.push(own["lead_us"].as_u64().map_or_else(|| "-".to_owned(), |us| format!("{us} us")));
+        row.push(own["lead_us"].as_u64().map_or_else(|| "-".to_owned(), lead));
         rows.push(row);
     }
     let mut text = table(&rows);
@@ -53,6 +53,15 @@ pub(crate) fn forecast(status: &Value) -> String {
 
 fn percent(share: &Value) -> String {
     share.as_f64().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+/// Returns a time with a unit that fits.
+fn lead(us: u64) -> String {
+    match us {
+        0..10_000 => format!("{us} us"),
+        10_000..10_000_000 => format!("{} ms", us / 1000),
+        _ => format!("{} s", us / 1_000_000),
+    }
 }
 
 #[cfg(test)]

@@ -51,6 +51,19 @@ fn reload_reports_each_change() {
     assert!(daemon.answer(&["settings"]).contains("7000"));
 }
 
+/// A key is named until the file agrees with the running daemon again.
+#[test]
+fn a_reload_compares_with_what_runs() {
+    let daemon = Daemon::start(BRIDGE);
+    write(&daemon, &format!("[threads]\npacket = 2\n{BRIDGE}"));
+    for _ in 0..2 {
+        let report = daemon.answer(&["reload"]);
+        assert_eq!(report, "takes effect at the next start: threads.packet\n");
+    }
+    write(&daemon, BRIDGE);
+    assert_eq!(daemon.answer(&["reload"]), "the configuration file has not changed\n");
+}
+
 #[test]
 fn other_signals_change_nothing() {
     let daemon = Daemon::start(BRIDGE);

@@ -135,6 +135,34 @@ fn a_killed_daemon_comes_back_with_its_last_write() {
 }
 
 #[test]
+fn the_log_filter_survives_a_restart() {
+    let host = Host::new(BRIDGE);
+    let filter = || {
+        let settings: Value = serde_json::from_str(&host.answer(&["settings", "--json"])).unwrap();
+        settings["logging.filter"].as_str().unwrap().to_owned()
+    };
+    let daemon = host.start();
+    host.answer(&["set", "logging.filter=debug"]);
+    host.exit(daemon);
+    let daemon = host.start();
+    assert_eq!(filter(), "debug");
+    // A saved state brings it back, too.
+    host.answer(&["set", "logging.filter=warn"]);
+    let saved = host.answer(&["save"]);
+    host.answer(&["set", "logging.filter=info"]);
+    let file = host.folder.path().join("saved");
+    fs::write(&file, saved).unwrap();
+    let report = host.answer(&["restore", file.to_str().unwrap()]);
+    assert!(report.contains("logging.filter=warn"), "{report}");
+    host.exit(daemon);
+    // A changed file wins.
+    host.write(&format!("[logging]\nfilter = \"error\"\n{BRIDGE}"));
+    let daemon = host.start();
+    assert_eq!(filter(), "error");
+    host.exit(daemon);
+}
+
+#[test]
 fn a_changed_configuration_file_wins() {
     let host = Host::new(&format!("{BRIDGE}{PORT}"));
     let daemon = host.start();

@@ -73,7 +73,16 @@ fn keys_of_the_start_are_named() {
             ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())
         ]
     );
-    assert_eq!(at_restart, ["bridge br0: mac", "threads.packet"]);
+    let named: Vec<String> = at_restart.iter().map(ToString::to_string).collect();
+    assert_eq!(named, ["bridge br0: mac", "threads.packet"]);
+    // The next reload compares with what runs: it names these keys again, and no others.
+    let report = ReloadReport { keys_at_restart: at_restart, ..ReloadReport::default() };
+    let running = report.in_force(&before, &after);
+    assert_eq!(running.threads.packet, before.threads.packet);
+    let again = plan(&running, &after);
+    assert_eq!((again.steps, again.at_restart), (Vec::new(), report.keys_at_restart));
+    let back = plan(&running, &before);
+    assert!(back.at_restart.is_empty(), "{back:?}");
 }
 
 /// A configuration with a NIC that no key places.
@@ -107,13 +116,13 @@ fn refused_changes_are_not_part_of_the_result() {
     after.threads.packet = 2;
     let steps = plan(&before, &after).steps;
     let all = ReloadReport { refused_steps: steps, ..ReloadReport::default() };
-    let mut rest = all.without_refused(&before, &after);
+    let mut rest = all.in_force(&before, &after);
     // Keys of the next start are in force then.
     assert_eq!(rest.threads.packet, 2);
     rest.threads.packet = before.threads.packet;
     rest.bridges[0].ports.sort_by(|one, two| one.name.cmp(&two.name));
     assert_eq!(rest, before);
-    assert_eq!(ReloadReport::default().without_refused(&before, &after), after);
+    assert_eq!(ReloadReport::default().in_force(&before, &after), after);
 }
 
 #[tokio::test]
@@ -124,11 +133,11 @@ async fn a_refused_change_is_tried_again() {
     let after = config(&[bridge("br0", &[PortOptions { number: 8, ..port("p1") }, port("p2")])]);
     let report = switch.reload(&before, &after).await;
     assert_eq!(report.refused.len(), 1);
-    let base = report.without_refused(&before, &after);
+    let base = report.in_force(&before, &after);
     switch.remove_port("p1").await.unwrap();
     let report = switch.reload(&base, &after).await;
     assert_eq!(report.applied, ["port p1: added to br0"]);
-    assert_eq!(report.without_refused(&base, &after), after);
+    assert_eq!(report.in_force(&base, &after), after);
 }
 
 /// An operator adds a port, and then writes it into the file.

@@ -57,12 +57,17 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::UnparsedVlanTag => {
             "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
         }
-        NotedDecision::ReservedDestination(mac) => {
-            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+        NotedDecision::ReservedDestination(address) => {
+            let mac = mac(address);
             format!("NORMAL: destination {mac} is reserved, bridges do not forward it: dropped")
         }
-        NotedDecision::SourceIsDestination => {
-            "NORMAL: source and destination are the same address: dropped".to_owned()
+        NotedDecision::SourceIsDestination([0, 0, 0, 0, 0, 0]) => {
+            "NORMAL: source and destination are both 00:00:00:00:00:00: dropped (a trace without dl_src \
+             and dl_dst has zeros: give both)"
+                .to_owned()
+        }
+        NotedDecision::SourceIsDestination(address) => {
+            format!("NORMAL: source and destination are both {}: dropped", mac(address))
         }
         NotedDecision::LearnedOnIngressPort { port: own, vlan } => format!(
             "NORMAL: the destination was learned on {}, the ingress port, in VLAN {vlan}: dropped",
@@ -78,6 +83,11 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("NORMAL: the destination is unknown: flooded in VLAN {vlan}")
         }
     })
+}
+
+/// Returns the usual text of an address.
+fn mac(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Returns the number and the name of a port.

@@ -66,7 +66,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         learn_source(egress, vlan, bytes(source), ingress)?;
         // The source and the destination are the same: its port is the ingress port.
         if source == target {
-            egress.note(NotedDecision::SourceIsDestination);
+            egress.note(NotedDecision::SourceIsDestination(bytes(source)));
             return Ok(());
         }
     }

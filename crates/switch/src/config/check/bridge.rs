@@ -70,7 +70,7 @@ impl BridgeOptions {
     ///
     /// # Errors
     ///
-    /// If it is not six octets with colons.
+    /// If it is not six octets with colons, of a unicast address.
     pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
         if self.mac.is_empty() {
             return Ok(mac_of_name(&self.name));
@@ -78,10 +78,13 @@ impl BridgeOptions {
         let octet = |text| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
         let octets: Vec<u8> = self.mac.split(':').filter_map(octet).collect();
         let exact = self.mac.split(':').count() == 6;
-        <[u8; 6]>::try_from(octets).ok().filter(|_| exact).ok_or_else(|| SwitchError::Range {
+        let octets = <[u8; 6]>::try_from(octets).ok().filter(|_| exact);
+        // An address with the group bit, or without any bit, is of no port (IEEE 802).
+        let usable = octets.filter(|octets| octets[0] & 1 == 0 && *octets != [0; 6]);
+        usable.ok_or_else(|| SwitchError::Range {
             setting: "mac",
             value: self.mac.clone(),
-            range: "six octets like 02:00:00:00:00:01",
+            range: "six octets of a unicast address, like 02:00:00:00:00:01",
         })
     }
 }
