@@ -21,6 +21,11 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if suites.iter().any(|suite| suite.needs_tools) {
         install::ensure(install::TESTS)?;
     }
+    if names.is_empty() {
+        println!(
+            "the first run builds all tests, in silence: `tidy` and `crates` take most of the time"
+        );
+    }
     // The daemon under test is built once, with the test profile.
     run(&mut cargo(&["build", "--quiet", "--package", "shuntd", "--bins"]))?;
     let mut lines = Vec::new();
