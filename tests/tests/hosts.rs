@@ -184,6 +184,8 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     hosts.host_b.run("ip", &["link", "del", "eth0"]);
     let ports = || text(&hosts.daemon.shuntctl(&["ports"]));
     assert!(until(|| ports().contains("down")), "{}", ports());
+    let shown = text(&hosts.daemon.shuntctl(&["show"]));
+    assert!(shown.contains("down: the device has vanished"), "{shown}");
     sleep(Duration::from_millis(200));
     let flows = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &[]));
     assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");

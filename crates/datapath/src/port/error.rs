@@ -178,12 +178,15 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
     }
 }
 
-/// Returns the reason why a device is lost if it has another name now.
-///
-/// `None` if it was removed: the receive queues notice that.
-pub(super) fn new_name(device: &str, index: c_uint) -> Option<String> {
-    let name = if_indextoname(index).ok()?.into_string().ok()?;
-    (name != device).then(|| format!("the device {device} was renamed to {name}"))
+/// Returns the reason why a device is lost: it was removed, or has another name now.
+pub(super) fn lost_reason(device: &str, index: c_uint) -> Option<String> {
+    let name = if_indextoname(index).ok().and_then(|name| name.into_string().ok());
+    // `nix` returns an empty name if there is no device with this number.
+    match name.filter(|name| !name.is_empty()) {
+        Some(name) if name == device => None,
+        Some(name) => Some(format!("the device {device} was renamed to {name}")),
+        None => Some("the device has vanished".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use shunt_pipeline::DatapathPort;
 use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
-    error::{new_name, tx_end_of},
+    error::{lost_reason, tx_end_of},
     sys::{self, DeviceName},
 };
 use crate::{
@@ -199,7 +199,7 @@ impl Port for Tap {
     }
 
     fn lost(&self) -> Option<String> {
-        new_name(self.device.as_str(), self.index)
+        lost_reason(self.device.as_str(), self.index)
     }
 
     fn remove_device(&self) -> Result<(), PortError> {

@@ -4,7 +4,7 @@ use std::fs;
 
 use shunt_datapath::{
     PortError,
-    port::{PortSpec, open, tap::TapSettings},
+    port::{PortSpec, af_xdp::XdpMode, open, tap::TapSettings},
 };
 
 use crate::{close, in_namespace, ip, packet_port, run_ip, tap_port};
@@ -107,6 +107,21 @@ fn a_member_of_a_bridge_is_refused() {
             panic!("a member of a bridge was attached");
         };
         assert!(error.to_string().contains("a0 is a member of lan0"), "{error}");
+    });
+}
+
+#[test]
+fn a_removed_device_has_vanished() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link add a1 type veth peer name b1");
+        let xdp = PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::BestEffort };
+        let ports = [packet_port("a0"), open(&xdp, 0).unwrap(), tap_port("t0")];
+        assert!(ports.iter().all(|port| port.lost().is_none()));
+        ["a0", "a1", "t0"].map(|device| ip(&format!("link del {device}")));
+        for port in ports {
+            assert_eq!(port.lost().as_deref(), Some("the device has vanished"));
+        }
     });
 }
 

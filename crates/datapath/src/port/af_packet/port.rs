@@ -29,7 +29,7 @@ use crate::packet::{
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::{DeviceClaim, refuse_member},
-    error::{new_name, tx_end_of},
+    error::{lost_reason, tx_end_of},
     sys::{self, DeviceName},
 };
 
@@ -197,7 +197,7 @@ impl Port for AfPacket {
     }
 
     fn lost(&self) -> Option<String> {
-        new_name(self.device.as_str(), self.index)
+        lost_reason(self.device.as_str(), self.index)
     }
 
     fn mtu(&self) -> Option<u32> {

@@ -33,7 +33,7 @@ use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
-    error::new_name,
+    error::lost_reason,
     ethtool,
     sys::{self, DeviceName},
 };
@@ -288,7 +288,7 @@ impl Port for AfXdp {
     }
 
     fn lost(&self) -> Option<String> {
-        new_name(self.device.as_str(), self.index)
+        lost_reason(self.device.as_str(), self.index)
     }
 
     fn mtu(&self) -> Option<u32> {
