@@ -44,17 +44,30 @@ impl Daemon {
     #[must_use]
     pub fn start_with(configuration: &str, wrap: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
-        let file = folder.path().join("shunt.toml");
-        fs::write(&file, configuration).unwrap_or_else(|error| panic!("{error}"));
-        let log = fs::File::create(folder.path().join("log")).map(Stdio::from);
-        let mut command = wrap(&binary("shuntd"));
-        command.arg("--config").arg(&file).arg("--run-dir").arg(folder.path());
-        command.stderr(log.unwrap_or_else(|error| panic!("{error}")));
-        let process = command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"));
-        let daemon = Self { process, folder };
-        let answers = || daemon.shuntctl(&["show"]).status.success();
-        assert!(until(answers), "shuntd does not reply:\n{}", daemon.log());
+        fs::write(folder.path().join("shunt.toml"), configuration)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let daemon = Self { process: spawn(folder.path(), wrap), folder };
+        daemon.wait_for_reply();
         daemon
+    }
+
+    /// Sends a signal to the daemon, and starts the next one before it has ended.
+    ///
+    /// # Panics
+    ///
+    /// If the next daemon does not start.
+    pub fn start_next(&mut self, signal: &str, wrap: impl FnOnce(&Path) -> Command) {
+        let status = output(Command::new("kill").args([signal, &self.daemon_id()])).status;
+        assert!(status.success(), "kill {signal}");
+        let next = spawn(self.folder.path(), wrap);
+        let mut last = std::mem::replace(&mut self.process, next);
+        let _ = last.wait();
+        self.wait_for_reply();
+    }
+
+    fn wait_for_reply(&self) {
+        let answers = || self.shuntctl(&["show"]).status.success();
+        assert!(until(answers), "shuntd does not reply:\n{}", self.log());
     }
 
     /// Returns the id of the started process.
@@ -130,6 +143,17 @@ impl Drop for Daemon {
         }
         let _ = self.process.wait();
     }
+}
+
+/// Starts `shuntd` with the files of a folder.
+///
+/// `wrap` builds the command.
+fn spawn(folder: &Path, wrap: impl FnOnce(&Path) -> Command) -> Child {
+    let log = fs::File::create(folder.join("log")).map(Stdio::from);
+    let mut command = wrap(&binary("shuntd"));
+    command.arg("--config").arg(folder.join("shunt.toml")).arg("--run-dir").arg(folder);
+    command.stderr(log.unwrap_or_else(|error| panic!("{error}")));
+    command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"))
 }
 
 /// Returns the path of a binary of this workspace, and builds it if it is missing.

@@ -184,8 +184,8 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     hosts.host_b.run("ip", &["link", "del", "eth0"]);
     let ports = || text(&hosts.daemon.shuntctl(&["ports"]));
     assert!(until(|| ports().contains("down")), "{}", ports());
-    let shown = text(&hosts.daemon.shuntctl(&["show"]));
-    assert!(shown.contains("down: the device has vanished"), "{shown}");
+    let shown = || text(&hosts.daemon.shuntctl(&["show"]));
+    assert!(until(|| shown().contains("down: the device has vanished")), "{}", shown());
     sleep(Duration::from_millis(200));
     let flows = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &[]));
     assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");
@@ -280,6 +280,29 @@ fn the_local_port_keeps_addresses_across_a_restart() {
     assert!(until(gone), "the device of a deleted bridge is removed");
 }
 
+/// Starts a daemon at once after a signal to the one before.
+///
+/// The next daemon opens all devices at its start.
+#[test]
+fn a_daemon_starts_while_the_last_one_releases_its_devices() {
+    let Some(middle) = namespace_or_skip("next") else { return };
+    let names: Vec<_> = (0..16).map(|number| format!("v{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let peer = format!("w{number}");
+        middle.run("ip", &["link", "add", name, "type", "veth", "peer", "name", &peer]);
+    }
+    let ports: Vec<_> = names.iter().map(|name| (name.as_str(), "af_packet")).collect();
+    let text =
+        configuration(2, &ports).replace("name = \"br0\"", "name = \"br0\"\nlocal = \"tap\"");
+    let mut daemon =
+        Daemon::start_with(&text, |program: &Path| middle.command(&program.to_string_lossy()));
+    for signal in ["-TERM", "-KILL", "-TERM"] {
+        daemon.start_next(signal, |program: &Path| middle.command(&program.to_string_lossy()));
+        let log = daemon.log();
+        assert!(!log.contains("belongs to another") && !log.contains("down until"), "{log}");
+    }
+}
+
 #[test]
 fn a_device_with_another_user_is_refused_by_name() {
     let Some(hosts) = hosts("guard", 1) else { return };
@@ -299,6 +322,32 @@ fn a_device_with_an_address_of_the_host_is_attached_with_a_warning() {
     text(&hosts.daemon.shuntctl(&["add-port", "br0", "p3"]));
     let expected = "port p3: device p3 has the address 10.66.5.1 of this host";
     assert!(hosts.daemon.log().contains(expected), "{}", hosts.daemon.log());
+}
+
+#[test]
+fn a_later_user_of_a_device_is_logged_once() {
+    let Some(hosts) = hosts("user", 1) else { return };
+    let middle = &hosts.middle;
+    let warnings = |text: &str| hosts.daemon.log().matches(text).count();
+    let address = "port p1: device p1 has the address 10.66.7.1 of this host";
+    middle.run("ip", &["addr", "add", "10.66.7.1/24", "dev", "p1"]);
+    assert!(until(|| warnings(address) == 1), "{}", hosts.daemon.log());
+    let bridge = ["link", "add", "lan0", "type", "bridge"];
+    if !output(middle.command("ip").args(bridge)).status.success() {
+        skipped("this kernel has no bridges");
+        return;
+    }
+    middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
+    let member = "port p1: device p1 is a member of lan0";
+    assert!(until(|| warnings(member) == 1), "{}", hosts.daemon.log());
+    // A user that comes again is logged again, and others are not.
+    middle.run("ip", &["link", "set", "p1", "nomaster"]);
+    middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2"]);
+    let other = "port p2: device p2 has the address 10.66.7.2";
+    assert!(until(|| warnings(other) == 1), "{}", hosts.daemon.log());
+    middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
+    assert!(until(|| warnings(member) == 2), "{}", hosts.daemon.log());
+    assert_eq!(warnings(address), 1, "{}", hosts.daemon.log());
 }
 
 #[test]

@@ -420,11 +420,16 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Capture { source, file, count } => {
             capture(client, source, file.as_deref(), *count)
         }
-        Command::Exit => {
-            client.call("exit", &[])?;
-            connected.wait_for_end(EXIT_MAX)
-        }
+        Command::Exit => exit(connected, &arguments.run_dir),
     }
+}
+
+/// Stops a daemon, and waits until it has released its run directory.
+fn exit(mut client: RpcClient, folder: &Path) -> Result<(), CallError> {
+    let socket = run_dir::find_socket(folder)?;
+    client.call("exit", &[])?;
+    client.wait_for_end(EXIT_MAX)?;
+    run_dir::wait_for_release(folder, &socket, EXIT_MAX)
 }
 
 fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), CallError> {

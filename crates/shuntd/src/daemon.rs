@@ -32,7 +32,7 @@ use self::{
     methods::DaemonMethods,
     nic::NicArguments,
     reload::Reloader,
-    state_file::{Resumed, StateFile, StateKeeper},
+    state_file::{Resumed, StateFile, StateKeeper, StateLock, StateLockError},
 };
 use crate::{
     config::{self, ConfigFile, ConfigFileError},
@@ -94,6 +94,12 @@ enum DaemonError {
     #[diagnostic(help("move the file away to start without its bridges, ports and rules"))]
     State(String),
     #[error("{0}")]
+    #[diagnostic(help("create its directory, or name another file with --state"))]
+    StateNotKept(String),
+    #[error("{0}")]
+    #[diagnostic(help("stop that daemon, or name another file with --state"))]
+    StateTaken(String),
+    #[error("{0}")]
     Nic(String),
     #[error(transparent)]
     Ovsdb(#[from] OvsdbStartError),
@@ -108,11 +114,14 @@ enum DaemonError {
 impl DaemonError {
     /// Returns the exit code.
     ///
-    /// 2 for an invalid configuration or state file, 3 if another daemon runs, else 1.
+    /// 2 for an invalid configuration or state file, 3 if another daemon has the run directory or the
+    /// state file, else 1.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Logging(_) | Self::State(_) => ExitCode::from(2),
-            Self::Running(..) => ExitCode::from(3),
+            Self::Config(_) | Self::Logging(_) | Self::State(_) | Self::StateNotKept(_) => {
+                ExitCode::from(2)
+            }
+            Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
             Self::Switch(_) | Self::Nic(_) | Self::Ovsdb(_) | Self::System { .. } => {
                 ExitCode::FAILURE
             }
@@ -127,6 +136,15 @@ impl From<ClaimError> for DaemonError {
             ClaimError::Taken { ref folder, .. } => {
                 Self::Running(error.to_string(), folder.clone())
             }
+        }
+    }
+}
+
+impl From<StateLockError> for DaemonError {
+    fn from(error: StateLockError) -> Self {
+        match error {
+            StateLockError::Taken { .. } => Self::StateTaken(error.to_string()),
+            StateLockError::System { .. } => Self::StateNotKept(error.to_string()),
         }
     }
 }
@@ -174,7 +192,13 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments)),
         None => {
             let run_dir = RunDir::claim(&arguments.run_dir)?;
-            runtime.block_on(serve(arguments, file, run_dir.socket()))
+            let state_lock = arguments.state.as_deref().map(StateLock::lock).transpose()?;
+            let served = runtime.block_on(serve(arguments, file, run_dir.socket()));
+            // The tasks of the runtime own devices: the locks last until all of these are closed, so
+            // that the next daemon can open them.
+            drop(runtime);
+            drop((state_lock, run_dir));
+            served
         }
     }
 }
@@ -309,6 +333,8 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         }
     }
     info!("shuntd: stopping");
+    // A daemon that starts now waits for the end of this one.
+    let _ = std::fs::remove_file(socket);
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
         write_last_state(&keeper, keeping).await;

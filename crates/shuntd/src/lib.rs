@@ -7,6 +7,7 @@
 pub mod client;
 mod config;
 pub mod daemon;
+mod lock_file;
 mod metrics;
 mod open_vswitch;
 mod ovsdb;

@@ -9,9 +9,9 @@
 //! the file for stale unless the process in it holds one.
 
 use std::{
-    fs::{self, File, TryLockError},
-    io::{self, Write},
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    fs::{self, File},
+    io,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     thread::sleep,
     time::Duration,
@@ -23,7 +23,10 @@ use nix::{
 };
 use thiserror::Error;
 
-use crate::rpc::CallError;
+use crate::{
+    lock_file::{LockError, LockFile},
+    rpc::CallError,
+};
 
 /// A reason why a daemon cannot use a run directory.
 #[derive(Debug, Error)]
@@ -48,19 +51,9 @@ pub(crate) enum ClaimError {
 
 /// The run directory of this process, until this is dropped.
 pub(crate) struct RunDir {
-    pid: PathBuf,
     socket: PathBuf,
-    /// File that holds the lock.
-    _lock: File,
+    _lock: LockFile,
 }
-
-/// Maximum number of attempts to lock the directory.
-///
-/// A daemon that was just killed holds its lock until the system has closed its devices.
-const CLAIMS_MAX: u32 = 50;
-
-/// Pause between two attempts.
-const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
 impl RunDir {
     /// Creates and locks the directory, unless another daemon uses it.
@@ -69,33 +62,19 @@ impl RunDir {
         let made = fs::create_dir_all(folder);
         made.map_err(|source| ClaimError::System { doing: format!("create {shown}"), source })?;
         let pid = pid_file(folder);
-        let doing = || format!("write {}", pid.display());
-        let failed = |source| ClaimError::System { doing: doing(), source };
-        for _ in 0..CLAIMS_MAX {
-            let open =
-                File::options().read(true).write(true).create(true).truncate(false).open(&pid);
-            let file = open.map_err(failed)?;
-            match file.try_lock() {
-                // A daemon that just ended has removed the file: another daemon may have created a
-                // new one.
-                Ok(()) if !is_at(&file, &pid) => {}
-                Ok(()) => return Self::hold(file, folder).map_err(failed),
-                Err(TryLockError::WouldBlock) => sleep(CLAIM_PAUSE),
-                Err(TryLockError::Error(source)) => return Err(failed(source)),
+        let failed =
+            |source| ClaimError::System { doing: format!("write {}", pid.display()), source };
+        // A daemon creates its socket at the end of its start, and removes it before it stops.
+        let has_no_socket = |process: &str| !socket(folder, process).exists();
+        let lock = match LockFile::lock(&pid, has_no_socket) {
+            Ok(lock) => lock,
+            Err(LockError::Taken(process)) => {
+                return Err(ClaimError::Taken { process, folder: shown.to_string() });
             }
-        }
-        let process = fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
-        let process = if process.is_empty() { "with unknown id".to_owned() } else { process };
-        Err(ClaimError::Taken { process, folder: shown.to_string() })
-    }
-
-    fn hold(mut lock: File, folder: &Path) -> io::Result<Self> {
-        let id = std::process::id();
-        lock.set_len(0)?;
-        lock.write_all(format!("{id}\n").as_bytes())?;
-        lock_record(&lock)?;
-        remove_sockets(folder)?;
-        Ok(Self { pid: pid_file(folder), socket: socket(folder, &id.to_string()), _lock: lock })
+            Err(LockError::System(source)) => return Err(failed(source)),
+        };
+        lock_record(lock.file()).and_then(|()| remove_sockets(folder)).map_err(failed)?;
+        Ok(Self { socket: socket(folder, &std::process::id().to_string()), _lock: lock })
     }
 
     /// Returns the path of the control socket.
@@ -107,7 +86,6 @@ impl RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.socket);
-        let _ = fs::remove_file(&self.pid);
     }
 }
 
@@ -131,6 +109,32 @@ pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, CallError> {
         Err(error) => Err(missing(format!("cannot read {}: {error}", file.display()))),
     }
 }
+
+/// Waits until the daemon with a control socket has released its run directory.
+///
+/// It closes its connections earlier than its devices.
+///
+/// # Errors
+///
+/// If it takes longer than `longest`.
+pub(crate) fn wait_for_release(
+    folder: &Path,
+    socket: &Path,
+    longest: Duration,
+) -> Result<(), CallError> {
+    let mut waited = Duration::ZERO;
+    while find_socket(folder).is_ok_and(|found| found == socket) {
+        if waited > longest {
+            return Err(CallError::StillRuns { seconds: longest.as_secs() });
+        }
+        sleep(RELEASE_PAUSE);
+        waited += RELEASE_PAUSE;
+    }
+    Ok(())
+}
+
+/// Pause between two checks of a run directory that is about to be released.
+const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
 fn pid_file(folder: &Path) -> PathBuf {
     folder.join("shuntd.pid")
@@ -172,11 +176,4 @@ fn remove_sockets(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns whether a path leads to an open file.
-fn is_at(file: &File, path: &Path) -> bool {
-    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (open, there) = (file.metadata().map(inode), fs::metadata(path).map(inode));
-    matches!((open, there), (Ok(open), Ok(there)) if open == there)
 }

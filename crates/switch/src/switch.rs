@@ -546,6 +546,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.control.plane.stop();
+        self.control.bridges.close_devices();
     }
 }
 

@@ -64,18 +64,26 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                tokio::select! {
-                    _ = interval.tick() => {}
+                let is_changed = tokio::select! {
+                    _ = interval.tick() => events.is_none(),
                     changed = next_change(events.as_ref()) => match changed {
-                        // Devices that change together cause one check.
-                        Ok(()) => sleep(LINK_PAUSE).await,
+                        Ok(()) => {
+                            // Devices that change together cause one check.
+                            sleep(LINK_PAUSE).await;
+                            true
+                        }
                         Err(error) => {
                             warn!(%error, "ports: link events ended");
                             events = None;
+                            true
                         }
                     },
+                };
+                let structure = ports.structure().await;
+                structure.ports().check().await;
+                if is_changed {
+                    structure.ports().check_users();
                 }
-                ports.structure().await.ports().check().await;
             }
         }),
     ]

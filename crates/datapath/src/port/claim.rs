@@ -6,20 +6,35 @@
 //! process ends in any way. The number of the device is part of the name, so a rename does not
 //! matter.
 //!
+//! A killed process holds its claims until the system has closed all of its devices. A new claim waits
+//! for that.
+//!
 //! Source: unix(7), "Abstract sockets".
 
 use std::{
     ffi::c_uint,
     fs, io,
     os::{
+        fd::AsRawFd,
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::net::{SocketAddr, UnixListener},
     },
+    path::Path,
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+    thread::sleep,
+    time::Duration,
 };
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket,
+        sockopt::PeerCredentials,
+    },
+};
+use tracing::info;
 
-use super::{PortError, sys::DeviceName};
+use super::{PortError, link, sys::DeviceName};
 
 /// A claim on a device, until it is dropped.
 #[derive(Debug)]
@@ -43,46 +58,150 @@ impl DeviceClaim {
     ) -> Result<Self, PortError> {
         let name = || device.as_str().to_owned();
         let failed = |source| PortError::System { doing: "claim", name: name(), source };
-        let address =
-            SocketAddr::from_abstract_name(format!("shunt/{side}/{index}")).map_err(failed)?;
-        match UnixListener::bind_addr(&address) {
-            Ok(socket) => Ok(Self { _socket: socket }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(PortError::Claimed { name: name(), process: owner(&address) })
+        let socket_name = format!("shunt/{side}/{index}");
+        let address = SocketAddr::from_abstract_name(&socket_name).map_err(failed)?;
+        let mut owner = ClaimOwner::Ended;
+        for _ in 0..ATTEMPTS_MAX {
+            match UnixListener::bind_addr(&address) {
+                Ok(socket) => return Ok(Self { _socket: socket }),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(failed(error)),
             }
-            Err(error) => Err(failed(error)),
+            // A known owner is not asked again: each question fills its queue of connections.
+            if !matches!(owner, ClaimOwner::Process(_)) {
+                owner = ClaimOwner::of(&socket_name);
+            }
+            match owner {
+                ClaimOwner::Unknown => break,
+                ClaimOwner::Process(process) if !is_killed(process) => break,
+                ClaimOwner::Process(process) => log_wait(device.as_str(), process),
+                ClaimOwner::Ended => {}
+            }
+            sleep(PAUSE);
+        }
+        let process = if let ClaimOwner::Process(process) = owner { Some(process) } else { None };
+        Err(PortError::Claimed { name: name(), process })
+    }
+}
+
+/// Maximum number of attempts to claim a device of a killed process.
+///
+/// They take ten seconds.
+const ATTEMPTS_MAX: u32 = 500;
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The owner of a claim.
+#[derive(Clone, Copy, Debug)]
+enum ClaimOwner {
+    /// It has just released the claim.
+    Ended,
+    /// A process with this id.
+    Process(i32),
+    /// It does not answer.
+    Unknown,
+}
+
+impl ClaimOwner {
+    /// Asks for the process that has an abstract socket; never blocks.
+    fn of(socket_name: &str) -> Self {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let Ok(stream) = socket(AddressFamily::Unix, SockType::Stream, flags, None) else {
+            return Self::Unknown;
+        };
+        let connected = UnixAddr::new_abstract(socket_name.as_bytes())
+            .and_then(|address| connect(stream.as_raw_fd(), &address));
+        match connected.and_then(|()| getsockopt(&stream, PeerCredentials)) {
+            Ok(credentials) => Self::Process(credentials.pid()),
+            Err(Errno::ECONNREFUSED) => Self::Ended,
+            Err(_) => Self::Unknown,
         }
     }
 }
 
-/// Returns the process that has an abstract socket.
+/// Returns whether a process was killed.
 ///
-/// `None` if it ends in this moment.
-fn owner(address: &SocketAddr) -> Option<i32> {
-    let stream = UnixStream::connect_addr(address).ok()?;
-    getsockopt(&stream, PeerCredentials).ok().map(|credentials| credentials.pid())
+/// It has no memory any more, but may have open files.
+fn is_killed(process: i32) -> bool {
+    let memory = fs::read_link(format!("/proc/{process}/exe"));
+    memory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Refuses a device that a bridge, bond or team of the system has as a member.
+/// Logs the wait for a process once, as it may have had many devices.
+fn log_wait(device: &str, process: i32) {
+    static LOGGED: AtomicI32 = AtomicI32::new(0);
+    if LOGGED.swap(process, Relaxed) != process {
+        info!(
+            "device {device}: waiting for process {process}, which was killed and still holds it"
+        );
+    }
+}
+
+/// Refuses a member of a bridge, bond or team of the system, or of Open vSwitch.
 ///
 /// # Errors
 ///
 /// If it is a member.
 pub(super) fn refuse_member(device: &DeviceName, index: c_uint) -> Result<(), PortError> {
-    match master(device, index) {
-        Some(master) => Err(PortError::Enslaved { name: device.as_str().to_owned(), master }),
+    let name = || device.as_str().to_owned();
+    match link::master(index) {
+        Some(master) if master == OPEN_VSWITCH => Err(PortError::OpenVswitch { name: name() }),
+        Some(master) => Err(PortError::Enslaved { name: name(), master }),
+        None if is_held_by_open_vswitch(index) => Err(PortError::OpenVswitch { name: name() }),
         None => Ok(()),
     }
 }
 
-/// Returns the bridge, bond or team that has the device as a member.
+/// The master of a device that the datapath of Open vSwitch in the kernel has.
+const OPEN_VSWITCH: &str = "ovs-system";
+/// The process that has the packet sockets of the userspace datapath.
+const DAEMON: &str = "ovs-vswitchd";
+
+/// Returns whether the userspace datapath of Open vSwitch receives from a device.
 ///
-/// `/sys` may show the devices of another network namespace; a device with another number is not
-/// this one.
-fn master(device: &DeviceName, index: c_uint) -> Option<String> {
-    let folder = format!("/sys/class/net/{}", device.as_str());
-    let shown = fs::read_to_string(format!("{folder}/ifindex")).ok()?;
-    let is_same = shown.trim().parse() == Ok(index);
-    let master = fs::read_link(format!("{folder}/master")).ok().filter(|_| is_same)?;
-    master.file_name()?.to_str().map(str::to_owned)
+/// Other programs with a packet socket, such as `tcpdump`, forward nothing. Processes of which this
+/// process may not see the descriptors do not count.
+fn is_held_by_open_vswitch(index: c_uint) -> bool {
+    let sockets = fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
+    let sockets: Vec<String> = receivers(&sockets, index).collect();
+    if sockets.is_empty() {
+        return false;
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.map(|process| process.path()).any(|process| {
+        fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == DAEMON)
+            && fs::read_dir(process.join("fd")).into_iter().flatten().flatten().any(|fd| {
+                fs::read_link(fd.path())
+                    .is_ok_and(|target| sockets.iter().any(|socket| target == Path::new(socket)))
+            })
+    })
+}
+
+/// Returns the sockets that receive all protocols of a device.
+///
+/// The names are those of `/proc/PID/fd`.
+/// Columns of `/proc/net/packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`.
+fn receivers(table: &str, index: c_uint) -> impl Iterator<Item = String> {
+    table.lines().skip(1).filter_map(move |line| {
+        let mut words = line.split_whitespace().skip(3);
+        let (protocol, device) = (words.next()?, words.next()?);
+        let receives = protocol == "0003" && device.parse() == Ok(index);
+        words.nth(3).filter(|_| receives).map(|inode| format!("socket:[{inode}]"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receivers_of_a_device_are_found() {
+        let table = "sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n\
+                     0000000000000000 3      3    0003   7     1 0      0      101\n\
+                     0000000000000000 3      3    0003   8     1 0      0      102\n\
+                     0000000000000000 3      3    0000   7     0 0      0      103\n";
+        let found = |index| receivers(table, index).collect::<Vec<_>>();
+        assert_eq!(found(7), ["socket:[101]"]);
+        assert_eq!(found(9), Vec::<String>::new());
+    }
 }

@@ -30,6 +30,13 @@ pub trait Port: Send {
         None
     }
 
+    /// Returns the bridge, bond or team of the system that has the device as a member.
+    ///
+    /// `None` also for a device that may have one, such as a TAP.
+    fn master(&self) -> Option<String> {
+        None
+    }
+
     /// Lets a device that outlives its port disappear when the port closes.
     ///
     /// # Errors

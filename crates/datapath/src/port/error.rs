@@ -64,6 +64,15 @@ pub enum PortError {
         /// The process of that switch.
         process: Option<i32>,
     },
+    /// Open vSwitch has the device.
+    #[error(
+        "{name} is a port of Open vSwitch: packets would be forwarded twice; remove it there with \
+         `ovs-vsctl del-port {name}`"
+    )]
+    OpenVswitch {
+        /// The device.
+        name: String,
+    },
     /// A bridge or bond of the system has the device.
     #[error(
         "{name} is a member of {master}: packets would be forwarded twice; remove it there with \
@@ -85,6 +94,20 @@ pub enum PortError {
         name: String,
         /// The name of the program.
         program: String,
+    },
+    /// The device does not support the mode of an AF_XDP port.
+    #[error(
+        "{name} with the driver {driver} does not support xdp_mode {mode}: set xdp_mode to {works}"
+    )]
+    XdpMode {
+        /// The device.
+        name: String,
+        /// The driver of the device.
+        driver: String,
+        /// The refused mode.
+        mode: &'static str,
+        /// The modes that the device supports.
+        works: String,
     },
     /// The frames of the device are too long for AF_XDP.
     #[error(
@@ -178,7 +201,7 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
     }
 }
 
-/// Returns the reason why a device is lost: it was removed, or has another name now.
+/// Returns the reason why a device is lost: it was removed or renamed.
 pub(super) fn lost_reason(device: &str, index: c_uint) -> Option<String> {
     let name = if_indextoname(index).ok().and_then(|name| name.into_string().ok());
     // `nix` returns an empty name if there is no device with this number.

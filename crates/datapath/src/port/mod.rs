@@ -16,6 +16,7 @@ mod claim;
 mod contract;
 mod error;
 mod ethtool;
+mod link;
 mod spec;
 
 pub mod af_packet;

@@ -24,6 +24,8 @@ use std::{
         unix::fs::OpenOptionsExt,
     },
     sync::Arc,
+    thread::sleep,
+    time::Duration,
 };
 
 use nix::{
@@ -37,6 +39,7 @@ use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
     error::{lost_reason, tx_end_of},
+    link,
     sys::{self, DeviceName},
 };
 use crate::{
@@ -84,10 +87,16 @@ impl Tap {
     ///
     /// # Errors
     ///
-    /// If the device exists and is not a TAP with several queues, if another switch has it, or if the
-    /// daemon lacks `CAP_NET_ADMIN`.
+    /// If the device exists and is not a TAP with several queues, if another program or switch has it,
+    /// or if the daemon lacks `CAP_NET_ADMIN`.
     pub fn open(device: &str, settings: TapSettings) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
+        // A device that does not exist yet is claimed when it is created.
+        let existing = if_nametoindex(device.as_str()).ok();
+        let claim = existing.map(|index| DeviceClaim::take("tap", &device, index)).transpose()?;
+        if existing.is_some_and(is_held) {
+            return Err(PortError::InUse { name: device.as_str().to_owned() });
+        }
         let first = queue(&device)?;
         let failing = |doing| {
             let name = device.as_str();
@@ -97,7 +106,10 @@ impl Tap {
         let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
             .map_err(|errno| failed(errno.into()))?;
         let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
-        let claim = DeviceClaim::take("tap", &device, index)?;
+        let claim = match claim {
+            Some(claim) => claim,
+            None => DeviceClaim::take("tap", &device, index)?,
+        };
         let mut mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
         if let Some(wanted) = settings.mac.filter(|wanted| *wanted != mac) {
             let failed = failing("set the MAC address of");
@@ -118,6 +130,24 @@ impl Tap {
         let is_persistent = settings.persistent;
         Ok(Self { device, index, mac, is_persistent, _claim: claim, control, first: Some(first) })
     }
+}
+
+/// Number of checks of a held device, and the pause between two.
+///
+/// A killed switch releases its claim before its last queue.
+const HELD_CHECKS: u32 = 50;
+const HELD_PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns whether a program holds a queue of a TAP, as that of a virtual machine.
+///
+/// A further queue would take packets from that program.
+fn is_held(index: c_uint) -> bool {
+    (0..HELD_CHECKS).all(|check| {
+        if check > 0 {
+            sleep(HELD_PAUSE);
+        }
+        link::has_carrier(index)
+    })
 }
 
 /// Opens a queue of the device, which is created if it does not exist.

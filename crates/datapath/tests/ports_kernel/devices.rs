@@ -118,7 +118,9 @@ fn a_removed_device_has_vanished() {
         let xdp = PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::BestEffort };
         let ports = [packet_port("a0"), open(&xdp, 0).unwrap(), tap_port("t0")];
         assert!(ports.iter().all(|port| port.lost().is_none()));
-        ["a0", "a1", "t0"].map(|device| ip(&format!("link del {device}")));
+        for device in ["a0", "a1", "t0"] {
+            ip(&format!("link del {device}"));
+        }
         for port in ports {
             assert_eq!(port.lost().as_deref(), Some("the device has vanished"));
         }
@@ -136,5 +138,22 @@ fn a_renamed_device_is_lost() {
         ip("link set t0 name t1");
         assert_eq!(veth.lost().as_deref(), Some("the device a0 was renamed to a1"));
         assert_eq!(tap.lost().as_deref(), Some("the device t0 was renamed to t1"));
+    });
+}
+
+/// A hypervisor holds a queue of its TAP.
+///
+/// A second queue would take packets from the machine.
+#[test]
+fn a_tap_of_another_program_is_refused() {
+    in_namespace(|| {
+        ip("tuntap add t0 mode tap multi_queue");
+        // A queue without its port is held by no switch.
+        let queues = tap_port("t0").split(1).unwrap();
+        let spec = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
+        let Err(error) = open(&spec, 0) else { panic!("a held TAP was opened") };
+        assert!(matches!(error, PortError::InUse { .. }), "{error}");
+        close(queues);
+        assert!(open(&spec, 0).is_ok(), "nobody holds it");
     });
 }

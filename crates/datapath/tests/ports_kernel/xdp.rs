@@ -309,3 +309,31 @@ fn a_port_continues_after_its_device_was_down() {
         crosses(&mut xdp, &mut peer, &[frame(3, 60)]);
     });
 }
+
+#[test]
+fn a_mode_of_no_use_names_those_that_work() {
+    with_xdp(|| {
+        cable(1);
+        let error = error_of(&xdp_spec(XdpMode::NativeWithZerocopy)).to_string();
+        let expected = "a0 with the driver veth does not support xdp_mode native-with-zerocopy: set \
+                        xdp_mode to native or generic or best-effort";
+        assert_eq!(error, expected);
+    });
+}
+
+#[test]
+fn a_port_is_lost_when_its_mtu_grows() {
+    with_xdp(|| {
+        let (mut near, _far) = ends(XdpMode::Generic);
+        let queues = near.split(1).unwrap();
+        assert_eq!(near.lost(), None);
+        ip("link set a0 mtu 3000");
+        assert_eq!(near.lost().as_deref(), Some("the MTU of a0 was raised to 3000"));
+        ip("link set a0 mtu 9000");
+        let reason = near.lost().unwrap();
+        assert!(reason.starts_with("the MTU of a0 is 9000, and an af_xdp port takes"), "{reason}");
+        ip("link set a0 mtu 1500");
+        assert_eq!(near.lost(), None);
+        close(queues);
+    });
+}

@@ -99,6 +99,10 @@ impl Port for Representor {
         self.device.lost()
     }
 
+    fn master(&self) -> Option<String> {
+        self.device.master()
+    }
+
     fn remove_device(&self) -> Result<(), PortError> {
         self.device.remove_device()
     }

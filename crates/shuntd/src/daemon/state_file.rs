@@ -24,6 +24,7 @@ use super::{
     reload::{LoadedFile, Reloader},
     trace_log,
 };
+use crate::lock_file::{LockError, LockFile};
 
 /// The content of a state file.
 #[derive(Debug, Deserialize, Serialize)]
@@ -70,6 +71,58 @@ pub(crate) struct Resumed {
     pub(crate) may_write: bool,
     /// Configuration file of this start, without the changes that were refused.
     pub(crate) loaded: Config,
+}
+
+/// A reason why a daemon cannot keep its state in a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateLockError {
+    /// Another daemon writes the file.
+    #[error("another shuntd (process {process}) keeps its state in {}", path.display())]
+    Taken {
+        /// The state file.
+        path: PathBuf,
+        /// Process id in its lock file.
+        process: String,
+    },
+    /// The directory of the file does not exist, or its files cannot be created.
+    #[error("cannot keep the state in {}: cannot create {}: {source}", path.display(), lock.display())]
+    System {
+        /// The state file.
+        path: PathBuf,
+        /// Its lock file.
+        lock: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// The lock of a state file.
+///
+/// Two daemons would overwrite each other's state.
+/// A write replaces the state file, so the lock is on a file of its own beside it.
+pub(crate) struct StateLock {
+    _lock: LockFile,
+}
+
+impl StateLock {
+    /// Locks a state file; `None` for a device or a pipe.
+    ///
+    /// # Errors
+    ///
+    /// If another daemon has the lock, or the lock file cannot be created.
+    pub(crate) fn lock(path: &Path) -> Result<Option<Self>, StateLockError> {
+        if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
+            return Ok(None);
+        }
+        let mut lock = link_end(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
+        lock.push(".lock");
+        let (path, lock) = (path.to_owned(), PathBuf::from(lock));
+        match LockFile::lock(&lock, |_| false) {
+            Ok(lock) => Ok(Some(Self { _lock: lock })),
+            Err(LockError::Taken(process)) => Err(StateLockError::Taken { path, process }),
+            Err(LockError::System(source)) => Err(StateLockError::System { path, lock, source }),
+        }
+    }
 }
 
 /// Shortest time between two writes.

@@ -21,6 +21,25 @@ fn a_daemon_starts_where_one_was_killed_a_moment_ago() {
 }
 
 #[test]
+fn a_daemon_waits_for_one_that_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();
+    // This process holds the lock, and has no control socket, as a daemon that ends.
+    let pid = folder.path().join("shuntd.pid");
+    let id = std::process::id();
+    fs::write(&pid, format!("{id}\n")).unwrap();
+    let lock = fs::File::open(&pid).unwrap();
+    lock.lock().unwrap();
+    let mut daemon = Daemon { process: crate::spawn(folder.path()), folder };
+    let expected = format!("waiting for process {id}");
+    assert!(until(|| daemon.log().contains(&expected)), "{}", daemon.log());
+    assert!(daemon.process.try_wait().unwrap().is_none());
+    drop(lock);
+    daemon.wait_for_answer();
+    assert_eq!(daemon.log().matches("waiting for").count(), 1, "{}", daemon.log());
+}
+
+#[test]
 fn a_second_daemon_is_refused() {
     let daemon = Daemon::start(BRIDGE);
     let refused = shuntd(daemon.run_dir()).output().unwrap();

@@ -399,3 +399,34 @@ fn save_and_restore_carry_rules_to_another_daemon() {
     let missing = two.error_text(&["restore", "/nowhere/saved.json"]);
     assert!(missing.contains("/nowhere/saved.json does not exist"), "{missing}");
 }
+
+#[test]
+fn a_state_file_has_one_daemon() {
+    let host = Host::new("[[bridge]]\nname = \"br0\"\n");
+    let daemon = host.start();
+    // Another path to the file is the same file.
+    let link = host.folder.path().join("link");
+    std::os::unix::fs::symlink("state.json", &link).unwrap();
+    for state in [host.state(), link] {
+        let other = tempfile::tempdir().unwrap();
+        let refused = shuntd(other.path()).arg("--state").arg(&state).output().unwrap();
+        assert_eq!(refused.status.code(), Some(3));
+        let message = errors(&refused);
+        let process = format!("(process {})", daemon.0.id());
+        assert!(message.contains("another shuntd") && message.contains(&process), "{message}");
+    }
+    host.exit(daemon);
+    assert!(!host.folder.path().join("state.json.lock").exists());
+    host.exit(host.start());
+}
+
+#[test]
+fn a_state_file_without_a_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("none").join("state.json");
+    let refused = shuntd(folder.path()).arg("--state").arg(&state).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let message = errors(&refused);
+    assert!(message.contains("cannot keep the state in"), "{message}");
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
+}

@@ -158,10 +158,9 @@ impl Structure {
         policy: OpenPolicy,
     ) -> Result<(), SwitchError> {
         let (name, local) = (&settings.name, Some(PortNo::LOCAL));
-        self.add_configured_port(name, settings.local_port(), local, policy).await?;
-        for port in &settings.ports {
-            self.add_configured_port(name, port.clone(), None, policy).await?;
-        }
+        let mut ports = vec![(settings.local_port(), local)];
+        ports.extend(settings.ports.iter().map(|port| (port.clone(), None)));
+        self.add_configured_ports(name, ports, policy).await?;
         let (ready, opened) = oneshot::channel();
         self.notify(ControlEvent::BridgeAdded(id, policy, ready)).await;
         // The receiver is dropped without an answer only while the switch stops.
@@ -240,7 +239,7 @@ impl Structure {
     ) -> Result<(), SwitchError> {
         settings.check()?;
         let name = settings.name.clone();
-        let entered = self.insert_port(bridge, settings, None, None).await?;
+        let entered = self.insert_port(bridge, settings, None).await?;
         self.require_open(&name, entered).await.map(|_| ())
     }
 
@@ -257,7 +256,7 @@ impl Structure {
             ..config::PortOptions::default()
         };
         settings.check()?;
-        let entered = self.insert_port(bridge, settings, None, Some(port)).await?;
+        let entered = self.insert_port(bridge, settings, Some(port)).await?;
         self.require_open(name, entered).await
     }
 
@@ -283,22 +282,44 @@ impl Structure {
         number: Option<PortNo>,
         policy: OpenPolicy,
     ) -> Result<Option<String>, SwitchError> {
-        let may_wait = policy == OpenPolicy::Retried || settings.kind.may_wait_for_device();
-        let (name, is_reopened) = (settings.name.clone(), settings.kind.is_reopened());
-        let entered = self.insert_port(bridge, settings, number, None).await?;
-        match entered.trouble {
-            Some(trouble) if may_wait => {
-                let trouble = with_causes(&trouble);
-                if is_reopened {
-                    warn!(error = trouble, "port {name}: down until it can be opened");
-                } else {
-                    warn!(error = trouble, "port {name}: down until the daemon starts again");
-                }
-                Ok(Some(trouble))
-            }
-            Some(trouble) => Err(trouble),
-            None => Ok(None),
+        let troubles = self.add_configured_ports(bridge, vec![(settings, number)], policy).await?;
+        Ok(troubles.into_iter().next().flatten())
+    }
+
+    /// Adds ports of the configuration, each with its number if it is given.
+    ///
+    /// Returns for each the reason if it is down. All are opened at the same time.
+    async fn add_configured_ports(
+        &self,
+        bridge: &str,
+        ports: Vec<(config::PortOptions, Option<PortNo>)>,
+        policy: OpenPolicy,
+    ) -> Result<Vec<Option<String>>, SwitchError> {
+        let kinds: Vec<_> = ports.iter().map(|(port, _)| (port.name.clone(), port.kind)).collect();
+        for (settings, number) in ports {
+            let backing = PortBacking::of(settings.kind);
+            self.register_port(bridge, settings, number, backing).await?;
         }
+        let names: Vec<_> = kinds.iter().map(|(name, _)| name.clone()).collect();
+        let opened = self.ports.open_all(&names).await;
+        let mut troubles = Vec::with_capacity(opened.len());
+        for ((name, kind), opened) in kinds.iter().zip(opened) {
+            let may_wait = policy == OpenPolicy::Retried || kind.may_wait_for_device();
+            match self.finish_port(bridge, name, opened).await?.trouble {
+                Some(trouble) if may_wait => {
+                    let trouble = with_causes(&trouble);
+                    if kind.is_reopened() {
+                        warn!(error = trouble, "port {name}: down until it can be opened");
+                    } else {
+                        warn!(error = trouble, "port {name}: down until the daemon starts again");
+                    }
+                    troubles.push(Some(trouble));
+                }
+                Some(trouble) => return Err(trouble),
+                None => troubles.push(None),
+            }
+        }
+        Ok(troubles)
     }
 
     /// Registers a port in its bridge and opens it, or notes why it cannot be opened.
@@ -306,19 +327,43 @@ impl Structure {
         &self,
         bridge: &str,
         settings: config::PortOptions,
-        number: Option<PortNo>,
         own: Option<Box<dyn Port>>,
     ) -> Result<PortInsertion, SwitchError> {
         let name = settings.name.clone();
-        let has_packets = own.is_some() || settings.kind.has_backing();
-        let backing = if has_packets { PortBacking::Packets } else { PortBacking::None };
-        self.reclaim_if_short().await;
-        let (threads, now) = (self.plane.threads_count(), self.plane.now());
-        let added = self.bridges.lock().add_port(bridge, settings, number, backing, threads, now);
-        let (id, number) = added?;
+        let backing =
+            if own.is_some() { PortBacking::Packets } else { PortBacking::of(settings.kind) };
+        self.register_port(bridge, settings, None, backing).await?;
         let opened = match own {
             Some(port) => self.ports.attach(&name, port).await,
             None => self.ports.open(&name).await,
+        };
+        self.finish_port(bridge, &name, opened).await
+    }
+
+    /// Registers a closed port in its bridge.
+    async fn register_port(
+        &self,
+        bridge: &str,
+        settings: config::PortOptions,
+        number: Option<PortNo>,
+        backing: PortBacking,
+    ) -> Result<(), SwitchError> {
+        self.reclaim_if_short().await;
+        let (threads, now) = (self.plane.threads_count(), self.plane.now());
+        self.bridges.lock().add_port(bridge, settings, number, backing, threads, now).map(drop)
+    }
+
+    /// Announces a registered port, and notes why it is not open.
+    async fn finish_port(
+        &self,
+        bridge: &str,
+        name: &str,
+        opened: Result<(), SwitchError>,
+    ) -> Result<PortInsertion, SwitchError> {
+        let (id, number) = {
+            let bridges = self.bridges.lock();
+            let (bridge, port) = bridges.find_port(name)?;
+            (bridge.id, port.number)
         };
         info!(number = number.number(), "port {name}: added to {bridge}");
         let trouble = opened.err();

@@ -6,20 +6,20 @@
 use std::sync::Arc;
 
 use shunt_datapath::{
-    Command,
+    Command, PortError,
     command::ThreadPort,
-    port::{Port, PortSpec, Queues, open},
+    port::{Port, Queues, open},
 };
 use shunt_flow::PortNo;
-use shunt_pipeline::BridgeId;
+use shunt_pipeline::{BridgeId, DatapathPort};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tracing::{info, warn};
 
 use crate::{
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
     ports::{
-        bridges::Bridges, host_addresses::host_addresses, port::BridgePort,
-        registry::BridgeRegistry,
+        bridges::Bridges, device_users::HostAddresses, port::BridgePort, registry::BridgeRegistry,
     },
     threads::data_plane::{DataPlane, StoppedThreads},
 };
@@ -44,88 +44,139 @@ impl PortAttacher {
 
     /// Opens a registered port, and adds it to the packet threads.
     pub(crate) async fn open(&self, name: &str) -> Result<(), SwitchError> {
+        self.open_all(&[name.to_owned()]).await.pop().unwrap_or(Ok(()))
+    }
+
+    /// Opens registered ports, and adds them to the packet threads.
+    ///
+    /// Returns the result of each port, in their order. The system takes tens of milliseconds for each
+    /// device, most of it to wait, so all ports are opened at the same time.
+    pub(crate) async fn open_all(&self, names: &[String]) -> Vec<Result<(), SwitchError>> {
+        let opening: Vec<_> = names.iter().map(|name| self.begin_open(name)).collect();
+        let mut opened = Vec::with_capacity(names.len());
+        for (name, opening) in names.iter().zip(opening) {
+            opened.push(match opening {
+                Ok(Some(opening)) => finished("open", name, opening).await.map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            });
+        }
+        let ports = names.iter().zip(opened).map(|(name, opened)| match opened {
+            Ok(Some(port)) => self.begin_split(name, port),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        });
+        let results = self.attach_all(ports.collect()).await;
+        self.check_users();
+        results
+    }
+
+    /// Adds an open port to the packet threads, and then to the tables.
+    pub(crate) async fn attach(&self, name: &str, port: Box<dyn Port>) -> Result<(), SwitchError> {
+        let port = self.begin_split(name, port);
+        self.attach_all(vec![port]).await.pop().unwrap_or(Ok(()))
+    }
+
+    /// Begins to open a registered port; `None` if the switch does not open it.
+    fn begin_open(&self, name: &str) -> Result<Option<Opening>, SwitchError> {
         let (spec, number) = {
             let bridges = self.bridges.lock();
             let port = bridges.find_port(name)?.1;
             (port.spec(), port.datapath.map_or(0, |number| u64::from(number.number())))
         };
-        let device = match &spec {
-            Some(PortSpec::AfPacket { device, .. } | PortSpec::AfXdp { device, .. }) => {
-                Some(device.clone())
-            }
-            _ => None,
-        };
-        let Some(spec) = spec else {
-            self.bridges.publish_ports();
-            return Ok(());
-        };
         let seed = self.seed.wrapping_add(number);
         // Opening a capture file reads it completely, and opening a device takes the system a
         // while.
-        let opened = tokio::task::spawn_blocking(move || open(&spec, seed)).await;
-        let doing = || format!("open port {name}");
-        let opened =
-            opened.map_err(|error| SwitchError::System { doing: doing(), source: error.into() })?;
-        let failed = |source| SwitchError::Port { name: name.to_owned(), source };
-        self.attach(name, opened.map_err(failed)?).await?;
-        if let Some(device) = device {
-            warn_of_host_addresses(name, &device);
-        }
-        Ok(())
+        Ok(spec.map(|spec| spawn_blocking(move || open(&spec, seed))))
     }
 
-    /// Adds an open port to the packet threads, and then to the tables.
-    pub(crate) async fn attach(
+    /// Begins to create the queues of an open port.
+    ///
+    /// `None` if packet threads do not have the port.
+    fn begin_split(
         &self,
         name: &str,
         mut port: Box<dyn Port>,
-    ) -> Result<(), SwitchError> {
-        let (id, number, datapath, traffic) = {
+    ) -> Result<Option<SplittingPort>, SwitchError> {
+        let (id, number, datapath) = {
             let bridges = self.bridges.lock();
             let (bridge, entered) = bridges.find_port(name)?;
-            (bridge.id, entered.number, entered.datapath, entered.traffic.clone())
+            (bridge.id, entered.number, entered.datapath)
         };
-        let failed = |source| SwitchError::Port { name: name.to_owned(), source };
         let threads = self.plane.living();
         // There are at most `THREADS_MAX` threads.
         let count = u16::try_from(threads.len()).unwrap_or(u16::MAX);
         if count == 0 {
             return Err(SwitchError::NoThreads);
         }
-        let Some(datapath) = datapath else { return Ok(()) };
+        let Some(datapath) = datapath else { return Ok(None) };
         if let Some(nic) = self.nic.front() {
             port = nic.in_front_of(id, number, datapath, port);
         }
-        // Creating queues takes the system a while.
-        let split = tokio::task::spawn_blocking(move || {
-            let queues = port.split(count);
-            (port, queues)
+        let splitting = spawn_blocking(move || {
+            let queues = port.split(count)?;
+            Ok((port, queues))
         });
-        let doing = || format!("create the queues of port {name}");
-        let (port, queues) = split
-            .await
-            .map_err(|error| SwitchError::System { doing: doing(), source: error.into() })?;
-        let queues = queues.map_err(failed)?;
+        let name = name.to_owned();
+        Ok(Some(SplittingPort { name, bridge: id, number, datapath, threads, splitting }))
+    }
+
+    /// Adds ports to the packet threads, and then all of them to the tables.
+    ///
+    /// Returns the result of each port.
+    async fn attach_all(
+        &self,
+        ports: Vec<Result<Option<SplittingPort>, SwitchError>>,
+    ) -> Vec<Result<(), SwitchError>> {
+        let (mut results, mut attached) = (Vec::with_capacity(ports.len()), Vec::new());
+        for port in ports {
+            results.push(match port {
+                Ok(Some(port)) => self.add_to_threads(port).await.map(|port| attached.push(port)),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            });
+        }
+        if !attached.is_empty() {
+            // Threads process commands in order: after this acknowledgement they have the ports.
+            self.plane.pull_threads().await;
+        }
+        for AttachedPort { bridge, number, port, receivers } in attached {
+            self.bridges.with_port(bridge, number, |entered| {
+                entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
+                entered.link_up = port.link_up();
+                entered.trouble = None;
+                entered.receivers = receivers;
+                entered.open = Some(port);
+            });
+        }
+        self.bridges.publish_ports();
+        results
+    }
+
+    /// Waits for the queues of a port, and sends them to the packet threads.
+    async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
+        let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
+        let (port, queues) = finished("create the queues of", &name, splitting).await?;
+        let traffic = self.bridges.lock().find_port(&name)?.1.traffic.clone();
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
         for (thread, queues) in threads.into_iter().zip(queues) {
             let Some(traffic) = traffic.get(thread).cloned() else { continue };
             receivers.extend(queues.rx.is_some().then_some(thread));
             let added =
-                ThreadPort { port: datapath, bridge: id, number, capabilities, queues, traffic };
+                ThreadPort { port: datapath, bridge, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
         }
-        // Threads process commands in order: after this acknowledgement they have the port.
-        self.plane.pull_threads().await;
-        self.bridges.with_port(id, number, |entered| {
-            entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
-            entered.link_up = port.link_up();
-            entered.trouble = None;
-            entered.receivers = receivers;
-            entered.open = Some(port);
-        });
-        self.bridges.publish_ports();
-        Ok(())
+        Ok(AttachedPort { bridge, number, port, receivers })
+    }
+
+    /// Warns of new users of the devices of ports, other than the switch.
+    pub(crate) fn check_users(&self) {
+        let addresses = HostAddresses::read();
+        let mut bridges = self.bridges.lock();
+        for port in bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut()) {
+            port.check_users(&addresses);
+        }
     }
 
     /// Removes a port from the tables, then from the packet threads, and closes it.
@@ -167,7 +218,7 @@ impl PortAttacher {
             let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
             // Closing a device takes the system a while, so this runs on neither a packet thread
             // nor this one.
-            let close = tokio::task::spawn_blocking(move || {
+            let close = spawn_blocking(move || {
                 end(open);
                 drop(queues);
             });
@@ -298,14 +349,44 @@ impl PortAttacher {
     }
 }
 
-/// Warns that the host would answer packets that the switch forwards, too.
-fn warn_of_host_addresses(port: &str, device: &str) {
-    for address in host_addresses(device) {
-        warn!(
-            "port {port}: device {device} has the address {address} of this host, which answers its \
-             packets beside the switch; give the address to the local port of the bridge"
-        );
-    }
+/// The result of an operation on a device, on a thread that may block.
+type Blocking<T> = JoinHandle<Result<T, PortError>>;
+
+/// A port that is being opened.
+type Opening = Blocking<Box<dyn Port>>;
+
+/// A port of which the queues are being created.
+struct SplittingPort {
+    name: String,
+    bridge: BridgeId,
+    number: PortNo,
+    datapath: DatapathPort,
+    /// The packet threads that get the queues.
+    threads: Vec<usize>,
+    splitting: Blocking<(Box<dyn Port>, Vec<Queues>)>,
+}
+
+/// A port that the packet threads have, and the tables do not.
+struct AttachedPort {
+    bridge: BridgeId,
+    number: PortNo,
+    port: Box<dyn Port>,
+    /// Packet threads that receive from it.
+    receivers: Vec<usize>,
+}
+
+/// Waits for an operation on the device of a port.
+async fn finished<T>(
+    doing: &'static str,
+    name: &str,
+    operation: Blocking<T>,
+) -> Result<T, SwitchError> {
+    let panicked = |error: JoinError| SwitchError::System {
+        doing: format!("{doing} port {name}"),
+        source: error.into(),
+    };
+    let failed = |source| SwitchError::Port { name: name.to_owned(), source };
+    operation.await.map_err(panicked)?.map_err(failed)
 }
 
 /// Returns the names of ports that lost a receiving thread, each with that thread.

@@ -1,6 +1,6 @@
 //! The bridges of a switch: the registry behind its lock, and its publication to the tables.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
@@ -15,6 +15,9 @@ use crate::{
     ports::{port::BridgePort, registry::BridgeRegistry},
     threads::publisher::Publisher,
 };
+
+/// Maximum number of threads that close devices.
+const CLOSERS_MAX: usize = 128;
 
 /// The bridges of a switch.
 pub(crate) struct Bridges {
@@ -106,6 +109,32 @@ impl Bridges {
     /// Returns the ports that changed since controllers were notified.
     pub(crate) const fn changed(&self) -> &ChangedPorts {
         &self.changed
+    }
+
+    /// Closes all devices, for the end of the switch.
+    ///
+    /// The system waits for a grace period of tens of milliseconds for each packet socket. Sockets
+    /// that are closed at the same time share it.
+    pub(crate) fn close_devices(&self) {
+        let ports: Vec<_> = {
+            let mut bridges = self.lock();
+            let ports = bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut());
+            ports.filter_map(|port| port.open.take()).collect()
+        };
+        let closers = ports.len().min(CLOSERS_MAX);
+        let waiting = Mutex::new(ports);
+        let close = || {
+            while let Some(port) = { waiting.lock().pop() } {
+                drop(port);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..closers {
+                // With fewer threads it takes longer.
+                let _ = thread::Builder::new().spawn_scoped(scope, close);
+            }
+            close();
+        });
     }
 
     /// Reclaims everything that only versions before `oldest` contain.

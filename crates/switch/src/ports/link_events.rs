@@ -1,6 +1,6 @@
-//! Events of network devices: the system reports a new link state, name or address at once.
+//! Events of network devices: the system reports a new link state, name, master or address at once.
 //!
-//! Source: rtnetlink(7), group `RTNLGRP_LINK`.
+//! Source: rtnetlink(7), groups `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR`.
 
 use std::{
     io,
@@ -12,8 +12,10 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// The multicast group of device events, as a bit of the address (`RTMGRP_LINK`).
-const LINK_GROUP: u32 = 1;
+/// The multicast groups of device events, as bits of the address.
+///
+/// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
+const GROUPS: u32 = 1 | 0x10 | 0x100;
 
 /// Length of the receive buffer.
 ///
@@ -35,7 +37,7 @@ impl LinkEvents {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let route = SockProtocol::NetlinkRoute;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, route)?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, LINK_GROUP))?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
         // Its safe replacement is unsafe to call. An `OwnedFd` has one descriptor for its whole life,
         // which is what both demand.
         #[expect(deprecated, reason = "an OwnedFd keeps its descriptor")]

@@ -3,8 +3,8 @@
 pub(crate) mod attacher;
 pub(crate) mod bridges;
 pub(crate) mod capture;
+pub(crate) mod device_users;
 pub(crate) mod exclusive;
-pub(crate) mod host_addresses;
 pub(crate) mod link_events;
 pub(crate) mod names;
 pub(crate) mod numbers;

@@ -1,6 +1,9 @@
 //! A port of a bridge: its options, its open device, and its state.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use shunt_datapath::{
     metrics::PortTraffic,
@@ -9,7 +12,10 @@ use shunt_datapath::{
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
-use crate::config::{self, PortType};
+use crate::{
+    config::{self, PortType},
+    ports::device_users::DeviceUser,
+};
 
 /// A port of a bridge.
 pub(crate) struct BridgePort {
@@ -35,6 +41,8 @@ pub(crate) struct BridgePort {
     pub(crate) mac: [u8; 6],
     /// True if the link was up at the last check.
     pub(crate) link_up: bool,
+    /// Other users of the device that were logged.
+    pub(crate) users: BTreeSet<DeviceUser>,
     /// Time when the port was added.
     pub(crate) added: Time,
 }
@@ -59,6 +67,7 @@ impl BridgePort {
             config: PortConfig::default(),
             mac: [0; 6],
             link_up: false,
+            users: BTreeSet::new(),
             added,
         }
     }

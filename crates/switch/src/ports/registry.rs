@@ -38,6 +38,13 @@ pub(crate) enum PortBacking {
     None,
 }
 
+impl PortBacking {
+    /// Returns the data path of a port that the switch opens.
+    pub(crate) const fn of(kind: PortType) -> Self {
+        if kind.has_backing() { Self::Packets } else { Self::None }
+    }
+}
+
 /// The registry of all bridges.
 pub(crate) struct BridgeRegistry {
     by_name: BTreeMap<String, BridgeState>,

@@ -9,7 +9,7 @@
 //! would stay. Without the learner thread every queue with a learn request would stop. So if either
 //! ends, all packet threads stop.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, thread};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
@@ -477,9 +477,11 @@ impl DataPlane {
     pub(crate) fn stop(&self) {
         let mut running = self.running.lock();
         // The objects that the threads used are dropped here.
-        for slot in &mut running.packet {
-            slot.stop();
-        }
+        thread::scope(|scope| {
+            for slot in &mut running.packet {
+                scope.spawn(move || slot.stop());
+            }
+        });
         running.eviction.stop();
         if let Some(offload) = &mut running.offload {
             offload.slot.stop();

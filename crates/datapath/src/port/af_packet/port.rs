@@ -30,6 +30,7 @@ use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::{DeviceClaim, refuse_member},
     error::{lost_reason, tx_end_of},
+    link,
     sys::{self, DeviceName},
 };
 
@@ -198,6 +199,10 @@ impl Port for AfPacket {
 
     fn lost(&self) -> Option<String> {
         lost_reason(self.device.as_str(), self.index)
+    }
+
+    fn master(&self) -> Option<String> {
+        link::master(self.index)
     }
 
     fn mtu(&self) -> Option<u32> {

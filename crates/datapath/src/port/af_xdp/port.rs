@@ -34,7 +34,7 @@ use crate::port::{
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     error::lost_reason,
-    ethtool,
+    ethtool, link,
     sys::{self, DeviceName},
 };
 
@@ -154,11 +154,7 @@ impl AfXdp {
         }
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &device).map_err(failed)?;
-        let fits = |chunk: &u32| mtu + HEADER_MAX + KERNEL_HEADROOM <= *chunk;
-        let Some(chunk) = CHUNKS.into_iter().find(fits) else {
-            let max = CHUNKS[1] - KERNEL_HEADROOM - HEADER_MAX;
-            return Err(PortError::MtuTooLarge { name: device.as_str().to_owned(), mtu, max });
-        };
+        let chunk = chunk_of(&device, mtu)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
         Ok(Self {
             device,
@@ -196,10 +192,28 @@ impl AfXdp {
             match self.attach(queues, *mode) {
                 Ok((sockets, program)) => return Ok((sockets, program, *mode)),
                 Err(error) if is_unsupported(&error) && position + 1 < candidates.len() => {}
+                Err(error) if is_unsupported(&error) && candidates.len() == 1 => {
+                    return Err(self.unsupported(queues, *mode));
+                }
                 Err(error) => return Err(self.refused(error)),
             }
         }
         Err(self.refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
+    }
+
+    /// Returns the error of an unsupported mode, with the supported modes.
+    fn unsupported(&self, queues: u32, mode: XdpMode) -> PortError {
+        let others = XdpMode::BestEffort.candidates().iter().filter(|other| **other != mode);
+        let working = others.filter(|other| self.attach(queues, **other).is_ok());
+        let mut works: Vec<_> = working.map(|other| other.name()).collect();
+        works.push(XdpMode::BestEffort.name());
+        PortError::XdpMode {
+            name: self.device.as_str().to_owned(),
+            driver: ethtool::driver(self.control.as_fd(), &self.device)
+                .unwrap_or_else(|_| "unknown".to_owned()),
+            mode: mode.name(),
+            works: works.join(" or "),
+        }
     }
 
     /// Converts an error of attaching, by the person who can solve the problem.
@@ -214,6 +228,20 @@ impl AfXdp {
             None => PortError::device("attach an XDP program to", name, NEEDS, error),
         }
     }
+}
+
+/// Returns the size of a chunk for the frames of a device.
+///
+/// # Errors
+///
+/// If no chunk is large enough.
+fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
+    let fits = |chunk: &u32| mtu.saturating_add(HEADER_MAX + KERNEL_HEADROOM) <= *chunk;
+    CHUNKS.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
+        name: device.as_str().to_owned(),
+        mtu,
+        max: CHUNKS[1] - KERNEL_HEADROOM - HEADER_MAX,
+    })
 }
 
 /// Returns whether another mode may work.
@@ -288,7 +316,19 @@ impl Port for AfXdp {
     }
 
     fn lost(&self) -> Option<String> {
-        lost_reason(self.device.as_str(), self.index)
+        let reason = lost_reason(self.device.as_str(), self.index);
+        reason.or_else(|| {
+            let mtu = sys::mtu(self.control.as_fd(), &self.device).ok()?;
+            match chunk_of(&self.device, mtu) {
+                Ok(chunk) if chunk <= self.chunk => None,
+                Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.as_str())),
+                Err(error) => Some(error.to_string()),
+            }
+        })
+    }
+
+    fn master(&self) -> Option<String> {
+        link::master(self.index)
     }
 
     fn mtu(&self) -> Option<u32> {

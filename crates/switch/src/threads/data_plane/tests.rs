@@ -25,7 +25,7 @@ fn stopped(plane: &DataPlane) -> StoppedThreads {
         if stopped.vital.is_some() || stopped.listener {
             return stopped;
         }
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 

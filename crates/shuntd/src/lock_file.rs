@@ -1,0 +1,122 @@
+//! A locked file that contains the process id of its owner.
+//!
+//! The system releases the lock when the process ends in any way, so the file of a killed process
+//! blocks nobody. A process that ends holds its locks until the system has closed its devices, which
+//! takes seconds with many ports. So a lock of such a process is waited for.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
+};
+
+use thiserror::Error;
+use tracing::info;
+
+/// A reason why a file cannot be locked.
+#[derive(Debug, Error)]
+pub(crate) enum LockError {
+    /// Another process holds the lock.
+    #[error("process {0} holds the lock")]
+    Taken(String),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// A locked file; dropping it removes the file and releases the lock.
+pub(crate) struct LockFile {
+    path: PathBuf,
+    file: File,
+}
+
+/// Maximum number of attempts to lock the file of a process that runs.
+///
+/// It may end in this moment.
+const ATTEMPTS_MAX: u32 = 50;
+
+/// Maximum number of attempts to lock the file of a process that is ending.
+///
+/// They take about ten seconds.
+const ATTEMPTS_MAX_ENDING: u32 = 500;
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl LockFile {
+    /// Creates and locks a file, and writes the id of this process to it.
+    ///
+    /// `is_ending` returns whether the process with this id is about to release the lock.
+    ///
+    /// # Errors
+    ///
+    /// If another process holds the lock, or the system refuses.
+    pub(crate) fn lock(path: &Path, is_ending: impl Fn(&str) -> bool) -> Result<Self, LockError> {
+        let (mut attempts, mut is_logged) = (0, false);
+        loop {
+            attempts += 1;
+            let file =
+                File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+            match file.try_lock() {
+                // An owner that just ended has removed the file: another process may have created
+                // a new one.
+                Ok(()) if !is_at(&file, path) => continue,
+                Ok(()) => return Ok(Self::write(file, path)?),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+            let process = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+            let is_ending = has_lost_memory(&process) || is_ending(&process);
+            if attempts >= if is_ending { ATTEMPTS_MAX_ENDING } else { ATTEMPTS_MAX } {
+                let is_known = !process.is_empty();
+                let process = if is_known { process } else { "with unknown id".to_owned() };
+                return Err(LockError::Taken(process));
+            }
+            if is_ending && !is_logged {
+                info!(
+                    "{}: waiting for process {process}, which is starting or ending",
+                    path.display()
+                );
+                is_logged = true;
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn write(mut file: File, path: &Path) -> io::Result<Self> {
+        file.set_len(0)?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Returns the open file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Returns whether a process was killed.
+///
+/// It has no memory any more, but may have open files.
+fn has_lost_memory(process: &str) -> bool {
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    is_number
+        && fs::read_link(format!("/proc/{process}/exe"))
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Returns whether a path leads to an open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (open, there) = (file.metadata().map(inode), fs::metadata(path).map(inode));
+    matches!((open, there), (Ok(open), Ok(there)) if open == there)
+}

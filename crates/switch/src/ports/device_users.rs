@@ -1,0 +1,106 @@
+//! Other users of the device of a port: a bridge of the system, or the network stack of the host.
+//!
+//! Both would forward or answer packets beside the switch.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use nix::ifaddrs::getifaddrs;
+use shunt_datapath::port::PortSpec;
+use tracing::warn;
+
+use crate::ports::port::BridgePort;
+
+/// Another user of a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeviceUser {
+    /// A bridge, bond or team of the system that has the device as a member.
+    Master(String),
+    /// The host, which has this address on the device.
+    Host(IpAddr),
+}
+
+impl DeviceUser {
+    /// Warns that the user handles packets that the switch forwards, too.
+    fn warn(&self, port: &str, device: &str) {
+        match self {
+            Self::Master(master) => warn!(
+                "port {port}: device {device} is a member of {master}, and packets are forwarded \
+                 twice; remove it there with `ip link set {device} nomaster`"
+            ),
+            Self::Host(address) => warn!(
+                "port {port}: device {device} has the address {address} of this host, which answers \
+                 its packets beside the switch; give the address to the local port of the bridge"
+            ),
+        }
+    }
+}
+
+/// The IP addresses of the host, by device.
+///
+/// Link-local IPv6 addresses are left out.
+/// Every device that is up has a link-local IPv6 address, whether the host uses it or not.
+pub(crate) struct HostAddresses(BTreeMap<String, Vec<IpAddr>>);
+
+impl HostAddresses {
+    /// Reads the addresses from the system.
+    pub(crate) fn read() -> Self {
+        let mut addresses: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for own in getifaddrs().into_iter().flatten() {
+            let Some(address) = own.address else { continue };
+            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+            let address =
+                v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())));
+            let is_of_host = |address: &IpAddr| match address {
+                IpAddr::V4(_) => true,
+                IpAddr::V6(address) => !address.is_unicast_link_local(),
+            };
+            if let Some(address) = address.filter(is_of_host) {
+                addresses.entry(own.interface_name).or_default().push(address);
+            }
+        }
+        Self(addresses)
+    }
+
+    /// Returns the addresses on a device.
+    fn of(&self, device: &str) -> &[IpAddr] {
+        self.0.get(device).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl BridgePort {
+    /// Warns of other users of the device, of each once until it is gone.
+    ///
+    /// A TAP may have them, because the switch has its other end.
+    pub(crate) fn check_users(&mut self, addresses: &HostAddresses) {
+        let mut users = BTreeSet::new();
+        if let (
+            Some(open),
+            Some(PortSpec::AfPacket { device, .. } | PortSpec::AfXdp { device, .. }),
+        ) = (&self.open, self.spec())
+        {
+            users.extend(open.master().map(DeviceUser::Master));
+            users.extend(addresses.of(&device).iter().copied().map(DeviceUser::Host));
+            for user in users.difference(&self.users) {
+                user.warn(&self.settings.name, &device);
+            }
+        }
+        self.users = users;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_has_its_address() {
+        let addresses = HostAddresses::read();
+        assert!(addresses.of("lo").contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        assert!(addresses.of("no-such-device").is_empty());
+    }
+}
