@@ -43,17 +43,26 @@ impl ReloadReport {
         self.applied.is_empty() && self.refused.is_empty() && self.at_restart.is_empty()
     }
 
-    /// Returns the configuration `after` without the changes that are not in force.
+    /// Returns the configuration `after` without the changes that were refused.
     ///
-    /// These were refused, or wait for the next start.
     /// `before` and `after` are the configurations of the reload. A later reload from the result
     /// tries the refused changes again, and no others.
     #[must_use]
-    pub fn in_force(&self, before: &Config, after: &Config) -> Config {
+    pub fn without_refused(&self, before: &Config, after: &Config) -> Config {
         let mut result = after.clone();
         for step in &self.refused_steps {
             step.undo(before, &mut result);
         }
+        result
+    }
+
+    /// Returns the configuration `after` without the changes that are not in force.
+    ///
+    /// These were refused, or wait for the next start.
+    /// `before` and `after` are the configurations of the reload of a running switch.
+    #[must_use]
+    pub fn in_force(&self, before: &Config, after: &Config) -> Config {
+        let mut result = self.without_refused(before, after);
         for key in &self.keys_at_restart {
             key.undo(before, &mut result);
         }

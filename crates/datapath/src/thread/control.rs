@@ -1,6 +1,6 @@
 //! Commands of the control plane, and the transition to sleep.
 
-use std::os::fd::BorrowedFd;
+use std::{os::fd::BorrowedFd, time::Duration};
 
 use nix::sys::epoll::EpollTimeout;
 use shunt_flow::{FlowKey, extract::extract};
@@ -21,6 +21,9 @@ use crate::{
 
 /// Maximum number of commands taken in an iteration.
 const COMMANDS_PER_ITERATION: usize = 32;
+
+/// Longest sleep while a device has not taken all packets.
+const UNFLUSHED_SLEEP: Duration = Duration::from_millis(1);
 
 impl PacketThread {
     /// Handles the queued commands. Returns their number.
@@ -133,7 +136,7 @@ impl PacketThread {
     ///
     /// It may if it holds no packet, has credited all hits, and no message has arrived. No receive queue
     /// may be ready or need polling, and its longest sleep must not be zero. The caller then waits until
-    /// [`Self::wait_fd`] is readable and calls [`Self::unpark`].
+    /// [`Self::wait_fd`] is readable, at most for [`Self::sleep_max`], and calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.config.sleep_max.is_zero()
             || self.held() > 0
@@ -153,6 +156,15 @@ impl PacketThread {
         true
     }
 
+    /// Returns the longest time that the thread may sleep.
+    ///
+    /// It is short while a device has not taken all packets, because no event reports that it has room.
+    #[must_use]
+    pub fn sleep_max(&self) -> Duration {
+        let limit = if self.outputs.has_unflushed() { UNFLUSHED_SLEEP } else { Duration::MAX };
+        self.config.sleep_max.min(limit)
+    }
+
     /// Returns a descriptor that is readable while something wakes the thread.
     ///
     /// That is a message, or a packet on a port that is not broken.
@@ -165,7 +177,7 @@ impl PacketThread {
     ///
     /// Only the runner calls it.
     pub(super) fn sleep(&mut self) {
-        let timeout = EpollTimeout::try_from(self.config.sleep_max);
+        let timeout = EpollTimeout::try_from(self.sleep_max());
         self.await_ports(timeout.unwrap_or(EpollTimeout::NONE));
     }
 

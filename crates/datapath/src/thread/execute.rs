@@ -441,6 +441,11 @@ impl Outputs {
         }
     }
 
+    /// Returns whether a queue keeps packets that a later flush must send.
+    pub(crate) const fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
     /// Sends all batches, and flushes the queues that took packets or keep some.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
         let Self { ports, unflushed, tally, taps, .. } = self;

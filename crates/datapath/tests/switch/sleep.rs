@@ -12,7 +12,7 @@ use std::{
 use shunt_datapath::{
     BURST, Command, Packet, Pool, PortError, RxQueue, ThreadConfig, Waker,
     command::{Repair, ThreadPort, Tuning},
-    port::{Port as _, PortSpec, Queues, RxReport, open, pair::pair},
+    port::{Port as _, PortSpec, Queues, RxReport, TxQueue, open, pair::pair},
 };
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{DatapathPort, RuleFilter};
@@ -121,6 +121,46 @@ fn a_busy_polling_thread_never_sleeps() {
         switch.settle();
         assert_eq!(switch.sleep(0), may_sleep);
     }
+}
+
+/// A transmit queue that never sends all of its packets.
+#[derive(Debug)]
+struct StuckQueue;
+
+impl TxQueue for StuckQueue {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        packets.len()
+    }
+
+    fn flush(&mut self) {}
+
+    fn is_pending(&self) -> bool {
+        true
+    }
+}
+
+/// No event reports that a device has room again, so the thread looks soon.
+#[test]
+fn a_thread_with_unsent_packets_sleeps_shortly() {
+    let mut switch = switch(super::thread_config());
+    let mut null = open(&PortSpec::Null, 0).unwrap();
+    let number = DatapathPort::new(2);
+    switch.controls[0].send(Command::RemovePort(number, Box::new(drop))).unwrap();
+    let port = ThreadPort {
+        port: number,
+        bridge: BRIDGE,
+        number: PortNo::new(2),
+        capabilities: null.capabilities(),
+        queues: Queues { tx: Box::new(StuckQueue), ..null.split(1).unwrap().remove(0) },
+        traffic: Arc::default(),
+    };
+    switch.controls[0].send(Command::AddPort(Box::new(port))).unwrap();
+    switch.settle();
+    let before = switch.threads[0].sleep_max();
+    assert!(switch.send(0, 1, &[0x22; 60]));
+    switch.settle();
+    let limit = Duration::from_millis(1);
+    assert!(before > limit && switch.threads[0].sleep_max() <= limit);
 }
 
 #[test]

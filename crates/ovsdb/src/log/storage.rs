@@ -1,11 +1,13 @@
 //! The file below a log. Tests replace it by one that fails.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
+
+use tracing::warn;
 
 /// A place for the bytes of a log.
 pub trait LogStorage: Send {
@@ -64,19 +66,27 @@ impl FileStorage {
     ///
     /// If the file or its folder cannot be written.
     pub fn create(path: &Path, contents: &[u8]) -> io::Result<Self> {
+        // A symbolic link stays one.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".tmp");
         let temporary = path.with_file_name(name);
-        let created = write_new(&temporary, contents).and_then(|file| {
-            std::fs::rename(&temporary, path)?;
-            sync_folder(path)?;
-            Ok(Self { path: path.to_owned(), file })
+        // The folder is opened before the name changes: afterwards the new file is the log.
+        let folder = open_folder(&path)?;
+        let old = std::fs::metadata(&path).ok();
+        let created = write_new(&temporary, contents, old.as_ref()).and_then(|file| {
+            std::fs::rename(&temporary, &path)?;
+            Ok(file)
         });
-        if created.is_err() {
+        let file = created.inspect_err(|_| {
             // The first error counts.
             let _ = std::fs::remove_file(&temporary);
+        })?;
+        if let Err(error) = folder.sync_all() {
+            let path = path.display();
+            warn!(%error, "ovsdb: the new name of {path} may not be on disk until the next sync");
         }
-        created
+        Ok(Self { path, file })
     }
 }
 
@@ -99,16 +109,59 @@ impl LogStorage for FileStorage {
     }
 }
 
-fn write_new(path: &Path, contents: &[u8]) -> io::Result<File> {
+/// Writes the file that replaces `old`, with its mode and owner.
+fn write_new(path: &Path, contents: &[u8], old: Option<&Metadata>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(true).mode(0o640);
     let mut file = options.open(path)?;
+    if let Some(old) = old {
+        // Only root can give a file away. Then the new file belongs to the writer.
+        let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
+        // After the owner, as a new owner clears bits of the mode.
+        file.set_permissions(old.permissions())?;
+    }
     file.write_all(contents)?;
     file.sync_all()?;
     Ok(file)
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+fn open_folder(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    File::open(folder.unwrap_or_else(|| Path::new(".")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_log_keeps_its_link_and_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["log", "link"].map(|name| folder.path().join(name));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&path, &link).unwrap();
+        let mut storage = FileStorage::open(&link).unwrap();
+        storage.replace(b"new").unwrap();
+        storage.write_at(b" log", 3).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new log");
+        assert_eq!(std::fs::read_link(&link).unwrap(), path);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    /// A log that could not be replaced goes on in the old file.
+    #[test]
+    fn a_failed_replacement_keeps_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "old").unwrap();
+        let mut storage = FileStorage::open(&path).unwrap();
+        // A folder in the place of the temporary file refuses it.
+        std::fs::create_dir(folder.path().join("log.tmp")).unwrap();
+        assert!(storage.replace(b"new").is_err());
+        storage.write_at(b" log", 3).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old log");
+    }
 }

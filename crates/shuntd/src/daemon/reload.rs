@@ -7,7 +7,10 @@ use tokio::sync::Mutex;
 use tracing::{info, warn};
 
 use super::trace_log;
-use crate::config::{self, ConfigFile};
+use crate::{
+    config::{self, ConfigFile},
+    ovsdb::OvsdbOptions,
+};
 
 /// The configuration file of a running daemon, as it was loaded last.
 pub(crate) struct Reloader {
@@ -26,6 +29,8 @@ pub(crate) struct LoadedFile {
     ///
     /// The next reload or start tries them again.
     pub(crate) config: Config,
+    /// Options of the OVSDB server that runs, which only a start changes.
+    ovsdb: OvsdbOptions,
 }
 
 impl Reloader {
@@ -38,7 +43,7 @@ impl Reloader {
         config: Config,
         switch: Arc<Switch>,
     ) -> Self {
-        let loaded = LoadedFile { filter: file.logging.filter, config };
+        let loaded = LoadedFile { filter: file.logging.filter, config, ovsdb: file.ovsdb };
         Self { path, loaded: Mutex::new(loaded), switch }
     }
 
@@ -73,6 +78,8 @@ impl Reloader {
         let config = file.switch();
         let mut report = self.switch.reload(&loaded.config, &config).await;
         loaded.config = report.in_force(&loaded.config, &config);
+        let keys = loaded.ovsdb.keys_that_differ(&file.ovsdb);
+        report.at_restart.extend(keys.map(str::to_owned));
         if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;
             report.applied.push(format!("logging.filter={}", file.logging.filter));

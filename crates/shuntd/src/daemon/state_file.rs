@@ -137,7 +137,7 @@ const REFUSED_LOGGED_MAX: usize = 32;
 impl StateFile {
     /// Returns the state of a switch; `loaded` is its configuration file.
     pub(crate) fn of(switch: &Switch, loaded: LoadedFile) -> Self {
-        let LoadedFile { filter, config } = loaded;
+        let LoadedFile { filter, config, .. } = loaded;
         Self { state: switch.save(), loaded: config, filter: SavedFilter::of(filter) }
     }
 
@@ -214,7 +214,7 @@ impl StateFile {
         let applied = restored.applied.len() + changed.applied.len();
         info!(changes = applied, "state file {}: restored", path.display());
         let may_write = restored.refused.is_empty() || keep_copy(path);
-        Ok(Resumed { may_write, loaded: changed.in_force(&self.loaded, file) })
+        Ok(Resumed { may_write, loaded: changed.without_refused(&self.loaded, file) })
     }
 }
 

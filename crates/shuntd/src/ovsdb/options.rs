@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 /// The options of the embedded OVSDB server.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OvsdbOptions {
     /// Unix socket of the server; without it there is no server.
@@ -15,6 +15,13 @@ pub(crate) struct OvsdbOptions {
 }
 
 impl OvsdbOptions {
+    /// Returns the keys that differ.
+    pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+        let keys =
+            [("ovsdb.socket", self.socket != other.socket), ("ovsdb.log", self.log != other.log)];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+    }
+
     /// Returns whether there is a server.
     pub(crate) fn is_enabled(&self) -> bool {
         !self.socket.as_os_str().is_empty()

@@ -60,6 +60,9 @@ fn a_reload_compares_with_what_runs() {
         let report = daemon.answer(&["reload"]);
         assert_eq!(report, "takes effect at the next start: threads.packet\n");
     }
+    write(&daemon, &format!("[ovsdb]\nsocket = \"/nonexistent/db.sock\"\n{BRIDGE}"));
+    let report = daemon.answer(&["reload"]);
+    assert_eq!(report, "takes effect at the next start: ovsdb.socket\n");
     write(&daemon, BRIDGE);
     assert_eq!(daemon.answer(&["reload"]), "the configuration file has not changed\n");
 }

@@ -162,6 +162,21 @@ fn the_log_filter_survives_a_restart() {
     host.exit(daemon);
 }
 
+/// A start applies each key of the file, so a later reload has nothing to name.
+#[test]
+fn a_start_applies_keys_that_waited() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    host.exit(daemon);
+    host.write(&format!("[threads]\npacket = 2\n{BRIDGE}"));
+    let daemon = host.start();
+    assert_eq!(host.answer(&["reload"]), "the configuration file has not changed\n");
+    host.write(BRIDGE);
+    let report = host.answer(&["reload"]);
+    assert_eq!(report, "takes effect at the next start: threads.packet\n");
+    host.exit(daemon);
+}
+
 #[test]
 fn a_changed_configuration_file_wins() {
     let host = Host::new(&format!("{BRIDGE}{PORT}"));
