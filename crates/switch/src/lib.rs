@@ -40,6 +40,7 @@
 
 pub mod config;
 mod control;
+mod declarative;
 mod error;
 mod nic;
 mod openflow;
@@ -53,6 +54,7 @@ mod trace;
 mod watch;
 
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
+pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::endpoint::{ControllerEndpoint, EndpointError};

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::{
     config::{self, Config, EvictionEngine},
     control::{ControlPlane, structure::OpenPolicy},
+    declarative::DeclarativeChanges,
     error::SwitchError,
     openflow::servers::OpenFlowServers,
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
@@ -192,6 +193,12 @@ impl Switch {
     /// If the port does not exist, or is the local port of a bridge.
     pub async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
         self.control.structure().await.remove_port(name).await
+    }
+
+    /// Returns the changes for a program that declares the state of the switch.
+    #[must_use]
+    pub fn declarative(&self) -> DeclarativeChanges<'_> {
+        DeclarativeChanges { switch: self, control: &self.control }
     }
 
     /// Adds rules in the syntax of `ovs-ofctl add-flows`, as one version.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, output},
+    daemon::{Daemon, output, text},
     namespace::{Namespace, namespace_or_skip, skipped},
 };
 use tempfile::TempDir;
@@ -67,8 +67,9 @@ fn vsctl_configures_bridges_and_ports() {
     assert!(show().contains("p1 (null, up, access tag=20)"), "{}", show());
 
     // An impossible port has a reason in its row, and harms no other.
-    bench.done("add-port br0 nosuch0");
-    assert_eq!(bench.done("get Interface nosuch0 ofport"), "-1");
+    let added = bench.vsctl("add-port br0 nosuch0");
+    let message = String::from_utf8_lossy(&added.stderr);
+    assert!(message.contains("Error detected while setting up 'nosuch0'"), "{message}");
     let error = bench.done("get Interface nosuch0 error");
     assert!(error.contains("no device nosuch0"), "{error}");
     bench.done("add-port br0 vx0 -- set Interface vx0 type=vxlan");
@@ -78,7 +79,7 @@ fn vsctl_configures_bridges_and_ports() {
 
     bench.done("set-controller br0 ptcp:0:127.0.0.1 ssl:192.0.2.1");
     let listed = bench.done("--columns=status find Controller target=\"ssl:192.0.2.1\"");
-    assert!(listed.contains("target ssl:192.0.2.1 is not supported"), "{listed}");
+    assert!(listed.contains("ssl:192.0.2.1` needs TLS"), "{listed}");
     assert!(bench.done("show").contains("Bridge br0"));
     assert_eq!(bench.done("get Open_vSwitch . next_cfg"), bench.done("get Open_vSwitch . cur_cfg"));
     bench.done("del-br br0");
@@ -104,4 +105,109 @@ fn the_configuration_survives_a_restart() {
     assert_eq!(bench.done(numbers), before);
     let show = String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
     assert!(show.contains("port 3 x (null, up)"), "{show}");
+}
+
+/// A port of a missing device keeps its number until the device appears.
+#[test]
+fn a_missing_device_keeps_its_port() {
+    let Some(bench) = Bench::new() else { return };
+    let daemon = bench.start();
+    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
+    bench.done("add-br br0");
+    bench.vsctl("add-port br0 late0");
+    assert_eq!(bench.done("get Interface late0 ofport"), "-1");
+    assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
+    assert_eq!(bench.done("get Interface late0 admin_state"), "[]");
+
+    // The next passes leave the port alone.
+    bench.done("set Bridge br0 external_ids:a=b");
+    assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
+    let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+    ip("link add late0 type veth peer name late1");
+    bench.done("wait-until Interface late0 error=[] ofport=1");
+    ip("link del late0");
+    bench.done("wait-until Interface late0 error!=[]");
+    assert_eq!(bench.done("get Interface late0 ofport"), "1");
+}
+
+/// Requested numbers come first, then the numbers of before, and then free ones.
+#[test]
+fn port_numbers_do_not_depend_on_names() {
+    let Some(bench) = Bench::new() else { return };
+    let _daemon = bench.start();
+    bench.done(
+        "add-br br0 -- add-port br0 a -- set Interface a type=null \
+         -- add-port br0 b -- set Interface b type=null ofport_request=1 \
+         -- add-port br0 c -- set Interface c type=null ofport_request=1",
+    );
+    assert_eq!(bench.done("get Interface b ofport"), "1");
+    assert_eq!(bench.done("get Interface c ofport error"), "2\n[]");
+    assert_eq!(bench.done("get Interface a ofport"), "3");
+    // An interface that cannot be a port for a while does not lose its number.
+    bench.vsctl("set Interface c type=vxlan");
+    assert_eq!(bench.done("get Interface c ofport"), "2");
+    bench.done("set Interface c type=null ofport_request=[]");
+    assert_eq!(bench.done("get Interface c ofport"), "2");
+}
+
+/// The database decides about its bridges and ports.
+#[test]
+fn changes_of_other_clients_are_undone() {
+    let Some(bench) = Bench::new() else { return };
+    let daemon = bench.start();
+    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
+    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
+    assert!(daemon.shuntctl(&["del-port", "p1"]).status.success());
+    bench.done("set Bridge br0 external_ids:a=b");
+    assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
+    assert!(daemon.shuntctl(&["del-br", "br0"]).status.success());
+    bench.done("set Bridge br0 external_ids:a=c");
+    assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
+}
+
+/// A controller that cannot be used leaves the others alone.
+#[test]
+fn a_bad_controller_blocks_no_other() {
+    let Some(bench) = Bench::new() else { return };
+    let _daemon = bench.start();
+    bench.done("add-br br0");
+    let status =
+        |target: &str| bench.done(&format!("--columns=status find Controller target=\"{target}\""));
+    let targets = ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1"];
+    bench.done(&format!("set-controller br0 {}", targets.join(" ")));
+    bench.done("set Bridge br0 external_ids:a=b");
+    assert!(
+        status(targets[0]).contains("tcp:localhost` is not an address"),
+        "{}",
+        status(targets[0])
+    );
+    assert!(
+        status(targets[1]).contains("listen on ptcp:6699:192.0.2.77"),
+        "{}",
+        status(targets[1])
+    );
+    assert!(status(targets[2]).contains("LISTENING"), "{}", status(targets[2]));
+}
+
+/// `fail_mode` adds and removes the rule of the daemon, and no other rule.
+#[test]
+fn fail_mode_decides_about_the_normal_rule() {
+    let Some(bench) = Bench::new() else { return };
+    let daemon = bench.start();
+    let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+    bench.done("add-br br0");
+    assert!(rules().contains("actions=NORMAL"), "{}", rules());
+    // A new datapath id costs no rule.
+    bench.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
+    assert_eq!(bench.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
+    assert!(rules().contains("actions=NORMAL"), "{}", rules());
+    bench.done("set-fail-mode br0 secure");
+    assert!(!rules().contains("actions="), "{}", rules());
+    bench.done("del-fail-mode br0");
+    assert!(rules().contains("actions=NORMAL"), "{}", rules());
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=0,actions=drop"]));
+    bench.done("set-fail-mode br0 secure");
+    assert!(rules().contains("actions=drop"), "{}", rules());
+    bench.done("set-fail-mode br0 standalone");
+    assert!(rules().contains("actions=drop"), "{}", rules());
 }

@@ -112,7 +112,7 @@ impl Server {
         let Self { core, config, listeners, owner_seed } = self;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let (stopper, stopped) = watch::channel(());
-        let paths: Vec<PathBuf> = listeners.iter().map(|(path, _)| path.clone()).collect();
+        let paths = listeners.iter().map(|(path, _)| path.clone()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -120,18 +120,28 @@ impl Server {
         std::thread::Builder::new()
             .name("shunt-ovsdb".to_owned())
             .spawn(move || {
+                // Dropped in reverse order, and after a panic too.
+                let _stopper = stopper;
+                let _files = SocketFiles(paths);
                 runtime.block_on(run_server(core, config.clock, receiver));
-                for path in paths {
-                    // The socket may be gone already.
-                    let _ = std::fs::remove_file(path);
-                }
-                drop(stopper);
             })
             .map_err(OvsdbServerError::Thread)?;
         let uuids = Arc::new(Mutex::new(UuidGenerator::new(owner_seed)));
         let handle = OvsdbHandle { events, stopped, uuids };
         accept_clients(listeners, &handle.events, &handle.stopped, config.limits);
         Ok(handle)
+    }
+}
+
+/// The files of sockets, which are removed when the server ends.
+struct SocketFiles(Vec<PathBuf>);
+
+impl Drop for SocketFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // The socket may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Bridges and ports as the rows of a database describe them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
-use shunt_switch::config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode};
+use shunt_switch::{
+    ControllerEndpoint, EndpointError,
+    config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode},
+};
 
 /// All bridges that the rows describe, and the rows that describe something else.
 #[derive(Debug, Default)]
@@ -23,10 +26,21 @@ pub(super) struct DesiredBridge {
     pub(super) options: BridgeOptions,
     /// Row in `Interface` of the local port.
     pub(super) local: Option<RowUuid>,
-    /// Set if the bridge forwards by `NORMAL` until a controller adds rules.
-    pub(super) is_standalone: bool,
+    /// The handling of the rule for `NORMAL` that the daemon adds.
+    pub(super) normal_rule: NormalRule,
     /// Ports by their names.
     pub(super) ports: BTreeMap<String, DesiredPort>,
+}
+
+/// The handling of the rule `priority=0,actions=NORMAL`, which the daemon adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NormalRule {
+    /// No controller is set, and `fail_mode` is not `secure`: the rule is added.
+    Added,
+    /// A controller is set: it adds and removes rules.
+    Kept,
+    /// `fail_mode` is `secure`: the rule is removed.
+    Removed,
 }
 
 /// A port of a bridge.
@@ -60,23 +74,49 @@ impl DesiredBridges {
             mac: text("hwaddr"),
             ..BridgeOptions::default()
         };
-        let controllers = row.uuids("controller");
-        for controller in controllers.filter_map(|uuid| snapshot.row("Controller", uuid)) {
-            let target = controller.string("target").unwrap_or_default();
-            match controller_address(target) {
-                Ok(ControllerAddress::Connect(address)) => options.controllers.push(address),
-                Ok(ControllerAddress::Listen(address)) => options.listen.push(address),
-                Err(reason) => drop(self.refused_controllers.insert(controller.uuid(), reason)),
-            }
-        }
+        self.add_controllers(snapshot, row, &mut options);
         let has_controller = !options.controllers.is_empty() || !options.listen.is_empty();
-        let is_standalone = row.string("fail_mode") != Some("secure") && !has_controller;
+        let normal_rule = match row.string("fail_mode") {
+            Some("secure") => NormalRule::Removed,
+            _ if has_controller => NormalRule::Kept,
+            _ => NormalRule::Added,
+        };
         let mut bridge =
-            DesiredBridge { options, local: None, is_standalone, ports: BTreeMap::new() };
+            DesiredBridge { options, local: None, normal_rule, ports: BTreeMap::new() };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
         }
         self.bridges.insert(name.to_owned(), bridge);
+    }
+
+    /// Adds the controllers of a bridge, each in the form in which the switch shows it.
+    fn add_controllers(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        bridge: RowView<'_>,
+        options: &mut BridgeOptions,
+    ) {
+        let mut endpoints = BTreeSet::new();
+        let rows = bridge.uuids("controller").filter_map(|uuid| snapshot.row("Controller", uuid));
+        for row in rows {
+            let target = row.string("target").unwrap_or_default();
+            let endpoint = target.parse::<ControllerEndpoint>().and_then(|endpoint| {
+                let is_new = endpoints.insert(endpoint);
+                let repeated = || EndpointError::Repeated(target.to_owned());
+                is_new.then_some(endpoint).ok_or_else(repeated)
+            });
+            match endpoint {
+                Ok(endpoint @ ControllerEndpoint::Connect(_)) => {
+                    options.controllers.push(endpoint.to_string());
+                }
+                Ok(endpoint @ ControllerEndpoint::Listen(_)) => {
+                    options.listen.push(endpoint.to_string());
+                }
+                Err(error) => {
+                    self.refused_controllers.insert(row.uuid(), error.to_string());
+                }
+            }
+        }
     }
 
     fn add_port(
@@ -155,55 +195,10 @@ fn port_options(port: RowView<'_>, interface: RowView<'_>) -> Result<PortOptions
     })
 }
 
-/// A supported target of a controller.
-#[derive(Debug, PartialEq, Eq)]
-enum ControllerAddress {
-    Connect(String),
-    Listen(String),
-}
-
-/// Returns a target with its port, which may be omitted (`ovs-vsctl(8)`).
-fn controller_address(target: &str) -> Result<ControllerAddress, String> {
-    if let Some(address) = target.strip_prefix("tcp:") {
-        let has_port = match address.rsplit_once(']') {
-            Some((_, rest)) => rest.starts_with(':'),
-            None => address.matches(':').count() == 1,
-        };
-        let port = if has_port { String::new() } else { format!(":{DEFAULT_PORT}") };
-        return Ok(ControllerAddress::Connect(format!("{target}{port}")));
-    }
-    match target.strip_prefix("ptcp:") {
-        Some("") => Ok(ControllerAddress::Listen(format!("{target}{DEFAULT_PORT}"))),
-        Some(_) => Ok(ControllerAddress::Listen(target.to_owned())),
-        None => {
-            Err(format!("target {target} is not supported: use tcp:IP[:PORT] or ptcp:[PORT][:IP]"))
-        }
-    }
-}
-
-/// The port of OpenFlow at IANA.
-const DEFAULT_PORT: u16 = 6653;
-
 const fn has_mtu(kind: PortType) -> bool {
     matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap)
 }
 
 fn unsigned(value: Option<i64>) -> u32 {
     value.and_then(|value| u32::try_from(value).ok()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn controller_targets_get_their_port() {
-        let connect = |address: &str| Ok(ControllerAddress::Connect(address.to_owned()));
-        let listen = |address: &str| Ok(ControllerAddress::Listen(address.to_owned()));
-        assert_eq!(controller_address("tcp:192.0.2.1"), connect("tcp:192.0.2.1:6653"));
-        assert_eq!(controller_address("tcp:192.0.2.1:99"), connect("tcp:192.0.2.1:99"));
-        assert_eq!(controller_address("tcp:[2001:db8::1]"), connect("tcp:[2001:db8::1]:6653"));
-        assert_eq!(controller_address("ptcp:"), listen("ptcp:6653"));
-        assert!(controller_address("ssl:192.0.2.1").is_err());
-    }
 }

@@ -7,6 +7,7 @@
 
 mod desired;
 mod options;
+mod port_numbers;
 mod reconciler;
 mod report;
 mod service;

@@ -1,4 +1,7 @@
 //! Changes of the switch that lead to the desired bridges and ports.
+//!
+//! Each pass compares the rows with what the switch has, so a change by another client is undone: the
+//! database decides about its bridges.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +16,10 @@ use shunt_switch::{
 };
 use tracing::{info, warn};
 
-use super::desired::{DesiredBridge, DesiredBridges, DesiredPort};
+use super::{
+    desired::{DesiredBridge, DesiredBridges, NormalRule},
+    port_numbers::PortNumbers,
+};
 
 /// The bridges and ports that exist because of rows.
 ///
@@ -25,20 +31,30 @@ pub(super) struct Reconciler {
 
 /// A bridge that exists because of a row.
 struct AppliedBridge {
+    /// The options with which the bridge was added.
     options: BridgeOptions,
     ports: BTreeMap<String, PortOptions>,
+    /// The handling of the rule for `NORMAL` in the last pass.
+    normal_rule: NormalRule,
+    /// Set if the daemon has added the rule for `NORMAL`.
+    has_normal_rule: bool,
 }
 
 /// The rows that could not be applied, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ApplyErrors {
-    /// Errors of rows in `Interface`.
+    /// Rows in `Interface` without a port.
     pub(super) interfaces: BTreeMap<RowUuid, String>,
+    /// Rows in `Interface` with a port that has other settings.
+    pub(super) settings: BTreeMap<RowUuid, String>,
     /// Errors of rows in `Controller`.
     pub(super) controllers: BTreeMap<RowUuid, String>,
     /// Errors of the controllers of a bridge, by its name.
     pub(super) bridge_controllers: BTreeMap<String, String>,
 }
+
+/// The rule of a bridge without controllers.
+const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl Reconciler {
     pub(super) const fn new(switch: Arc<Switch>) -> Self {
@@ -52,21 +68,28 @@ impl Reconciler {
         let mut errors = ApplyErrors {
             interfaces: desired.refused_interfaces.clone(),
             controllers: desired.refused_controllers.clone(),
-            bridge_controllers: BTreeMap::new(),
+            ..ApplyErrors::default()
         };
-        self.remove_bridges(desired).await;
+        self.forget_removed();
+        self.remove_bridges(desired, &mut errors).await;
         // All removals come before all additions: a name may move to another bridge.
         for (name, bridge) in &desired.bridges {
             if let Some(applied) = self.applied.get_mut(name) {
-                remove_ports(&self.switch, applied, bridge).await;
+                remove_ports(&self.switch, applied, bridge, &mut errors).await;
             }
         }
         for (name, bridge) in &desired.bridges {
             if !self.applied.contains_key(name) && !self.add_bridge(bridge, &mut errors).await {
                 continue;
             }
-            let Some(applied) = self.applied.get_mut(name) else { continue };
-            set_controllers(&self.switch, applied, &bridge.options, &mut errors).await;
+            let applied = self.applied.get_mut(name);
+            let Some(applied) = applied.filter(|own| is_same_bridge(&own.options, &bridge.options))
+            else {
+                continue;
+            };
+            set_normal_rule(&self.switch, applied, bridge).await;
+            set_bridge(&self.switch, bridge, &mut errors).await;
+            set_vlans(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &mut errors).await;
         }
         errors
@@ -77,7 +100,28 @@ impl Reconciler {
         self.applied.keys().map(String::as_str).collect()
     }
 
-    async fn remove_bridges(&mut self, desired: &DesiredBridges) {
+    /// Forgets bridges and ports that another client has removed.
+    ///
+    /// The same pass adds them again.
+    fn forget_removed(&mut self) {
+        let running = self.switch.running_config().bridges;
+        self.applied.retain(|name, applied| {
+            let Some(bridge) = running.iter().find(|bridge| bridge.name == *name) else {
+                warn!("bridge {name}: not removed in OVSDB, added again");
+                return false;
+            };
+            applied.ports.retain(|name, _| {
+                let exists = bridge.ports.iter().any(|port| port.name == *name);
+                if !exists {
+                    warn!("port {name}: not removed in OVSDB, added again");
+                }
+                exists
+            });
+            true
+        });
+    }
+
+    async fn remove_bridges(&mut self, desired: &DesiredBridges, errors: &mut ApplyErrors) {
         let must_go = |(name, applied): (&String, &AppliedBridge)| {
             let new = desired.bridges.get(name);
             new.is_none_or(|new| !is_same_bridge(&applied.options, &new.options))
@@ -87,7 +131,15 @@ impl Reconciler {
         for name in gone {
             match self.switch.remove_bridge(&name).await {
                 Ok(()) => info!("bridge {name}: removed by OVSDB"),
-                Err(error) => warn!("bridge {name}: not removed: {}", with_causes(&error)),
+                Err(SwitchError::NoSuchBridge { .. }) => {}
+                Err(error) => {
+                    let reason = with_causes(&error);
+                    warn!(error = reason, "bridge {name}: not removed, tried again");
+                    if let Some(bridge) = desired.bridges.get(&name) {
+                        errors.add_bridge(bridge, &reason);
+                    }
+                    continue;
+                }
             }
             self.applied.remove(&name);
         }
@@ -95,51 +147,109 @@ impl Reconciler {
 
     async fn add_bridge(&mut self, bridge: &DesiredBridge, errors: &mut ApplyErrors) -> bool {
         let name = &bridge.options.name;
-        let mut options = bridge.options.clone();
-        // Controllers follow by themselves, so that a wrong one does not prevent the bridge.
-        options.controllers.clear();
-        options.listen.clear();
-        if let Err(error) = self.switch.add_bridge(&options).await {
-            let rows = bridge.ports.values().map(|port| port.interface).chain(bridge.local);
-            for row in rows {
-                errors.interfaces.insert(row, with_causes(&error));
-            }
+        // Settings of a running bridge follow, so that a wrong one does not prevent the bridge.
+        let options = BridgeOptions {
+            datapath_id: String::new(),
+            controllers: Vec::new(),
+            listen: Vec::new(),
+            ..bridge.options.clone()
+        };
+        if let Err(error) = self.switch.declarative().add_bridge(&options).await {
+            errors.add_bridge(bridge, &with_causes(&error));
             return false;
         }
         info!("bridge {name}: added by OVSDB");
-        if bridge.is_standalone {
-            let added = self.switch.add_rules(name, &["priority=0,actions=NORMAL"]).await;
-            if let Err(error) = added {
-                warn!("bridge {name}: no rule for NORMAL: {}", with_causes(&error));
-            }
-        }
-        self.applied.insert(name.clone(), AppliedBridge { options, ports: BTreeMap::new() });
+        let applied = AppliedBridge {
+            options,
+            ports: BTreeMap::new(),
+            normal_rule: NormalRule::Kept,
+            has_normal_rule: false,
+        };
+        self.applied.insert(name.clone(), applied);
         true
     }
 }
 
-/// Returns whether a bridge can stay: only its controllers differ.
+impl ApplyErrors {
+    /// Adds an error to all ports of a bridge.
+    fn add_bridge(&mut self, bridge: &DesiredBridge, reason: &str) {
+        let rows = bridge.ports.values().map(|port| port.interface).chain(bridge.local);
+        self.interfaces.extend(rows.map(|row| (row, reason.to_owned())));
+    }
+}
+
+/// Returns whether a bridge can stay: only settings of a running bridge differ.
 fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
-    let without_controllers = |options: &BridgeOptions| BridgeOptions {
-        controllers: Vec::new(),
-        listen: Vec::new(),
-        ..options.clone()
-    };
-    without_controllers(old) == without_controllers(new)
+    (&old.mac, old.local, old.mtu) == (&new.mac, new.local, new.mtu)
 }
 
-/// Returns whether a port can stay: only its VLANs differ.
+/// Returns whether a port can stay.
+///
+/// Only its VLANs differ, or the request for its number has gone.
 fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
-    let without_vlans = |options: &PortOptions| PortOptions {
-        vlan_mode: None,
-        tag: None,
-        trunks: Vec::new(),
-        ..options.clone()
-    };
-    without_vlans(old) == without_vlans(new)
+    let number = if new.number == 0 { 0 } else { old.number };
+    let (vlan_mode, tag, trunks) = (new.vlan_mode, new.tag, new.trunks.clone());
+    *new == PortOptions { number, vlan_mode, tag, trunks, ..old.clone() }
 }
 
-async fn remove_ports(switch: &Switch, applied: &mut AppliedBridge, bridge: &DesiredBridge) {
+/// Returns the options of a running bridge.
+fn running_bridge(switch: &Switch, name: &str) -> Option<BridgeOptions> {
+    switch.running_config().bridges.into_iter().find(|bridge| bridge.name == name)
+}
+
+/// Adds or removes the rule for `NORMAL` when its handling changes.
+///
+/// Between such changes, operators and controllers may change the rule.
+async fn set_normal_rule(switch: &Switch, applied: &mut AppliedBridge, bridge: &DesiredBridge) {
+    let name = &bridge.options.name;
+    if applied.normal_rule == bridge.normal_rule {
+        return;
+    }
+    let changes = switch.declarative();
+    let done = match bridge.normal_rule {
+        NormalRule::Added => {
+            let added = changes.add_rule_if_absent(name, NORMAL_RULE).await;
+            added.map(|added| applied.has_normal_rule |= added)
+        }
+        NormalRule::Removed if applied.has_normal_rule => {
+            let removed = changes.remove_rule_if_equal(name, NORMAL_RULE).await;
+            removed.map(|_| applied.has_normal_rule = false)
+        }
+        NormalRule::Removed | NormalRule::Kept => Ok(()),
+    };
+    match done {
+        Ok(()) => applied.normal_rule = bridge.normal_rule,
+        Err(error) => {
+            warn!(error = with_causes(&error), "bridge {name}: rule for NORMAL not changed");
+        }
+    }
+}
+
+/// Sets the datapath id and the controllers.
+async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
+    let new = &bridge.options;
+    let Some(old) = running_bridge(switch, &new.name) else { return };
+    if old.datapath_id != new.datapath_id {
+        let settings = [("datapath_id", new.datapath_id.as_str())];
+        if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
+            errors.settings.extend(bridge.local.map(|row| (row, with_causes(&error))));
+        }
+    }
+    if old.controllers != new.controllers || old.listen != new.listen {
+        let (controllers, listen) = (new.controllers.join(","), new.listen.join(","));
+        let settings = [("controllers", controllers.as_str()), ("listen", listen.as_str())];
+        if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
+            errors.bridge_controllers.insert(new.name.clone(), with_causes(&error));
+        }
+    }
+}
+
+async fn remove_ports(
+    switch: &Switch,
+    applied: &mut AppliedBridge,
+    bridge: &DesiredBridge,
+    errors: &mut ApplyErrors,
+) {
     let stays = |name: &String, old: &PortOptions| {
         bridge.ports.get(name).is_some_and(|new| is_same_port(old, &new.options))
     };
@@ -148,66 +258,85 @@ async fn remove_ports(switch: &Switch, applied: &mut AppliedBridge, bridge: &Des
     for name in gone {
         match switch.remove_port(&name).await {
             Ok(()) => info!("port {name}: removed by OVSDB"),
-            Err(error) => warn!("port {name}: not removed: {}", with_causes(&error)),
+            Err(SwitchError::NoSuchPort { .. }) => {}
+            Err(error) => {
+                let reason = with_causes(&error);
+                warn!(error = reason, "port {name}: not removed, tried again");
+                let row = bridge.ports.get(&name).map(|port| port.interface);
+                errors.settings.extend(row.map(|row| (row, reason)));
+                continue;
+            }
         }
         applied.ports.remove(&name);
     }
 }
 
+/// Sets the VLANs of the ports that stay.
+async fn set_vlans(
+    switch: &Switch,
+    applied: &mut AppliedBridge,
+    bridge: &DesiredBridge,
+    errors: &mut ApplyErrors,
+) {
+    let Some(running) = running_bridge(switch, &bridge.options.name) else { return };
+    for port in running.ports {
+        let Some(old) = applied.ports.get_mut(&port.name) else { continue };
+        let Some(new) = bridge.ports.get(&port.name) else { continue };
+        if !is_same_port(old, &new.options) {
+            continue;
+        }
+        old.clone_from(&new.options);
+        let vlans = |port: &PortOptions| (port.vlan_mode, port.tag, port.trunks.clone());
+        if vlans(&port) == vlans(old) {
+            continue;
+        }
+        match switch.set_vlans(new.options.clone()).await {
+            Ok(()) => info!("port {}: VLANs set by OVSDB", port.name),
+            Err(error) => {
+                errors.settings.insert(new.interface, with_causes(&error));
+            }
+        }
+    }
+}
+
+/// Adds the ports that do not exist, in the order of their claims to a number.
 async fn add_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,
     bridge: &DesiredBridge,
     errors: &mut ApplyErrors,
 ) {
-    for (name, port) in &bridge.ports {
-        let options = &port.options;
-        let result: Result<(), SwitchError> = match applied.ports.get(name) {
-            Some(old) if old == options => continue,
-            Some(_) => switch.set_vlans(options.clone()).await,
-            None => add_port(switch, &bridge.options.name, port).await,
-        };
-        match result {
-            Ok(()) => {
-                info!("port {name}: configured by OVSDB");
-                applied.ports.insert(name.clone(), options.clone());
-            }
-            Err(error) => drop(errors.interfaces.insert(port.interface, with_causes(&error))),
-        }
-    }
-}
-
-/// Adds a port, with its last number if that is free and no other is requested.
-async fn add_port(switch: &Switch, bridge: &str, port: &DesiredPort) -> Result<(), SwitchError> {
-    let options = port.options.clone();
-    if options.number == 0 && port.last_number != 0 {
-        let again = PortOptions { number: port.last_number, ..options.clone() };
-        if switch.add_port(bridge, again).await.is_ok() {
-            return Ok(());
-        }
-    }
-    switch.add_port(bridge, options).await
-}
-
-async fn set_controllers(
-    switch: &Switch,
-    applied: &mut AppliedBridge,
-    new: &BridgeOptions,
-    errors: &mut ApplyErrors,
-) {
-    let old = &mut applied.options;
-    if old.controllers == new.controllers && old.listen == new.listen {
+    let is_new = |name: &String| !applied.ports.contains_key(name);
+    if !bridge.ports.keys().any(is_new) {
         return;
     }
-    let (controllers, listen) = (new.controllers.join(","), new.listen.join(","));
-    let settings = [("controllers", controllers.as_str()), ("listen", listen.as_str())];
-    match switch.set_bridge(&new.name, &settings).await {
-        Ok(()) => {
-            old.controllers.clone_from(&new.controllers);
-            old.listen.clone_from(&new.listen);
+    let Some(running) = running_bridge(switch, &bridge.options.name) else { return };
+    let mut numbers = PortNumbers::new(&running, bridge.ports.values());
+    for port in PortNumbers::in_order(bridge.ports.values()) {
+        let name = &port.options.name;
+        if applied.ports.contains_key(name) {
+            continue;
         }
-        Err(error) => {
-            errors.bridge_controllers.insert(new.name.clone(), with_causes(&error));
+        let mut added = Ok(());
+        for number in numbers.candidates(port) {
+            let options = PortOptions { number, ..port.options.clone() };
+            added = switch.declarative().add_port(&bridge.options.name, options).await;
+            match added {
+                Err(SwitchError::NumberTaken { .. } | SwitchError::NumberRange(_)) => {}
+                _ => {
+                    numbers.claim(number);
+                    break;
+                }
+            }
+        }
+        match added {
+            Ok(()) => {
+                info!("port {name}: added by OVSDB");
+                applied.ports.insert(name.clone(), port.options.clone());
+            }
+            Err(error) => {
+                errors.interfaces.insert(port.interface, with_causes(&error));
+            }
         }
     }
 }

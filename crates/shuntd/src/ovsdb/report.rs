@@ -6,7 +6,9 @@ use shunt_ovsdb::{
     DatabaseSnapshot, OwnerTransaction, RowView,
     value::{Atom, Datum},
 };
-use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState};
+use shunt_switch::{
+    BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState, ControllerStatus,
+};
 
 use super::reconciler::ApplyErrors;
 
@@ -20,6 +22,11 @@ pub(super) struct RowReport<'a> {
 
 /// The number of the local port of a bridge, as OVSDB has it.
 const LOCAL_NUMBER: i64 = 65534;
+
+/// The largest number that is not reserved (`OFPP_MAX`).
+///
+/// A port with a larger number is the local port.
+const NUMBER_MAX: u32 = 0xffff_ff00;
 
 impl RowReport<'_> {
     /// Adds the state of bridges, interfaces and controllers.
@@ -54,27 +61,27 @@ impl RowReport<'_> {
     }
 
     fn interface(&mut self, row: RowView<'_>, port: Option<&BridgePortStatus>) {
-        let error = self.errors.interfaces.get(&row.uuid());
+        let uuid = row.uuid();
+        let refused = self.errors.interfaces.get(&uuid);
+        // An interface that is refused has no port: a port with its name is another one.
+        let port = port.filter(|_| refused.is_none());
+        let settings = self.errors.settings.get(&uuid);
+        let trouble = port.and_then(|port| port.trouble.as_ref());
+        let error = refused.or(settings).or(trouble);
         let error_column = error.map_or_else(Datum::empty, |error| Datum::string(error));
         self.set("Interface", row, "error", error_column);
-        let number = match (port, error) {
-            (_, Some(_)) => Datum::integer(-1),
-            (None, None) => Datum::empty(),
-            (Some(port), None) => {
-                Datum::integer(i64::from(port.number).min(if port.number > 0xffff_ff00 {
-                    LOCAL_NUMBER
-                } else {
-                    i64::MAX
-                }))
-            }
+        let number = match (port, row.integer("ofport")) {
+            (Some(port), _) if trouble.is_none() => Some(open_vswitch_number(port.number)),
+            // The port gets this number again when it can be added, and keeps it without its device.
+            (_, Some(last)) if last > 0 => Some(last),
+            // `ovs-vsctl` shows the error of an interface with this number only.
+            _ => error.map(|_| -1),
         };
-        self.set("Interface", row, "ofport", number);
-        let port = port.filter(|_| error.is_none());
+        self.set("Interface", row, "ofport", number.map_or_else(Datum::empty, Datum::integer));
         let state = port.map_or_else(Datum::empty, |port| {
             Datum::string(if port.link == "up" { "up" } else { "down" })
         });
-        self.set("Interface", row, "link_state", state.clone());
-        self.set("Interface", row, "admin_state", state);
+        self.set("Interface", row, "link_state", state);
         let counters = port.map_or_else(Datum::empty, statistics);
         self.set("Interface", row, "statistics", counters);
     }
@@ -85,8 +92,9 @@ impl RowReport<'_> {
         let rows = bridge.uuids("controller");
         for row in rows.filter_map(|uuid| snapshot.row("Controller", uuid)) {
             let target = row.string("target").unwrap_or_default();
-            let state = status.controllers.iter().find(|other| other.target.starts_with(target));
-            let error = self.errors.controllers.get(&row.uuid()).or(common).map(String::as_str);
+            let refused = self.errors.controllers.get(&row.uuid());
+            let state = find_controller(status, target).filter(|_| refused.is_none());
+            let error = refused.or(common).map(String::as_str);
             let (word, role, reason) = match state.map(|status| &status.state) {
                 None => ("VOID", None, None),
                 Some(ControllerState::Connecting) => ("CONNECTING", None, None),
@@ -113,6 +121,17 @@ impl RowReport<'_> {
     }
 }
 
+/// Returns the controller with a target, which may omit the port.
+fn find_controller<'a>(status: &'a BridgeStatus, target: &str) -> Option<&'a ControllerStatus> {
+    let endpoint: ControllerEndpoint = target.parse().ok()?;
+    status.controllers.iter().find(|other| other.target.parse() == Ok(endpoint))
+}
+
+/// Returns the number of a port as OVSDB has it: 16 bits, as in `OpenFlow` 1.0.
+fn open_vswitch_number(number: u32) -> i64 {
+    if number > NUMBER_MAX { LOCAL_NUMBER } else { i64::from(number) }
+}
+
 fn statistics(port: &BridgePortStatus) -> Datum {
     let counters = [
         ("rx_packets", port.rx_packets),
@@ -125,4 +144,41 @@ fn statistics(port: &BridgePortStatus) -> Datum {
     // A counter that exceeds the type of the column stays at its largest value.
     let count = |count: u64| Atom::Integer(i64::try_from(count).unwrap_or(i64::MAX));
     Datum::map(counters.map(|(name, value)| (Atom::String(name.into()), count(value))))
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_switch::PacketInTotals;
+
+    use super::*;
+
+    fn bridge(targets: &[&str]) -> BridgeStatus {
+        let controllers = targets.iter().map(|target| ControllerStatus {
+            target: (*target).to_owned(),
+            state: ControllerState::Connecting,
+        });
+        BridgeStatus {
+            name: "br0".to_owned(),
+            datapath_id: String::new(),
+            controllers: controllers.collect(),
+            connections: Vec::new(),
+            packet_ins: PacketInTotals::default(),
+            rules: 0,
+            nic: None,
+            ports: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_target_is_compared_as_a_whole() {
+        let bridge = bridge(&["tcp:10.0.0.10:6653", "tcp:10.0.0.1:6653", "ptcp:6653:0.0.0.0"]);
+        let check = |target: &str, expected: Option<&str>| {
+            let found = find_controller(&bridge, target).map(|other| other.target.as_str());
+            assert_eq!(found, expected, "{target}");
+        };
+        check("tcp:10.0.0.1", Some("tcp:10.0.0.1:6653"));
+        check("tcp:10.0.0.10:6653", Some("tcp:10.0.0.10:6653"));
+        check("ptcp:", Some("ptcp:6653:0.0.0.0"));
+        check("tcp:10.0.0.1:665", None);
+    }
 }

@@ -1,14 +1,17 @@
 //! The task that keeps the switch and the database equal.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
 use shunt_ovsdb::{
     DatabaseSnapshot, OvsdbHandle, OvsdbServerError, Server, ServerConfig, schema, value::Datum,
 };
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
-use tokio::{task::JoinHandle, time::MissedTickBehavior};
-use tracing::{info, warn};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::MissedTickBehavior,
+};
+use tracing::{error, info, warn};
 
 use super::{OvsdbOptions, desired::DesiredBridges, reconciler::Reconciler, report::RowReport};
 
@@ -44,11 +47,10 @@ impl OvsdbService {
         let handle = server.listen(&options.socket)?.start()?;
         initialize(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
-        let task = tokio::spawn(run(
-            handle.clone(),
-            Reconciler::new(Arc::clone(switch)),
-            Arc::clone(switch),
-        ));
+        let (reconciler, switch) = (Reconciler::new(Arc::clone(switch)), Arc::clone(switch));
+        let followed = handle.clone();
+        let follow = async move { follow(&followed, reconciler, &switch).await };
+        let task = tokio::spawn(supervise(handle.clone(), follow));
         Ok(Some(Self { handle, task }))
     }
 
@@ -83,18 +85,31 @@ async fn initialize(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
     handle.transact(transaction).await
 }
 
-async fn run(handle: OvsdbHandle, mut reconciler: Reconciler, switch: Arc<Switch>) {
-    let result = follow(&handle, &mut reconciler, &switch).await;
-    if let Err(error) = result {
-        warn!("ovsdb: bridges no longer follow the database: {}", with_causes(&error));
-    }
+/// Runs the task that follows the database. When the task ends, the server stops.
+///
+/// Without the task no command of `ovs-vsctl` would end, so clients must not connect any more.
+async fn supervise(
+    handle: OvsdbHandle,
+    follow: impl Future<Output = Result<Infallible, OvsdbServerError>> + Send + 'static,
+) {
+    // A set aborts its tasks when it is dropped.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow);
+    let reason = match tasks.join_next().await {
+        Some(Ok(Err(error))) => with_causes(&error),
+        Some(Err(panic)) => panic.to_string(),
+        Some(Ok(Ok(never))) => match never {},
+        None => return,
+    };
+    error!(error = reason, "ovsdb: stopped, bridges no longer follow the database: restart shuntd");
+    handle.stop().await;
 }
 
 async fn follow(
     handle: &OvsdbHandle,
-    reconciler: &mut Reconciler,
+    mut reconciler: Reconciler,
     switch: &Switch,
-) -> Result<(), OvsdbServerError> {
+) -> Result<Infallible, OvsdbServerError> {
     let mut changes = handle.subscribe().await?;
     let mut ticks = tokio::time::interval(REFRESH_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,7 +119,7 @@ async fn follow(
             changed = changes.next() => changed?.snapshot,
             _ = ticks.tick() => handle.snapshot().await?,
         };
-        update(handle, reconciler, switch, &snapshot).await?;
+        update(handle, &mut reconciler, switch, &snapshot).await?;
     }
 }
 
@@ -135,5 +150,28 @@ async fn update(
             Ok(())
         }
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Clients fail at once instead of waiting for `cur_cfg`.
+    #[tokio::test]
+    async fn clients_cannot_connect_without_the_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("db.sock");
+        let start = || {
+            let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+            server.unwrap().listen(&socket).unwrap().start().unwrap()
+        };
+        supervise(start(), async { Err(OvsdbServerError::Stopped) }).await;
+        assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
+        let panic = async { unreachable!("a fault of the task") };
+        supervise(start(), panic).await;
+        assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 }

@@ -116,7 +116,11 @@ impl EndpointList {
 }
 
 fn connect(text: &str) -> Option<SocketAddr> {
-    let without_port = || text.parse::<IpAddr>().ok().map(|ip| (ip, OPENFLOW_PORT).into());
+    let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let without_port = || {
+        let ip = bracketed.unwrap_or(text).parse::<IpAddr>().ok()?;
+        Some((ip, OPENFLOW_PORT).into())
+    };
     text.parse().ok().or_else(without_port)
 }
 
@@ -154,6 +158,7 @@ mod tests {
         check("tcp:127.0.0.1:6633", "tcp:127.0.0.1:6633");
         check("tcp:127.0.0.1", "tcp:127.0.0.1:6653");
         check("tcp:[::1]:6633", "tcp:[::1]:6633");
+        check("tcp:[::1]", "tcp:[::1]:6653");
         check("ptcp:", "ptcp:6653:0.0.0.0");
         check("ptcp:6634", "ptcp:6634:0.0.0.0");
         check("ptcp:6634:10.66.0.2", "ptcp:6634:10.66.0.2");

@@ -118,6 +118,9 @@ pub struct BridgePortStatus {
     ///
     /// `no peer` for a patch port without a peer.
     pub link: String,
+    /// Reason why the port is not open.
+    #[serde(skip)]
+    pub trouble: Option<String>,
     /// VLAN mode.
     pub vlan_mode: config::PortVlanMode,
     /// VLAN of untagged frames; none in mode `trunk`.
@@ -228,6 +231,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         number: port.number.number(),
         kind: port.settings.kind.name(),
         link,
+        trouble: port.trouble.clone(),
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),

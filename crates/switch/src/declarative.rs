@@ -1,0 +1,134 @@
+//! Changes for a program that keeps the switch equal to a declared state, such as a database.
+//!
+//! Such a program repeats its changes until they are in force. A missing device or address must
+//! therefore refuse nothing. Otherwise a port would be added and removed again and again, and controllers
+//! would get a notification each time.
+
+use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
+
+use crate::{
+    Switch,
+    config::{BridgeOptions, PortOptions},
+    control::{ControlPlane, structure::OpenPolicy},
+    error::SwitchError,
+    ports::names::BridgeNames,
+};
+
+/// Changes that do not fail because of a missing device or address.
+#[derive(Clone, Copy)]
+pub struct DeclarativeChanges<'a> {
+    pub(crate) switch: &'a Switch,
+    pub(crate) control: &'a ControlPlane,
+}
+
+impl DeclarativeChanges<'_> {
+    /// Adds a bridge and its ports. Devices that cannot be opened are tried again.
+    ///
+    /// # Errors
+    ///
+    /// If a name or number is in use, or a value is not valid.
+    pub async fn add_bridge(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
+        self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried).await
+    }
+
+    /// Changes keys of a bridge at once, as [`Switch::set_bridge`] does.
+    ///
+    /// Addresses that cannot be used are tried again.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, a key cannot change, or a value is not valid; then nothing
+    /// changes.
+    pub async fn set_bridge(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<(), SwitchError> {
+        let structure = self.control.structure().await;
+        structure.set_bridge(name, settings, OpenPolicy::Retried).await
+    }
+
+    /// Adds a port to a bridge.
+    ///
+    /// A port that cannot be opened is down, and opening it is tried again:
+    /// [`BridgePortStatus::trouble`](crate::BridgePortStatus::trouble) has the reason.
+    ///
+    /// # Errors
+    ///
+    /// If a name or number is in use, or a value is not valid.
+    pub async fn add_port(&self, bridge: &str, port: PortOptions) -> Result<(), SwitchError> {
+        port.check()?;
+        let structure = self.control.structure().await;
+        structure.add_configured_port(bridge, port, None, OpenPolicy::Retried).await.map(|_| ())
+    }
+
+    /// Adds a rule in the syntax of `ovs-ofctl add-flow`, unless its place is taken.
+    ///
+    /// The place of a rule is its table, match and priority. Returns whether the rule was added.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, the text is not a rule, or the rule is refused.
+    pub async fn add_rule_if_absent(&self, bridge: &str, rule: &str) -> Result<bool, SwitchError> {
+        let wanted = self.parse(bridge, rule)?;
+        if self.has_rule(bridge, &wanted, RulePart::Place)? {
+            return Ok(false);
+        }
+        self.switch.apply(bridge, &[wanted]).await.map(|_| true)
+    }
+
+    /// Removes a rule if it still equals a text in the syntax of `ovs-ofctl add-flow`.
+    ///
+    /// A rule with other actions or another cookie stays. Returns whether the rule was removed.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, or the text is not a rule.
+    pub async fn remove_rule_if_equal(
+        &self,
+        bridge: &str,
+        rule: &str,
+    ) -> Result<bool, SwitchError> {
+        let wanted = self.parse(bridge, rule)?;
+        if !self.has_rule(bridge, &wanted, RulePart::Everything)? {
+            return Ok(false);
+        }
+        let removal =
+            FlowMod { command: FlowModCommand::DeleteStrict, cookie_mask: u64::MAX, ..wanted };
+        self.switch.apply(bridge, &[removal]).await.map(|_| true)
+    }
+
+    fn parse(&self, bridge: &str, rule: &str) -> Result<FlowMod, SwitchError> {
+        let id = self.control.bridges.id(bridge)?;
+        let names = BridgeNames::new(self.control.plane.pipeline(), id);
+        Ok(parse_rule(FlowModCommand::Add, rule, &names)?)
+    }
+
+    fn has_rule(
+        &self,
+        bridge: &str,
+        wanted: &FlowMod,
+        part: RulePart,
+    ) -> Result<bool, SwitchError> {
+        let id = self.control.bridges.id(bridge)?;
+        let (table, matching) = (wanted.table, wanted.matching.clone());
+        let filter = RuleFilter { table, matching, ..RuleFilter::all() };
+        let rules = self.control.plane.pipeline().rules(id, &filter);
+        Ok(rules.iter().any(|rule| {
+            let is_same_place =
+                rule.matching == wanted.matching && rule.priority == wanted.priority;
+            let is_equal =
+                || rule.cookie == wanted.cookie && *rule.instructions == wanted.instructions;
+            is_same_place && (part == RulePart::Place || is_equal())
+        }))
+    }
+}
+
+/// The part of a rule that is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RulePart {
+    /// Table, match and priority.
+    Place,
+    /// The place, the cookie and the instructions.
+    Everything,
+}
