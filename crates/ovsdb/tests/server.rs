@@ -127,14 +127,44 @@ fn a_slow_reader_is_disconnected() {
 }
 
 #[test]
-fn more_clients_than_the_limit_are_refused() {
-    let bench = Bench::new(ServerLimits { clients: 2, ..ServerLimits::default() });
-    let mut first = [bench.connect(), bench.connect()];
-    for client in &mut first {
-        client.call("echo", &json!([]));
-    }
+fn a_new_client_gets_the_place_of_an_idle_one() {
+    let bench = Bench::new(ServerLimits { clients: 3, ..ServerLimits::default() });
+    let [mut locker, mut older, mut newer] = [bench.connect(), bench.connect(), bench.connect()];
+    locker.call("lock", &json!(["l"]));
+    older.call("echo", &json!([]));
+    newer.call("echo", &json!([]));
+    let mut monitoring = bench.connect();
+    monitoring.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
+    assert_eq!(older.receive(), None);
+    newer.call("lock", &json!(["other"]));
+
+    // No client is idle now: the new one is refused.
     assert_eq!(bench.connect().receive(), None);
-    assert_eq!(first[0].call("echo", &json!([1]))["result"], json!([1]));
+    for client in [&mut locker, &mut newer, &mut monitoring] {
+        assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
+    }
+}
+
+#[test]
+fn locks_and_waiting_bytes_of_a_client_are_limited() {
+    let limits = ServerLimits { locks: 2, blocked_bytes: 10_000, ..ServerLimits::default() };
+    let bench = Bench::new(limits);
+    let mut client = bench.connect();
+    client.call("lock", &json!(["a"]));
+    client.call("steal", &json!(["b"]));
+    assert_eq!(client.call("lock", &json!(["c"]))["error"]["error"], "resources exhausted");
+    client.call("unlock", &json!(["a"]));
+    assert_eq!(client.call("lock", &json!(["c"]))["result"]["locked"], true);
+    assert!(client.call("lock", &json!(["x".repeat(256)]))["error"].is_object());
+
+    let wait = |text: &str| {
+        json!(["Open_vSwitch", {"op": "wait", "table": "QoS", "where": [], "columns": ["type"],
+            "until": "==", "rows": [{"type": text}]}])
+    };
+    let small = json!({"id": 1, "method": "transact", "params": wait("a")});
+    client.send(&small);
+    let refused = client.call("transact", &wait(&"x".repeat(10_000)));
+    assert_eq!(refused["error"]["error"], "resources exhausted", "{refused}");
 }
 
 #[test]

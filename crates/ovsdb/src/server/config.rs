@@ -36,8 +36,12 @@ pub struct ServerLimits {
     pub clients: usize,
     /// Number of transactions of one client that wait for a change.
     pub blocked: usize,
+    /// Bytes of the transactions of one client that wait for a change.
+    pub blocked_bytes: usize,
     /// Number of monitors of one client.
     pub monitors: usize,
+    /// Number of locks that one client owns or waits for.
+    pub locks: usize,
 }
 
 impl Default for ServerLimits {
@@ -48,7 +52,9 @@ impl Default for ServerLimits {
             queued_bytes: 16 << 20,
             clients: 1024,
             blocked: 64,
+            blocked_bytes: 1 << 20,
             monitors: 64,
+            locks: 64,
         }
     }
 }

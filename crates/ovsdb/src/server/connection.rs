@@ -53,6 +53,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// Time until the next attempt when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Time that a new client waits for the place of an idle one.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
+
 /// Starts the tasks that accept clients. They end with the server.
 pub(super) fn accept_clients(
     listeners: Vec<(PathBuf, UnixListener)>,
@@ -74,6 +77,23 @@ pub(super) fn accept_clients(
     }
 }
 
+impl Connections {
+    /// Returns the place of a new client: a free one, or that of an idle client.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() {
+            return Some(permit);
+        }
+        let (reply, has_room) = oneshot::channel();
+        self.events.send(ServerEvent::MakeRoom(reply)).await.ok()?;
+        if !has_room.await.ok()? {
+            return None;
+        }
+        // Another socket may get the place first.
+        let permit = Arc::clone(&self.clients).acquire_owned();
+        tokio::time::timeout(PLACE_WAIT, permit).await.ok()?.ok()
+    }
+}
+
 async fn accept(connections: Arc<Connections>, path: PathBuf, listener: UnixListener) {
     let mut stopped = connections.stopped.clone();
     loop {
@@ -82,16 +102,16 @@ async fn accept(connections: Arc<Connections>, path: PathBuf, listener: UnixList
             _ = stopped.changed() => return,
         };
         match accepted {
-            Ok((stream, _)) => match Arc::clone(&connections.clients).try_acquire_owned() {
-                Ok(permit) => {
+            Ok((stream, _)) => match connections.place().await {
+                Some(permit) => {
                     tokio::spawn(serve(Arc::clone(&connections), stream, permit));
                 }
-                Err(_) => {
+                None => {
                     let limit = connections.limits.clients;
                     tracing::warn!(
                         target: "shunt_ovsdb",
                         limit,
-                        "socket {}: refused a client, because {limit} are connected",
+                        "socket {}: refused a client, because {limit} are connected and none is idle",
                         path.display()
                     );
                 }

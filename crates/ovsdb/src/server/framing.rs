@@ -35,6 +35,9 @@ pub enum FramingError {
 /// Number of arrays and objects that may contain each other.
 pub(super) const DEPTH_MAX: usize = 100;
 
+/// Bytes of memory that a framer keeps between messages.
+const CAPACITY_KEPT: usize = 16 * 1024;
+
 impl JsonFramer {
     /// Creates a framer for messages of at most a number of bytes.
     #[must_use]
@@ -83,12 +86,22 @@ impl JsonFramer {
             if self.is_end(byte)? {
                 let length = std::mem::take(&mut self.scanned);
                 let message: Vec<u8> = self.bytes.drain(..length).collect();
+                self.shrink();
                 let value = serde_json::from_slice(&message);
                 let value = value.map_err(|error| FramingError::NotJson(error.to_string()))?;
                 return Ok(Some((value, length)));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the memory of a long message to the system.
+    fn shrink(&mut self) {
+        let needed = self.bytes.len().max(CAPACITY_KEPT);
+        // Without a factor, a rest that shrinks slowly would be copied for each message.
+        if self.bytes.capacity() > needed.saturating_mul(2) {
+            self.bytes.shrink_to(needed);
+        }
     }
 
     fn is_end(&mut self, byte: u8) -> Result<bool, FramingError> {
@@ -142,6 +155,14 @@ mod tests {
             prop_assert_eq!(found.len(), 3);
             prop_assert_eq!(Ok(found), messages(&[stream]));
         }
+    }
+
+    #[test]
+    fn a_long_message_leaves_no_memory_behind() {
+        let mut framer = JsonFramer::new(1 << 20);
+        framer.push(format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 19)).as_bytes());
+        assert!(framer.next_message().unwrap().is_some());
+        assert!(framer.bytes.capacity() <= 2 * CAPACITY_KEPT, "{}", framer.bytes.capacity());
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::ClientId;
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
     queues: BTreeMap<String, VecDeque<ClientId>>,
+    /// Number of locks that each client owns or waits for.
+    counts: BTreeMap<ClientId, usize>,
 }
 
 /// A request for a lock that the client has requested already.
@@ -21,6 +23,11 @@ impl LockTable {
         self.queues.get(name).and_then(VecDeque::front) == Some(&client)
     }
 
+    /// Returns the number of locks that a client owns or waits for.
+    pub(super) fn count(&self, client: ClientId) -> usize {
+        self.counts.get(&client).copied().unwrap_or_default()
+    }
+
     /// Requests a lock. Returns whether the client owns it now.
     pub(super) fn lock(&mut self, name: &str, client: ClientId) -> Result<bool, AlreadyRequested> {
         let queue = self.queues.entry(name.to_owned()).or_default();
@@ -28,7 +35,9 @@ impl LockTable {
             return Err(AlreadyRequested);
         }
         queue.push_back(client);
-        Ok(queue.len() == 1)
+        let is_owner = queue.len() == 1;
+        *self.counts.entry(client).or_default() += 1;
+        Ok(is_owner)
     }
 
     /// Takes a lock. Returns the client that owned it, which then waits for it.
@@ -43,6 +52,7 @@ impl LockTable {
         }
         let owner = queue.front().copied();
         queue.push_front(client);
+        *self.counts.entry(client).or_default() += 1;
         Ok(owner)
     }
 
@@ -58,6 +68,12 @@ impl LockTable {
         let next = queue.front().copied().filter(|_| place == 0);
         if queue.is_empty() {
             self.queues.remove(name);
+        }
+        let count = self.count(client).saturating_sub(1);
+        if count == 0 {
+            self.counts.remove(&client);
+        } else {
+            self.counts.insert(client, count);
         }
         Some(next)
     }

@@ -8,6 +8,7 @@ mod config;
 mod connection;
 mod framing;
 mod handle;
+mod json_bytes;
 mod lock_table;
 mod outbox;
 mod owner;

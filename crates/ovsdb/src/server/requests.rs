@@ -193,12 +193,16 @@ impl ServerCore {
         params: &Value,
     ) -> Result<Value, TransactionError> {
         let name = match params.as_array().map(Vec::as_slice) {
-            Some([Value::String(name)]) if is_id(name) => name,
+            Some([Value::String(name)]) if is_id(name) && name.len() <= LOCK_NAME_BYTES_MAX => name,
             _ => {
                 let details = format!("{method} request params must be <id>");
                 return Err(TransactionError::syntax(details, params));
             }
         };
+        if method != "unlock" && self.locks.count(client) >= self.limits.locks {
+            let details = format!("{} locks are the limit of a client", self.limits.locks);
+            return Err(TransactionError::new(ErrorTag::Resources, details));
+        }
         let requested = |_| {
             let details = format!("must issue \"unlock\" before new \"{method}\"");
             TransactionError::syntax(details, params)
@@ -228,6 +232,9 @@ impl ServerCore {
         }
     }
 }
+
+/// Maximum length of the name of a lock.
+const LOCK_NAME_BYTES_MAX: usize = 255;
 
 fn empty() -> Value {
     Value::Object(Map::new())

@@ -24,6 +24,8 @@ pub(super) enum ServerEvent {
     Connected(ClientId, Outbox, oneshot::Sender<()>),
     /// A client has sent a message. The permit returns when the message is handled.
     Received(ClientId, Value, OwnedSemaphorePermit),
+    /// A new client needs the place of an idle one. The reply is whether there is one.
+    MakeRoom(oneshot::Sender<bool>),
     /// A client has gone.
     Disconnected(ClientId),
     /// The owner changes rows.
@@ -64,6 +66,7 @@ pub(super) async fn run_server(
                 core.receive(client, message);
                 drop(permit);
             }
+            Some(ServerEvent::MakeRoom(reply)) => drop(reply.send(core.end_idle())),
             Some(ServerEvent::Disconnected(client)) => core.disconnect(client),
             Some(ServerEvent::Transact(transaction, reply)) => {
                 let _ = reply.send(core.transact(&transaction));

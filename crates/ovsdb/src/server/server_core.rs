@@ -1,14 +1,18 @@
 //! The rules of the server, without sockets and clocks.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::{
-    ServerClock, ServerLimits, lock_table::LockTable, outbox::Outbox, owner::OwnerTransaction,
-    subscription::PendingChanges,
+    ServerClock, ServerLimits, json_bytes::json_bytes, lock_table::LockTable, outbox::Outbox,
+    owner::OwnerTransaction, subscription::PendingChanges,
 };
 use crate::{
     database::{ChangeSet, Database, DatabaseSnapshot},
@@ -54,6 +58,8 @@ pub struct ServerCore {
     /// Sessions that end after the current event.
     pub(super) ended: Vec<(ClientId, Disconnect)>,
     has_changed: bool,
+    /// Number of connections and messages so far.
+    events: u64,
 }
 
 /// A database with its log.
@@ -71,6 +77,8 @@ pub(super) struct ClientSession {
     /// Wakes the connection when the session ends.
     _end: oneshot::Sender<()>,
     pub(super) monitors: BTreeMap<String, ClientMonitor>,
+    /// The number of its last event, by which idle sessions are found.
+    last_event: u64,
 }
 
 /// A monitor with its id and database.
@@ -88,6 +96,8 @@ struct BlockedTransaction {
     id: Value,
     database: String,
     operations: Vec<Value>,
+    /// Memory of the id and the operations.
+    bytes: usize,
     arrived: Duration,
     expiry: Option<Duration>,
 }
@@ -120,12 +130,15 @@ impl ServerCore {
             subscribers: Vec::new(),
             ended: Vec::new(),
             has_changed: false,
+            events: 0,
         }
     }
 
     /// Starts the session of a client. The sender is dropped when the session ends.
     pub fn connect(&mut self, client: ClientId, outbox: Outbox, end: oneshot::Sender<()>) {
-        let session = ClientSession { outbox, _end: end, monitors: BTreeMap::new() };
+        self.events = self.events.saturating_add(1);
+        let (monitors, last_event) = (BTreeMap::new(), self.events);
+        let session = ClientSession { outbox, _end: end, monitors, last_event };
         self.sessions.insert(client, session);
     }
 
@@ -139,9 +152,30 @@ impl ServerCore {
         self.end_sessions();
     }
 
+    /// Ends the session that has sent nothing for the longest time.
+    ///
+    /// Sessions with a monitor, a lock or a waiting transaction stay. Returns whether there was another
+    /// one.
+    pub fn end_idle(&mut self) -> bool {
+        let waiting: BTreeSet<_> = self.blocked.iter().map(|blocked| blocked.client).collect();
+        let idle = self.sessions.iter().filter(|(client, session)| {
+            let has_lock = self.locks.count(**client) > 0;
+            session.monitors.is_empty() && !has_lock && !waiting.contains(client)
+        });
+        let Some((client, _)) = idle.min_by_key(|(_, session)| session.last_event) else {
+            return false;
+        };
+        let client = *client;
+        tracing::info!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected, because it is idle and another client needs its place", client.0);
+        self.disconnect(client);
+        true
+    }
+
     /// Handles a message of a client.
     pub fn receive(&mut self, client: ClientId, message: Value) {
-        if self.sessions.contains_key(&client) {
+        if let Some(session) = self.sessions.get_mut(&client) {
+            self.events = self.events.saturating_add(1);
+            session.last_event = self.events;
             if let Err(reason) = self.dispatch(client, message) {
                 self.ended.push((client, reason));
             }
@@ -213,12 +247,24 @@ impl ServerCore {
             id: id.clone(),
             database: database.to_owned(),
             operations,
+            bytes: 0,
             arrived: (self.clock.monotonic)(),
             expiry: None,
         };
-        if let Some(blocked) = self.attempt(blocked) {
-            self.blocked.push(blocked);
+        let Some(mut blocked) = self.attempt(blocked) else { return };
+        let operations = blocked.operations.iter().map(json_bytes);
+        blocked.bytes = operations.fold(json_bytes(id), usize::saturating_add);
+        let others = self.blocked.iter().filter(|blocked| blocked.client == client);
+        let bytes = others.fold(blocked.bytes, |sum, other| sum.saturating_add(other.bytes));
+        let limit = self.limits.blocked_bytes;
+        if bytes > limit {
+            let details =
+                format!("waiting transactions of a client take at most {limit} bytes of memory");
+            let error = TransactionError::new(crate::ErrorTag::Resources, details);
+            self.reply(client, &json!({"id": id, "error": error.to_json()}));
+            return;
         }
+        self.blocked.push(blocked);
     }
 
     /// Cancels a waiting transaction.
