@@ -63,6 +63,8 @@ impl Model {
     fn ask(&mut self) {
         self.ready.asked();
         if std::mem::take(&mut self.is_interrupted) {
+            // The question is lost, so the time of all queues begins again.
+            self.queues.iter_mut().for_each(|queue| queue.waited = 0);
             return;
         }
         let count = self.queues.len();
@@ -126,10 +128,7 @@ impl Model {
             Event::Iterate(burst) => {
                 self.iterate(burst);
             }
-            Event::Interrupt => {
-                self.is_interrupted = true;
-                self.queues.iter_mut().for_each(|queue| queue.waited = 0);
-            }
+            Event::Interrupt => self.is_interrupted = true,
             _ if count == 0 => {}
             Event::Arrive(queue, packets) => self.queues[queue % count].packets += packets,
             Event::Hide(queue) => self.queues[queue % count].is_hidden = true,
