@@ -145,8 +145,12 @@ fn caches(setup: &Setup) -> String {
     text
 }
 
+/// Returns the section of forecasts, which older builds do not know.
 fn foresight(setup: &Setup) -> String {
-    let mut text = format!("predictors = {:?}\n", setup.predictors);
+    if setup.predictors.is_empty() && !setup.forecasts {
+        return String::new();
+    }
+    let mut text = format!("[foresight]\npredictors = {:?}\n", setup.predictors);
     if setup.forecasts {
         text.push_str("entries = 1000000\n");
     }
@@ -160,7 +164,7 @@ fn configuration(setup: &Setup) -> String {
     let controller = setup.controller.map(|name| format!("controllers = [\"{name}\"]\n"));
     let mut text = format!(
         "[logging]\nfilter = \"warn\"\n[threads]\npacket = {}\ncpus = [{cpus}]\n\
-         [caches]\n{}[foresight]\n{}[eviction]\n{engine}{repair}[[bridge]]\nname = \"br0\"\n{}",
+         [caches]\n{}{}[eviction]\n{engine}{repair}[[bridge]]\nname = \"br0\"\n{}",
         setup.threads.unwrap_or(1),
         caches(setup),
         foresight(setup),
