@@ -8,7 +8,7 @@
 //! the [`Publisher`](crate::threads::publisher::Publisher). The section "Locks" of `ARCHITECTURE.md`
 //! has the complete order.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, mpsc};
@@ -38,6 +38,8 @@ pub(crate) struct ControlPlane {
     pub(crate) captures: Arc<Captures>,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
+    /// Number of completed runs of the periodic upkeep.
+    pub(crate) upkeep_runs: AtomicU64,
     /// Changes of bridges, ports and settings, one at a time.
     structure: AsyncMutex<Structure>,
 }
@@ -77,7 +79,8 @@ impl ControlPlane {
             captures: Arc::clone(&captures),
             events,
         });
-        let control = Self { plane, bridges, nic, captures, config, structure };
+        let upkeep_runs = AtomicU64::default();
+        let control = Self { plane, bridges, nic, captures, config, upkeep_runs, structure };
         Ok((Arc::new(control), ControlReceivers { events: receiver, packet_ins }))
     }
 

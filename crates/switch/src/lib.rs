@@ -70,6 +70,7 @@ pub use status::{
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
+    table::FlowTableStatus,
     thread::{ThreadState, ThreadStatus},
 };
 pub use switch::{Announcer, Switch};

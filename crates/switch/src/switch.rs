@@ -1,6 +1,10 @@
 //! The public interface of a running switch.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
@@ -29,6 +33,7 @@ use crate::{
         chain::RuleSpaceStatus,
         evictions::EvictionStatus,
         forecasts::ForecastStatus,
+        table::FlowTableStatus,
         thread::ThreadStatus,
     },
     threads::data_plane::EngineMaker,
@@ -482,6 +487,22 @@ impl Switch {
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
         self.control.plane.thread_states()
+    }
+
+    /// Returns the number of completed runs of the periodic upkeep.
+    ///
+    /// A run takes place every half second. It waits for a reply of each packet thread.
+    #[must_use]
+    pub fn upkeep_runs(&self) -> u64 {
+        self.control.upkeep_runs.load(Ordering::Relaxed)
+    }
+
+    /// Returns the tables that have rules, or had lookups.
+    ///
+    /// Counts of packets are those of the last upkeep.
+    #[must_use]
+    pub fn tables(&self) -> Vec<FlowTableStatus> {
+        FlowTableStatus::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
     }
 
     /// Returns the cache counters, summed over packet threads.

@@ -3,7 +3,13 @@
 //! They react to events outside: threads that panic, links that go up or down, devices that vanish
 //! and return.
 
-use std::{collections::BTreeSet, convert::Infallible, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::{BridgeId, Pipeline};
@@ -48,6 +54,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
             loop {
                 interval.tick().await;
                 run_upkeep(&upkeep).await;
+                upkeep.upkeep_runs.fetch_add(1, Ordering::Relaxed);
                 log_bridges_without_rules(&upkeep, &mut without_rules);
             }
         }),

@@ -5,4 +5,5 @@ pub(crate) mod caches;
 pub(crate) mod chain;
 pub(crate) mod evictions;
 pub(crate) mod forecasts;
+pub(crate) mod table;
 pub(crate) mod thread;

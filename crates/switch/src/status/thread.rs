@@ -9,6 +9,9 @@ pub struct ThreadStatus {
     pub name: String,
     /// State of the thread.
     pub state: ThreadState,
+    /// Poll loop iterations, idle ones included; only of packet threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
 }
 
 /// The state of a thread.

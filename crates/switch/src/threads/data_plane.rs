@@ -360,9 +360,12 @@ impl DataPlane {
     /// thread, and the trainers that panicked.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
-        let packet = running.packet.iter().enumerate();
-        let status = |name: String, state| ThreadStatus { name, state };
-        let packet = packet.map(|(at, slot)| status(format!("packet thread {at}"), slot.state()));
+        let packet = running.packet.iter().zip(&self.counters).enumerate();
+        let status = |name: String, state| ThreadStatus { name, state, iterations: None };
+        let packet = packet.map(|(at, (slot, counters))| ThreadStatus {
+            iterations: Some(counters.iterations.get()),
+            ..status(format!("packet thread {at}"), slot.state())
+        });
         let others = [
             (EVICTION, running.eviction.state()),
             (LEARNER, self.learner.state()),
