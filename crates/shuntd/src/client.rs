@@ -240,6 +240,11 @@ enum Command {
         #[arg(long)]
         metrics: bool,
     },
+    /// Print all metrics in the text format of Prometheus.
+    ///
+    /// The HTTP server of the daemon has the same text at `/metrics`. The metrics of rule-space
+    /// coverage are only in `caches --metrics`, because packet threads work for them.
+    Metrics,
     /// Show forecasts of flows by predictor, with their outcomes.
     Forecast {
         /// Print JSON.
@@ -388,6 +393,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Restore { file } => restore(client, file),
         Command::Set { settings } => silent(client, "shunt/set", &followed_by(&[], settings)),
         Command::Settings { json } => shown(client, "shunt/settings", &[], *json, render::settings),
+        Command::Metrics => printed(client, "shunt/metrics", &[]),
         Command::Caches { metrics: true, .. } => printed(client, "shunt/metrics", &["caches"]),
         Command::Caches { json, line, metrics: false } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) =

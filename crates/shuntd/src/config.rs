@@ -9,7 +9,7 @@ use shunt_switch::{Config, ConfigStep};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::{daemon::trace_log, open_vswitch, ovsdb::OvsdbOptions};
+use crate::{daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOptions};
 
 /// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]
@@ -19,6 +19,8 @@ pub(crate) struct ConfigFile {
     pub(crate) logging: Logging,
     /// The embedded OVSDB server.
     pub(crate) ovsdb: OvsdbOptions,
+    /// The HTTP server.
+    pub(crate) http: HttpOptions,
     threads: shunt_switch::config::ThreadOptions,
     caches: shunt_switch::config::CacheOptions,
     eviction: shunt_switch::config::EvictionOptions,
@@ -158,6 +160,7 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
         .map_err(|error| senseless(error.problem.to_string(), error.path.steps()))?;
     let filter = [ConfigStep::Field("logging"), ConfigStep::Field("filter")];
     trace_log::check(&file.logging.filter).map_err(|message| senseless(message, &filter))?;
+    file.http.addresses().map_err(|error| senseless(error.message, &error.key))?;
     Ok(file)
 }
 

@@ -21,7 +21,7 @@ use miette::{Diagnostic, Report};
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
 use tokio::{
-    net::UnixListener,
+    net::{UnixListener, UnixStream},
     signal::unix,
     sync::{Notify, Semaphore},
     task::JoinHandle,
@@ -36,6 +36,7 @@ use self::{
 };
 use crate::{
     config::{self, ConfigFile, ConfigFileError},
+    http::{HttpService, HttpStartError},
     ovsdb::{OvsdbService, OvsdbStartError},
     rpc,
     run_dir::{ClaimError, RunDir},
@@ -103,6 +104,8 @@ enum DaemonError {
     Nic(String),
     #[error(transparent)]
     Ovsdb(#[from] OvsdbStartError),
+    #[error(transparent)]
+    Http(#[from] HttpStartError),
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
@@ -122,9 +125,11 @@ impl DaemonError {
                 ExitCode::from(2)
             }
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
-            Self::Switch(_) | Self::Nic(_) | Self::Ovsdb(_) | Self::System { .. } => {
-                ExitCode::FAILURE
-            }
+            Self::Switch(_)
+            | Self::Nic(_)
+            | Self::Ovsdb(_)
+            | Self::Http(_)
+            | Self::System { .. } => ExitCode::FAILURE,
         }
     }
 }
@@ -279,19 +284,22 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let run_dir = arguments.run_dir.clone();
     let started = Switch::start(&config, Some(run_dir), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
-    let Resumed { may_write, loaded } = match (&saved, &arguments.state) {
+    let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {
             let resumed = saved.resume(path, &switch, &file.switch()).await;
             resumed.map_err(DaemonError::State)?
         }
-        _ => Resumed { may_write: true, loaded: file.switch() },
+        _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
     let ovsdb = OvsdbService::start(&file.ovsdb, &switch).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
-    let reloader = Reloader::new(arguments.config.clone(), file, loaded, Arc::clone(&switch));
+    let http = file.http.clone();
+    let config = arguments.config.clone();
+    let reloader = Reloader::new(config, file, loaded, refused, Arc::clone(&switch));
     let reloader = Arc::new(reloader);
+    let http = HttpService::start(&http, &switch, &reloader).await?;
     let methods = DaemonMethods::new(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
     let methods = Arc::new(methods);
     let keeper = arguments.state.as_ref().filter(|_| may_write).map(|path| {
@@ -303,23 +311,9 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => match Arc::clone(&places).try_acquire_owned() {
-                    Ok(place) => {
-                        let methods = Arc::clone(&methods);
-                        tokio::spawn(async move {
-                            rpc::serve(stream, methods).await;
-                            drop(place);
-                        });
-                    }
-                    Err(_) => warn!(max = CLIENTS_MAX, "control socket: connection refused, too many clients"),
-                },
-                Err(error) => {
-                    warn!(%error, "control socket: accept failed");
-                    // Without a free descriptor the next attempt would fail at once.
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            accepted = listener.accept() => {
+                serve_client(accepted.map(|(stream, _)| stream), &methods, &places).await;
+            }
             () = stop.notified() => break,
             signal = signals.next() => match signal {
                 Signal::Stop => break,
@@ -335,12 +329,39 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     info!("shuntd: stopping");
     // A daemon that starts now waits for the end of this one.
     let _ = std::fs::remove_file(socket);
+    HttpService::stop(http).await;
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
         write_last_state(&keeper, keeping).await;
     }
     switch.stop().await;
     Ok(())
+}
+
+/// Serves a client of the control socket in a task of its own, if there is a place.
+async fn serve_client(
+    accepted: io::Result<UnixStream>,
+    methods: &Arc<DaemonMethods>,
+    places: &Arc<Semaphore>,
+) {
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err(error) => {
+            warn!(%error, "control socket: accept failed");
+            // Without a free descriptor the next attempt would fail at once.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            return;
+        }
+    };
+    let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+        warn!(max = CLIENTS_MAX, "control socket: connection refused, too many clients");
+        return;
+    };
+    let methods = Arc::clone(methods);
+    tokio::spawn(async move {
+        rpc::serve(stream, methods).await;
+        drop(place);
+    });
 }
 
 /// Writes the state file at the end.

@@ -2,11 +2,12 @@
 //!
 //! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. It serves
 //! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `daemon::methods`) in its run
-//! directory (`run_dir`). SIGHUP loads the configuration again (`daemon::reload`).
+//! directory (`run_dir`), and metrics over HTTP (`http`). SIGHUP loads the configuration again (`daemon::reload`).
 
 pub mod client;
 mod config;
 pub mod daemon;
+mod http;
 mod lock_file;
 mod metrics;
 mod open_vswitch;

@@ -3,16 +3,23 @@
 //! The daemon writes the text from the status types of the switch. A field that is renamed or removed
 //! does not compile here.
 
+mod bridges;
 mod drops;
 mod families;
 mod forecast;
+mod open_metrics;
 mod text;
+mod threads;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use shunt_switch::{
     CacheStatus, EvictionStatus, GigaflowStatus, NicStatus, NotPartitioned, StageFill, StageStatus,
+    Switch,
 };
+use tokio::time::timeout;
 
-pub(crate) use self::{drops::drops, forecast::forecast};
+pub(crate) use self::{drops::drops, forecast::forecast, open_metrics::open_metrics};
 use self::{
     families::{
         CACHES, CHAIN, EVICT, NIC, NIC_OPERATIONS, NIC_RULE_SPACE, NIC_STAGE, NIC_TRAFFIC,
@@ -21,6 +28,25 @@ use self::{
     text::{MetricsText, seconds},
 };
 use crate::render::evict::ITERATIONS;
+
+/// Maximum time to wait for the status of the eviction thread.
+const EVICTION_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Returns all metrics that need no work of a packet thread.
+///
+/// Rule-space coverage needs such work. Metrics of evictions are omitted if the eviction thread has
+/// ended or does not reply.
+pub(crate) async fn all(switch: &Switch) -> String {
+    let mut text = threads::threads(&switch.threads(), &threads::cpu_times());
+    text += &bridges::bridges(&switch.bridges(), &switch.tables());
+    text += &caches(&switch.caches());
+    text += &drops(&switch.drops());
+    text += &forecast(&switch.forecasts());
+    if let Ok(Ok(status)) = timeout(EVICTION_TIME_MAX, switch.evictions()).await {
+        text += &evict(&status);
+    }
+    text
+}
 
 /// Returns the metrics of cache evictions.
 pub(crate) fn evict(status: &EvictionStatus) -> String {
@@ -40,6 +66,19 @@ pub(crate) fn evict(status: &EvictionStatus) -> String {
         "Cache entries evicted by changes, by cause.",
     );
     text.pairs("cause", &status.by_cause);
+    text.family(
+        "shunt_eviction_table_evicted_total",
+        "counter",
+        "Cache entries evicted by changes of rules, by table; a deleted bridge has an empty name.",
+    );
+    // Tables of deleted bridges have the same labels.
+    let mut by_table = BTreeMap::<_, u64>::new();
+    for own in &status.by_table {
+        *by_table.entry((own.bridge.as_str(), own.table)).or_default() += own.evicted;
+    }
+    for ((bridge, table), evicted) in by_table {
+        text.value(&[("bridge", bridge), ("table", &table.to_string())], evicted);
+    }
     text.histogram(
         "shunt_eviction_list_seconds",
         "Time from the start of a change until its list of stale entries is complete.",
@@ -69,6 +108,7 @@ pub(crate) fn caches(status: &CacheStatus) -> String {
     text.value(&[("cache", "exact")], status.exact_hits);
     text.value(&[("cache", "signature")], status.signature_hits);
     text.value(&[("cache", "megaflow")], status.megaflow_hits);
+    text.value(&[("cache", "gigaflow")], status.gigaflow_hits);
     text.family(
         "shunt_cache_refused_total",
         "counter",
@@ -167,5 +207,7 @@ fn numbered<T>((value, number): (&T, u32)) -> (String, &T) {
     (number.to_string(), value)
 }
 
+#[cfg(test)]
+mod documented;
 #[cfg(test)]
 mod tests;

@@ -12,11 +12,12 @@ const PAGE: &str =
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys, and place in its values.
-const SECTIONS: [(&str, &str, &str); 11] = [
+const SECTIONS: [(&str, &str, &str); 12] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
     ("[logging]", "", "/logging"),
     ("[ovsdb]", "", "/ovsdb"),
+    ("[http]", "", "/http"),
     ("[threads]", "[threads]", "/threads"),
     ("[caches]", "[caches]", "/caches"),
     ("[packets]", "[packets]", "/packets"),
@@ -31,6 +32,7 @@ fn values(text: &str) -> Value {
     let file: ConfigFile = toml::from_str(text).unwrap();
     let mut values = serde_json::to_value(file.switch()).unwrap();
     values["logging"] = json!({ "filter": file.logging.filter });
+    values["http"] = json!({ "listen": file.http.listen, "token_file": file.http.token_file });
     values["ovsdb"] = json!({ "socket": file.ovsdb.socket, "log": file.ovsdb.log });
     values
 }

@@ -68,7 +68,7 @@ const METHODS: &[RpcMethod] = &[
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
     method("shunt/forecast", "", 0, 0),
-    method("shunt/metrics", "caches|drops|evict|forecast", 1, 1),
+    method("shunt/metrics", "[caches|drops|evict|forecast]", 0, 1),
     method("shunt/preload", "bridge seconds flow [flow..]", 3, FLOWS_MAX),
     method("shunt/reload", "", 0, 0),
     method("shunt/restore", "file", 1, 1),
@@ -141,6 +141,7 @@ impl DaemonMethods {
             ("shunt/caches", [word]) if word == "rule-space" => {
                 json(&switch.caches_with_rule_space().await)
             }
+            ("shunt/metrics", []) => Ok(metrics::all(switch).await),
             ("shunt/metrics", [part]) => self.metrics(part).await,
             ("shunt/drops", _) => json(&switch.drops()),
             ("shunt/entries", []) => json(&switch.entries(0).await),

@@ -1,6 +1,10 @@
 //! Reload of the configuration file, on SIGHUP or `shuntctl reload`.
 
-use std::{fmt::Write, path::PathBuf, sync::Arc};
+use std::{
+    fmt::Write,
+    path::PathBuf,
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
+};
 
 use shunt_switch::{Config, ReloadReport, Switch};
 use tokio::sync::Mutex;
@@ -9,6 +13,7 @@ use tracing::{info, warn};
 use super::trace_log;
 use crate::{
     config::{self, ConfigFile},
+    http::HttpOptions,
     ovsdb::OvsdbOptions,
 };
 
@@ -18,6 +23,8 @@ pub(crate) struct Reloader {
     /// Locked during a reload, so that reloads run one at a time.
     loaded: Mutex<LoadedFile>,
     switch: Arc<Switch>,
+    /// Parts of the configuration that are not in force, as of the last load.
+    not_in_force: SyncMutex<Vec<String>>,
 }
 
 /// The last content of the configuration file.
@@ -31,25 +38,36 @@ pub(crate) struct LoadedFile {
     pub(crate) config: Config,
     /// Options of the OVSDB server that runs, which only a start changes.
     ovsdb: OvsdbOptions,
+    /// Options of the HTTP server that runs, which only a start changes.
+    http: HttpOptions,
 }
 
 impl Reloader {
     /// Creates the reloader of a daemon that has started with `file`.
     ///
-    /// `config` is the configuration of that file without the changes that were refused.
+    /// `config` is the configuration of that file without the changes that were refused, and `refused`
+    /// lists these.
     pub(crate) fn new(
         path: Option<PathBuf>,
         file: ConfigFile,
         config: Config,
+        refused: Vec<String>,
         switch: Arc<Switch>,
     ) -> Self {
-        let loaded = LoadedFile { filter: file.logging.filter, config, ovsdb: file.ovsdb };
-        Self { path, loaded: Mutex::new(loaded), switch }
+        let ConfigFile { logging, ovsdb, http, .. } = file;
+        let loaded = LoadedFile { filter: logging.filter, config, ovsdb, http };
+        let not_in_force = SyncMutex::new(refused);
+        Self { path, loaded: Mutex::new(loaded), switch, not_in_force }
     }
 
     /// Returns the file as it was loaded last, without changes that are not in force.
     pub(crate) async fn loaded(&self) -> LoadedFile {
         self.loaded.lock().await.clone()
+    }
+
+    /// Returns the parts of the configuration that are not in force, with the reasons.
+    pub(crate) fn not_in_force(&self) -> Vec<String> {
+        self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads the file again and applies what differs from the last load.
@@ -61,10 +79,17 @@ impl Reloader {
     /// If there is no file, or it is not valid; then nothing changes.
     pub(crate) async fn reload(&self) -> Result<String, String> {
         let reloaded = self.try_reload().await;
-        match &reloaded {
-            Ok((_, report)) => log(report),
-            Err(problem) => warn!("configuration: not reloaded: {problem}"),
-        }
+        let not_in_force = match &reloaded {
+            Ok((_, report)) => {
+                log(report);
+                not_in_force(report)
+            }
+            Err(problem) => {
+                warn!("configuration: not reloaded: {problem}");
+                vec![format!("not reloaded: {problem}")]
+            }
+        };
+        *self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner) = not_in_force;
         reloaded.map(|(text, _)| text)
     }
 
@@ -80,6 +105,8 @@ impl Reloader {
         loaded.config = report.in_force(&loaded.config, &config);
         let keys = loaded.ovsdb.keys_that_differ(&file.ovsdb);
         report.at_restart.extend(keys.map(str::to_owned));
+        let keys = loaded.http.keys_that_differ(&file.http);
+        report.at_restart.extend(keys.map(str::to_owned));
         if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;
             report.applied.push(format!("logging.filter={}", file.logging.filter));
@@ -87,6 +114,13 @@ impl Reloader {
         }
         Ok((text(&report, "the configuration file has not changed\n"), report))
     }
+}
+
+/// Returns the changes of a report that are not in force.
+fn not_in_force(report: &ReloadReport) -> Vec<String> {
+    let waiting = report.at_restart.iter();
+    let waiting = waiting.map(|key| format!("{key} takes effect at the next start"));
+    report.refused.iter().cloned().chain(waiting).collect()
 }
 
 /// Returns a report for a user; `nothing` is the text of a report without changes.

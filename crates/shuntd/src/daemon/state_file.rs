@@ -71,6 +71,8 @@ pub(crate) struct Resumed {
     pub(crate) may_write: bool,
     /// Configuration file of this start, without the changes that were refused.
     pub(crate) loaded: Config,
+    /// The parts that were refused, with the reasons.
+    pub(crate) refused: Vec<String>,
 }
 
 /// A reason why a daemon cannot keep its state in a file.
@@ -214,7 +216,9 @@ impl StateFile {
         let applied = restored.applied.len() + changed.applied.len();
         info!(changes = applied, "state file {}: restored", path.display());
         let may_write = restored.refused.is_empty() || keep_copy(path);
-        Ok(Resumed { may_write, loaded: changed.without_refused(&self.loaded, file) })
+        let loaded = changed.without_refused(&self.loaded, file);
+        let refused = [restored.refused, changed.refused].concat();
+        Ok(Resumed { may_write, loaded, refused })
     }
 }
 

@@ -90,8 +90,8 @@ fn nic_status() -> NicStatus {
     }
 }
 
-#[test]
-fn gigaflow_metrics_have_thread_and_stage_labels() {
+/// Returns a status with a Gigaflow cache in two threads, and a NIC.
+pub(super) fn cache_status() -> CacheStatus {
     let chain = GigaflowStatus {
         hits: 7,
         entries_per_hit: 2.5,
@@ -102,7 +102,7 @@ fn gigaflow_metrics_have_thread_and_stage_labels() {
         ],
         ..GigaflowStatus::default()
     };
-    let status = CacheStatus {
+    CacheStatus {
         received: 9,
         exact_hits: 1,
         gigaflow: Some(chain.clone()),
@@ -110,7 +110,12 @@ fn gigaflow_metrics_have_thread_and_stage_labels() {
         rule_space: vec![RuleSpaceStatus { exact: 12, pairwise: 10, published: 9 }],
         nic: Some(nic_status()),
         ..CacheStatus::default()
-    };
+    }
+}
+
+#[test]
+fn gigaflow_metrics_have_thread_and_stage_labels() {
+    let status = cache_status();
     let lines = [
         "shunt_received_packets_total 9",
         "shunt_cache_hits_total{cache=\"exact\"} 1",

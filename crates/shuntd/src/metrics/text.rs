@@ -46,7 +46,7 @@ impl MetricsText {
     /// Adds a value of the last family; the suffix names a series of a histogram.
     fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
         let labels: Vec<String> =
-            labels.iter().map(|(name, own)| format!("{name}=\"{own}\"")).collect();
+            labels.iter().map(|(name, own)| format!("{name}=\"{}\"", escaped(own))).collect();
         let labels =
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         self.text += &format!("{}{suffix}{labels} {value}\n", self.family);
@@ -117,6 +117,11 @@ impl fmt::Display for MetricValue {
             Self::Unknown => formatter.write_str("NaN"),
         }
     }
+}
+
+/// Returns a label value with escapes for the characters that would end it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Returns nanoseconds as a number of seconds.

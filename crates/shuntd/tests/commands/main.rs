@@ -5,6 +5,7 @@
 mod clients;
 mod controllers;
 mod evict;
+mod http;
 mod nic;
 mod ports;
 mod reload;

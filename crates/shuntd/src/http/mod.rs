@@ -1,0 +1,20 @@
+//! The HTTP server of the daemon: metrics for Prometheus, health and readiness.
+//!
+//! [`HttpService`] listens, and runs on the control threads with bounds for connections, headers and
+//! time. [`HttpPages`](pages::HttpPages) answers requests from the status of the switch. No page asks
+//! a packet thread for anything: packet threads count in memory that others read.
+
+mod accept;
+mod body;
+mod health;
+mod options;
+mod pages;
+mod readiness;
+mod service;
+mod stall_timeout;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub(crate) use options::HttpOptions;
+pub(crate) use service::{HttpService, HttpStartError};

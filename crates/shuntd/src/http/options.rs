@@ -1,0 +1,144 @@
+//! The section `[http]` of the configuration file.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
+use shunt_switch::ConfigStep;
+
+/// The options of the HTTP server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HttpOptions {
+    /// Addresses to listen on, `IP:PORT`; without an address there is no server.
+    #[serde(deserialize_with = "one_or_more")]
+    pub(crate) listen: Vec<String>,
+    /// File with the bearer token of clients; without it clients need none.
+    pub(crate) token_file: PathBuf,
+}
+
+/// A reason why the options cannot be used, with the key that has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HttpOptionsError {
+    /// The steps from the section to the value.
+    pub(crate) key: [ConfigStep; 3],
+    /// Description and correction.
+    pub(crate) message: String,
+}
+
+impl HttpOptions {
+    /// Returns the addresses to listen on.
+    ///
+    /// # Errors
+    ///
+    /// If a text is no address, or an address beyond this host has no bearer token.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, HttpOptionsError> {
+        let address = |(index, text): (usize, &String)| {
+            self.address(text).map_err(|message| {
+                let key = [ConfigStep::Field("http"), ConfigStep::Field("listen")];
+                HttpOptionsError { key: [key[0], key[1], ConfigStep::Index(index)], message }
+            })
+        };
+        self.listen.iter().enumerate().map(address).collect()
+    }
+
+    fn address(&self, text: &str) -> Result<SocketAddr, String> {
+        let address: SocketAddr = text.parse().map_err(|_| {
+            format!(
+                "`{text}` is not an address to listen on: write an IP address and a port, such as \
+                 127.0.0.1:9475 or [::1]:9475"
+            )
+        })?;
+        if address.ip().is_loopback() || self.has_token() {
+            return Ok(address);
+        }
+        Err(format!(
+            "{address} is reachable from other hosts, which needs a bearer token: set `token_file` to \
+             a file with a token, or listen on 127.0.0.1"
+        ))
+    }
+
+    /// Returns whether clients need a bearer token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token_file.as_path() != Path::new("")
+    }
+
+    /// Returns the keys that differ.
+    pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            ("http.listen", self.listen != other.listen),
+            ("http.token_file", self.token_file != other.token_file),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+    }
+}
+
+/// Reads one text, or a list of texts.
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Texts;
+
+    impl<'de> Visitor<'de> for Texts {
+        type Value = Vec<String>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an address in quotes, or a list of them in brackets")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(vec![text.to_owned()])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
+        }
+    }
+
+    deserializer.deserialize_any(Texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> HttpOptions {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn one_address_needs_no_brackets() {
+        let one = options("listen = '127.0.0.1:9475'");
+        assert_eq!(one, options("listen = ['127.0.0.1:9475']"));
+        assert_eq!(one.addresses().unwrap(), ["127.0.0.1:9475".parse::<SocketAddr>().unwrap()]);
+        assert!(toml::from_str::<HttpOptions>("listen = 9475").is_err());
+        assert!(options("").addresses().unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_loopback_needs_no_token() {
+        for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
+            assert!(options(&format!("listen = '{address}'")).addresses().is_ok(), "{address}");
+        }
+        for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1", "[::ffff:127.0.0.1]:1"] {
+            let error = options(&format!("listen = ['[::1]:1', '{address}']")).addresses();
+            let error = error.unwrap_err();
+            assert!(error.message.contains("set `token_file`"), "{}", error.message);
+            assert_eq!(error.key[2], ConfigStep::Index(1));
+            let text = format!("listen = '{address}'\ntoken_file = '/t'");
+            assert!(options(&text).addresses().is_ok(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_address_is_refused() {
+        for text in ["localhost:9475", "127.0.0.1", ":9475", "127.0.0.1:99999", ""] {
+            let error = options(&format!("listen = '{text}'")).addresses().unwrap_err();
+            assert!(error.message.contains("is not an address to listen on"), "{text}");
+        }
+    }
+}

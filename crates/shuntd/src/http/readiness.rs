@@ -1,0 +1,96 @@
+//! Readiness: the configuration is in force, and its ports are open.
+
+use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus};
+
+/// Returns what a ready switch would have, and this one does not.
+///
+/// `not_in_force` lists the parts of the configuration that were refused, or wait for a restart.
+pub(super) fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
+    let configuration = not_in_force.iter().map(|change| format!("configuration: {change}"));
+    let ports = bridges.iter().flat_map(|bridge| &bridge.ports).filter_map(closed_port);
+    let listeners = bridges.iter().flat_map(|bridge| {
+        let closed = bridge.controllers.iter().filter_map(closed_listener);
+        closed.map(|(target, why)| format!("bridge {}: {target}: {why}", bridge.name))
+    });
+    configuration.chain(ports).chain(listeners).collect()
+}
+
+/// Returns a port that is not open, with the reason.
+fn closed_port(port: &BridgePortStatus) -> Option<String> {
+    let why = port.trouble.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
+    let own = format!("port {}: ", port.name);
+    let why = why.strip_prefix(&own).unwrap_or(why);
+    Some(format!("port {} of bridge {}: {why}", port.name, port.bridge))
+}
+
+/// Link state of a patch port without the port that it names.
+const NO_PEER: &str = "no peer";
+
+/// Returns an address that cannot be listened on, with the reason.
+fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
+    match &controller.state {
+        ControllerState::Waiting { reason, .. } if controller.target.starts_with("ptcp:") => {
+            Some((&controller.target, reason))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_switch::{PacketInTotals, config::PortVlanMode};
+
+    use super::*;
+
+    fn port(name: &str, link: &str, trouble: Option<&str>) -> BridgePortStatus {
+        BridgePortStatus {
+            bridge: "br0".to_owned(),
+            name: name.to_owned(),
+            number: 1,
+            kind: "null",
+            link: link.to_owned(),
+            trouble: trouble.map(str::to_owned),
+            vlan_mode: PortVlanMode::Trunk,
+            tag: None,
+            trunks: Vec::new(),
+            rx_packets: 0,
+            rx_bytes: 0,
+            rx_dropped: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            tx_dropped: 0,
+            drops: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn closed_ports_and_listeners_are_named_with_the_reason() {
+        let waiting = ControllerState::Waiting { reason: "in use".to_owned(), retry_in_s: 1 };
+        let controller =
+            |target: &str| ControllerStatus { target: target.to_owned(), state: waiting.clone() };
+        let bridge = BridgeStatus {
+            name: "br0".to_owned(),
+            datapath_id: String::new(),
+            // A controller that does not answer is no part of this host.
+            controllers: vec![controller("tcp:192.0.2.1"), controller("ptcp:6653")],
+            connections: Vec::new(),
+            packet_ins: PacketInTotals::default(),
+            rules: 0,
+            nic: None,
+            ports: vec![
+                port("open", "up", None),
+                port("unplugged", "down", None),
+                port("eth9", "down: ..", Some("port eth9: no device")),
+                port("patch", "no peer", None),
+            ],
+        };
+        let missing = missing(&[bridge], &["port x: refused".to_owned()]);
+        let expected = [
+            "configuration: port x: refused",
+            "port eth9 of bridge br0: no device",
+            "port patch of bridge br0: no peer",
+            "bridge br0: ptcp:6653: in use",
+        ];
+        assert_eq!(missing, expected);
+    }
+}

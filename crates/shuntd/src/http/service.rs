@@ -1,0 +1,181 @@
+//! The listeners and connections of the HTTP server.
+
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use shunt_switch::Switch;
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    HttpOptions,
+    pages::HttpPages,
+    stall_timeout::StallTimeoutStream,
+    token::{BearerToken, TokenError},
+};
+use crate::daemon::reload::Reloader;
+
+/// The running HTTP server; it stops when dropped.
+pub(crate) struct HttpService {
+    /// The set aborts its tasks when it is dropped.
+    tasks: JoinSet<()>,
+}
+
+/// The reason why the server did not start.
+#[derive(Debug, Error)]
+pub(crate) enum HttpStartError {
+    /// The options are not valid, which a check of the configuration finds.
+    #[error("{0}")]
+    Options(String),
+    /// The token file cannot be used.
+    #[error("http.token_file: {0}")]
+    Token(#[from] TokenError),
+    /// An address cannot be used.
+    #[error("http.listen: cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// Maximum number of connections; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Maximum number of bytes of a request line and its headers.
+const HEADER_BYTES_MAX: usize = 8192;
+
+/// Maximum number of header lines.
+const HEADERS_MAX: usize = 64;
+
+/// Maximum number of bytes that are read ahead.
+const BUFFER_BYTES_MAX: usize = 16384;
+
+/// Maximum time until the headers are complete, idle time included.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Maximum time that a write waits for the client.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum time of a connection; a client may open the next one at once.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Maximum time to end the last request of a connection.
+const LAST_REQUEST_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Interval between two log lines about refused connections.
+const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+impl HttpService {
+    /// Starts the server if the options name an address.
+    ///
+    /// # Errors
+    ///
+    /// If the token file or an address cannot be used.
+    pub(crate) async fn start(
+        options: &HttpOptions,
+        switch: &Arc<Switch>,
+        reloader: &Arc<Reloader>,
+    ) -> Result<Option<Self>, HttpStartError> {
+        let addresses =
+            options.addresses().map_err(|error| HttpStartError::Options(error.message))?;
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        let token = options.has_token().then(|| BearerToken::read(&options.token_file));
+        let token = token.transpose()?;
+        let pages = HttpPages::new(Arc::clone(switch), Arc::clone(reloader), token);
+        let (pages, places) = (Arc::new(pages), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        let mut tasks = JoinSet::new();
+        for address in addresses {
+            let listen = async {
+                let listener = TcpListener::bind(address).await?;
+                Ok((listener.local_addr()?, listener))
+            };
+            let (bound, listener) =
+                listen.await.map_err(|source| HttpStartError::Listen { address, source })?;
+            info!(address = %bound, token = options.has_token(), "http: ready");
+            tasks.spawn(accept(listener, Arc::clone(&pages), Arc::clone(&places)));
+        }
+        tasks.spawn(async move { pages.health().run().await });
+        Ok(Some(Self { tasks }))
+    }
+
+    /// Stops the server if there is one, with its connections.
+    pub(crate) async fn stop(service: Option<Self>) {
+        if let Some(mut service) = service {
+            service.tasks.shutdown().await;
+        }
+    }
+}
+
+/// Serves the connections of a listener.
+async fn accept(listener: TcpListener, pages: Arc<HttpPages>, places: Arc<Semaphore>) {
+    let mut connections = JoinSet::new();
+    let mut last_refused: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
+                Ok(place) => {
+                    let pages = Arc::clone(&pages);
+                    connections.spawn(async move {
+                        serve(stream, peer, pages).await;
+                        drop(place);
+                    });
+                }
+                Err(_) if last_refused.is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) => {
+                    warn!(max = CONNECTIONS_MAX, "http: connection refused, too many connections");
+                    last_refused = Some(Instant::now());
+                }
+                Err(_) => {}
+            },
+            Err(error) => {
+                warn!(%error, "http: accept failed");
+                // Without a free descriptor the next attempt would fail at once.
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection until it closes, sends garbage, or has taken too long.
+async fn serve(stream: TcpStream, peer: SocketAddr, pages: Arc<HttpPages>) {
+    let service = service_fn(move |request| {
+        let pages = Arc::clone(&pages);
+        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEADER_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX);
+    let stream = StallTimeoutStream::new(stream, WRITE_TIME_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let served = match timeout(CONNECTION_TIME_MAX, connection.as_mut()).await {
+        Ok(served) => served,
+        Err(_) => {
+            connection.as_mut().graceful_shutdown();
+            timeout(LAST_REQUEST_TIME_MAX, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = served {
+        debug!(%peer, %error, "http: connection closed");
+    }
+}

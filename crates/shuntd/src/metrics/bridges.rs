@@ -1,0 +1,130 @@
+//! The metrics of bridges, ports, controllers and tables.
+
+use shunt_switch::{
+    BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus, PacketInTotals,
+};
+
+use super::text::{Labels, Metric, MetricsText};
+
+const BRIDGE: [Metric<BridgeStatus>; 2] = [
+    ("shunt_bridge_rules", "gauge", "Rules in all tables of a bridge.", |own| own.rules.into()),
+    (
+        "shunt_bridge_openflow_connections",
+        "gauge",
+        "OpenFlow connections of a bridge, those of management clients included.",
+        |own| (own.connections.len() as u64).into(),
+    ),
+];
+
+const PORT: [Metric<BridgePortStatus>; 5] = [
+    ("shunt_port_up", "gauge", "1 if the port is open and its link is up, else 0.", |own| {
+        u64::from(own.link == "up").into()
+    }),
+    ("shunt_port_received_packets_total", "counter", "Packets received on a port.", |own| {
+        own.rx_packets.into()
+    }),
+    ("shunt_port_received_bytes_total", "counter", "Bytes received on a port.", |own| {
+        own.rx_bytes.into()
+    }),
+    ("shunt_port_sent_packets_total", "counter", "Packets sent on a port.", |own| {
+        own.tx_packets.into()
+    }),
+    ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
+];
+
+const TABLE: [Metric<FlowTableStatus>; 3] = [
+    (
+        "shunt_table_rules",
+        "gauge",
+        "Rules in a table; tables without rules and lookups are omitted.",
+        |own| own.rules.into(),
+    ),
+    (
+        "shunt_table_lookups_total",
+        "counter",
+        "Packets looked up in a table, also by hits of a cache.",
+        |own| own.lookups.into(),
+    ),
+    ("shunt_table_matches_total", "counter", "Packets that matched a rule of a table.", |own| {
+        own.matches.into()
+    }),
+];
+
+/// Returns the metrics of bridges, their ports, controllers and tables.
+pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> String {
+    let mut text = MetricsText::default();
+    let own: Vec<_> =
+        bridges.iter().map(|own| (vec![("bridge", own.name.as_str())], own)).collect();
+    text.families(&own, &BRIDGE);
+    packet_ins(&mut text, bridges);
+    controllers(&mut text, bridges);
+    let ports: Vec<&BridgePortStatus> = bridges.iter().flat_map(|own| &own.ports).collect();
+    port_info(&mut text, &ports);
+    let ports: Vec<_> = ports.into_iter().map(|port| (port_labels(port), port)).collect();
+    text.families(&ports, &PORT);
+    let numbers: Vec<String> = tables.iter().map(|own| own.table.to_string()).collect();
+    let tables: Vec<_> = tables
+        .iter()
+        .zip(&numbers)
+        .map(|(own, number)| {
+            (vec![("bridge", own.bridge.as_str()), ("table", number.as_str())], own)
+        })
+        .collect();
+    text.families(&tables, &TABLE);
+    text.into_text()
+}
+
+fn port_labels(port: &BridgePortStatus) -> Labels<'_> {
+    vec![("bridge", port.bridge.as_str()), ("port", port.name.as_str())]
+}
+
+/// Adds the number and the type of each port.
+fn port_info(text: &mut MetricsText, ports: &[&BridgePortStatus]) {
+    text.family(
+        "shunt_port_info",
+        "gauge",
+        "Always 1; the labels have the number and the type of a port.",
+    );
+    for port in ports {
+        let number = port.number.to_string();
+        let mut labels = port_labels(port);
+        labels.extend([("number", number.as_str()), ("type", port.kind)]);
+        text.value(&labels, 1);
+    }
+}
+
+/// Adds the packet-ins of each bridge, by their end.
+fn packet_ins(text: &mut MetricsText, bridges: &[BridgeStatus]) {
+    text.family(
+        "shunt_bridge_packet_ins_total",
+        "counter",
+        "Packet-ins of a bridge by their end, counted for each connection: delivered, or dropped.",
+    );
+    for bridge in bridges {
+        let PacketInTotals { delivered, dropped_unread, dropped_missed, no_connection } =
+            bridge.packet_ins;
+        for (end, packets) in [
+            ("delivered", delivered),
+            ("dropped_unread", dropped_unread),
+            ("dropped_missed", dropped_missed),
+            ("no_connection", no_connection),
+        ] {
+            text.value(&[("bridge", &bridge.name), ("end", end)], packets);
+        }
+    }
+}
+
+/// Adds the state of each controller; addresses to listen on are no controllers.
+fn controllers(text: &mut MetricsText, bridges: &[BridgeStatus]) {
+    text.family("shunt_controller_connected", "gauge", "1 if the controller is connected, else 0.");
+    for bridge in bridges {
+        for controller in &bridge.controllers {
+            if controller.target.starts_with("ptcp:") {
+                continue;
+            }
+            let is_connected = matches!(controller.state, ControllerState::Connected { .. });
+            let labels = [("bridge", bridge.name.as_str()), ("target", &controller.target)];
+            text.value(&labels, u64::from(is_connected));
+        }
+    }
+}

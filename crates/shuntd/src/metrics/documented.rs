@@ -1,0 +1,251 @@
+//! The pages name exactly the metrics that exist: docs/metrics.md and the dashboard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use shunt_switch::{
+    BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus, DropStatus, FlowTableStatus,
+    ForecastSourceStatus, ForecastStatus, PacketInTotals, PortDropStatus, PortDrops,
+    TableEvictions, ThreadState, ThreadStatus, config::PortVlanMode,
+};
+
+use super::{tests::cache_status, *};
+
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
+
+const DASHBOARD: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana.json"));
+
+/// A family: type, unit, labels and help.
+type Family = (String, String, String, String);
+
+fn bridge_status() -> BridgeStatus {
+    let port = BridgePortStatus {
+        bridge: "br0".to_owned(),
+        name: "p1".to_owned(),
+        number: 1,
+        kind: "null",
+        link: "up".to_owned(),
+        trouble: None,
+        vlan_mode: PortVlanMode::Trunk,
+        tag: None,
+        trunks: Vec::new(),
+        rx_packets: 1,
+        rx_bytes: 2,
+        rx_dropped: 3,
+        tx_packets: 4,
+        tx_bytes: 5,
+        tx_dropped: 6,
+        drops: Vec::new(),
+    };
+    let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };
+    BridgeStatus {
+        name: "br0".to_owned(),
+        datapath_id: String::new(),
+        controllers: vec![
+            controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
+            controller("tcp:192.0.2.2", ControllerState::Connecting),
+            controller("ptcp:", ControllerState::Listening),
+        ],
+        connections: Vec::new(),
+        packet_ins: PacketInTotals { delivered: 7, ..PacketInTotals::default() },
+        rules: 8,
+        nic: None,
+        ports: vec![port],
+    }
+}
+
+fn forecast_status() -> ForecastStatus {
+    let source = ForecastSourceStatus {
+        source: "reply",
+        state: "on",
+        pauses: 0,
+        received: 0,
+        installed: 0,
+        hits: 0,
+        late: 0,
+        covered: 0,
+        wrong: 0,
+        evicted: 0,
+        refused: Vec::new(),
+        translations: 0,
+        precision: None,
+        coverage: None,
+        lead_us: None,
+    };
+    ForecastStatus {
+        observed: 0,
+        not_observed: 0,
+        speculative: 0,
+        upcalls: 0,
+        sources: vec![source],
+    }
+}
+
+/// Returns metrics with a value in every family.
+fn every_family() -> String {
+    let table =
+        |table| FlowTableStatus { bridge: "br0".into(), table, rules: 9, lookups: 10, matches: 11 };
+    let thread = |name: &str, iterations| ThreadStatus {
+        name: name.to_owned(),
+        state: ThreadState::Running,
+        iterations,
+    };
+    let drops = PortDrops { direction: "rx", reason: "rx_refused", packets: 1 };
+    let port = PortDropStatus { bridge: "br0".into(), name: "p1".into(), number: 1, drops };
+    let deleted = || TableEvictions { bridge: String::new(), table: 0, evicted: 2 };
+    let evictions = EvictionStatus {
+        relations: vec![("entries", 1)],
+        engine_bytes: Some(1),
+        resident_bytes: Some(2),
+        by_cause: vec![("rule", 4)],
+        by_table: vec![deleted(), deleted()],
+        ..EvictionStatus::default()
+    };
+    let drops = DropStatus {
+        dropped: vec![("metered", 1)],
+        not_received: vec![("rx_refused", 1)],
+        ports: vec![port],
+        ..DropStatus::default()
+    };
+    [
+        threads::threads(
+            &[thread("packet thread 0", Some(5)), thread("eviction thread", None)],
+            &BTreeMap::from([("packet-0".to_owned(), 1_500_000_000)]),
+        ),
+        bridges::bridges(&[bridge_status()], &[table(0), table(1)]),
+        caches(&cache_status()),
+        super::drops(&drops),
+        forecast(&forecast_status()),
+        evict(&evictions),
+    ]
+    .concat()
+}
+
+/// Returns the families of a text, and checks that it is valid.
+///
+/// Each family has a help text and a type before its values, and no series is there twice.
+fn families(text: &str) -> BTreeMap<String, Family> {
+    let mut all = BTreeMap::<String, Family>::new();
+    let (mut labels, mut series) = (BTreeMap::<String, BTreeSet<&str>>::new(), BTreeSet::new());
+    let (mut help, mut family) = ("", "");
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("# HELP ") {
+            (family, help) = heading.split_once(' ').unwrap();
+            assert!(help.ends_with('.') && !help.contains(['\\', '"']), "{line}");
+        } else if let Some(heading) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = heading.split_once(' ').unwrap();
+            assert_eq!(name, family, "the help text comes first");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            let own = (kind.to_owned(), unit(name).to_owned(), String::new(), help.to_owned());
+            assert!(all.insert(name.to_owned(), own).is_none(), "{name} is declared twice");
+        } else {
+            let (own, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok() && series.insert(own), "{line}");
+            let (name, pairs) = own.split_once('{').unwrap_or((own, ""));
+            let suffix = name.strip_prefix(family).unwrap();
+            assert!(["", "_bucket", "_sum", "_count"].contains(&suffix), "{line} in {family}");
+            let names = pairs.split(',').filter_map(|pair| Some(pair.split_once('=')?.0));
+            let names = names.filter(|name| *name != "le");
+            labels.entry(family.to_owned()).or_default().extend(names);
+        }
+    }
+    for (name, family) in &mut all {
+        let own = labels.remove(name).unwrap_or_else(|| panic!("{name} has no value"));
+        family.2 = own.into_iter().collect::<Vec<_>>().join(", ");
+    }
+    all
+}
+
+/// Returns the unit in the name of a family.
+fn unit(name: &str) -> &'static str {
+    let units = ["seconds", "bytes", "packets"];
+    let is_in_name = |unit: &&str| name.contains(&format!("_{unit}"));
+    units.into_iter().find(is_in_name).unwrap_or_default()
+}
+
+#[test]
+fn the_page_lists_every_family() {
+    let mut documented = BTreeMap::new();
+    for row in PAGE.lines().filter(|line| line.starts_with("| `shunt_")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, name, kind, unit, labels, help, _] = cells[..] else { panic!("{row}") };
+        let own = [kind, unit, labels, help].map(str::to_owned).into();
+        assert!(documented.insert(name.trim_matches('`').to_owned(), own).is_none(), "{row}");
+    }
+    assert_eq!(documented, families(&every_family()));
+}
+
+#[test]
+fn open_metrics_has_the_same_values() {
+    let (text, open) = (every_family(), open_metrics(&every_family()));
+    let values = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(values(&text), values(&open));
+    assert!(open.ends_with("\n# EOF\n") && !open.contains("_total counter"));
+    assert_eq!(open.matches("# TYPE ").count(), families(&text).len());
+}
+
+#[test]
+fn a_controller_is_connected_or_not() {
+    let text = bridges::bridges(&[bridge_status()], &[]);
+    let line = |target: &str| {
+        let labels = format!("{{bridge=\"br0\",target=\"{target}\"}}");
+        text.lines()
+            .find_map(|line| line.strip_prefix(&format!("shunt_controller_connected{labels} ")))
+    };
+    assert_eq!(line("tcp:192.0.2.1"), Some("1"));
+    assert_eq!(line("tcp:192.0.2.2"), Some("0"));
+    assert_eq!(line("ptcp:"), None);
+}
+
+#[test]
+fn tables_of_deleted_bridges_are_one_series() {
+    let text = every_family();
+    assert!(
+        text.contains("\nshunt_eviction_table_evicted_total{bridge=\"\",table=\"0\"} 4\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_label_is_escaped() {
+    let mut text = MetricsText::default();
+    text.family("shunt_x", "gauge", "X.");
+    text.value(&[("a", "q\"b\\n\nend")], 1);
+    assert!(text.into_text().ends_with("shunt_x{a=\"q\\\"b\\\\n\\nend\"} 1\n"));
+}
+
+/// Returns all values of a key, at any depth.
+fn values_of<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get(key));
+            map.values().for_each(|inner| values_of(inner, key, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| values_of(inner, key, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_names_existing_families() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut found = Vec::new();
+    values_of(&dashboard, "expr", &mut found);
+    assert!(found.len() > 20, "{} expressions", found.len());
+    let families = families(&every_family());
+    for expression in found {
+        let expression = expression.as_str().unwrap();
+        let is_word = |own: char| own.is_ascii_alphanumeric() || own == '_';
+        let names = expression.split(|own| !is_word(own)).filter(|name| name.starts_with("shunt_"));
+        let mut count = 0;
+        for name in names {
+            count += 1;
+            let name = name.strip_suffix("_bucket").unwrap_or(name);
+            assert!(families.contains_key(name), "{name} in {expression}");
+        }
+        assert!(count > 0, "{expression}");
+    }
+}
